@@ -23,7 +23,7 @@ from yarl import URL
 from aexec.framework import errors
 from aexec.framework.errors import Code
 
-__all__ = ["KEY", "PROTOBUF", "Service", "quoted"]
+__all__ = ["KEY", "PROTOBUF", "ServerRestartedError", "Service", "quoted"]
 
 PROTOBUF = "application/x-protobuf"
 KEY = "Idempotency-Key"
@@ -37,6 +37,7 @@ _CODES = {
     403: Code.PERMISSION_DENIED,
     404: Code.NOT_FOUND,
     409: Code.ABORTED,
+    410: Code.FAILED_PRECONDITION,
     413: Code.RESOURCE_EXHAUSTED,
     429: Code.RESOURCE_EXHAUSTED,
     499: Code.CANCELLED,
@@ -45,6 +46,7 @@ _CODES = {
     503: Code.UNAVAILABLE,
     504: Code.DEADLINE_EXCEEDED,
 }
+_RESTARTED = "server_restarted"
 _MAX_TEXT = 500
 _TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*")
 
@@ -66,6 +68,10 @@ def _context(ca: str | Path | None) -> ssl.SSLContext | None:
         return ssl.create_default_context(cafile=str(ca))
     except OSError as error:
         raise errors.InvalidArgumentError(f"ca {str(ca)!r}: {error}") from None
+
+
+class ServerRestartedError(errors.NotFoundError):
+    """The server was restarted, and what a handle stood for is gone."""
 
 
 class Service:
@@ -186,6 +192,8 @@ class Service:
             text = data[:_MAX_TEXT].decode(errors="replace").strip()
             code, message = _CODES.get(status, Code.UNKNOWN), f"{self.url} answered {what} with {status}: {text}"
             return errors.from_code(code, message)
+        if fields.get("reason") == _RESTARTED:
+            return ServerRestartedError(f"{message}. Connect again: a new session has a new graph and new variables")
         error = errors.from_code(code, message)
         if isinstance(fields.get("node"), str):
             error.attach_node(fields["node"], str(fields.get("op")))

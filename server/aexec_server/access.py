@@ -6,12 +6,15 @@ too often (`tokens.py`), or may not do what the route needs (`Scope`).  Handlers
 
 from __future__ import annotations
 
+import asyncio
+
 from aiohttp import hdrs, web
 from multidict import CIMultiDictProxy
 
 from aexec import errors
 from aexec_server.caller_header import CALLER_HEADER, read_caller
-from aexec_server.callers import ANYONE, Caller, Refusal, Scope, set_caller
+from aexec_server.callers import ANYONE, Caller, Refusal, Scope, anyone_at, set_caller
+from aexec_server.client_address import peer_host
 from aexec_server.error_responses import HasHeaders
 from aexec_server.routes import Handler, Route
 from aexec_server.server_config import ServerConfig
@@ -54,9 +57,10 @@ class AccessControl:
 
     def __init__(self, config: ServerConfig) -> None:
         self._key = config.caller_key
-        self.source = TokenSource(config) if config.wants_tokens else None
+        self._wants_tokens = config.wants_tokens
+        self.source = TokenSource(config) if config.has_tokens else None
         # No browser sends a token by itself: where one is needed, whatever name a page knows the server by will not do.
-        any_host = (self.source is not None or self._key is not None) and not config.allowed_hosts
+        any_host = config.wants_tokens and not config.allowed_hosts
         self.site = SitePolicy(None if any_host else (config.host, *config.allowed_hosts), config.cors_origins)
 
     def guard(self, route: Route) -> Handler:
@@ -93,13 +97,17 @@ class AccessControl:
             who = self.source.table.identify(headers.get(hdrs.AUTHORIZATION), counted=False)
         return who if isinstance(who, Caller) and who.may(Scope.RUN) else None
 
+    def located(self, caller: Caller, transport: asyncio.BaseTransport) -> Caller:
+        """The caller of a request on this connection, with its address if it is told from others by that."""
+        return anyone_at(peer_host(transport)) if caller is ANYONE else caller
+
     async def reload_if_changed(self) -> None:
         """Read the tokens again if their file was written."""
         if self.source is not None:
             await self.source.reload_if_changed()
 
     def _admit_anyone(self, request: web.Request, scope: Scope) -> None:
-        set_caller(request, ANYONE)
+        set_caller(request, anyone_at(request.remote or ""))
 
     def _admit(self, request: web.Request, scope: Scope) -> None:
         who = self._who(request)
@@ -111,7 +119,9 @@ class AccessControl:
 
     def _who(self, request: web.Request) -> Caller | Refusal:
         if self._key is not None:
-            return read_caller(request.headers.get(CALLER_HEADER), self._key)
+            who = read_caller(request.headers.get(CALLER_HEADER), self._key)
+            # A front without tokens passes some requests on as they come, of which it cannot find the head's end.
+            return who if self._wants_tokens or isinstance(who, Caller) else ANYONE
         assert self.source is not None
         sent = request.headers.getall(hdrs.AUTHORIZATION, ())
         return self.source.table.identify(", ".join(sent) if sent else None)

@@ -28,6 +28,8 @@ from time import perf_counter
 
 from aexec import errors
 from aexec.hosting import BatchTurn
+from aexec_server.callers import Caller
+from aexec_server.client_shares import ClientShares
 from aexec_server.run_request import DEFAULT_PRIORITY
 from aexec_server.run_table import Run
 from aexec_server.server_config import ServerConfig
@@ -131,13 +133,16 @@ class Admission:
     Args:
         config: of the server.
         clock: seconds.
+
+    Attributes:
+        shares: of the runs in flight.
     """
 
     def __init__(self, config: ServerConfig, clock: Callable[[], float] = perf_counter) -> None:
         self._config = config
         self._now = clock
         self._slots = config.run_slots
-        self._in_flight = 0
+        self.shares = ClientShares("runs", "runs in flight", config.max_runs, config.max_client_runs)
         self._holders: dict[Run, tuple[float, float]] = {}  # since when, and what a share of the time came to then
         # What one share of the time since the beginning comes to, where those with slots have equal ones; until when.
         self._share, self._shared_at = 0.0, clock()
@@ -150,32 +155,32 @@ class Admission:
         self._refused = 0
 
     def statistics(self) -> AdmissionStatistics:
-        return AdmissionStatistics(self._in_flight, len(self._holders), self._waiting, self._refused)
+        return AdmissionStatistics(self.shares.in_use, len(self._holders), self._waiting, self._refused)
 
     # How many there may be at all
 
-    def check(self, hosted: HostedSession) -> None:
-        """Raise ResourceExhaustedError if no other run may be in flight, or none of the session."""
-        most = self._config.max_runs
-        if self._in_flight >= most:
-            raise OverloadError(
-                f"{self._in_flight} runs are in flight, the most that this server takes: try again later"
-            )
-        most = hosted.max_runs or self._config.max_session_runs or most
+    def check(self, hosted: HostedSession, caller: Caller) -> None:
+        """Raise ResourceExhaustedError if no other run may be in flight of the caller, or none of the session."""
+        self.shares.check(caller, quota=caller.quotas.runs)
+        self._check_session(hosted)
+
+    def _check_session(self, hosted: HostedSession) -> None:
+        most = hosted.max_runs or self._config.max_session_runs or self._config.max_runs
         if hosted.runs_admitted >= most:
             raise OverloadError(
                 f"{hosted.runs_admitted} runs of this session are in flight, the most that it may have: try again later"
             )
 
-    def begin(self, hosted: HostedSession) -> None:
+    def begin(self, hosted: HostedSession, run: Run, caller: Caller) -> None:
         """A run is in flight until `end`.  Raises as `check`."""
-        self.check(hosted)
-        self._in_flight += 1
+        self._check_session(hosted)
+        self.shares.take(caller, quota=caller.quotas.runs)
+        run.client = caller.client
         hosted.runs_admitted += 1
 
     def end(self, hosted: HostedSession, run: Run) -> None:
         """It has ended, with or without a slot."""
-        self._in_flight -= 1
+        self.shares.give_back(run.client)
         hosted.runs_admitted -= 1
         held = self._let_go(run)
         if held is not None:
@@ -238,7 +243,7 @@ class Admission:
         if self._line or (len(self._holders) >= self._slots and not self._has_slot()):
             return False
         most = hosted.max_runs or self._config.max_session_runs or self._config.max_runs
-        return self._in_flight < self._config.max_runs and hosted.runs_admitted < most
+        return self.shares.roomy and hosted.runs_admitted < most
 
     async def wait(self, run: Run, level: int, deadline: float | None, since: float | None = None) -> None:
         """Stand in line for a slot.

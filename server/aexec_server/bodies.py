@@ -195,8 +195,10 @@ async def _read_slowly(request: web.Request, config: ServerConfig, budget: BodyB
     chunks = received = 0
     loop = asyncio.get_running_loop()
     began = loop.time()
+    due = began + config.slow_seconds
+    latest = began + config.body_seconds
     try:
-        async with asyncio.timeout_at(_due(began, 0, config)) as timeout:
+        async with asyncio.timeout_at(min(due, latest)) as timeout:
             async for data, end_of_chunk in request.content.iter_chunks():
                 chunks += end_of_chunk
                 received += len(data)
@@ -206,19 +208,17 @@ async def _read_slowly(request: web.Request, config: ServerConfig, budget: BodyB
                     raise RequestError(413, f"The request's body has more than {_MAX_CHUNKS} chunks")
                 budget.take(request, len(data))
                 body += data
-                timeout.reschedule(_due(began, received, config))
+                # By the least rate of what is missing: what came faster before does not let it stop for longer.
+                due = min(due + len(data) / config.min_body_rate, loop.time() + config.slow_seconds)
+                timeout.reschedule(min(due, latest))
     except TimeoutError:
         raise RequestError(
             408,
             f"The body did not arrive: {received} bytes in {loop.time() - began:.1f} s. It may take "
-            f"{config.body_seconds:g} s, and {config.min_rate:g} bytes have to come in a second",
+            f"{config.body_seconds:g} s, and {config.min_body_rate:g} bytes have to come in a second; it may be "
+            f"{config.slow_seconds:g} s behind that",
         ) from None
     return body
-
-
-def _due(began: float, received: int, config: ServerConfig) -> float:
-    """Until when more than so much of a body has to be there."""
-    return began + min(config.body_seconds, config.slow_seconds + received / config.min_rate)
 
 
 async def _inflated(body: bytes, coding: str) -> AsyncIterator[bytes]:

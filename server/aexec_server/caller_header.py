@@ -9,6 +9,7 @@ from __future__ import annotations
 import hmac
 import re
 import secrets
+from functools import lru_cache
 
 from multidict import istr
 
@@ -39,7 +40,8 @@ def with_caller(head: bytes, key: str, who: Caller | Refusal) -> bytes:
     if isinstance(who, Caller):
         quotas = who.quotas
         counts = [_NONE if n is None else str(n) for n in (quotas.sessions, quotas.runs, quotas.memory_bytes)]
-        value = f"{key} caller {who.name} {','.join(scope.value for scope in who.scopes)} {' '.join(counts)}"
+        scopes = ",".join(scope.value for scope in who.scopes)
+        value = f"{key} caller {who.name} {who.address} {scopes} {' '.join(counts)}"
     else:
         retry = _NONE if who.retry_after is None else str(who.retry_after)
         value = f"{key} refused {'unknown' if who.token_given else 'none'} {retry}"
@@ -54,15 +56,20 @@ def with_caller(head: bytes, key: str, who: Caller | Refusal) -> bytes:
 
 def read_caller(value: str | None, key: str) -> Caller | Refusal:
     """Who the front says it is; nobody, if it was not the front that said so."""
-    given, _, rest = (value or "").partition(" ")
+    given, _, said = (value or "").partition(" ")
     if not hmac.compare_digest(given.encode(), key.encode()):
         return Refusal(token_given=False)
-    kind, *fields = rest.split(" ")
+    return _read(said)
+
+
+@lru_cache(4096)
+def _read(said: str) -> Caller | Refusal:
+    kind, *fields = said.split(" ")
     if kind == "refused":
         return Refusal(token_given=fields[0] == "unknown", retry_after=_count(fields[1]))
-    name, scopes, *counts = fields
+    name, address, scopes, *counts = fields
     sessions, runs, memory = map(_count, counts)
-    return Caller(name, frozenset(map(Scope, scopes.split(","))), Quotas(sessions, runs, memory))
+    return Caller(name, frozenset(map(Scope, scopes.split(","))), Quotas(sessions, runs, memory), address)
 
 
 def _count(text: str) -> int | None:

@@ -6,13 +6,15 @@ Tokens make callers (`tokens.py`), `access.py` admits them, and sessions and run
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from aiohttp import web
 
 from aexec import errors
+from aexec_server.client_address import client_at
 
-__all__ = ["ANYONE", "NO_QUOTAS", "Caller", "Quotas", "Refusal", "Scope", "caller_of", "set_caller"]
+__all__ = ["ANYONE", "NO_QUOTAS", "Caller", "Quotas", "Refusal", "Scope", "anyone_at", "caller_of", "set_caller"]
 
 
 class Scope(enum.Enum):
@@ -48,17 +50,24 @@ NO_QUOTAS = Quotas()
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Somebody who has a token.
+    """Somebody who has a token, or uses a server without any.
 
     Attributes:
-        name: of the token, and of the owner of what is made with it.
+        name: of the token, and of the owner of what is made with it; empty without one.
         scopes: what it may do; ADMIN stands for all.
         quotas: what it may have.
+        address: without a token, from where it comes, as `client_at` has it.
     """
 
     name: str
     scopes: frozenset[Scope]
     quotas: Quotas = NO_QUOTAS
+    address: str = ""
+
+    @property
+    def client(self) -> str:
+        """What tells it from other clients, with which it shares the server: its token's name, else its address."""
+        return self.name or self.address
 
     @property
     def is_admin(self) -> bool:
@@ -88,6 +97,12 @@ class Refusal:
 # Where no tokens are: all have one name, under which each may use whatever it knows the handle of.
 ANYONE = Caller("", frozenset((Scope.RUN, Scope.MANAGE)))
 _KEY: web.RequestKey[Caller] = web.RequestKey("caller", Caller)
+
+
+@lru_cache(4096)
+def anyone_at(host: str) -> Caller:
+    """`ANYONE`, whose connection comes from this address."""
+    return replace(ANYONE, address=client_at(host))
 
 
 def caller_of(request: web.Request) -> Caller:

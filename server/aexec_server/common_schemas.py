@@ -43,6 +43,7 @@ SCHEMAS: dict[str, Schema] = {
             title=told(STRING, "The code in words"),
             detail=told(STRING, "As `error`"),
             instance=told(STRING, "What it is about"),
+            reason_=told(STRING, "For programs: server_restarted, host_ended, answer_forgotten"),
             trace_id_=told(STRING, "Of the trace that the request belongs to, which the server's log has too"),
             node_=told(STRING, "The node that failed"),
             op_=told(STRING, "Its op"),
@@ -154,6 +155,11 @@ PARAMETERS: dict[str, Schema] = {
         "in": "header",
         "description": "The same request with the same key is carried out once",
         "schema": told(STRING, "", minLength=1, maxLength=255),
+    },
+    "Idempotency-Secret": {
+        "in": "header",
+        "description": "Told with the first answer where there are no tokens; it gets that answer from another address",
+        "schema": STRING,
     },
     "Aexec-Timeout-Ms": {
         "in": "header",

@@ -49,9 +49,17 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class HasHeaders:
-    """Of an error: what its answer says in headers."""
+    """Of an error: what its answer says besides its message.
+
+    Attributes:
+        headers: of the answer.
+        status: of HTTP, if it is not that of the code.
+        reason: for programs, what the code does not tell; empty for nothing.
+    """
 
     headers: Mapping[str, str] = MappingProxyType({})
+    status: int | None = None
+    reason: str = ""
 
 
 class RequestError(HasHeaders, errors.InvalidArgumentError):
@@ -70,7 +78,8 @@ def title_of(code: Code) -> str:
 
 def status_of(error: errors.OpError) -> int:
     """The HTTP status of an error."""
-    return error.status if isinstance(error, RequestError) else error.code.http_status
+    own = error.status if isinstance(error, HasHeaders) else None
+    return own or error.code.http_status
 
 
 def error_body(error: errors.OpError, instance: str, trace_id: str = "") -> dict[str, Any]:
@@ -85,6 +94,8 @@ def error_body(error: errors.OpError, instance: str, trace_id: str = "") -> dict
         "detail": message,
         "instance": instance,
     }
+    if isinstance(error, HasHeaders) and error.reason:
+        body["reason"] = error.reason
     if trace_id:
         body["trace_id"] = trace_id
     if error.node is not None:

@@ -17,11 +17,11 @@ from aiohttp import web
 
 from aexec_server.app import make_app
 from aexec_server.caller_header import CALLER_HEADER, authorization_of, new_key, with_caller
-from aexec_server.callers import Refusal
+from aexec_server.callers import Refusal, anyone_at, caller_of
 from aexec_server.connections import ConnectionLimits, ConnectionTable
 from aexec_server.file_limit import most_connections
 from aexec_server.framing import RequestHead
-from aexec_server.handles import is_made
+from aexec_server.handles import is_made, new_server_run
 from aexec_server.hosts import Hosts
 from aexec_server.listening import listening_to_clients, serving_on_socket, told_to_stop
 from aexec_server.own_folders import OwnFolder
@@ -90,10 +90,14 @@ class _Router:
 
 
 class _Gate:
-    """Looks at the token of a request, and says to the process that answers it who sent it."""
+    """Says to the process that answers a request who sent it, by its token or else its address.
+
+    Args:
+        source: of the tokens; None where none are wanted.
+    """
 
     def __init__(
-        self, config: ServerConfig, source: TokenSource, router: _Router, hosts: Hosts, here: Upstream
+        self, config: ServerConfig, source: TokenSource | None, router: _Router, hosts: Hosts, here: Upstream
     ) -> None:
         assert config.caller_key is not None
         self._key = config.caller_key
@@ -102,8 +106,8 @@ class _Gate:
         self._hosts = hosts
         self._here = here
 
-    def __call__(self, head: bytes, request: RequestHead) -> tuple[bytes, Upstream]:
-        who = self._source.table.identify(authorization_of(head))
+    def __call__(self, head: bytes, request: RequestHead, host: str) -> tuple[bytes, Upstream]:
+        who = anyone_at(host) if self._source is None else self._source.table.identify(authorization_of(head))
         if isinstance(who, Refusal):
             return with_caller(head, self._key, who), self._here  # refused in its words, unless no token is needed
         upstream = self._route(request)
@@ -112,8 +116,7 @@ class _Gate:
 
 async def run_front(config: ServerConfig, stop: asyncio.Queue[int], on_ready: Callable[[str], object]) -> None:
     """Serve until something is put into `stop`, then let runs end.  Arguments as for `run_server`."""
-    if config.wants_tokens:
-        config = replace(config, caller_key=new_key())
+    config = replace(config, caller_key=new_key(), server_run=new_server_run())
     with OwnFolder() as folder:
         hosts = Hosts(config, folder)
         try:
@@ -122,9 +125,8 @@ async def run_front(config: ServerConfig, stop: asyncio.Queue[int], on_ready: Ca
                 table = ConnectionTable(ConnectionLimits.of(config, most_connections(config, files_each=2)))
                 app[SERVER].metrics.gauge("aexec_connections", lambda: {(): len(table)})
                 router = _Router(config, hosts, here, app[SERVER].sessions.__contains__)
-                source = app[SERVER].access.source
-                admit = None if source is None else _Gate(config, source, router, hosts, here)
-                relay = Relay(router, here, table, admit=admit, access_log=config.access_log)
+                gate = _Gate(config, app[SERVER].access.source, router, hosts, here)
+                relay = Relay(gate, here, table, access_log=config.access_log)
                 await hosts.start()
                 try:
                     async with listening_to_clients(relay, table, config, app[SERVER].access) as address:
@@ -146,7 +148,9 @@ async def _own_application(config: ServerConfig, hosts: Hosts, path: str) -> Asy
     server = app[SERVER]
     server.metrics_elsewhere = hosts.metrics
     server.ready_elsewhere = lambda: hosts.models is None or hosts.models.serves
-    server.sessions_elsewhere = lambda request: hosts.sessions(request.headers.get(CALLER_HEADER))
+    server.sessions_elsewhere = lambda request: hosts.sessions(
+        request.headers.get(CALLER_HEADER), named=bool(caller_of(request).name)
+    )
     server.status_elsewhere = hosts.statuses
     server.sessions.why_gone = hosts.why_gone
     async with serving_on_socket(app, path):

@@ -116,10 +116,10 @@ class Hosts:
         """How each was when it was asked last, by name."""
         return {host.name: host.status for host in self._all() if host.status is not None and host.ended is None}
 
-    async def sessions(self, caller: str | None) -> list[dict[str, Any]]:
-        """Those that hosts list for a caller, whom the front's header names; None where nobody has a name."""
-        own = [] if self.models is None else [self.models]  # without a name nothing else is listed
-        asked = [host for host in (*own, *(self._sessions.values() if caller is not None else ())) if host.ready]
+    async def sessions(self, caller: str | None, *, named: bool) -> list[dict[str, Any]]:
+        """Those that hosts list for a caller, whom the front's header tells; without a name the models' host alone."""
+        own = [] if self.models is None else [self.models]
+        asked = [host for host in (*own, *(self._sessions.values() if named else ())) if host.ready]
         listed = await asyncio.gather(*(host.sessions(caller) for host in asked))
         return [session for sessions in listed for session in sessions]
 
@@ -230,6 +230,7 @@ class Hosts:
             access_log=False,
             token_file=None,
             tokens=None,
+            front_has_tokens=self._config.has_tokens,
             unready_seconds=0.0,
         )
         return SessionHost(name, config, str(self._folder / name))

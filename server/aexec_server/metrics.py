@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from aexec_server.client_shares import ClientShares
+
 __all__ = [
     "FAMILIES",
     "CancelCause",
@@ -119,6 +121,10 @@ FAMILIES = {
         Family("aexec_tensor_store_bytes", "gauge", "What sessions keep under handles."),
         Family("aexec_memory_bytes", "gauge", "What tensors of sessions take of memory, and may take.", ("kind",)),
         Family("aexec_gpu_pool_bytes", "gauge", "Memory of GPUs.", ("device", "kind")),
+        Family("aexec_shared_in_use", "gauge", "What clients hold of what they share, by kind.", ("kind",)),
+        Family("aexec_shared_limit", "gauge", "What there is of that.", ("kind",)),
+        Family("aexec_shared_largest", "gauge", "What the client holds of that that holds most.", ("kind",)),
+        Family("aexec_shared_refusals", "counter", "Requests for more than there was for their client.", ("kind",)),
         Family("aexec_sessions", "gauge", "Sessions that are open."),
         Family("aexec_connections", "gauge", "Connections of clients."),
         Family("aexec_hosts", "gauge", "Session hosts that are ready."),
@@ -210,6 +216,7 @@ class Metrics:
 
     def __init__(self) -> None:
         self._gauges: dict[str, Gauge] = {}
+        self._shares: list[ClientShares] = []
         self.runs = Counter()
         self.cancellations = Counter()
         self.batch_halvings = Counter()
@@ -224,6 +231,18 @@ class Metrics:
         assert FAMILIES[name].kind == "gauge"
         self._gauges[name] = read
 
+    def add_shares(self, shares: ClientShares) -> None:
+        """Tell of what clients hold of this, too."""
+        self._shares.append(shares)
+
+    def _of_shares(self) -> dict[str, Mapping[tuple[str, ...], Sample]]:
+        return {
+            "aexec_shared_in_use": {(shares.kind,): shares.in_use for shares in self._shares},
+            "aexec_shared_limit": {(shares.kind,): shares.most for shares in self._shares},
+            "aexec_shared_largest": {(shares.kind,): shares.largest for shares in self._shares},
+            "aexec_shared_refusals": {(shares.kind,): shares.refused for shares in self._shares},
+        }
+
     def snapshot(self) -> Snapshot:
         """What there is now."""
         counted: dict[str, Mapping[tuple[str, ...], Sample]] = {
@@ -236,7 +255,7 @@ class Metrics:
             "aexec_event_loop_lag_seconds": self.lag_seconds.samples(),
             "aexec_kernel_duration_seconds": self.kernel_seconds.samples(),
         }
-        return counted | {name: dict(read()) for name, read in self._gauges.items()}
+        return counted | self._of_shares() | {name: dict(read()) for name, read in self._gauges.items()}
 
 
 def snapshot_to_json(snapshot: Snapshot) -> dict[str, Any]:

@@ -21,15 +21,21 @@ from aexec import errors
 from aexec.errors import Code
 from aexec_server import bodies
 from aexec_server.callers import Caller, Scope, caller_of
-from aexec_server.handles import new_handle
+from aexec_server.client_shares import ClientShares
+from aexec_server.handles import Handles
+from aexec_server.lost_handles import lost_by_restart
 from aexec_server.routes import Route
 from aexec_server.run_table import Run
+from aexec_server.server_config import ServerConfig
 from aexec_server.stored_answer import StoredAnswer
 
 __all__ = ["OperationStore", "RunOperation", "operation_response", "routes"]
 
 KEEP_SECONDS = 600.0
 _MAX_OPERATIONS = 10_000
+# However much others keep, there is room for one of so many parts of whoever has kept nothing.
+_PARTS = 8
+_HINT = "delete those whose results are known, or try again later"
 _MAX_WAIT = 600.0
 _WAIT = ("wait_s",)
 _CANCEL_FIELDS = frozenset({"reason"})
@@ -41,15 +47,15 @@ class RunOperation:
 
     Attributes:
         id: which nobody can guess.
-        owner: name of who asked for it.
+        caller: who asked for it.
         run: itself, once it is known.
         answer: what it came to; None until it has ended.
         ended_at: when that was, by the server's clock.
     """
 
-    def __init__(self, operation_id: str, owner: str) -> None:
+    def __init__(self, operation_id: str, caller: Caller) -> None:
         self.id = operation_id
-        self.owner = owner
+        self.caller = caller
         self.run: Run | None = None
         self.answer: StoredAnswer | None = None
         self.ended_at = 0.0
@@ -100,34 +106,42 @@ class OperationStore:
     """The operations of a server, by id.
 
     Args:
-        most: bytes that results may take; what would be too much is not kept, and says so.
-        clock: seconds.
-        prefix: of ids.
+        config: of the server.
+        handles: makes ids.
+
+    Attributes:
+        shares: of the operations.
+        results: of the bytes that their results take; what would be too much is not kept, and says so.
     """
 
-    def __init__(self, most: int, clock: Callable[[], float], prefix: str) -> None:
-        self._most = most
-        self._clock = clock
-        self._prefix = prefix
+    def __init__(self, config: ServerConfig, handles: Handles) -> None:
+        self._clock = config.clock
+        self._handles = handles
         self._operations: OrderedDict[str, RunOperation] = OrderedDict()
-        self.num_bytes = 0
+        most = config.max_stored_bytes
+        self.shares = ClientShares("operations", "operations", _MAX_OPERATIONS, hint=_HINT)
+        self.results = ClientShares(
+            "result_bytes",
+            "bytes of operations' results",
+            most,
+            config.max_client_stored_bytes,
+            unit=most // _PARTS,
+            hint=_HINT,
+        )
 
     def __len__(self) -> int:
         return len(self._operations)
 
-    def begin(self, owner: str) -> RunOperation:
-        """A new one, of somebody of this name.
+    def begin(self, caller: Caller) -> RunOperation:
+        """A new one.
 
         Raises:
-            ResourceExhaustedError: there are as many as may be, or their results take too much.
+            ResourceExhaustedError: there are as many as may be, or their results take too much; of all, or the caller.
         """
         self._forget_old()
-        if len(self._operations) >= _MAX_OPERATIONS or self.num_bytes >= self._most:
-            raise errors.ResourceExhaustedError(
-                f"The server keeps {len(self._operations)} operations of {self.num_bytes} bytes, and may keep no more: "
-                "delete those whose results are known, or try again later"
-            )
-        operation = RunOperation(new_handle(self._prefix), owner)
+        self.results.check(caller)
+        self.shares.take(caller)
+        operation = RunOperation(self._handles.new(), caller)
         self._operations[operation.id] = operation
         return operation
 
@@ -139,27 +153,32 @@ class OperationStore:
         """
         if operation.id in self._operations:
             self._forget_old()
-            if self.num_bytes + answer.size > self._most:
+            refusal = self.results.refusal(operation.caller, answer.size)
+            if refusal is not None:
                 answer = StoredAnswer.of(
                     too_large(
-                        f"The run has ended, but its result of {answer.size} bytes is not kept: those of all "
-                        f"operations may take {self._most}"
+                        f"The run has ended, but its result of {answer.size} bytes is not kept. {refusal.message}"
                     )
                 )
-            self.num_bytes += answer.size
+            self.results.hold(operation.caller, answer.size)
         operation.end(answer, self._clock())
 
     def get(self, operation_id: str, caller: Caller) -> RunOperation:
         """Raises NotFoundError for one that never was, is forgotten, or is another caller's."""
         operation = self._operations.get(operation_id)
-        if operation is None or not caller.sees(operation.owner):
-            raise errors.NotFoundError(f"Operation '{operation_id[:80]}' is not found: it never was, or is forgotten")
+        if operation is None or not caller.sees(operation.caller.name):
+            raise lost_by_restart(self._handles, "Operation", operation_id) or errors.NotFoundError(
+                f"Operation '{operation_id[:80]}' is not found: it never was, or is forgotten"
+            )
         return operation
 
     def delete(self, operation: RunOperation) -> None:
         """Forget it; what runs, runs on."""
-        if self._operations.pop(operation.id, None) is not None and operation.answer is not None:
-            self.num_bytes -= operation.answer.size
+        if self._operations.pop(operation.id, None) is None:
+            return
+        self.shares.give_back(operation.caller.client)
+        if operation.answer is not None:
+            self.results.give_back(operation.caller.client, operation.answer.size)
 
     def _forget_old(self) -> None:
         now = self._clock()

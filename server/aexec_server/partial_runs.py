@@ -3,13 +3,16 @@
 Setting one up starts its step and answers with a handle, which is the id of its run: it is listed and cancelled as any
 run is.  Between the requests the step goes on.  It ends when all was fed and fetched, by its first error, when it is
 cancelled, when who waits for a part of it leaves, with its session, or when nobody has asked for a part for long.
+
+It has one of the places of partial runs until it ends, and is a run in flight only while somebody waits for a part.
 """
 
 from __future__ import annotations
 
-import secrets
+import asyncio
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -22,9 +25,11 @@ from aexec.hosting import canonical_name, loop_budget
 from aexec_server import bodies, protobuf
 from aexec_server.admission import Admission
 from aexec_server.callers import Caller, Scope, caller_of
+from aexec_server.client_shares import ClientShares
 from aexec_server.error_responses import public_error
 from aexec_server.handles import shortened
 from aexec_server.json_style import json_style
+from aexec_server.lost_handles import lost_by_restart
 from aexec_server.partial_step import PartialStep
 from aexec_server.request_wishes import TIMEOUT, read_timeout_header, refuse_wishes
 from aexec_server.routes import Route
@@ -42,7 +47,7 @@ from aexec_server.run_response import (
     people_answer,
     tensors_response,
 )
-from aexec_server.run_table import check_run_id, run_key
+from aexec_server.run_table import Run, check_run_id, run_key
 from aexec_server.server_state import Server
 from aexec_server.sessions import check_handle
 from aexec_server.store import HostedSession
@@ -52,6 +57,7 @@ __all__ = ["PartialRuns", "routes"]
 
 _SETUP_FIELDS = frozenset({"feeds", "fetches", "targets", "run_id", "options"})
 _SETUP_OPTIONS = frozenset({"timeout_in_ms"})
+_HINT = "feed and fetch all that they were set up for, cancel them, or try again later"
 # Of those that ended with an error that nobody has asked for.
 _MAX_ENDED = 100
 
@@ -83,10 +89,19 @@ def routes(handlers: PartialRuns) -> list[Route]:
 
 
 class PartialRuns:
-    """Handlers of a server."""
+    """Handlers of a server.
+
+    Attributes:
+        shares: of the places of partial runs.
+    """
 
     def __init__(self, server: Server, admission: Admission, journal: RunJournal) -> None:
+        config = server.config
         self.server = server
+        self.shares = ClientShares(
+            "partial_runs", "partial runs", config.max_partial_runs, config.max_client_partial_runs, hint=_HINT
+        )
+        server.metrics.add_shares(self.shares)
         self.admission = admission
         self.journal = journal
 
@@ -96,7 +111,7 @@ class PartialRuns:
         refuse_wishes(request)
         caller = caller_of(request)
         hosted = self.server.sessions.get(request.match_info["session"], caller)
-        self.admission.check(hosted)
+        self.shares.check(caller)
         with hosted.in_use():
             body = await bodies.read_body(request, self.server.config, self.server.body_budget)
             is_message = bodies.is_protobuf(bodies.media_type(request))
@@ -112,26 +127,24 @@ class PartialRuns:
             in_header = read_timeout_header(request.headers.get(TIMEOUT, "0"))
             if in_header is not None:
                 asked.timeout = in_header if asked.timeout is None else min(in_header, asked.timeout)
-            handle = await self._begin(hosted, caller, asked)
+            handle = await self._begin(request.transport, hosted, caller, asked)
             if is_message:
                 return bodies.protobuf_response(proto.PartialRunSetupResponse(partial_run_handle=handle))
             return bodies.json_response({"partial_run_handle": handle})
 
-    async def _begin(self, hosted: HostedSession, caller: Caller, asked: RunRequest) -> str:
+    async def _begin(
+        self, connection: asyncio.BaseTransport | None, hosted: HostedSession, caller: Caller, asked: RunRequest
+    ) -> str:
         served = hosted.served_call(
             frozenset(asked.feeds), asked.fetches or (), asked.targets, by_admin=caller.is_admin
         )
         began = time.monotonic()
-        quotas = self.server.run_quotas
-        quotas.begin(caller)
+        self.shares.take(caller)
         run = hosted.runs.add(hosted.runs_owner(caller))
-        admitted = False
         try:
-            hosted.runs.rename(run, asked.run_id or secrets.token_hex(16))
+            hosted.runs.rename(run, asked.run_id or self.server.sessions.handles.new())
             hosted.partial_steps.pop(run.key, None)  # an earlier one, whose error nobody has asked for
             run.check()
-            self.admission.begin(hosted)
-            admitted = True
             timeout = self._timeout(hosted, asked)
             step = await hosted.session.partial_run_setup(
                 [canonical_name(name) for name in asked.fetches or ()],
@@ -141,13 +154,11 @@ class PartialRuns:
             )
         except BaseException:
             hosted.runs.remove(run)
-            quotas.end(caller)
-            if admitted:
-                self.admission.end(hosted, run)
+            self.shares.give_back(caller.client)
             raise
         run.begin(step)
         part = hosted.partial_steps[run.key] = PartialStep(run, step, served)
-        part.keep()
+        part.keep(connection)
         self.server.in_background(self._until_ended(hosted, caller, part, began), f"partial run {run.id}")
         return run.id
 
@@ -168,8 +179,7 @@ class PartialRuns:
         part.let_go()
         hosted.runs.remove(run)
         self.journal.ended(None, hosted, run, began)
-        self.server.run_quotas.end(caller)
-        self.admission.end(hosted, part.run)
+        self.shares.give_back(caller.client)
         # Its error is for who asks next; those that nobody asks for are not kept for ever.
         ended = [handle for handle, other in hosted.partial_steps.items() if other.step.done]
         for handle in ended[:-_MAX_ENDED]:
@@ -185,30 +195,51 @@ class PartialRuns:
             name = request.match_info["partial"]
             handle = run_key(hosted.runs_owner(caller), name)
             if handle not in hosted.partial_steps:
-                raise errors.NotFoundError(f"Partial run '{name[:80]}' is not found: it was not set up, or has ended")
+                raise lost_by_restart(self.server.sessions.handles, "Partial run", name) or errors.NotFoundError(
+                    f"Partial run '{name[:80]}' is not found: it was not set up, or has ended"
+                )
             body = await bodies.read_body(request, self.server.config, self.server.body_budget)
-            if bodies.is_protobuf(bodies.media_type(request)):
-                message = await bodies.read_message(proto.RunStepRequest, body, self.server.config.message_limits)
-                check_handle(message.session_handle, hosted)
-                return await self.go_on_by_message(hosted, handle, message, len(body))
-            length = parse_header_length(request.headers.get(JSON_LENGTH), body)
-            asked = await bodies.beside(read_ns(body, length), lambda: read_json(body, length))
-            asked.style = json_style(request)
-            write = list_answer if asked.as_list else people_answer
-            return tensors_response(*await self._part(hosted, handle, asked, len(body), write))
+            with self._in_flight(hosted, name, caller):
+                return await self._go_on(request, hosted, handle, body)
+
+    @contextmanager
+    def _in_flight(self, hosted: HostedSession, name: str, caller: Caller) -> Iterator[None]:
+        """Somebody waits for a part.  Raises ResourceExhaustedError if there are too many runs in flight."""
+        waiting = Run(name, self.server.config.clock())
+        self.admission.begin(hosted, waiting, caller)
+        try:
+            yield
+        finally:
+            self.admission.end(hosted, waiting)
+
+    async def _go_on(self, request: web.Request, hosted: HostedSession, handle: str, body: bytes) -> web.Response:
+        if bodies.is_protobuf(bodies.media_type(request)):
+            message = await bodies.read_message(proto.RunStepRequest, body, self.server.config.message_limits)
+            check_handle(message.session_handle, hosted)
+            return await self.go_on_by_message(request, hosted, handle, message, len(body))
+        length = parse_header_length(request.headers.get(JSON_LENGTH), body)
+        asked = await bodies.beside(read_ns(body, length), lambda: read_json(body, length))
+        asked.style = json_style(request)
+        write = list_answer if asked.as_list else people_answer
+        return tensors_response(*await self._part(request, hosted, handle, asked, len(body), write))
 
     async def go_on_by_message(
-        self, hosted: HostedSession, handle: str, message: proto.RunStepRequest, size: int
+        self, request: web.Request, hosted: HostedSession, handle: str, message: proto.RunStepRequest, size: int
     ) -> web.Response:
         """A part that a RunStepRequest asks for."""
         asked = await bodies.beside(size * loop_budget.WIRE_NS, lambda: protobuf.read_run_step(message))
-        answer, _ = await self._part(hosted, handle, asked, size, message_answer)
+        answer, _ = await self._part(request, hosted, handle, asked, size, message_answer)
         return web.Response(body=answer, content_type=bodies.PROTOBUF)
 
-    async def _part(self, hosted: HostedSession, handle: str, asked: RunRequest, size: int, write: Writer) -> Answer:
+    async def _part(
+        self, request: web.Request, hosted: HostedSession, handle: str, asked: RunRequest, size: int, write: Writer
+    ) -> Answer:
         part = hosted.partial_steps.get(handle)
         if part is None:
-            raise errors.InvalidArgumentError("Must run 'setup' before performing partial runs!")
+            name = handle.rpartition("/")[2]
+            raise lost_by_restart(self.server.sessions.handles, "Partial run", name) or errors.InvalidArgumentError(
+                "Must run 'setup' before performing partial runs!"
+            )
         _check_part(asked)
         form = part.form(asked.fetches or ())
         names = tuple(asked.feeds)
@@ -216,7 +247,7 @@ class PartialRuns:
         if write is not message_answer:
             check_answerable(asked, form)
         values = await bodies.beside(size * loop_budget.WIRE_NS, lambda: asked.values(names, dtypes))
-        part.keep()
+        part.keep(request.transport)
         try:
             results = await hosted.session.partial_run(
                 part.step,

@@ -12,8 +12,9 @@ from aexec_server.served_call import AnswerForm, ServedCall
 
 __all__ = ["PartialStep"]
 
-# After so long without a request it is given up.
+# After so long without a request it is given up; sooner, if the connection of the last one is closed.
 IDLE_SECONDS = 600.0
+LEFT_SECONDS = 60.0
 
 
 class PartialStep:
@@ -30,6 +31,8 @@ class PartialStep:
         self._feeds = dict(zip(map(canonical_name, served.inputs), served.input_dtypes, strict=True))
         self._fetches = dict(zip(map(canonical_name, served.names), served.dtypes, strict=True))
         self._timer: asyncio.TimerHandle | None = None
+        self._asked = 0.0
+        self._connection: asyncio.BaseTransport | None = None
 
     def feed_dtypes(self, names: Sequence[str]) -> list[DType]:
         """Raises InvalidArgumentError for what was not set up."""
@@ -39,13 +42,26 @@ class PartialStep:
         """How such fetches are answered.  Raises InvalidArgumentError for what was not set up."""
         return AnswerForm(names, [_known(self._fetches, name, "fetch") for name in names])
 
-    def keep(self) -> None:
-        """Somebody has asked for a part: it is given up after a while from now."""
+    def keep(self, connection: asyncio.BaseTransport | None) -> None:
+        """Somebody has asked for a part, on this connection: it is given up after a while from now."""
         self.let_go()
-        reason = f"nobody asked for a part of it for {IDLE_SECONDS:g} s"
-        self._timer = asyncio.get_running_loop().call_later(IDLE_SECONDS, self.run.cancel, reason)
+        loop = asyncio.get_running_loop()
+        self._connection = connection
+        self._asked = loop.time()
+        self._timer = loop.call_at(self._asked + min(LEFT_SECONDS, IDLE_SECONDS), self._look)
+
+    def _look(self) -> None:
+        loop = asyncio.get_running_loop()
+        idle = loop.time() - self._asked
+        left = self._connection is None or self._connection.is_closing()
+        if left or idle >= IDLE_SECONDS:
+            where = " and its client has left" if left else ""
+            self.run.cancel(f"nobody asked for a part of it for {idle:.0f} s{where}")
+        else:
+            self._timer = loop.call_at(min(loop.time() + LEFT_SECONDS, self._asked + IDLE_SECONDS), self._look)
 
     def let_go(self) -> None:
+        self._connection = None
         if self._timer is not None:
             self._timer.cancel()
 

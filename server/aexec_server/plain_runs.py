@@ -241,6 +241,7 @@ class PlainRuns:
                 if self._server.config.access_log:
                     log_access("POST", known.path, 200, seconds, run_id)
                 return Fate.ANSWERED
+        caller = self._access.located(caller, transport)
         runs.begin_ahead(transport, hosted, caller, arrival, deadline, BegunRun(served, values, step, rest))
         return Fate.ORDINARY
 

@@ -1,6 +1,6 @@
 """A relay of HTTP/1: requests of clients go to Unix sockets, and answers come back, byte by byte and never kept.
 
-Each request is sent where `route` says by its head; several may follow each other on a connection, and go
+Each request is sent where `admit` says by its head; several may follow each other on a connection, and go
 to different places.  A connection to an `Upstream` carries one request at a time and is used again for whichever client
 comes next.  A client that leaves closes it, by which the upstream learns of that.  Whoever is slow holds up whoever
 sends: no more is kept of a message than a socket's buffer.
@@ -20,6 +20,7 @@ from typing import cast
 from aexec import errors
 from aexec.errors import Code
 from aexec_server.access_log import log_access
+from aexec_server.client_address import peer_host
 from aexec_server.connections import AnswerWatch, ConnectionTable, Waiting, refused_connection
 from aexec_server.error_responses import RequestError, error_body, status_of, title_of
 from aexec_server.framing import (
@@ -42,7 +43,8 @@ _MAX_AHEAD = 64 * 1024
 _WRITE_BUFFER = 256 * 1024
 _MAX_IDLE = 512
 
-Route = Callable[[RequestHead], "Upstream"]
+# Given the head of a request, what it says, and the address of its client's host.
+Admit = Callable[[bytes, RequestHead, str], tuple[bytes, "Upstream"]]
 
 
 class Upstream:
@@ -254,6 +256,7 @@ class ClientConnection(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(_WRITE_BUFFER)
         self.write = self._transport.write
+        self._host = peer_host(transport)
         table = self._relay.table
         if not table.admit(self):
             table.farewells.say(self._transport, refused_connection(table.limits))
@@ -327,10 +330,7 @@ class ClientConnection(asyncio.Protocol):
             request = read_request_head(data[:end])
         except FramingError:
             return self._begin_raw(data)
-        relay = self._relay
-        if relay.admit is None:
-            return self._send_to(relay.route(request), request, data)
-        head, upstream = relay.admit(data[:end], request)
+        head, upstream = self._relay.admit(data[:end], request, self._host)
         request.size = len(head)
         return self._send_to(upstream, request, head + data[end:])
 
@@ -517,27 +517,16 @@ class Relay:
     """See the module's head.
 
     Args:
-        route: gives the upstream for a request.
+        admit: gives the upstream for a request, and the head to send in place of its head.
         fallback: where what is no proper request goes.
         table: of the clients' connections.
-        admit: gives the upstream for a request, and the head to send in place of its head; None to ask `route`, and
-            send what came.
         access_log: log every request.
 
     Attributes:
-        route, fallback, table, admit: as given.
+        admit, fallback, table: as given.
     """
 
-    def __init__(
-        self,
-        route: Route,
-        fallback: Upstream,
-        table: ConnectionTable,
-        *,
-        admit: Callable[[bytes, RequestHead], tuple[bytes, Upstream]] | None = None,
-        access_log: bool = False,
-    ) -> None:
-        self.route = route
+    def __init__(self, admit: Admit, fallback: Upstream, table: ConnectionTable, *, access_log: bool = False) -> None:
         self.admit = admit
         self.fallback = fallback
         self.table = table

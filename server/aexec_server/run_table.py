@@ -89,6 +89,7 @@ class Run:
     Attributes:
         id: unique among the runs of its owner that are in flight in the session.
         owner: whose it is: no other owner's runs have to do with it.
+        client: in whose share of the runs in flight it is.
         by_admin: it may change what is the server's own.
         began: by the server's clock.
         step: None until it may begin.
@@ -116,6 +117,7 @@ class Run:
         "by_admin",
         "cancel_reason",
         "cancelled_at",
+        "client",
         "deadline",
         "error",
         "has_begun",
@@ -138,6 +140,7 @@ class Run:
     def __init__(self, run_id: str, began: float, owner: str = "") -> None:
         self.id = run_id
         self.owner = owner
+        self.client = ""
         self.by_admin = False
         self.began = began
         self.step: aexec.Step | BatchedStep | None = None

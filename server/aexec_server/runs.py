@@ -28,10 +28,11 @@ from aexec.hosting import (
     run_in_thread,
 )
 from aexec_server import bodies, protobuf
-from aexec_server.admission import Admission, BatchSlot, OverloadError
+from aexec_server.admission import BatchSlot, OverloadError
 from aexec_server.callers import Caller, Scope, caller_of
+from aexec_server.client_shares import ShareError
 from aexec_server.error_responses import error_response, public_error
-from aexec_server.idempotency import BEGUN
+from aexec_server.idempotency import BEGUN, SECRET
 from aexec_server.json_style import json_style
 from aexec_server.operations import operation_response
 from aexec_server.partial_runs import PartialRuns
@@ -79,6 +80,8 @@ _BODY = "body of a run"  # in the memory log
 _MAX_REASON = 500
 # What waits is listed of steps with at most so many nodes, in so many lines.
 _MOST_REPORTED, _MOST_LINES = 20_000, 20
+# With these a run is refused for there is too much to do.
+_TOO_MUCH = (OverloadError, ShareError)
 # Bytes of fetched tensors of which the answer is worth counting.
 _LARGE_ANSWER = 1 << 20
 
@@ -90,7 +93,7 @@ def routes(handlers: RunHandlers) -> list[Route]:
     """Runs of a session."""
     call = partial(Route, scope=Scope.RUN)
     one = "/v1/sessions/{session}"
-    headers = (str(RUN_ID), str(JSON_LENGTH), str(TIMEOUT), str(PRIORITY), "Prefer", "Idempotency-Key")
+    headers = (str(RUN_ID), str(JSON_LENGTH), str(TIMEOUT), str(PRIORITY), "Prefer", "Idempotency-Key", str(SECRET))
     return [
         call(
             "POST",
@@ -129,7 +132,7 @@ class RunHandlers:
         self.config = server.config
         self.sessions = server.sessions
         self.limits = server.config.message_limits
-        self.admission = Admission(server.config)
+        self.admission = server.admission
         server.backlog.is_full = self.admission.is_full
         self.journal = RunJournal(server.metrics, server.spans, log_steps=server.config.step_log)
         self.partial_runs = PartialRuns(server, self.admission, self.journal)
@@ -154,7 +157,7 @@ class RunHandlers:
             stream = self.new_stream()
             running = asyncio.create_task(self.serve(request, hosted, self._answer, on_run=stream.attach))
             return await as_they_come(request, wishes.events, stream, running)
-        self.admission.check(hosted)
+        self.admission.check(hosted, caller_of(request))
         with hosted.in_use():
             body = await bodies.read_body(request, self.config, self.server.body_budget)
 
@@ -179,7 +182,7 @@ class RunHandlers:
         self, request: web.Request, hosted: HostedSession, body: bytes, wait: float
     ) -> web.Response:
         """Begin a run, and answer with its operation, unless it ends within so many seconds."""
-        operation = self.server.operations.begin(caller_of(request).name)
+        operation = self.server.operations.begin(caller_of(request))
 
         async def run() -> web.Response:
             try:
@@ -230,11 +233,10 @@ class RunHandlers:
         if ahead is None:
             arrival, caller, admitted = self.server.backlog.arrival(request.transport), caller_of(request), False
             try:
-                self.admission.check(hosted)
-            except OverloadError:
+                self.admission.check(hosted, caller)
+            except _TOO_MUCH:
                 self.journal.refused(hosted)
                 raise
-            self.server.run_quotas.begin(caller)
             hosted.acquire()
             run = hosted.runs.add(hosted.runs_owner(caller))
             run.by_admin = caller.is_admin
@@ -260,7 +262,7 @@ class RunHandlers:
                 body = await bodies.read_run_body(request, self.config, budget, _json_length(request))
             if ahead is None:
                 run.ready = self.server.backlog.arrival(request.transport)
-                self.admission.begin(hosted)  # a body that does not come keeps nobody else from running
+                self.admission.begin(hosted, run, caller)  # a body that does not come keeps nobody else from running
                 admitted = True
                 # Of many that come at once some are read in each turn of the loop, and the runs that there are go on
                 # between.
@@ -279,7 +281,7 @@ class RunHandlers:
             # of them the garbage collector looked through as much again and again.
             raise left.with_traceback(None) from None
         except errors.OpError as error:
-            run.outcome, run.shed = error.code.name, isinstance(error, OverloadError)
+            run.outcome, run.shed = error.code.name, isinstance(error, _TOO_MUCH)
             run.error = error
             response = error_response(request, error, f"/v1/sessions/{hosted.handle}/runs/{run.id}")
             response.headers[RUN_ID] = run.id
@@ -289,7 +291,6 @@ class RunHandlers:
             record_network_buffer_freed(_BODY, buffer)
             if run.held:
                 self.sessions.memory.give_back(run.held)
-            self.server.run_quotas.end(caller)
             if admitted:
                 self.admission.end(hosted, run)
             self._end(request, hosted, run, arrival)
@@ -311,9 +312,9 @@ class RunHandlers:
         begun: BegunRun,
     ) -> None:
         """Keep what was begun for a request of this connection until `serve` goes on with it."""
-        self.admission.begin(hosted)
         hosted.acquire()
         run = hosted.runs.add(hosted.runs_owner(caller))
+        self.admission.begin(hosted, run, caller)  # there is room: `passes` was asked just now
         run.by_admin = caller.is_admin
         run.begun, run.deadline = begun, deadline
         self.admission.takes(run)
@@ -352,7 +353,7 @@ class RunHandlers:
         self, request: web.Request, hosted: HostedSession, run: Run, body: bodies.Body, arrival: float
     ) -> web.Response:
         if bodies.is_protobuf(bodies.media_type(request)):
-            return await self._run_message(hosted, run, bytes(body), arrival)
+            return await self._run_message(request, hosted, run, bytes(body), arrival)
         length = parse_header_length(request.headers.get(JSON_LENGTH), body)
         asked = await bodies.beside(read_ns(body, length), lambda: read_json(body, length), run.deadline)
         asked.style = json_style(request)
@@ -366,7 +367,9 @@ class RunHandlers:
         write = list_answer if asked.as_list else people_answer
         return tensors_response(*await self.execute(hosted, run, asked, len(body), arrival, write))
 
-    async def _run_message(self, hosted: HostedSession, run: Run, body: bytes, arrival: float) -> web.Response:
+    async def _run_message(
+        self, request: web.Request, hosted: HostedSession, run: Run, body: bytes, arrival: float
+    ) -> web.Response:
         message, decode_ns = await bodies.beside(
             0, lambda: bodies.parse_message(proto.RunStepRequest, body, self.limits), run.deadline
         )
@@ -374,7 +377,7 @@ class RunHandlers:
         try:
             if message.partial_run_handle:
                 return await self.partial_runs.go_on_by_message(
-                    hosted, run_key(run.owner, message.partial_run_handle), message, len(body)
+                    request, hosted, run_key(run.owner, message.partial_run_handle), message, len(body)
                 )
             asked = await bodies.beside(decode_ns, lambda: protobuf.read_run_step(message), run.deadline)
             answer, _ = await self.execute(hosted, run, asked, len(body), arrival, message_answer)

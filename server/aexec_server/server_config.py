@@ -26,6 +26,9 @@ __all__ = ["ServerConfig"]
 # So many bytes of memory may be made of one byte of a body, unless a limit is set.
 _EXPANSION = 8
 
+# What one client may have of what all share (`client_shares.py`), unless that is set.
+_ALL_BUT_LAST = ("auto", "all but the last eighth, which is kept for clients that have none")
+
 # The headings, in the order of the fields.
 _ADDRESS = "where it listens"
 _MODELS = "what it serves"
@@ -44,8 +47,10 @@ _OPERATION = "operation"
 class ServerConfig:
     """Settings of a server; docs/settings.md lists them.
 
-    Programs only can set `handle_prefix`, what the handles of sessions begin with, `caller_key`, by which a process
-    behind a front knows its front, and `clock`, seconds of a monotonic clock by which sessions age.
+    Programs only can set `handle_prefix`, what the handles of sessions begin with, `server_run`, what they end with and
+    no other start of the server has (a new one for each server that is told none), `caller_key`, by which a process
+    behind a front knows its front, `front_has_tokens`, whether that looks at tokens, and `clock`, seconds of a
+    monotonic clock by which sessions age.
 
     Raises:
         InvalidArgumentError: a value is none that its field can have.
@@ -117,6 +122,9 @@ class ServerConfig:
         name="max_buffered_mb",
         none=("auto", "eight of the largest"),
     )
+    max_client_buffered_bytes: int | None = setting(
+        None, Megabytes(), "the same of one client", group=_REQUESTS, name="max_client_buffered_mb", none=_ALL_BUT_LAST
+    )
     max_graph_nodes: int = setting(
         500_000,
         Count(),
@@ -180,6 +188,9 @@ class ServerConfig:
         group=_MEMORY,
         name="max_stored_mb",
     )
+    max_client_stored_bytes: int | None = setting(
+        None, Megabytes(), "the same of one client", group=_MEMORY, name="max_client_stored_mb", none=_ALL_BUT_LAST
+    )
 
     max_runs: int = setting(
         1000,
@@ -189,6 +200,18 @@ class ServerConfig:
     )
     max_session_runs: int | None = setting(
         None, Count(), "the same of one session", group=_RUNS, none=("auto", "as many as the server takes")
+    )
+    max_client_runs: int | None = setting(
+        None, Count(), "the same of one client: of who has a token, else an address", group=_RUNS, none=_ALL_BUT_LAST
+    )
+    max_partial_runs: int = setting(
+        1000,
+        Count(),
+        "partial runs that have not ended; one is a run in flight only while somebody waits for a part of it",
+        group=_RUNS,
+    )
+    max_client_partial_runs: int | None = setting(
+        None, Count(), "the same of one client", group=_RUNS, none=_ALL_BUT_LAST
     )
     run_slots: int = setting(
         16,
@@ -213,7 +236,10 @@ class ServerConfig:
     )
     max_threads: int = setting(64, Count(), "largest thread count that a client's ConfigProto may ask for", group=_RUNS)
 
-    max_sessions: int = setting(1000, Count(), "sessions open at any time", group=_SESSIONS)
+    max_sessions: int = setting(1000, Count(), "sessions of clients, open at any time", group=_SESSIONS)
+    max_client_sessions: int | None = setting(
+        None, Count(), "the same of one client", group=_SESSIONS, none=_ALL_BUT_LAST
+    )
     session_ttl_s: float | None = setting(
         3600.0,
         Seconds(),
@@ -250,14 +276,18 @@ class ServerConfig:
     body_seconds: float = setting(
         300.0, Seconds(), "how long a client may take to send a body", group=_CONNECTIONS, name="body_timeout"
     )
+    min_body_rate: float = setting(
+        10_000.0, Number("bytes"), "bytes of a body that a client has to send in a second", group=_CONNECTIONS
+    )
     min_rate: float = setting(
-        1000.0,
-        Number("bytes"),
-        "bytes of a body or an answer that a client has to send or take in a second",
-        group=_CONNECTIONS,
+        1000.0, Number("bytes"), "bytes of an answer that a client has to take in a second", group=_CONNECTIONS
     )
     slow_seconds: float = setting(
-        10.0, Seconds(), "for how long a client may be slower than that", group=_CONNECTIONS, name="slow_timeout"
+        10.0,
+        Seconds(),
+        "how far behind these rates a client may be; what it sends sooner does not let it be further behind",
+        group=_CONNECTIONS,
+        name="slow_timeout",
     )
 
     allow_ops: Collection[str] = setting(
@@ -402,7 +432,9 @@ class ServerConfig:
     )
 
     handle_prefix: str = ""
+    server_run: str = ""
     caller_key: str | None = field(default=None, repr=False)
+    front_has_tokens: bool = False
     clock: Callable[[], float] = time.monotonic
 
     def __post_init__(self) -> None:
@@ -429,9 +461,14 @@ class ServerConfig:
             aexec.SessionConfig(delegates=self.delegates)
 
     @property
-    def wants_tokens(self) -> bool:
-        """Does a request need a token?"""
+    def has_tokens(self) -> bool:
+        """Does this process know tokens?"""
         return self.token_file is not None or self.tokens is not None
+
+    @property
+    def wants_tokens(self) -> bool:
+        """Does a client's request need a token, here or at the front?"""
+        return self.has_tokens or self.front_has_tokens
 
     @property
     def message_limits(self) -> MessageLimits:

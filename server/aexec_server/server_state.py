@@ -12,6 +12,7 @@ from aiohttp import web
 from aexec import errors
 from aexec_server.access import AccessControl
 from aexec_server.activity import Activity
+from aexec_server.admission import Admission
 from aexec_server.backlog import Backlog
 from aexec_server.body_budget import BodyBudget
 from aexec_server.callers import Caller
@@ -21,7 +22,6 @@ from aexec_server.model_repository import ModelRepository
 from aexec_server.model_upload import ModelUploads
 from aexec_server.models import ModelRegistry
 from aexec_server.operations import OperationStore
-from aexec_server.run_quotas import RunQuotas
 from aexec_server.server_config import ServerConfig
 from aexec_server.spans import Spans
 from aexec_server.store import HostedSession, SessionStore
@@ -30,8 +30,6 @@ __all__ = ["SERVER", "Server"]
 
 T = TypeVar("T")
 
-# So many of the largest bodies may be kept at a time, unless the configuration says otherwise.
-_BODIES = 8
 _MAX_QUEUES = 100  # that are told apart
 
 
@@ -42,7 +40,7 @@ class Server:
         config: its settings.
         access: who may ask for what.
         sessions: what it holds.
-        run_quotas: of callers.
+        admission: of runs.
         models: those of the sessions that it serves itself.
         repository: where models come from.
         uploads: models that clients have sent.
@@ -67,24 +65,33 @@ class Server:
         self.config = config
         self.access = AccessControl(config)
         self.sessions = SessionStore(config)
-        self.run_quotas = RunQuotas()
+        self.admission = Admission(config)
         self.metrics = Metrics()
         self.models = ModelRegistry(config, self.sessions, lambda model: self.metrics.batch_halvings.add((model,)))
         self.uploads = ModelUploads()
         self.repository = ModelRepository(config, self.models)
-        self.body_budget = BodyBudget(config.max_buffered_bytes or _BODIES * config.max_body_bytes)
+        self.body_budget = BodyBudget(config)
         self.backlog = Backlog(on_refused=partial(self.metrics.cancellations.add, (CancelCause.OVERLOAD,)))
         self.opened = False
         self.leaving = False
-        stored, clock = config.max_stored_bytes, config.clock
-        self.operations = OperationStore(stored, clock, config.handle_prefix)
-        self.answered_once = AnsweredOnce(stored, clock, self.in_background)
+        self.operations = OperationStore(config, self.sessions.handles)
+        self.answered_once = AnsweredOnce(config, self.in_background)
         self.draining = False
         self._tasks: set[asyncio.Task[Any]] = set()
         self.sessions_elsewhere: Callable[[web.Request], Awaitable[list[dict[str, Any]]]] | None = None
         self.ready_elsewhere: Callable[[], bool] = lambda: True
         self.spans = Spans() if config.otel else None
         self.metrics_elsewhere: Callable[[], list[Snapshot]] = list
+        for shares in (
+            self.admission.shares,
+            self.sessions.shares,
+            self.body_budget.shares,
+            self.operations.shares,
+            self.operations.results,
+            self.answered_once.keys,
+            self.answered_once.shares,
+        ):
+            self.metrics.add_shares(shares)
         self.metrics.gauge("aexec_sessions", lambda: {(): len(self.sessions)})
         self.metrics.gauge("aexec_tensor_store_bytes", lambda: {(): self.sessions.kept_bytes})
         self.metrics.gauge("aexec_memory_bytes", lambda: _memory(self.sessions))
@@ -122,9 +129,11 @@ class Server:
             await asyncio.wait(self._tasks)
 
     def of_callers(self) -> dict[str, tuple[int, int]]:
-        """Sessions of callers who have a token, and runs of those with a quota of them, by name."""
-        sessions, runs = self.sessions.of_owners(), self.run_quotas.in_flight
-        return {name: (sessions[name], runs[name]) for name in sessions.keys() | runs.keys()}
+        """Sessions and runs of callers who have a token, by name: a front divides their quotas."""
+        if not self.config.wants_tokens:
+            return {}
+        sessions, runs = self.sessions.shares.held, self.admission.shares.held
+        return {name: (sessions.get(name, 0), runs.get(name, 0)) for name in sessions.keys() | runs.keys()}
 
     def may_change_models(self, caller: Caller) -> bool:
         """The server's own, that is."""

@@ -46,7 +46,7 @@ class SessionHost(Upstream):
         was_ready: it listened at some time.
         serves: what it had to load is there, as far as is known.
         models: names of its sessions that are the server's own, as far as is known.
-        of_callers: sessions and runs of those who may not have as many as they like, by name, when it was asked last.
+        of_callers: sessions and runs of those who have a token, by name, when it was asked last.
         ended: what became of it; None while it lives.
         metrics: what it counts, as it said last.
         status: as `process_status` gave it when it was asked last; None before that.

@@ -37,12 +37,12 @@ _ELSEWHERE = frozenset(("cross-site", "same-site"))
 _MAX_KNOWN = 1000
 _METHODS = "GET, POST, DELETE"
 _HEADERS = (
-    "Accept, Authorization, Content-Type, Aexec-Run-Id, Idempotency-Key, Inference-Header-Content-Length, Prefer, "
-    "Traceparent, Tracestate, X-Request-Id"
+    "Accept, Authorization, Content-Type, Aexec-Run-Id, Idempotency-Key, Idempotency-Secret, "
+    "Inference-Header-Content-Length, Prefer, Traceparent, Tracestate, X-Request-Id"
 )
 _EXPOSED = (
-    "Aexec-Run-Id, Inference-Header-Content-Length, Location, Preference-Applied, Retry-After, WWW-Authenticate, "
-    "X-Request-Id"
+    "Aexec-Run-Id, Idempotency-Secret, Inference-Header-Content-Length, Location, Preference-Applied, Retry-After, "
+    "WWW-Authenticate, X-Request-Id"
 )
 _PREFLIGHT_SECONDS = 600
 

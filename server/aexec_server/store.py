@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -30,7 +29,9 @@ from aexec.hosting import (
     run_in_turns,
 )
 from aexec_server.callers import Caller
-from aexec_server.handles import new_handle, shortened
+from aexec_server.client_shares import ClientShares
+from aexec_server.handles import Handles, shortened
+from aexec_server.lost_handles import HOST_ENDED, LostError, lost_by_restart
 from aexec_server.memory_limits import memory_limits
 from aexec_server.model_changes import what_changes_model
 from aexec_server.op_policy import OpPolicy
@@ -60,6 +61,7 @@ class HostedSession:
     Attributes:
         handle: its name in paths.
         owner: the name of the caller who made it; None for the server.
+        client: in whose share of the sessions it is; None for the server's own, and once it closes.
         session: itself.
         runs: by id; versions of a model share them.
         graph_version: how often it was extended.
@@ -93,6 +95,7 @@ class HostedSession:
     ) -> None:
         self.handle = handle
         self.owner = owner
+        self.client: str | None = None
         self.large = large
         self.owns_graph = owns_graph
         self._guard = PlanGuard(rules)
@@ -309,19 +312,25 @@ class SessionStore:
 
     Attributes:
         why_gone: says of a handle that is not found what became of it, if that is known.
+        handles: makes those of sessions.
         memory: of all sessions together.
+        shares: of the sessions that clients have, with those that are being made.
     """
 
     def __init__(self, config: ServerConfig) -> None:
         self.why_gone: Callable[[str], str | None] = lambda handle: None
         self._config = config
+        self.handles = Handles(config.handle_prefix, config.server_run)
         self._policy = OpPolicy(config.allow_ops, config.trust_graphs)
         self._limits = memory_limits(config)
+        self.shares = ClientShares(
+            "sessions", "sessions", config.max_sessions, config.max_client_sessions, hint="delete one"
+        )
         self.memory = MemoryAccount("server", "ServerConfig.max_memory_bytes", self._limits.server)
         self._accounts: WeakValueDictionary[str, MemoryAccount] = WeakValueDictionary()  # of owners
         self._sessions: dict[str, HostedSession] = {}
         self._retired: set[HostedSession] = set()
-        self._being_made: Counter[str] = Counter()  # by owner
+        self._being_made = 0
         self._closing: set[asyncio.Task[None]] = set()
         self._closed = False
         self._collection: asyncio.TimerHandle | None = None
@@ -343,8 +352,17 @@ class SessionStore:
         """
         hosted = self._sessions.get(handle)
         if hosted is None or not caller.sees(hosted.owner):
-            raise errors.NotFoundError(self.why_gone(handle) or f"Session {handle[:80]} is not found.")
+            raise self._not_found(handle)
         return hosted
+
+    def _not_found(self, handle: str) -> errors.NotFoundError:
+        lost = lost_by_restart(self.handles, "Session", handle)
+        if lost is not None:
+            return lost
+        why = self.why_gone(handle)
+        return (
+            errors.NotFoundError(f"Session {handle[:80]} is not found.") if why is None else LostError(why, HOST_ENDED)
+        )
 
     @property
     def kept_bytes(self) -> int:
@@ -358,7 +376,7 @@ class SessionStore:
     @property
     def idle(self) -> bool:
         """Is nothing run, and no session made?"""
-        return not (self._being_made.total() or self.live_runs)
+        return not (self._being_made or self.live_runs)
 
     def _run_tables(self) -> set[RunTable]:
         return {hosted.runs for hosted in (*self._sessions.values(), *self._retired)}
@@ -374,19 +392,25 @@ class SessionStore:
             caller: to whom it will belong.
 
         Raises:
-            ResourceExhaustedError: too many sessions.
+            ResourceExhaustedError: too many sessions, of all or of the caller.
             InvalidArgumentError: no graph, or settings that are not possible.
             NotFoundError: an op that is not registered.
             PermissionDeniedError: an op that clients may not use.
             DeadlineExceededError: it took longer than requests may.
             AlreadyExistsError: the name is taken.
         """
-        if len(self._sessions) + self._being_made.total() >= self._config.max_sessions:
-            raise errors.ResourceExhaustedError(
-                f"This server has {self._config.max_sessions} sessions, the most that it may have: delete one"
-            )
-        self._check_quota(caller)
-        self._being_made[caller.name] += 1
+        self.shares.take(caller, quota=caller.quotas.sessions)
+        self._being_made += 1
+        try:
+            hosted = await self._create(decode, size, caller)
+        except BaseException:
+            self.shares.give_back(caller.client)
+            raise
+        finally:
+            self._being_made -= 1
+        return self._add(hosted)
+
+    async def _create(self, decode: Callable[[], NewSession], size: int, caller: Caller) -> HostedSession:
         large = size > _LARGE_GRAPH
         made: list[_Made] = []
         account = self._account_of(caller)
@@ -405,10 +429,8 @@ class SessionStore:
             raise errors.DeadlineExceededError(
                 f"The session was not made within {self._config.max_timeout:g} s, the most that this server allows"
             ) from None
-        finally:
-            self._being_made[caller.name] -= 1
         new = made[0]
-        handle = new_handle(self._config.handle_prefix) if new.name is None else new.name
+        handle = self.handles.new() if new.name is None else new.name
         if self._closed or handle in self._sessions:
             self._free(new.session, large=large)
             if self._closed:
@@ -417,19 +439,9 @@ class SessionStore:
         hosted = HostedSession(
             handle, new.session, new.ttl, self._config.clock, large=large, owns_graph=True, owner=caller.name
         )
+        hosted.client = caller.client
         hosted.max_runs = new.limits.max_runs
-        return self._add(hosted)
-
-    def _check_quota(self, caller: Caller) -> None:
-        most = caller.quotas.sessions
-        if most is not None and self.of_owners()[caller.name] >= most:
-            raise errors.ResourceExhaustedError(
-                f"The token of '{caller.name}' has as many sessions as it may have: delete one"
-            )
-
-    def of_owners(self) -> Counter[str]:
-        """Sessions by the names of those who have a token, with those that are being made."""
-        return self._being_made + Counter([hosted.owner for hosted in self._sessions.values() if hosted.owner])
+        return hosted
 
     def _account_of(self, caller: Caller) -> MemoryAccount:
         """What counts the memory of all of a caller's sessions."""
@@ -543,6 +555,9 @@ class SessionStore:
 
     def _begin_close(self, hosted: HostedSession) -> asyncio.Task[None]:
         self._take(hosted)
+        if hosted.client is not None:
+            self.shares.give_back(hosted.client)
+            hosted.client = None
         task = asyncio.create_task(self._close(hosted), name=f"close session {shortened(hosted.handle)}")
         self._closing.add(task)
         task.add_done_callback(self._closing.discard)

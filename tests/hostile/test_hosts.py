@@ -91,6 +91,7 @@ def test_a_host_that_dies_or_hangs_is_replaced(hostile_server: HostileServer, nu
     assert set(statuses) == {200}
     gone = server.run(lost, feeds={"x": [3]}, fetches=["y"])
     assert gone.status == 404 and "is gone: its host was ended" in gone.body["error"]
+    assert gone.body["reason"] == "host_ended"
     assert server.run(server.create(square()), feeds={"x": [3]}, fetches=["y"]).body["outputs"] == {"y": [9.0]}
     ran = len(statuses) + 1
     server.until(lambda: counted(server, 'aexec_runs_total{code="OK",model=""}') >= ran)

@@ -9,6 +9,7 @@ import aiohttp
 import numpy as np
 import pytest
 from aexec_server import ServerConfig, make_app
+from aexec_server.handles import Handles
 from aiohttp import web
 from aiohttp.test_utils import TestServer, unused_port
 
@@ -16,6 +17,7 @@ import aexec
 from aexec import errors, proto
 from aexec.framework import dtypes
 from aexec.framework.tensor_codec import to_proto
+from aexec.remote.service import ServerRestartedError
 from tests.remote.conftest import Served
 from tests.support import gates
 from tests.support.graphs import GraphBuilder
@@ -59,6 +61,17 @@ async def test_a_session_is_deleted_when_it_is_closed(served: Served) -> None:
         assert len(served.server.sessions) == 1
         assert session.handle in [hosted.handle for hosted in served.server.sessions]
     assert not len(served.server.sessions)
+
+
+async def test_restart_of_the_server_is_said(served: Served) -> None:
+    async with aexec.connect(served.url, doubled()) as session:
+        mine = session._handle
+        session._handle = Handles().new()  # as an earlier start of the server has made it
+        with pytest.raises(ServerRestartedError, match=r"the server was restarted.* Connect again") as caught:
+            await session.run("y:0", {"x:0": [1]})
+        assert isinstance(caught.value, errors.NotFoundError)
+        session._handle = mine
+        assert (await session.run("y:0", {"x:0": [1]})).tolist() == [2]
 
 
 async def test_joining_one_that_is_there(served: Served) -> None:

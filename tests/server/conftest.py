@@ -9,7 +9,7 @@ import io
 import json
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from aexec_server import SERVER, ServerConfig, make_app
@@ -20,7 +20,7 @@ from aexec_server.plain_runs import PlainRuns
 from aexec_server.relay import Relay, Upstream, UpstreamConnection
 from aexec_server.server_state import Server
 from aexec_server.store import HostedSession
-from aiohttp import ClientResponse, web
+from aiohttp import ClientResponse, ClientSession, TCPConnector, web
 from aiohttp.test_utils import TestClient, TestServer
 
 from aexec.framework import dtypes, op_registry
@@ -82,7 +82,7 @@ class RelayedServer(GuardedServer):
         await super().start_server(**kwargs)
         assert self.port is not None
         upstream = _Here(self.port)
-        self.relay = Relay(lambda request: upstream, upstream, self.table)
+        self.relay = Relay(lambda head, request, host: (head, upstream), upstream, self.table)
         self._relaying = await self._listen(self.relay)
 
     async def close(self) -> None:
@@ -141,6 +141,13 @@ class Api:
             writer.close()
             with contextlib.suppress(ConnectionError):
                 await writer.wait_closed()
+
+    @contextlib.asynccontextmanager
+    async def elsewhere(self, address: str = "127.0.0.2") -> AsyncIterator[Api]:
+        """Another client of the server, whose connections come from this address."""
+        connector = TCPConnector(local_addr=(address, 0))
+        async with ClientSession(self.client.make_url("/"), connector=connector) as client:
+            yield Api(cast(Any, client), self.server)
 
     def hosted(self, handle: str) -> HostedSession:
         return self.server.sessions.get(handle, SEES_ALL)

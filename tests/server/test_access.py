@@ -13,7 +13,7 @@ import pytest
 from aexec_server import ServerConfig
 from aexec_server.app import route_table
 from aexec_server.caller_header import authorization_of, new_key, read_caller, with_caller
-from aexec_server.callers import Caller, Quotas, Refusal, Scope
+from aexec_server.callers import Caller, Quotas, Refusal, Scope, anyone_at
 from aexec_server.exposure import check_exposure
 from aexec_server.routes import Route
 from aexec_server.server_state import Server
@@ -359,6 +359,7 @@ def test_what_a_front_says_is_believed_and_nothing_else() -> None:
     for who in (
         Caller("alice", frozenset((Scope.RUN, Scope.MANAGE)), Quotas(sessions=3, memory_bytes=5)),
         Caller("alice", frozenset([Scope.ADMIN]), Quotas(runs=-1)),
+        anyone_at("2001:db8::1"),
         Refusal(token_given=True, retry_after=2),
         Refusal(token_given=False),
     ):

@@ -10,6 +10,7 @@ from typing import Any, cast
 import pytest
 from aexec_server import admission
 from aexec_server.admission import Admission, AdmissionStatistics, BatchSlot
+from aexec_server.callers import ANYONE
 from aexec_server.run_table import Run
 from aexec_server.server_config import ServerConfig
 from aexec_server.store import HostedSession
@@ -53,7 +54,7 @@ class Line:
         run = self.runs[name] = Run(name, 0.0)
 
         async def enter() -> None:
-            self.admission.begin(self.session)
+            self.admission.begin(self.session, run, ANYONE)
             try:
                 if not self.admission.takes(run):
                     await self.admission.wait(run, level, deadline, since)
@@ -341,7 +342,7 @@ async def test_runs_in_flight_are_bounded_by_server_and_by_session() -> None:
     line.arrive("d")
     line.arrive("e")
     await line.settle()
-    with pytest.raises(errors.ResourceExhaustedError, match="3 runs are in flight"):
+    with pytest.raises(errors.ResourceExhaustedError, match="3 runs in flight"):
         await line.tasks[4]
 
 
@@ -349,8 +350,8 @@ async def test_runs_in_flight_are_bounded_by_server_and_by_session() -> None:
 async def test_batch_takes_one_slot_for_the_run_that_leads_it() -> None:
     line = Line(run_slots=2, queue_seconds=10)
     leader, other = Run("leader", 0.0), Run("other", 0.0)
-    for _run in (leader, other):
-        line.admission.begin(line.session)
+    for run in (leader, other):
+        line.admission.begin(line.session, run, ANYONE)
     slot = BatchSlot(line.admission, leader, USUAL)
     assert line.statistics.with_slot == 0
     assert slot.take(2) and slot.take(1)  # of a batch that is tried again it has it still
@@ -366,7 +367,7 @@ async def test_batch_stands_in_line_with_other_runs() -> None:
     line.arrive("first")
     await line.settle()
     leader = Run("leader", 0.0)
-    line.admission.begin(line.session)
+    line.admission.begin(line.session, leader, ANYONE)
     slot = BatchSlot(line.admission, leader, USUAL)
     assert not slot.take(3)
     waiting = asyncio.create_task(slot.wait())
@@ -388,7 +389,7 @@ async def test_batch_counts_as_many_runs_as_it_joins() -> None:
     line = Line(run_slots=2, queue_seconds=1)
     for number in range(8):
         leader = Run(f"leader {number}", 0.0)
-        line.admission.begin(line.session)
+        line.admission.begin(line.session, leader, ANYONE)
         assert BatchSlot(line.admission, leader, USUAL).take(80)
         await asyncio.sleep(0.8)
         line.admission.end(line.session, leader)

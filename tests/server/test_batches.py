@@ -66,7 +66,7 @@ async def test_requests_that_wait_for_their_batch_leave_the_slots_to_others(star
 
 
 async def test_requests_that_wait_for_their_batch_are_bounded(start: Start) -> None:
-    api = await served(start, checked, Batching(64, 60.0), max_runs=8)
+    api = await served(start, checked, Batching(64, 60.0), max_client_runs=8)
     waiting = [asyncio.create_task(infer(api, n)) for n in range(12)]
     await until(lambda: sum(task.done() for task in waiting) == 4)
     assert [task.result() for task in waiting if task.done()] == [429] * 4

@@ -7,7 +7,6 @@ import json
 from typing import Any
 
 import pytest
-from aexec_server.idempotency import AnsweredOnce
 from aexec_server.request_wishes import NDJSON
 
 from aexec import proto
@@ -50,7 +49,7 @@ async def test_a_run_is_answered_later(api: Api) -> None:
     assert (await api.call("GET", f"{path}/response"))[1] == answer["response"]
     assert (await api.call("DELETE", path))[0] == 204
     assert (await api.call("GET", path))[0] == 404
-    assert api.server.operations.num_bytes == 0
+    assert api.server.operations.results.in_use == api.server.operations.shares.in_use == 0
 
 
 async def test_what_is_done_soon_is_answered_at_once(api: Api) -> None:
@@ -259,16 +258,19 @@ async def test_answers_are_kept_within_bounds(start: Start) -> None:
     path, body = f"/v1/sessions/{handle}:run", {"feeds": {"x": [2]}, "fetches": ["y"]}
     for number in range(10):
         await with_key(api, path, f"k{number}", body)
-    store: AnsweredOnce = api.server.answered_once
-    assert len(store) == 4 and store.num_bytes <= 5000
+    store = api.server.answered_once
+    assert store.shares.in_use <= 5000 < store.shares.in_use + 1500 and store.keys.in_use == 10
     assert "Idempotent-Replayed" in (await with_key(api, path, "k9", body))[1]
-    assert "Idempotent-Replayed" not in (await with_key(api, path, "k0", body))[1]
+    status, _, answer = await with_key(api, path, "k0", body)
+    assert (status, answer["status"], answer["reason"]) == (410, 410, "answer_forgotten")
     large = {"feeds": {"x": [0.123456] * 500}, "fetches": ["y"]}
     assert (await with_key(api, path, "large", large))[0] == 200
     status, _, answer = await with_key(api, path, "large", large)
-    assert status == 400 and "more than is kept" in answer["error"]
+    assert status == 410 and "was carried out" in answer["error"]
+    assert "Idempotent-Replayed" in (await with_key(api, path, "k9", body))[1]
     now = 25 * 3600
-    assert "Idempotent-Replayed" not in (await with_key(api, path, "k0", body))[1]
+    status, headers, _ = await with_key(api, path, "k0", body)
+    assert status == 200 and "Idempotent-Replayed" not in headers
 
 
 async def test_a_key_and_an_operation(api: Api) -> None:

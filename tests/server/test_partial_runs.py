@@ -165,12 +165,18 @@ async def test_deadlines_and_idleness(api: Api, session: str, monkeypatch: pytes
     assert len(api.hosted(session).partial_steps) == 2
 
 
-async def test_they_count_as_runs(start: Start) -> None:
-    api = await start(max_session_runs=1)
+async def test_they_have_places_of_their_own(start: Start) -> None:
+    api = await start(max_session_runs=1, max_partial_runs=2)
     session = await api.create(two_step_graph())
-    await set_up(api, session, feeds=["a", "b"], fetches=["r1"])
-    status, answer = await api.run(session, feeds={"a": 1, "b": 2}, fetches=["r1"])
-    assert (status, answer["code"]) == (429, "RESOURCE_EXHAUSTED")
+    asked = {"feeds": ["a", "b"], "fetches": ["r1"]}
+    first = await set_up(api, session, **asked)
+    await set_up(api, session, **asked)
+    status, answer = await api.call("POST", f"/v1/sessions/{session}:partialRunSetup", asked)
+    assert (status, answer["code"]) == (429, "RESOURCE_EXHAUSTED") and "2 partial runs" in answer["error"]
+    assert (await api.run(session, feeds={"a": 1, "b": 2}, fetches=["r1"]))[0] == 200
+    assert (await part(api, session, first, feeds={"a": 1, "b": 2}, fetches=["r1"]))[0] == 200
+    await until(lambda: len(api.hosted(session).runs.live) == 1)
+    await set_up(api, session, **asked)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 import pytest
-from aexec_server.handles import check_name, is_made, new_handle
+from aexec_server.handles import Handles, check_name, is_made
 
 from aexec import errors, proto
 from aexec.framework import dtypes
@@ -43,7 +43,7 @@ def test_what_is_no_name(name: Any) -> None:
 
 def test_handles_look_like_no_name() -> None:
     for prefix in ("", "1-", "1f-"):
-        assert is_made(new_handle(prefix))
+        assert is_made(Handles(prefix).new())
 
 
 async def test_two_names_for_one(api: Api) -> None:

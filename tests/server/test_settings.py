@@ -45,6 +45,8 @@ def test_every_field_is_a_setting() -> None:
         "caller_key",
         "clock",
         "handle_prefix",
+        "server_run",
+        "front_has_tokens",
     }
 
 

@@ -138,18 +138,26 @@ class ServerProcess:
     # Asking
 
     def call(
-        self, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None, *, timeout: float = 100
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        headers: dict[str, str] | None = None,
+        *,
+        timeout: float = 100,
+        address: str = "127.0.0.1",
     ) -> Answer:
         """One request over a connection of its own.
 
         Args:
             body: bytes as they are, anything else as JSON.
             timeout: seconds of silence after which TimeoutError is raised.
+            address: from which the connection comes.
         """
         if body is not None and not isinstance(body, bytes):
             body = json.dumps(body).encode()
         began = time.monotonic()
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout, source_address=(address, 0))
         with contextlib.closing(connection):
             connection.request(method, path, body, headers or {})
             response = connection.getresponse()
