@@ -12,6 +12,8 @@ import enum
 from collections.abc import Callable
 from typing import Any
 
+from aexec.framework.abridged_text import MAX_MESSAGE, abridged
+
 __all__ = [
     "AbortedError",
     "AlreadyExistsError",
@@ -102,7 +104,7 @@ class OpError(Exception):
 
     Attributes:
         code: the canonical `Code`.
-        message: what was expected, what came, which name to look at.
+        message: what was expected, what came, which name to look at; its middle is left out if it is very long.
         node: name of the node that failed, or None.
         op: op type of that node, or None.
         site: `file:line` of the Python statement that made the node, or None.
@@ -123,13 +125,21 @@ class OpError(Exception):
         origin: str | None = None,
         derived: bool = False,
     ) -> None:
-        super().__init__(message)
         self.message = message
+        super().__init__(self.message)
         self.node = node
         self.op = op
         self.site = site
         self.origin = origin
         self.derived = derived
+
+    @property
+    def message(self) -> str:
+        return self._message
+
+    @message.setter
+    def message(self, message: str) -> None:
+        self._message = abridged(message, MAX_MESSAGE)
 
     def attach_node(self, node: str, op: str, site: str | None = None, origin: str | None = None) -> None:
         """Name the node that failed.  Only the first call counts: the innermost node is the cause."""
@@ -142,7 +152,7 @@ class OpError(Exception):
 
     def __str__(self) -> str:
         # TensorFlow's node suffix, which log-scraping tools match on.
-        where = "" if self.node is None else f"\n\t [[{{{{node {self.node}}}}}]]"
+        where = "" if self.node is None else f"\n\t [[{{{{node {abridged(self.node)}}}}}]]"
         derived = "" if self.origin is None else f"\n\t derived from {self.origin}"
         made = "" if self.site is None else f"\n\t made at {self.site}"
         return f"{self.message}{where}{derived}{made}"

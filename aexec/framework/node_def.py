@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 from aexec import proto
 from aexec.framework import attr_value, errors
+from aexec.framework.abridged_text import abridged
 from aexec.framework.attr_value import Placeholder
 from aexec.framework.dtypes import DType, names
 from aexec.framework.op_def import AttrDef, OpDef
@@ -188,7 +189,7 @@ def _context(node: str, op_def: OpDef) -> str:
 
 
 def _named(node: str) -> str:
-    return f"NodeDef: {{{{node {node}}}}}"
+    return f"NodeDef: {{{{node {abridged(node)}}}}}"
 
 
 def _check_complete(op_def: OpDef, values: Mapping[str, Any], node: str) -> None:

@@ -33,6 +33,7 @@ import numpy as np
 
 from aexec import proto
 from aexec.framework import attr_value, errors, log_memory
+from aexec.framework.abridged_text import abridged
 from aexec.framework.allocation_logger import AllocationLogger
 from aexec.framework.allocator import Allocator, allocator_names, cpu_allocator, watched, watchers, watching
 from aexec.framework.attr_value import TensorAttr
@@ -225,7 +226,9 @@ class OpKernelConstruction:
         try:
             return str(self.attr(name), "utf-8")
         except UnicodeDecodeError:
-            raise errors.InvalidArgumentError(f"attr '{name}' is not UTF-8: {self.attr(name)!r}") from None
+            raise errors.InvalidArgumentError(
+                f"attr '{name}' is not UTF-8: {abridged(repr(self.attr(name)))}"
+            ) from None
 
     def input_range(self, name: str) -> tuple[int, int]:
         """[start, stop) of the input argument `name` in the flat input list."""

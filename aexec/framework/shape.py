@@ -8,6 +8,7 @@ tensor before it exists.  Shape inference works on richer handles (see
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from typing import Any
 
 from aexec import proto
@@ -25,9 +26,12 @@ def check_max_rank(rank: int) -> None:
         raise errors.InvalidArgumentError(f"Too many dimensions: {rank} > {MAX_RANK}")
 
 
-def shape_text(shape: Iterable[int | str]) -> str:
-    """`[2,3]`, as error messages print a shape."""
-    return "[" + ",".join(map(str, shape)) + "]"
+def shape_text(shape: Iterable[int | str | None]) -> str:
+    """`[2,3]`, as error messages print a shape; `?` for an unknown size.  What is too long for a shape is cut."""
+    sizes = iter(shape)
+    text = ",".join(["?" if size is None else str(size) for size in islice(sizes, MAX_RANK)])
+    more = sum(1 for _ in sizes)
+    return f"[{text},...({MAX_RANK + more} sizes)]" if more else f"[{text}]"
 
 
 class PartialTensorShape:
@@ -52,17 +56,17 @@ class PartialTensorShape:
         cleaned = tuple(None if d is None or d == -1 else int(d) for d in dims)
         if len(cleaned) > MAX_RANK:
             raise errors.InvalidArgumentError(
-                f"Shape {_dims_text(cleaned)} is too large: {len(cleaned)} dimensions, at most {MAX_RANK} are allowed"
+                f"Shape {shape_text(cleaned)} is too large: {len(cleaned)} dimensions, at most {MAX_RANK} are allowed"
             )
         elements = 1
         for d in cleaned:
             if d is None:
                 continue
             if d < 0:
-                raise errors.InvalidArgumentError(f"Shape {_dims_text(cleaned)} has invalid size {d}, expected >= -1")
+                raise errors.InvalidArgumentError(f"Shape {shape_text(cleaned)} has invalid size {d}, expected >= -1")
             elements *= d
         if elements > _MAX_ELEMENTS:
-            raise errors.InvalidArgumentError(f"Shape {_dims_text(cleaned)} is too large (more than 2**63 - 1 entries)")
+            raise errors.InvalidArgumentError(f"Shape {shape_text(cleaned)} is too large (more than 2**63 - 1 entries)")
         self.dims = cleaned
 
     @classmethod
@@ -170,14 +174,10 @@ class PartialTensorShape:
         return hash(self.dims)
 
     def __str__(self) -> str:
-        return "<unknown>" if self.dims is None else _dims_text(self.dims)
+        return "<unknown>" if self.dims is None else shape_text(self.dims)
 
     def __repr__(self) -> str:
         return f"PartialTensorShape({None if self.dims is None else list(self.dims)})"
-
-
-def _dims_text(dims: Iterable[int | None]) -> str:
-    return "[" + ",".join("?" if d is None else str(d) for d in dims) + "]"
 
 
 UNKNOWN_RANK = PartialTensorShape(None)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from aexec.framework import dtypes, errors
+from aexec.framework.abridged_text import abridged
 from aexec.framework.kernel_registry import kernel
 from aexec.framework.op_kernel import Compute, OpKernelConstruction
 from aexec.framework.shape import shape_text
@@ -35,9 +36,7 @@ def fingerprint(c: OpKernelConstruction) -> Compute:
         if method.ndim:
             raise errors.InvalidArgumentError(f"`method` should be a scalar string: {shape_text(method.shape)}")
         if method.item() != b"farmhash64":
-            raise errors.InvalidArgumentError(
-                f"Unsupported fingerprint method: {method.item().decode(errors='replace')}"
-            )
+            raise errors.InvalidArgumentError(f"Unsupported fingerprint method: {abridged(method.item())}")
         count = data.shape[0]
         if dtype is dtypes.string:
             hashes = fingerprint64_strings(data.ravel().tolist())

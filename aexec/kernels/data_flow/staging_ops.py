@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from aexec.framework import dtypes, errors
+from aexec.framework.abridged_text import abridged_list
 from aexec.framework.kernel_registry import kernel
 from aexec.framework.op_kernel import Compute, OpKernelConstruction, OpKernelContext
 from aexec.framework.resource_manager import ContainerInfo
@@ -81,7 +82,7 @@ def _vector(indices: Any, count: int) -> list[int]:
         raise errors.InvalidArgumentError(f"indices and values don't match: {indices.size} vs. {count}")
     positions: list[int] = indices.ravel().tolist()
     if any(position >= following for position, following in pairwise(positions)):
-        raise errors.InvalidArgumentError(f"Indices are not strictly ordered: {positions}")
+        raise errors.InvalidArgumentError(f"Indices are not strictly ordered: [{abridged_list(positions)}]")
     return positions
 
 

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from aexec.framework import errors
+from aexec.framework.abridged_text import abridged
 from aexec.framework.allocator import announce_scratch
 from aexec.framework.late_dataclass import dataclass
 
@@ -233,7 +234,7 @@ def span_kernel(name: bytes) -> tuple[float, Callable[[Any], Any]]:
     try:
         return _KERNELS[name]
     except KeyError:
-        raise errors.InvalidArgumentError(f"Unrecognized kernel type: {str(name, 'utf-8', 'replace')}") from None
+        raise errors.InvalidArgumentError(f"Unrecognized kernel type: {abridged(name)}") from None
 
 
 def span_matrix(

@@ -9,6 +9,7 @@ from google.protobuf.message import DecodeError
 
 from aexec import proto
 from aexec.framework import dtypes, errors
+from aexec.framework.abridged_text import abridged
 from aexec.framework.kernel_registry import kernel
 from aexec.framework.op_kernel import Compute, OpKernelConstruction
 from aexec.framework.shape import shape_text
@@ -27,7 +28,7 @@ def _text(tag: Any) -> str:
     try:
         return str(tag, "utf-8")
     except UnicodeDecodeError:
-        raise errors.InvalidArgumentError(f"tag is not UTF-8: {tag!r}") from None
+        raise errors.InvalidArgumentError(f"tag is not UTF-8: {abridged(repr(tag))}") from None
 
 
 def _scalar_tag(tag: Any, message: str) -> str:

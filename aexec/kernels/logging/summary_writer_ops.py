@@ -15,6 +15,7 @@ from google.protobuf.message import DecodeError
 
 from aexec import proto
 from aexec.framework import errors
+from aexec.framework.abridged_text import abridged
 from aexec.framework.kernel_registry import kernel
 from aexec.framework.op_kernel import Compute, OpKernelConstruction, OpKernelContext
 from aexec.framework.resource_manager import ContainerInfo, ResourceHandle, handle_from_tensor, make_handle_tensor
@@ -43,7 +44,7 @@ def _text(value: Any, name: str) -> str:
     try:
         return str(data, "utf-8")
     except UnicodeDecodeError:
-        raise errors.InvalidArgumentError(f"{name} is not UTF-8: {data!r}") from None
+        raise errors.InvalidArgumentError(f"{name} is not UTF-8: {abridged(repr(data))}") from None
 
 
 def _find(context: OpKernelContext, handle: Any) -> EventFileWriter:
@@ -67,7 +68,7 @@ def create_summary_file_writer(c: OpKernelConstruction) -> Compute:
         folder, ending = _text(logdir, "logdir"), _text(suffix, "filename_suffix")
         most, seconds = _scalar(queue, "max_queue"), _scalar(millis, "flush_millis") / 1000
         if "/" in ending or "\0" in ending:
-            raise errors.InvalidArgumentError(f"filename_suffix is no end of a name: {ending!r}")
+            raise errors.InvalidArgumentError(f"filename_suffix is no end of a name: {abridged(repr(ending))}")
         found = handle_from_tensor(handle, EventFileWriter)
         context.resources.lookup_or_create(
             found.container,

@@ -9,6 +9,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from aexec.framework import dtypes, errors
+from aexec.framework.abridged_text import abridged
 from aexec.framework.dtypes import DType
 from aexec.framework.late_dataclass import dataclass
 from aexec.io.files import open_regular, reporting
@@ -86,7 +87,7 @@ class TextFileFormat:
         fields = line.split(self.delimiter)
         if index >= len(fields):
             raise errors.InvalidArgumentError(
-                f"Invalid number of columns in {path} line {number} ({line.decode(errors='replace')}) : "
+                f"Invalid number of columns in {path} line {number} ({abridged(line)}) : "
                 f"expected at least {index + 1} got {len(fields)}"
             )
         return parse(fields[index], number)
@@ -130,9 +131,7 @@ def _parser(dtype: DType) -> Callable[[bytes, int], Any]:
 
 
 def _invalid(field: bytes, number: int, dtype: DType) -> errors.InvalidArgumentError:
-    return errors.InvalidArgumentError(
-        f"Field {field.decode(errors='replace')} in line {number} is not a valid {dtype}."
-    )
+    return errors.InvalidArgumentError(f"Field {abridged(field)} in line {number} is not a valid {dtype}.")
 
 
 def _array(values: list[Any], dtype: DType) -> Any:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from aexec.framework import dtypes, errors
+from aexec.framework.abridged_text import abridged
 from aexec.framework.dtypes import DType
 from aexec.framework.kernel_registry import kernel
 from aexec.framework.loop_budget import giving_way
@@ -104,8 +105,7 @@ class _Column:
         value = self._parse(text)
         if value is None:
             raise errors.InvalidArgumentError(
-                f"Field {self._number} in record {record} is not a valid {self._dtype}: "
-                f"{text.decode('utf-8', 'replace')}"
+                f"Field {self._number} in record {record} is not a valid {self._dtype}: {abridged(text)}"
             )
         return value
 

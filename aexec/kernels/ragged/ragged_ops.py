@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from aexec.framework import dtypes, errors
+from aexec.framework.abridged_text import abridged
 from aexec.framework.allocator import announce_scratch
 from aexec.framework.kernel_registry import kernel
 from aexec.framework.loop_budget import giving_way
@@ -297,9 +298,7 @@ def ragged_to_tensor(c: OpKernelConstruction) -> Compute:
     kinds: list[bytes] = c.attr("row_partition_types")
     for kind in kinds:
         if kind not in _PARTITIONS:
-            raise errors.InvalidArgumentError(
-                f"Unknown string for partition info type: {kind.decode(errors='replace')}"
-            )
+            raise errors.InvalidArgumentError(f"Unknown string for partition info type: {abridged(kind)}")
     if c.attr("num_row_partition_tensors") != len(kinds):
         raise errors.InvalidArgumentError("There are not as many row partitions as row_partition_types")
     levels = [i for i, kind in enumerate(kinds) if kind != _FIRST_SIZE]

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from aexec.framework import dtypes, errors
+from aexec.framework.abridged_text import abridged
 from aexec.framework.loop_budget import let_others_run
 from aexec.framework.memory import available_memory
 from aexec.kernels.parsing.number_ops import number_parser
@@ -193,12 +194,12 @@ def read_unigrams(path: bytes) -> Array:
     try:
         lines = Path(path.decode()).read_bytes().splitlines()
     except (OSError, ValueError) as e:
-        raise errors.NotFoundError(f"{path.decode(errors='replace')}; {getattr(e, 'strerror', None) or e}") from e
+        raise errors.NotFoundError(f"{abridged(path)}; {getattr(e, 'strerror', None) or e}") from e
     parse, weights = number_parser(dtypes.float32), []
     for line in lines:
         weight = parse(line.rpartition(b",")[2])
         if weight is None:
-            raise errors.InvalidArgumentError(f"Wrong vocabulary format at line: {line.decode(errors='replace')}")
+            raise errors.InvalidArgumentError(f"Wrong vocabulary format at line: {abridged(line)}")
         weights.append(weight)
     return np.array(weights, np.float32)
 

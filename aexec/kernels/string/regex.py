@@ -14,6 +14,7 @@ from functools import lru_cache
 from typing import Any
 
 from aexec.framework import errors, loop_budget
+from aexec.framework.abridged_text import abridged
 
 __all__ = ["Pattern", "compile_pattern", "groups_ns", "uses_groups"]
 
@@ -81,7 +82,7 @@ def uses_groups(rewrite: bytes) -> bool:
 
 
 def _refused(pattern: bytes, why: str) -> errors.InvalidArgumentError:
-    return errors.InvalidArgumentError(f"Invalid pattern: {pattern.decode('utf-8', 'replace')}, error: {why}")
+    return errors.InvalidArgumentError(f"Invalid pattern: {abridged(pattern)}, error: {why}")
 
 
 class Pattern:

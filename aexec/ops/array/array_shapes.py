@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from aexec.framework import errors
+from aexec.framework.abridged_text import abridged
 from aexec.framework.common_shape_fns import SHAPE_RULES, validate_sparse_tensor
 from aexec.framework.shape_inference import (
     Array,
@@ -129,7 +130,7 @@ def fingerprint(c: InferenceContext) -> None:
     c.with_rank(c.input(1), 0)
     method = c.input_tensor(1)
     if method is not None and method.item() != b"farmhash64":
-        raise errors.InvalidArgumentError(f"Unsupported method: {method.item().decode(errors='replace')}")
+        raise errors.InvalidArgumentError(f"Unsupported method: {abridged(method.item())}")
     c.set_output(0, c.make_shape((c.dim(c.input(0), 0), None if method is None else 8)))
 
 

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 
 from aexec.framework import errors
+from aexec.framework.abridged_text import abridged
 from aexec.framework.common_shape_fns import broadcast_shape
 from aexec.framework.shape_inference import Dimension, HandleData, InferenceContext, Shape, ShapeAndType, dtype_text
 
@@ -287,11 +288,11 @@ def einsum(c: InferenceContext) -> None:
     terms = inputs_text.split(",")
     if not arrow or "->" in output or len(terms) > 2:
         raise errors.InvalidArgumentError(
-            f"Expecting exactly one or two input subscripts and one output in equation: {c.text('equation')}"
+            f"Expecting exactly one or two input subscripts and one output in equation: {abridged(c.text('equation'))}"
         )
     if len(terms) != c.num_inputs:
         raise errors.InvalidArgumentError(
-            f"Expected {len(terms)} inputs for equation {c.text('equation')} but got: {c.num_inputs}"
+            f"Expected {len(terms)} inputs for equation {abridged(c.text('equation'))} but got: {c.num_inputs}"
         )
     dims: dict[str, Dimension] = {}
     batches = [_named_dims(c, index, term, dims) for index, term in enumerate(terms)]
@@ -305,7 +306,7 @@ def einsum(c: InferenceContext) -> None:
             c.with_rank_at_most(batch, 0)
         except errors.InvalidArgumentError as error:
             raise errors.InvalidArgumentError(
-                f"{error.message}\n\t for einsum equation '{c.text('equation')}' without ellipsis (...) "
+                f"{error.message}\n\t for einsum equation '{abridged(c.text('equation'))}' without ellipsis (...) "
                 "in the output subscripts where input(s) have non-empty broadcasting shape"
             ) from None
         batch = c.scalar()
@@ -317,7 +318,7 @@ def einsum(c: InferenceContext) -> None:
             found.append(dims[label])
         else:
             raise errors.InvalidArgumentError(
-                f"Einsum output subscripts for equation '{c.text('equation')}' has label '{label}' "
+                f"Einsum output subscripts for equation '{abridged(c.text('equation'))}' has label '{label}' "
                 "which is not present in the input subscripts"
             )
     c.set_output(0, c.make_shape(found))
@@ -348,7 +349,7 @@ def _named_dims(c: InferenceContext, index: int, term: str, dims: dict[str, Dime
         (c.with_rank_at_least if ellipsis else c.with_rank)(shape, labels)
     except errors.InvalidArgumentError as error:
         raise errors.InvalidArgumentError(
-            f"{error.message}\n\t for {index}th input and equation: {c.text('equation')}"
+            f"{error.message}\n\t for {index}th input and equation: {abridged(c.text('equation'))}"
         ) from None
     stop = len(shape.dims) - len(after)
     named = shape.handles[: len(before)] + shape.handles[stop:]
