@@ -6,7 +6,6 @@ module, and nothing below them.  `aexec_server` is one, and a test holds it to t
 * `BatchedCallable`: joins calls that come close together; `can_be_batched` says of which shapes.
 * `CallableCache`: callables by what clients asked for, within bounds.
 * `FeedSpec`: checks a value as feeds are checked, for decoders of bodies.
-* `graph_pieces`: a graph as bytes, JSON or text (`GraphForm`), in pieces; `tensor_to_parts`: a TensorProto in parts.
 * `dtypes`, `DType`: the types of tensors; `datatype_of`, `has_datatype`, `DATATYPES`: what the Open Inference Protocol
   calls them; `tensor_from_proto`, `tensor_to_proto`: TensorProto.
 * `find_op_def`: what an op is; `is_built_in`: is it one of aexec's own, and not one that the program registered?
@@ -69,9 +68,7 @@ from aexec.framework.op_def import OpDef
 from aexec.framework.printed import set_printer
 from aexec.framework.processors import num_processors
 from aexec.framework.tensor_codec import from_proto as tensor_from_proto
-from aexec.framework.tensor_codec import to_parts as tensor_to_parts
 from aexec.framework.tensor_codec import to_proto as tensor_to_proto
-from aexec.graph.graph_pieces import GraphForm, graph_pieces
 from aexec.graph.meta_graph import MetaGraph
 from aexec.graph.node_wire import unflatten_node
 from aexec.graph.signature import Signature, TensorInfo
@@ -97,7 +94,6 @@ __all__ = [
     "CallableCache",
     "DType",
     "FeedSpec",
-    "GraphForm",
     "LongWork",
     "LoopTurns",
     "MemoryAccount",
@@ -125,7 +121,6 @@ __all__ = [
     "find_op_def",
     "freeze_heap",
     "go_on",
-    "graph_pieces",
     "has_datatype",
     "is_built_in",
     "keep_large",
@@ -148,7 +143,6 @@ __all__ = [
     "set_printer",
     "summarize",
     "tensor_from_proto",
-    "tensor_to_parts",
     "tensor_to_proto",
     "total_memory",
     "unflatten_node",

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from aexec.framework import errors
+from aexec.framework.abridged_text import abridged
 from aexec.framework.cancellation import CancellationManager
 from aexec.framework.dtypes import DType
 from aexec.framework.garbage_collector import collector_paused
@@ -34,6 +35,8 @@ _FIRST = -(2**63)
 # Keys set at a stretch, and nanoseconds that each takes.
 KEY_NS = 700.0
 _AT_ONCE = DEFAULT.pieces(KEY_NS)
+# What one takes, besides the bytes of its values.
+_TUPLE_BYTES = 500
 # Fewer tuples are sorted in one by one.
 _FEW = 16
 
@@ -102,13 +105,8 @@ class Barrier:
             if self.closed:
                 self._refuse_new(keys, known)
             self._refuse_repetition(keys, known, component)
-            ready: list[Ready] = []
-            for start in range(0, len(keys), _AT_ONCE):
-                if start:
-                    let_others_run()
-                part = slice(start, start + _AT_ONCE)
-                for key, value in zip(keys[part], values[part], strict=True):
-                    self._set(key, component, value, ready)
+            self._hold(len(keys))
+            ready = self._set_all(keys, values, component)
             self._insertions += not known.issuperset(keys)
             with self._lines.lock:
                 for entry in ready:
@@ -144,7 +142,7 @@ class Barrier:
             if key not in known:
                 raise errors.CancelledError(
                     f"Barrier {self.name} is closed, but attempted to insert a brand new key: "
-                    f"{key.decode(errors='replace')}.  {cancelled}  Insertion index: {position}.  {state}"
+                    f"{abridged(key)}.  {cancelled}  Insertion index: {position}.  {state}"
                 )
 
     def _refuse_repetition(self, keys: Sequence[bytes], known: set[bytes], component: int) -> None:
@@ -154,11 +152,39 @@ class Barrier:
             if position and not position % _AT_ONCE:
                 let_others_run()
             if key in seen or (key in known and self._incomplete[key].values[component] is not None):
-                text = key.decode(errors="replace")
                 raise errors.InvalidArgumentError(
-                    f"Key {text} already has a value for component {component} in barrier {self.name}"
+                    f"Key {abridged(key)} already has a value for component {component} in barrier {self.name}"
                 )
             seen.add(key)
+
+    def _hold(self, more: int = 0) -> None:
+        """Raises ResourceExhaustedError if its session may not keep so many tuples more."""
+        if self.kept is not None:
+            self.kept.hold(self, (len(self._incomplete) + len(self._ready) + more) * _TUPLE_BYTES)
+
+    def _set_all(self, keys: Sequence[bytes], values: Any, component: int) -> list[Ready]:
+        """Set a component of all; what is complete then.  If nobody wants it any more, none is set."""
+        ready: list[Ready] = []
+        for start in range(0, len(keys), _AT_ONCE):
+            try:
+                if start:
+                    let_others_run()
+            except BaseException:
+                self._unset(keys[:start], component)
+                raise
+            part = slice(start, start + _AT_ONCE)
+            for key, value in zip(keys[part], values[part], strict=True):
+                self._set(key, component, value, ready)
+        return ready
+
+    def _unset(self, keys: Sequence[bytes], component: int) -> None:
+        """Undo `_set`."""
+        for key in keys:
+            entry = self._incomplete[key]
+            entry.values[component] = None
+            entry.missing += 1
+            if entry.missing == len(self.dtypes):
+                del self._incomplete[key]
 
     def _set(self, key: bytes, component: int, value: Any, ready: list[Ready]) -> None:
         """Set a component; a tuple that it completes is added to `ready`."""
@@ -218,6 +244,7 @@ class Barrier:
         taken: list[Ready] = await self._lines.join(
             "take", attempt, manager, "Dequeue operation was cancelled", self.put_back
         )
+        self._hold()
         return taken
 
     def put_back(self, taken: list[Ready]) -> None:

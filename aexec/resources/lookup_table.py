@@ -15,10 +15,12 @@ from typing import Any
 import numpy as np
 
 from aexec.framework import errors
+from aexec.framework.abridged_text import abridged
+from aexec.framework.allocator import announce, announce_scratch
 from aexec.framework.dtypes import DType
 from aexec.framework.inline_call import check_inline
 from aexec.framework.kept_memory import KeptMemory
-from aexec.framework.loop_budget import COPY_NS
+from aexec.framework.loop_budget import COPY_NS, OBJECT_NS, giving_way
 from aexec.framework.memory import available_memory
 from aexec.framework.postponing_lock import PostponingLock
 from aexec.framework.shape import shape_text
@@ -31,6 +33,10 @@ Shape = tuple[int, ...]
 _KEY_NS = 100.0
 # What an entry takes besides its value and the contents of strings: Python's objects.
 _ENTRY_BYTES = 150
+# What its key and the number of its row take for a moment when all are listed.
+_LISTED_BYTES = 24
+# Keys that are made Python objects at a time.
+_AT_ONCE = 10_000
 # Below this, asking the system for its free memory costs more than it tells.
 _UNCHECKED_BYTES = 256 << 20
 
@@ -74,6 +80,7 @@ class LookupTable:
                 f"Expected shape {shape_text(self.value_shape)} or {shape_text(outer + self.value_shape)} "
                 f"for default value, got {shape_text(default.shape)}"
             )
+        check_inline(keys.size // max(1, prod(self.key_shape)) * self._row_bytes * COPY_NS)
         names = self._names(keys)
         with self._lock:
             get = self._row_of.get
@@ -102,6 +109,8 @@ class LookupTable:
     def export(self) -> tuple[Any, Any]:
         """All keys and their values, in no promised order."""
         check_inline(len(self) * (_KEY_NS + COPY_NS * self._row_bytes))
+        announce(len(self) * (self._row_bytes + prod(self.key_shape) * self.key_dtype.np.itemsize))
+        announce_scratch(len(self) * _LISTED_BYTES)
         with self._lock:
             return self._key_array(), self._values[np.fromiter(self._row_of.values(), np.intp, len(self))]
 
@@ -132,6 +141,7 @@ class LookupTable:
     def _check_memory(self, rows: int) -> None:
         """Few keys may have large values: refuse to give out more than there is memory."""
         needed = rows * self._row_bytes
+        announce(needed)
         if needed > _UNCHECKED_BYTES and needed > available_memory():
             raise self._out_of_memory(rows)
 
@@ -224,9 +234,16 @@ class LookupTable:
 
     def _hashable(self, keys: Any) -> list[Any]:
         if not self.key_shape:
-            names: list[Any] = keys.ravel().tolist()
-            return names
-        return [tuple(key) for key in keys.reshape(-1, prod(self.key_shape)).tolist()]
+            flat = keys.ravel()
+            starts = range(0, flat.size, _AT_ONCE)
+            return [
+                name
+                for start in giving_way(starts, _AT_ONCE * OBJECT_NS)
+                for name in flat[start : start + _AT_ONCE].tolist()
+            ]
+        width = prod(self.key_shape)
+        rows = keys.reshape(-1, width) if width else keys.reshape(prod(keys.shape[:-1]), 0)
+        return [tuple(key.tolist()) for key in giving_way(rows, _KEY_NS)]
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.key_dtype} to {self.value_dtype}, {len(self)} entries>"
@@ -302,7 +319,7 @@ def _text_bytes(values: Iterable[Any]) -> int:
 def _shown(value: Any) -> str:
     """A key or value as TensorFlow writes it: a whole float without a point."""
     if isinstance(value, bytes):
-        return value.decode(errors="replace")
+        return abridged(value)
     return f"{value:g}" if isinstance(value, float | np.floating) else str(value)
 
 

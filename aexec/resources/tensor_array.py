@@ -6,7 +6,9 @@ needs.  Semantics and messages are those of core/kernels/tensor_array.h.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import threading
+from collections.abc import Callable, Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -14,14 +16,18 @@ import numpy as np
 from aexec.framework import errors
 from aexec.framework.allocator import announce
 from aexec.framework.dtypes import DType
+from aexec.framework.inline_call import check_inline
+from aexec.framework.loop_budget import COPY_NS, giving_way, let_others_run
 from aexec.framework.shape import PartialTensorShape, shape_text
 from aexec.framework.zeros import zeros_of_type
 
 __all__ = ["TensorArray"]
 
 
-# Of a place in an array, whatever is there.
-_SLOT_BYTES = 8
+# Of a place in an array, whatever is there: bytes, and nanoseconds to make it.
+_SLOT_BYTES, _SLOT_NS = 8, 8.0
+# Places that are made at a time, and that every array has which is at least so long.
+_AT_ONCE, _FEW = 100_000, 1000
 
 
 class _Cleared:
@@ -35,6 +41,8 @@ class _Cleared:
 
 class TensorArray:
     """A growable or fixed array whose elements are each written once.
+
+    Elements behind the last one that was written or read are a number alone, and take no memory.
 
     Attributes:
         name: for messages.
@@ -81,8 +89,10 @@ class TensorArray:
         # The shape that was found to fit last.  What fits once does as long as `element_shape` stays, which
         # only becomes the shape of an element.
         self._fitting: tuple[int, ...] | None = None
-        announce(_SLOT_BYTES * size)
-        self._elements: list[Any] | None = [None] * size
+        self._length = size
+        self._lock = threading.Lock()
+        # Those up to some place, of which there are as many as were asked for, and maybe more.
+        self._elements: list[Any] | None = []
 
     @classmethod
     def of_gradients(cls, name: str, forward: TensorArray, prepend: Sequence[int] | None = None) -> TensorArray:
@@ -105,7 +115,7 @@ class TensorArray:
             array.element_shape, array.identical_element_shapes = shape, forward.identical_element_shapes
             array.zeros = () if prepend is not None else forward.shapes
             array.marked_size = forward.marked_size
-            array._elements = [None] * len(forward)
+            array._length = len(forward)
 
         array._begin = begin
         return array
@@ -122,12 +132,21 @@ class TensorArray:
 
     @property
     def elements(self) -> list[Any]:
-        """The elements; None where not written.  Raises InvalidArgumentError when closed."""
+        """The first elements, None where not written; nothing was written behind them.
+
+        Raises:
+            InvalidArgumentError: it is closed.
+        """
+        if self._begin is not None or self._elements is None:
+            self._check_open()
+        assert self._elements is not None
+        return self._elements
+
+    def _check_open(self) -> None:
         if self._begin is not None:
             self.begin()
         if self._elements is None:
             raise errors.InvalidArgumentError(f"TensorArray {self.name} has already been closed.")
-        return self._elements
 
     @property
     def tensors(self) -> list[Any]:
@@ -136,11 +155,14 @@ class TensorArray:
 
     @property
     def shapes(self) -> list[tuple[int, ...] | None]:
-        """The shape of each element, read or not; None where none was written."""
-        return [None if element is None else element.shape for element in self.elements]
+        """The shape of each of the first elements, read or not; None where none was written."""
+        elements = self.elements
+        announce(_SLOT_BYTES * len(elements))
+        return [None if element is None else element.shape for element in giving_way(elements, _SLOT_NS)]
 
     def __len__(self) -> int:
-        return len(self.elements)
+        self._check_open()
+        return self._length
 
     def mark_size(self) -> None:
         """A tensor was split into what are all elements by now."""
@@ -150,7 +172,7 @@ class TensorArray:
     @property
     def joined_size(self) -> int:
         """How many elements are joined when all are: of gradients those of what was split, though more came later."""
-        count = len(self.elements)
+        count = len(self)
         return count if self.marked_size is None or not self.accumulates else self.marked_size
 
     def expect(self, shape: PartialTensorShape) -> None:
@@ -174,7 +196,7 @@ class TensorArray:
         """
         elements = self.elements
         if not 0 <= index < len(elements):
-            self._grow_to(index)
+            self.make_room(index)
         if value.shape != self._fitting:
             self._check_shape(index, value.shape)
         old = elements[index]
@@ -204,6 +226,7 @@ class TensorArray:
                 f"{shape_text(old.shape)} but the new input shape is {shape_text(value.shape)}."
             )
         self.aggregated = True
+        announce(value.nbytes)
         return old + value
 
     def read(self, index: int) -> Any:
@@ -214,7 +237,9 @@ class TensorArray:
         """
         elements = self.elements
         if not 0 <= index < len(elements):
-            return self._read_outside(index)
+            if not 0 <= index < self._length:
+                return self._zeros(self.shape_at(index))  # of gradients, where the array grew later
+            self.make_room(index)
         value = elements[index]
         if type(value) is _Cleared:
             raise self._error(
@@ -222,14 +247,18 @@ class TensorArray:
                 "(perhaps try setting clear_after_read = false?)."
             )
         if value is None:
-            value = zeros_of_type(self._unwritten_shape(index), self.dtype, self.xp)
+            value = self._zeros(self._unwritten_shape(index))
         if self.clear_after_read:
             elements[index] = _Cleared(value.shape)
         return value
 
-    def _read_outside(self, index: int) -> Any:
-        """Zeros where the gradients of an array that grew later are read."""
-        return zeros_of_type(self.shape_at(index), self.dtype, self.xp)
+    def _zeros(self, shape: tuple[int, ...]) -> Any:
+        """Zeros of a shape.  Raises ResourceExhaustedError, and NeedsThreadError on an event loop if they are many."""
+        num_bytes = prod(shape) * self.dtype.np.itemsize
+        if self.xp is np:
+            check_inline(num_bytes * COPY_NS)
+            announce(num_bytes)
+        return zeros_of_type(shape, self.dtype, self.xp)
 
     def shape_at(self, index: int) -> tuple[int, ...]:
         """The shape that `read` gives, if it gives anything.
@@ -238,11 +267,10 @@ class TensorArray:
             InvalidArgumentError: out of range, or unwritten with a shape that is not known.
         """
         elements = self.elements
-        inside = 0 <= index < len(elements)
-        if index < 0 or not (inside or self.accumulates):
-            raise self._error(f"Tried to read from index {index} but array size is: {len(elements)}")
-        shape = elements[index].shape if inside and elements[index] is not None else self._unwritten_shape(index)
-        return tuple(shape)
+        if index < 0 or not (index < self._length or self.accumulates):
+            raise self._error(f"Tried to read from index {index} but array size is: {self._length}")
+        element = elements[index] if index < len(elements) else None
+        return tuple(self._unwritten_shape(index) if element is None else element.shape)
 
     @property
     def nbytes(self) -> int:
@@ -273,34 +301,58 @@ class TensorArray:
                 )
         return values
 
-    def read_each(self, indices: Iterable[int]) -> list[Any]:
+    def read_each(self, indices: Sequence[int]) -> list[Any]:
         """Several elements, of any shapes; those of one shape that were never written are one array."""
-        made: dict[tuple[int, ...], Any] = {}
+        made: dict[tuple[int, ...], tuple[Any, _Cleared]] = {}
         elements, clears = self.elements, self.clear_after_read
+        last = max((index for index in indices if index < self._length), default=-1)
+        if clears and last >= len(elements):
+            self.make_room(last)  # where each is marked
         values = []
-        for index in indices:
-            if 0 <= index < len(elements) and elements[index] is None:
-                shape = self._unwritten_shape(index)
-                if shape not in made:
-                    made[shape] = zeros_of_type(shape, self.dtype, self.xp)
-                values.append(made[shape])
-                if clears:
-                    elements[index] = _Cleared(shape)
-            else:
+        for index in giving_way(indices, _SLOT_NS):
+            if not 0 <= index < self._length or (index < len(elements) and elements[index] is not None):
                 values.append(self.read(index))
+                continue
+            shape = self._unwritten_shape(index)
+            if shape not in made:
+                made[shape] = self._zeros(shape), _Cleared(shape)
+            zeros, cleared = made[shape]
+            values.append(zeros)
+            if clears:
+                elements[index] = cleared
         return values
 
-    def _grow_to(self, index: int) -> None:
+    def make_room(self, index: int) -> None:
+        """Let the elements up to one be there; an array may grow by that.
+
+        Raises:
+            InvalidArgumentError: there is no such element, and it may not grow.
+            ResourceExhaustedError: there is no room.
+            NeedsThreadError: on an event loop, where they are very many.
+        """
+        if index < 0 or not (self.dynamic_size or index < self._length):
+            raise self._error(
+                f"Tried to write to index {index} but array is not resizeable and size is: {self._length}"
+            )
         elements = self.elements
-        size = len(elements)
-        if index < 0 or not self.dynamic_size:
-            raise self._error(f"Tried to write to index {index} but array is not resizeable and size is: {size}")
-        announce(_SLOT_BYTES * (index + 1))
-        elements.extend([None] * (index + 1 - size))
+        count = max(index + 1, min(self._length, max(_FEW, 2 * len(elements))))
+        check_inline((count - len(elements)) * _SLOT_NS)
+        announce(_SLOT_BYTES * count)
+        while self._add_places(elements, count):
+            let_others_run()
+
+    def _add_places(self, elements: list[Any], count: int) -> bool:
+        """Some places more, as long as there are not `count`; False if there were.  Any thread may do so."""
+        with self._lock:
+            self._length = max(self._length, count)
+            missing = count - len(elements)
+            if missing > 0:
+                elements.extend([None] * min(missing, _AT_ONCE))
+        return missing > 0
 
     def _error(self, message: str) -> errors.InvalidArgumentError:
         return errors.InvalidArgumentError(f"TensorArray {self.name}: {message}")
 
     def __repr__(self) -> str:
-        size = "closed" if self._elements is None else f"size {len(self._elements)}"
+        size = "closed" if self._elements is None else f"size {self._length}"
         return f"<TensorArray {self.name} {self.dtype} {size}>"

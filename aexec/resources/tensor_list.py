@@ -13,14 +13,17 @@ from aexec import proto
 from aexec.framework import errors
 from aexec.framework.allocator import announce
 from aexec.framework.dtypes import DType, as_dtype
+from aexec.framework.loop_budget import let_others_run
 from aexec.framework.shape import PartialTensorShape
 from aexec.framework.variant import VariantTensorData, register_variant
 from aexec.framework.wire_format import put_varint
 
-__all__ = ["TensorList"]
+__all__ = ["SLOT_BYTES", "TensorList"]
 
 # Of a place in a list, whatever is there.
 SLOT_BYTES = 8
+# Places that are made at a time.
+_AT_ONCE = 100_000
 
 
 @register_variant
@@ -74,11 +77,12 @@ class TensorList:
 
     def elements_up_to(self, count: int) -> list[Any]:
         """A copy of the first `count` elements, to be changed.  Raises ResourceExhaustedError without room for it."""
-        missing = count - len(self.elements)
-        if missing <= 0:
-            return self.elements[:count]
         announce(SLOT_BYTES * count)
-        return self.elements + [None] * missing
+        elements = self.elements[:count]
+        while (missing := count - len(elements)) > 0:
+            elements.extend([None] * min(missing, _AT_ONCE))
+            let_others_run()
+        return elements
 
     def check_dtype(self, dtype: DType) -> None:
         """Raises InvalidArgumentError unless the elements are of type `dtype`."""

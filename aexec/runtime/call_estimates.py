@@ -27,7 +27,7 @@ def heavy_ns(node: PlanNode, inputs: Sequence[Any]) -> float:
     thread, so that what holds the loop for long does so not even once.
 
     Returns:
-        The estimate, uncorrected, in ns.
+        The estimate, uncorrected, in ns; infinity where the kernel cannot tell.
     """
     expected = _estimate(node, inputs)
     return 0.0 if current_budget().allows(expected * node.scale * node.doubt) else expected
@@ -58,12 +58,13 @@ def _estimate(node: PlanNode, inputs: Sequence[Any]) -> float:
     """What the kernel says a call will take, in ns: a function of the inputs, or so much per element.
 
     Never less than a call takes by itself, so that there is something to correct, and so that a short call which was
-    interrupted once is not a thousand times as long as it should be.
+    interrupted once is not a thousand times as long as it should be.  Nobody has checked the inputs yet: of those that
+    its cost cannot cope with the kernel says what is wrong, in a thread, as nothing is known of how long that takes.
     """
     try:
         estimate = expected_ns(node.cost, inputs)
     except Exception:
-        return 0.0  # Nobody has checked the inputs yet. The kernel does, and says what is wrong with them.
+        return inf
     return max(_CALL_NS, estimate) if estimate > 0 else 0.0
 
 
@@ -74,7 +75,7 @@ def correct_estimate(node: PlanNode, inputs: Any, elapsed_ns: float) -> None:
     only suspected, and its next call made in a thread, and measured there, however little it takes.
     """
     expected = _estimate(node, inputs) if node.check else 0.0
-    if not expected > 0:
+    if not 0 < expected < inf:
         return
     if node.suspected or elapsed_ns <= node.scale * expected or current_budget().allows(elapsed_ns):
         _measured(node, expected, elapsed_ns)
@@ -86,7 +87,7 @@ def correct_estimate(node: PlanNode, inputs: Any, elapsed_ns: float) -> None:
 def correct_in_thread(node: PlanNode, inputs: Any, elapsed_ns: float) -> None:
     """Correct the node's estimate by what a call in a worker thread took."""
     expected = _estimate(node, inputs) if node.check else 0.0
-    if expected > 0:
+    if 0 < expected < inf:
         _measured(node, expected, elapsed_ns)
 
 
@@ -117,6 +118,6 @@ def _correct(node: PlanNode, found: float) -> None:
 
 def took_at_most(node: PlanNode, expected_ns: float, elapsed_ns: float) -> None:
     """Correct the node's estimate downwards, if it is: a call of which that was expected took no longer than this."""
-    if node.suspected or elapsed_ns < node.scale * expected_ns:
+    if expected_ns < inf and (node.suspected or elapsed_ns < node.scale * expected_ns):
         _measured(node, expected_ns, elapsed_ns)
     node.doubt = 1.0

@@ -264,15 +264,21 @@ def _sampled_bytes(owner: Any) -> int:
     )
 
 
-def _arrays(values: Iterable[Any]) -> Iterator[np.ndarray[Any, Any]]:
-    """The arrays among what executions hold: in lists and tuples too, and those that variants hold."""
+def _arrays(values: Iterable[Any], opened: set[int] | None = None) -> Iterator[np.ndarray[Any, Any]]:
+    """The arrays among what executions hold: in lists and tuples too, and those that variants hold.
+
+    Args:
+        opened: arrays of objects that were looked into.  A list of lists may have one of them in a billion places.
+    """
+    opened = set() if opened is None else opened
     for value in values:
         if type(value) is np.ndarray:
             yield value
-            if value.dtype == object:
-                yield from _arrays(variant.tensors_in(value))
+            if value.dtype == object and id(value) not in opened:
+                opened.add(id(value))
+                yield from _arrays(variant.tensors_in(value), opened)
         elif type(value) is list or type(value) is tuple:
-            yield from _arrays(value)
+            yield from _arrays(value, opened)
 
 
 def values_of_line(line: Generator[Any, Any, Any]) -> Iterator[Any]:

@@ -14,7 +14,6 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from aiohttp import web
 from multidict import istr
 
 import aexec
@@ -97,7 +96,7 @@ class Run:
         begun: what there is of it, if it was begun before anybody waited for it.
         has_begun: a step of it was begun, and may be over.
         when_cancelled: called by `cancel`, if it is not None.
-        held: what is reserved for its answer, which is told which that is; None for nothing.
+        held: bytes that are reserved for its answer.
         joined: how many runs share the step that has this run's slot: those of its batch, or 1.
         outcome: name of the code with which it ended; until then, of an end that nobody foresaw.
         ready: when all of its request was there, by `time.monotonic`; None until then.
@@ -147,7 +146,7 @@ class Run:
         self.step: aexec.Step | BatchedStep | None = None
         self.begun: BegunRun | None = None
         self.has_begun = False
-        self.held: Callable[[web.Response], object] | None = None
+        self.held = 0
         self.joined = 1
         self.stream: Watched | None = None
         self.error: errors.OpError | None = None

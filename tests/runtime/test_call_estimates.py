@@ -10,7 +10,7 @@ import pytest
 
 import aexec
 from aexec.framework.output_sizes import Varying
-from aexec.runtime.call_estimates import correct_estimate, correct_in_thread, heavy_ns, took_at_most
+from aexec.runtime.call_estimates import correct_estimate, correct_in_thread, heavy_ns, is_light, took_at_most
 from aexec.runtime.compiled_execution import COMPILE_AT, LOOKS, SUSPICIOUS
 from aexec.runtime.plan import UNMEASURED, PlanNode
 
@@ -114,3 +114,15 @@ async def test_a_plan_whose_calls_were_interrupted_stays_as_it_was_compiled() ->
                 await call(X[0])
             compilation.looks = 0
         assert compilation.compiled is compiled
+
+
+def test_call_that_nobody_can_estimate_is_made_in_a_thread(node: PlanNode) -> None:
+    def cost(*_: object) -> float:
+        raise ValueError
+
+    node.cost = cost
+    assert heavy_ns(node, X) == inf
+    assert not is_light(node, X)
+    correct_in_thread(node, X, 0.01 * MS)
+    took_at_most(node, inf, 0.01 * MS)
+    assert (node.scale, node.suspected) == (1.0, 0.0)  # it tells nothing of others

@@ -8,6 +8,8 @@ hold the interpreter's lock.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -20,6 +22,7 @@ from aexec.framework.op_kernel import Compute, OpKernelConstruction
 from aexec.framework.shape import MAX_RANK, shape_text
 from aexec.kernels.common.distinct import begins_run, distinct
 from aexec.kernels.common.registration import INDEX, on_host
+from aexec.kernels.common.strings import lists_of
 
 _UNIQUE_TYPES = (*dtypes.REAL_NUMBER, dtypes.bool_, dtypes.string)
 _LIST_DIFF_TYPES = (*dtypes.REAL_NUMBER, dtypes.string)
@@ -50,7 +53,7 @@ def _first_occurrences(values: Any, xp: Any = np) -> tuple[Any, Any]:
         numbers: dict[Any, int] = {}
         firsts: list[int] = []
         which: list[int] = []
-        for position, value in enumerate(values.tolist()):
+        for position, value in enumerate(_elements(values)):
             number = numbers.setdefault(value, len(firsts))
             if number == len(firsts):
                 firsts.append(position)
@@ -63,6 +66,11 @@ def _first_occurrences(values: Any, xp: Any = np) -> tuple[Any, Any]:
     rank = np.empty(order.size, np.int64)
     rank[order] = np.arange(order.size)
     return first[order], rank[inverse]
+
+
+def _elements(values: Any) -> Iterable[Any]:
+    """The elements of a vector; of many some at a time, so that others have their turn."""
+    return values.tolist() if values.size <= _FEW else chain.from_iterable(lists_of(values))
 
 
 def _first_by_sorting(xp: Any, values: Any) -> tuple[Any, Any]:
@@ -79,9 +87,12 @@ def _first_by_sorting(xp: Any, values: Any) -> tuple[Any, Any]:
 def _row_codes(rows: Any) -> Any:
     """A vector of which two elements are equal if and only if those rows of the matrix are."""
     count, width = rows.shape
-    if not width or rows.dtype.hasobject:
+    if not width:
+        return np.zeros(count, np.int64)  # all are alike
+    if rows.dtype.hasobject:
         codes = np.empty(count, object)
-        codes[:] = [tuple(row) for row in rows.tolist()]
+        for position, row in enumerate(giving_way(rows, _COMPARED)):
+            codes[position] = tuple(row.tolist())
         return codes
     if rows.dtype.kind not in "iub":
         rows = rows.astype(np.float64) + 0.0  # exact, and makes -0.0 the 0.0 that it equals

@@ -42,17 +42,16 @@ _CHUNK = loop_budget.DEFAULT.pieces(_ELEMENT_NS)
 
 
 def string_cost(element_ns: float = _ELEMENT_NS, byte_ns: float = 0.5) -> Callable[..., float]:
-    """The cost of a kernel whose first input are strings: by their number and length, which of many the first tells."""
+    """The cost of a kernel whose first input are strings: by their number and length.
+
+    Of so many that they are not for the event loop, whatever their length, some tell.
+    """
 
     def cost(strings: Any, *_: Any) -> float:
-        if not strings.size:
-            return 0.0
-        first = strings.item(0)
-        if not isinstance(first, bytes):
-            return 0.0
-        if strings.size > _FEW:
-            return float(strings.size * (element_ns + byte_ns * len(first)))
-        return float(strings.size * element_ns + byte_ns * sum(map(len, strings.ravel().tolist())))
+        count = strings.size
+        every = 1 if loop_budget.current_budget().allows(count * element_ns) else max(1, count // _FEW)
+        some = strings.flat[::every].tolist()
+        return float(count * element_ns + byte_ns * sum(map(len, some)) * every)
 
     return cost
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from aexec.framework import dtypes, errors, variant
+from aexec.framework.abridged_text import abridged
 from aexec.framework.allocator import announce
 from aexec.framework.dtypes import DType
 from aexec.framework.inline_call import check_inline
@@ -27,9 +30,33 @@ def boxed(value: Any) -> Any:
 
 def variant_text(value: Any) -> str:
     """How messages print a variant."""
-    return f"Variant<type: {variant.type_name_of(value)} value: {value!r}>"
+    return f"Variant<type: {variant.type_name_of(value)} value: {abridged(repr(value))}>"
 
 
+def _once_for_each(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The same function of tensors, which calls itself: within a call once for the same ones, however often they come.
+
+    A list may hold a list in two places, and so on: few lists have billions of elements.
+    """
+    here = threading.local()
+
+    def apply(*tensors: Any) -> Any:
+        known: dict[Any, Any] | None = getattr(here, "known", None)
+        if known is None:
+            here.known = {}
+            try:
+                return function(*tensors)
+            finally:
+                here.known = None
+        key = tuple(map(id, tensors))
+        if key not in known:
+            known[key] = function(*tensors), tensors  # which keep their numbers their own
+        return known[key][0]
+
+    return apply
+
+
+@_once_for_each
 def zeros_like_tensor(tensor: Any) -> Any:
     """Zeros of a tensor that a variant holds; of variants in it the zeros that they have."""
     if tensor.dtype.kind != "O" or dtype_of(tensor) is dtypes.string:
@@ -42,6 +69,7 @@ def zeros_like_tensor(tensor: Any) -> Any:
     return out.reshape(tensor.shape)
 
 
+@_once_for_each
 def add_tensors(a: Any, b: Any) -> Any:
     """The sum of two tensors that variants hold.
 

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from aexec.framework import errors
+from aexec.framework.allocator import announce_scratch
 from aexec.framework.late_dataclass import dataclass
 from aexec.framework.op_kernel import OpKernelConstruction
 from aexec.kernels.common.scratch import scratch
@@ -101,6 +102,7 @@ def pad(xp: Any, x: Any, spec: Sequence[Window], value: Any = 0) -> Any:
     for axis, w in enumerate(spec, start=1):
         shape[axis] += w.before + w.after
         inside[axis] = slice(w.before, w.before + x.shape[axis])
+    announce_scratch(prod(shape) * x.itemsize)
     out = xp.zeros(shape, x.dtype) if _is_zero(value) else xp.full(shape, value, x.dtype)
     out[tuple(inside)] = x
     return out

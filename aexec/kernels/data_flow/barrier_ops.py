@@ -13,7 +13,7 @@ from aexec.framework.op_kernel import Compute, OpKernelConstruction, OpKernelCon
 from aexec.framework.shape import shape_text
 from aexec.framework.tensor_buffer import measuring_ns
 from aexec.kernels.common.handles import find_resource, shared
-from aexec.kernels.common.strings import string_array
+from aexec.kernels.common.strings import string_array, values_of
 from aexec.kernels.data_flow.keeping import copy_shared
 from aexec.queues.batching import empty_batch, join, join_ns
 from aexec.resources.barrier import KEY_NS, Barrier
@@ -61,6 +61,7 @@ def _insert_cost(_handle: Any, keys: Any, values: Any) -> float:
 def barrier_insert_many(c: OpKernelConstruction) -> Compute:
     component = c.attr("component_index")
     c.take_list()
+    c.may_be_abandoned = True  # all are inserted or none
 
     def compute(context: OpKernelContext, inputs: list[Any]) -> None:
         found = find_resource(context, inputs[0], Barrier)
@@ -70,7 +71,7 @@ def barrier_insert_many(c: OpKernelConstruction) -> Compute:
         if keys.ndim != 1:
             raise errors.InvalidArgumentError(f"keys must be a vector, but had shape: {shape_text(keys.shape)}")
         copy_shared(inputs, (2,))
-        found.insert(keys.tolist(), inputs[2], component)
+        found.insert(values_of(keys), inputs[2], component)
 
     return compute
 

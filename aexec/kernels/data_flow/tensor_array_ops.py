@@ -9,22 +9,25 @@ from __future__ import annotations
 
 import itertools
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import prod
 from typing import Any
 
 import numpy as np
 
 from aexec.framework import dtypes, errors
+from aexec.framework.abridged_text import abridged_list
+from aexec.framework.allocator import announce_scratch
 from aexec.framework.inline_call import check_inline
 from aexec.framework.kernel_registry import kernel
-from aexec.framework.loop_budget import COPY_NS
+from aexec.framework.loop_budget import COPY_NS, giving_way
 from aexec.framework.op_kernel import Builder, Compute, OpKernelConstruction, OpKernelContext
 from aexec.framework.resource_manager import is_fixed_handle
 from aexec.framework.shape import MAX_RANK, PartialTensorShape, shape_text
 from aexec.kernels.common.allocation import allocator
 from aexec.kernels.common.handles import find_resource, step_handle
-from aexec.kernels.common.slots import check_slots, rows_scratch
+from aexec.kernels.common.joining import ROW_NS, joined, stacked
+from aexec.kernels.common.slots import ROW_BYTES, check_slots, rows_scratch
 from aexec.resources.tensor_array import TensorArray
 
 __all__ = ["CORES", "Core", "finder", "tensor_array", "tensor_array_grad"]
@@ -36,8 +39,8 @@ _WRITABLE = dtypes.ALL
 _GATHERABLE = tuple(d for d in (*dtypes.ALL, dtypes.qint8, dtypes.quint8, dtypes.qint32) if d is not dtypes.resource)
 _CONCATENABLE = tuple(d for d in _GATHERABLE if d is not dtypes.variant)
 _FLOW = np.float32(0)
-# Nanoseconds that joining an element takes, besides its bytes, and that an empty place takes.
-_ROW_NS, _SLOT_NS = 200.0, 8.0
+# Adding takes so many times as long as copying.
+_ADDED = 2
 _numbers = itertools.count()
 
 
@@ -74,7 +77,7 @@ def _handle(c: OpKernelConstruction, context: OpKernelContext, name: str) -> Any
     return step_handle(c, context, name, TensorArray.__name__)
 
 
-def _vector(name: str, tensor: Any, received: str = "but received") -> list[int]:
+def _vector(name: str, tensor: Any, received: str = "but received") -> Sequence[int]:
     if np.ndim(tensor) != 1:
         raise errors.InvalidArgumentError(
             f"Expected {name} to be a vector, {received} shape: {shape_text(np.shape(tensor))}"
@@ -99,22 +102,6 @@ def _check_dtype(array: TensorArray, dtype: dtypes.DType, doing: str = "requeste
 _WRITES = "is trying to write"
 
 
-def _stacked(values: list[Any], out: Any) -> Any:
-    shape = values[0].shape
-    if shape:
-        np.concatenate(values, out=out.reshape(-1, *shape[1:]))
-        return out
-    for index, value in enumerate(values):
-        out[index] = value[()]
-    return out
-
-
-def _check_room(count: int) -> None:
-    """Of an array of so many elements: there may be one, and it is made in a thread if that takes long."""
-    check_slots(count)
-    check_inline(count * _SLOT_NS)
-
-
 @kernel(*_names(""), cost=0)
 def tensor_array(c: OpKernelConstruction) -> Compute:
     """Makes an array, whose elements are of `c.xp`."""
@@ -127,7 +114,7 @@ def tensor_array(c: OpKernelConstruction) -> Compute:
 
     def compute(context: OpKernelContext, size: Any) -> Any:
         count = _scalar("size", size)
-        _check_room(count)
+        check_slots(count)
         array = TensorArray(f"{base}_{next(_numbers)}", dtype, count, shape, xp=xp, **options)
         return outputs(_publish(c, context, array), _FLOW)
 
@@ -171,7 +158,7 @@ def tensor_array_grad(c: OpKernelConstruction, *, at_once: bool = True) -> Compu
         before = prepend[0].tolist() if with_shape else None
         found = TensorArray.of_gradients(name, forward, before)
         if at_once:
-            check_inline(len(forward) * _SHAPE_NS)
+            check_inline(len(forward.elements) * _SHAPE_NS)
             found.begin()
         return outputs(_publish(c, context, found), flow)
 
@@ -187,6 +174,7 @@ def _on_host(core: Core) -> Builder:
     def build(c: OpKernelConstruction) -> Compute:
         find, apply = finder(), core(c)
         c.need_context()
+        c.may_be_abandoned = True  # nobody sees an array when its step is over
         return lambda context, handle, *inputs: apply(find(context, handle), *inputs)
 
     return build
@@ -199,7 +187,9 @@ def _write(c: OpKernelConstruction) -> Compute:
         _check_dtype(array, dtype, _WRITES)
         position = _scalar("index", index)
         if position >= len(array):
-            _check_room(position)
+            check_slots(position)
+        if array.accumulates:
+            check_inline(_ADDED * value.nbytes * COPY_NS)
         array.write(position, value)
         return flow
 
@@ -231,7 +221,7 @@ def _gather(c: OpKernelConstruction) -> Compute:
         _check_dtype(array, dtype)
         array.expect(wanted)
         indices = indices_and_flow[:-1]
-        positions = _vector("indices", *indices) if indices else list(range(array.joined_size))
+        positions = _vector("indices", *indices) if indices else range(array.joined_size)
         if not positions:
             if not array.element_shape.is_fully_defined:
                 raise errors.UnimplementedError(
@@ -248,9 +238,10 @@ def _gather(c: OpKernelConstruction) -> Compute:
                 f"TensorArray was passed element_shape {wanted} which does not match the Tensor at index 0: "
                 f"{shape_text(shape)}"
             )
-        check_inline(len(positions) * (_ROW_NS + prod(shape) * dtype.np.itemsize * COPY_NS))
+        announce_scratch(len(positions) * ROW_BYTES)
+        check_inline(len(positions) * (ROW_NS + prod(shape) * dtype.np.itemsize * COPY_NS))
         out = allocate((len(positions), *shape))
-        return _stacked(array.read_many(positions), out)
+        return stacked(array.read_many(positions), out)
 
     return apply
 
@@ -270,7 +261,7 @@ def _scatter(c: OpKernelConstruction) -> Compute:
         if not array.dynamic_size and last >= len(array):
             raise errors.InvalidArgumentError(f"Max scatter index must be < array size ({last} vs. {len(array)})")
         if last >= len(array):
-            _check_room(last)
+            check_slots(last)
         _write_rows(array, positions, value, dtype)
         return flow
 
@@ -282,11 +273,13 @@ def _check_rows(value: Any) -> None:
         raise errors.InvalidArgumentError("Input value for unpack must be at least a vector but received shape: []")
 
 
-def _write_rows(array: TensorArray, positions: Iterable[int], value: Any, dtype: dtypes.DType) -> None:
+def _write_rows(array: TensorArray, positions: Sequence[int], value: Any, dtype: dtypes.DType) -> None:
+    last = max(positions, default=-1)
+    if last >= 0:
+        array.make_room(last)  # before anything is written
     as_they_are = value.ndim > 1 or array.xp is not np
-    rows = list(value) if as_they_are else [np.asarray(row, dtype.np) for row in value]
-    for index, row in zip(positions, rows, strict=True):
-        array.write(index, row)
+    for index, row in zip(positions, giving_way(value, ROW_NS), strict=True):
+        array.write(index, row if as_they_are else np.asarray(row, dtype.np))
 
 
 def _unpack(c: OpKernelConstruction) -> Compute:
@@ -319,15 +312,17 @@ def _concat(c: OpKernelConstruction) -> Compute:
                     "Currently only static shapes are supported when concatenating zero-size TensorArrays."
                 )
             return xp.empty((0, *wanted.as_tuple()), dtype.np), np.empty(0, np.int64)
-        shapes = [array.shape_at(index) for index in range(count)]
+        check_inline(count * ROW_NS)
+        announce_scratch(count * ROW_BYTES)
+        shapes = [array.shape_at(index) for index in giving_way(range(count), ROW_NS)]
         _check_parts(shapes, wanted)
         lengths = np.array([shape[0] for shape in shapes], np.int64)
         if xp is not np:
             return xp.concatenate(array.read_each(range(count))), lengths
         whole = (int(lengths.sum()), *shapes[0][1:])
-        check_inline(count * _ROW_NS + prod(whole) * dtype.np.itemsize * COPY_NS)
+        check_inline(count * ROW_NS + prod(whole) * dtype.np.itemsize * COPY_NS)
         out = allocate(whole)
-        return np.concatenate(array.read_each(range(count)), out=out), lengths
+        return joined(array.read_each(range(count)), out), lengths
 
     return apply
 
@@ -361,7 +356,7 @@ def _split(c: OpKernelConstruction) -> Compute:
             raise errors.InvalidArgumentError("Expected value to be at least a vector, but received shape: []")
         parts = _vector("lengths", lengths, "received")
         if any(part < 0 for part in parts):
-            raise errors.InvalidArgumentError(f"Expected lengths not to be negative, got {parts}")
+            raise errors.InvalidArgumentError(f"Expected lengths not to be negative, got [{abridged_list(parts)}]")
         total = sum(parts)
         if total != len(value):
             raise errors.InvalidArgumentError(
@@ -373,8 +368,10 @@ def _split(c: OpKernelConstruction) -> Compute:
                 f"TensorArray's size is not equal to the size of lengths ({len(array)} vs. {len(parts)}), "
                 "and the TensorArray is not marked as dynamically resizeable"
             )
+        if parts:
+            array.make_room(len(parts) - 1)
         start = 0
-        for index, length in enumerate(parts):
+        for index, length in enumerate(giving_way(parts, ROW_NS)):
             array.write(index, value[start : start + length])
             start += length
         array.mark_size()

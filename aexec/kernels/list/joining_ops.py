@@ -15,17 +15,15 @@ import numpy as np
 from aexec.framework import errors
 from aexec.framework.inline_call import check_inline
 from aexec.framework.kernel_registry import kernel
-from aexec.framework.loop_budget import COPY_NS
+from aexec.framework.loop_budget import COPY_NS, giving_way
 from aexec.framework.op_kernel import Compute, OpKernelConstruction
 from aexec.framework.shape import UNKNOWN_RANK, PartialTensorShape
 from aexec.kernels.common.allocation import allocator
+from aexec.kernels.common.joining import ROW_NS, joined, stacked
 from aexec.kernels.list.list_inputs import ELEMENT_TYPES, shape_input, the_list
 from aexec.resources.tensor_list import TensorList
 
 __all__: list[str] = []
-
-# Nanoseconds that joining an element takes, besides its bytes.
-_ROW_NS = 150.0
 
 # From elements (None where not set), their number and their shape the tensor of them as rows.
 _Stack = Callable[[Sequence[Any], int, PartialTensorShape], Any]
@@ -36,16 +34,9 @@ def _stacking(c: OpKernelConstruction) -> _Stack:
 
     def stack(elements: Sequence[Any], count: int, element_shape: PartialTensorShape) -> Any:
         shape = element_shape.as_tuple()
-        check_inline(len(elements) * _ROW_NS + count * prod(shape) * itemsize * COPY_NS)
+        check_inline(len(elements) * ROW_NS + count * prod(shape) * itemsize * COPY_NS)
         all_set = len(elements) == count and all(element is not None for element in elements)
-        out = allocate((count, *shape)) if all_set else allocate((count, *shape), make)
-        if all_set and shape and count:
-            np.concatenate(elements, out=out.reshape(-1, *shape[1:]))
-            return out
-        for index, element in enumerate(elements):
-            if element is not None:
-                out[index] = element[()]
-        return out
+        return stacked(elements, allocate((count, *shape)) if all_set else allocate((count, *shape), make))
 
     return stack
 
@@ -83,7 +74,7 @@ def tensor_list_gather(c: OpKernelConstruction) -> Compute:
             raise errors.InvalidArgumentError(
                 f"Tried to gather 0-elements from a list with non-fully-defined shape: {shape}"
             )
-        check_inline(positions.size * _ROW_NS)
+        check_inline(positions.size * ROW_NS)
         _check_positions(positions, values, shape_known=values.element_shape.is_fully_defined)
         # Each element is looked at once, however often it is gathered.
         distinct, places = np.unique(positions, return_inverse=True)
@@ -125,7 +116,7 @@ def tensor_list_concat(c: OpKernelConstruction) -> Compute:
         values = the_list(handle, dtype)
         first, inner = _parts(values, of_attr if is_first_version else shape_input(rest[0]), is_first_version)
         given = None if is_first_version else _leading_dims(rest[1])
-        check_inline(len(values.elements) * _ROW_NS)
+        check_inline(len(values.elements) * ROW_NS)
         length, inner = _common_shape(values, first, inner)
         if not inner.is_fully_defined:
             raise errors.InvalidArgumentError(
@@ -138,12 +129,12 @@ def tensor_list_concat(c: OpKernelConstruction) -> Compute:
 
     def _joined(values: TensorList, lengths: Any, inner: PartialTensorShape) -> Any:
         shape = (int(lengths.sum()), *inner.as_tuple())
-        check_inline(len(values.elements) * _ROW_NS + prod(shape) * dtype.np.itemsize * COPY_NS)
+        check_inline(len(values.elements) * ROW_NS + prod(shape) * dtype.np.itemsize * COPY_NS)
         if len(values) and values.is_all_set:
-            return np.concatenate(values.elements, out=allocate(shape))
+            return joined(values.elements, allocate(shape))
         out = allocate(shape, make)
         ends = np.cumsum(lengths)
-        for index, element in enumerate(values.elements):
+        for index, element in enumerate(giving_way(values.elements, ROW_NS)):
             if element is not None:
                 end = int(ends[index])
                 out[end - len(element) : end] = element

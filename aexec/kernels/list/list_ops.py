@@ -13,18 +13,22 @@ from aexec.framework import dtypes, errors, variant
 from aexec.framework.allocator import announce, announce_scratch
 from aexec.framework.inline_call import check_inline
 from aexec.framework.kernel_registry import kernel
+from aexec.framework.loop_budget import giving_way
 from aexec.framework.op_kernel import Compute, OpKernelConstruction
 from aexec.framework.shape import PartialTensorShape, shape_text
 from aexec.kernels.common.allocation import allocator
+from aexec.kernels.common.joining import ROW_NS
 from aexec.kernels.common.slots import ROW_BYTES, check_slots, rows_scratch
 from aexec.kernels.common.variants import add_tensors, boxed, map_pairs, variant_text, zeros_like_tensor
 from aexec.kernels.list.list_inputs import ELEMENT_TYPES, scalar, shape_input, the_list
-from aexec.resources.tensor_list import TensorList
+from aexec.resources.tensor_list import SLOT_BYTES, TensorList
 
 __all__: list[str] = []
 
 # Nanoseconds that an empty place in a list takes.
 _SLOT_NS = 8.0
+# And to make the zeros of an element, or the sum of two.
+_ZERO_NS, _SUM_NS = 200.0, 1500.0
 
 
 @kernel("EmptyTensorList", cost=0)
@@ -61,7 +65,7 @@ def tensor_list_from_tensor(c: OpKernelConstruction) -> Compute:
 
     def compute(tensor: Any, element_shape: Any) -> Any:
         shape = _shape_of_rows(tensor, element_shape, "TensorListFromTensor")
-        return boxed(TensorList(dtype, shape, [np.asarray(row, dtype.np) for row in tensor]))
+        return boxed(TensorList(dtype, shape, [np.asarray(row, dtype.np) for row in giving_way(tensor, ROW_NS)]))
 
     return compute
 
@@ -147,9 +151,14 @@ def tensor_list_set_item(c: OpKernelConstruction) -> Compute:
 
 def _room_for(values: TensorList, count: int) -> list[Any]:
     """A copy of the elements of a list, and at least `count` of them."""
+    return _first_of(values, max(count, len(values.elements)))
+
+
+def _first_of(values: TensorList, count: int) -> list[Any]:
+    """A copy of the first elements of a list, so many."""
     check_slots(count)
     check_inline(count * _SLOT_NS)
-    return values.elements_up_to(max(count, len(values.elements)))
+    return values.elements_up_to(count)
 
 
 @kernel("TensorListPushBack", cost=0)
@@ -197,7 +206,7 @@ def tensor_list_pop_back(c: OpKernelConstruction) -> Compute:
                     f"Trying to read an uninitialized tensor but element_shape is not fully defined.{shape}"
                 )
             value = allocate(shape.as_tuple(), make)
-        return boxed(values.with_elements(values.elements[:last], last)), value
+        return boxed(values.with_elements(_first_of(values, min(last, len(values.elements))), last)), value
 
     return compute
 
@@ -210,7 +219,7 @@ def tensor_list_resize(c: OpKernelConstruction) -> Compute:
             # TensorFlow's words, which name another op.
             raise errors.InvalidArgumentError(f"TensorListSlice expects size to be non-negative. Got: {count}")
         check_slots(count)
-        return boxed(values.with_elements(values.elements[:count], count))
+        return boxed(values.with_elements(_first_of(values, min(count, len(values.elements))), count))
 
     return compute
 
@@ -281,7 +290,7 @@ def _with_rows(values: TensorList, positions: list[int], tensor: Any, dtype: dty
     """A list with the rows of a tensor at these places, longer if need be."""
     elements = _room_for(values, max(positions, default=-1) + 1)
     announce_scratch(ROW_BYTES * len(set(positions)))
-    for row, position in zip(tensor, positions, strict=True):
+    for row, position in zip(giving_way(tensor, ROW_NS), positions, strict=True):
         elements[position] = np.asarray(row, dtype.np)
     return values.with_elements(elements, len(values))
 
@@ -298,7 +307,7 @@ def tensor_list_split(c: OpKernelConstruction) -> Compute:
                 f"Expected lengths to be a vector, received shape: {shape_text(np.shape(lengths))}"
             )
         parts, start = [], 0
-        for length in lengths.tolist():
+        for length in giving_way(lengths.tolist(), ROW_NS):
             if length < 0:
                 raise errors.InvalidArgumentError(f"Invalid value in lengths: {length}")
             end = start + length
@@ -347,7 +356,12 @@ def tensor_list_concat_lists(c: OpKernelConstruction) -> Compute:
                 f"input_a and input_b TensorList element shapes are not identical{where}.  "
                 f"Saw {first.element_shape} vs. {second.element_shape}"
             )
-        return first.with_elements(_room_for(first, len(first)) + second.elements, len(first) + len(second))
+        count = len(first) + len(second.elements)
+        check_inline(count * _SLOT_NS)
+        elements = _room_for(first, len(first))
+        announce(SLOT_BYTES * count)
+        elements += second.elements
+        return first.with_elements(elements, len(first) + len(second))
 
     def compute(a: Any, b: Any) -> Any:
         if np.shape(a) != np.shape(b):
@@ -398,7 +412,7 @@ def tensor_list_push_back_batch(c: OpKernelConstruction) -> Compute:
                 f"Expected tensor.shape[0] == input_handles.size, but saw {len(tensor)} vs. {len(handles)}"
             )
         out = np.empty(len(handles), object)
-        for index, (handle, row) in enumerate(zip(handles, tensor, strict=True)):
+        for index, (handle, row) in enumerate(zip(handles, giving_way(tensor, ROW_NS), strict=True)):
             out[index] = pushed(index, handle, np.asarray(row, dtype.np))
         return out
 
@@ -420,7 +434,9 @@ def _zeros_like(values: TensorList) -> TensorList:
             found = made[element.shape] = zeros_like_tensor(element)
         return found
 
-    return values.with_elements([zeros(element) for element in values.elements], len(values))
+    check_inline(len(values.elements) * _ZERO_NS)
+    announce(SLOT_BYTES * len(values.elements))
+    return values.with_elements([zeros(element) for element in giving_way(values.elements, _ZERO_NS)], len(values))
 
 
 def _add(first: TensorList, second: TensorList) -> TensorList:
@@ -440,10 +456,11 @@ def _add(first: TensorList, second: TensorList) -> TensorList:
             "Trying to add two lists of tensors with different lengths. "
             f"One is {len(first)} and the other is {len(second)}"
         )
-    announce(sum(element.nbytes for element in first.tensors))
     count = max(len(first.elements), len(second.elements))
+    check_inline(count * _SUM_NS)
+    announce(ROW_BYTES * count + sum(element.nbytes for element in giving_way(first.tensors, _SLOT_NS)))
     pairs = zip(first.elements_up_to(count), second.elements_up_to(count), strict=True)
-    total = first.with_elements([_sum(a, b) for a, b in pairs], len(first))
+    total = first.with_elements([_sum(a, b) for a, b in giving_way(pairs, _SUM_NS)], len(first))
     total.element_shape = first.element_shape.merge_with(second.element_shape)
     return total
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from aexec.framework import dtypes, errors
+from aexec.framework.allocator import announce_scratch
 from aexec.framework.kernel_registry import kernel
 from aexec.framework.op_kernel import Compute, OpKernelConstruction
 from aexec.framework.shape import shape_text
@@ -153,10 +154,9 @@ def depthwise_conv_2d_backprop_input(c: OpKernelConstruction) -> Compute:
         spec = _check_gradient(conv, label, shape, weights.shape, grad)
         weights, grad = weights.astype(conv.inner, copy=False), grad.astype(conv.inner, copy=False)
         high, wide = spec
-        padded = xp.zeros(
-            (shape[0], shape[1] + high.before + high.after, shape[2] + wide.before + wide.after, shape[3]),
-            conv.inner,
-        )
+        widened = (shape[0], shape[1] + high.before + high.after, shape[2] + wide.before + wide.after, shape[3])
+        announce_scratch(math.prod(widened) * conv.inner.itemsize)
+        padded = xp.zeros(widened, conv.inner)
         if grad.size:
             grad = grad.reshape(*grad.shape[:3], *weights.shape[2:])
             for images, rows in depthwise.blocks(shape[0], spec, grad[0, 0, 0].nbytes):

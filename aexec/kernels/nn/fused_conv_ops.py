@@ -9,7 +9,8 @@ Next to read: `aexec/kernels/math/fused_matmul_ops.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from math import prod
 from typing import Any
 
 from aexec.framework import dtypes, errors, kernel_registry, op_registry
@@ -72,7 +73,15 @@ def _part(c: OpKernelConstruction, op: str, *names: str, **attrs: Any) -> Callab
 
 
 def _pad_cost(x: Any, paddings: Any, weights: Any) -> float:
-    return 2 * conv_cost(x, weights)
+    return 2 * _growth(x.shape, paddings) * conv_cost(x, weights)
+
+
+def _growth(shape: Sequence[int], paddings: Any) -> float:
+    """How many times as many elements there are with paddings, which mirror at most all there is."""
+    if paddings.shape != (len(shape), 2):
+        return 1.0
+    more = [max(0, min(2 * n, int(both))) for n, both in zip(shape, paddings.sum(axis=1), strict=True)]
+    return prod([1 + added / max(1, n) for n, added in zip(shape, more, strict=True)])
 
 
 @kernel("FusedPadConv2D", T=dtypes.FLOAT, cost=_pad_cost)
@@ -90,7 +99,8 @@ def fused_pad_conv_2d(c: OpKernelConstruction) -> Compute:
 def _resize_cost(x: Any, size: Any, paddings: Any, weights: Any) -> float:
     if x.ndim != 4 or size.shape != (2,):
         return 0.0
-    pixels: float = x.shape[0] * float(size[0]) * float(size[1])
+    shape = (x.shape[0], *size.tolist(), x.shape[3])
+    pixels: float = prod(shape[:3]) * _growth(shape, paddings)
     steps: float = pixels * weights.size
     return steps / 5.0 + 10.0 * pixels * float(x.shape[3])
 

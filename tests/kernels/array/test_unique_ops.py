@@ -189,3 +189,8 @@ def test_unravel_index_rounds_towards_zero():
 
 def test_unique_of_strings():
     assert_gives("Unique", [strings("b", "a", "b")], (strings("b", "a"), I32([0, 1, 0])))
+
+
+def test_unique_of_rows_without_elements_is_one_row_at_once():
+    rows, idx = run_op("UniqueV2", [np.zeros((3_000_000, 0), np.float32), I32([0])])
+    assert rows.shape == (1, 0) and not idx.any() and idx.shape == (3_000_000,)

@@ -11,7 +11,10 @@ import pytest
 
 import aexec
 from aexec import errors
+from aexec.framework.abandoned_calls import AbandonedError, CallInThread
 from aexec.framework.dtypes import float32, int32, string
+from aexec.framework.kept_memory import KeptMemory
+from aexec.framework.memory_account import MemoryAccount
 from aexec.framework.shape import PartialTensorShape
 from aexec.kernels.data_flow import barrier_ops
 from aexec.resources import barrier
@@ -308,3 +311,41 @@ async def test_no_tuples_of_a_shape_that_no_array_has() -> None:
     async with aexec.Session(_barrier(shapes=shapes)) as session:
         with pytest.raises(errors.ResourceExhaustedError, match="OOM when allocating a batch"):
             await Client(session).take(0)
+
+
+class _Unwanted(CallInThread):
+    """Whom nobody waits for any more when it asks for the third time."""
+
+    __slots__ = ("asked",)
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    @property  # type: ignore[override]
+    def abandoned(self) -> bool:
+        self.asked += 1
+        return self.asked == 3
+
+
+def test_insertion_that_nobody_waits_for_any_more_inserts_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(barrier, "_AT_ONCE", 10)
+    made = barrier.Barrier("b", PAIR, [(), ()])
+    keys = [b"%d" % i for i in range(10)]
+    made.insert(keys, np.zeros(10, np.float32), 0)
+    more = [*keys, *[b"more%d" % i for i in range(20)]]
+    with _Unwanted().running(), pytest.raises(AbandonedError):
+        made.insert(more, np.zeros(30, np.float32), 1)
+    assert (made.incomplete_size, made.ready_size) == (10, 0)
+    made.insert(more, np.zeros(30, np.float32), 1)
+    assert (made.incomplete_size, made.ready_size) == (20, 10)
+
+
+def test_tuples_of_a_barrier_count_for_its_session() -> None:
+    account = MemoryAccount("session", "session_bytes", 10 << 20)
+    made = barrier.Barrier("b", PAIR, [(), ()])
+    made.kept = KeptMemory(account)
+    made.insert([b"%d" % i for i in range(5000)], np.zeros(5000, np.float32), 0)
+    assert account.in_use > 5000 * 300
+    with pytest.raises(errors.ResourceExhaustedError, match="session_bytes"):
+        made.insert([b"k%d" % i for i in range(30_000)], np.zeros(30_000, np.float32), 0)
+    assert made.incomplete_size == 5000

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -10,9 +12,12 @@ import pytest
 import aexec
 from aexec import errors
 from aexec.framework.dtypes import float32, int32, int64
+from aexec.framework.inline_call import NeedsThreadError
 from aexec.framework.shape import PartialTensorShape
+from aexec.kernels.data_flow import tensor_array_ops
+from aexec.resources.tensor_array import TensorArray
 from tests.kernels.data_flow.tensor_array_cases import CASES, OURS
-from tests.kernels.harness import in_tensorflow, ops_of, registered
+from tests.kernels.harness import build, in_tensorflow, ops_of, registered
 from tests.kernels.recorded_answers import recorded_answers
 from tests.support.graphs import GraphBuilder
 
@@ -219,3 +224,41 @@ def test_registered_for_tensorflows_types() -> None:
 
 # By TensorFlow, of graphs with arrays of the third generation, which the others share their kernels with.
 test_answers = recorded_answers("tensor_array", CASES, OURS)
+
+
+def test_places_are_made_when_they_are_written_to() -> None:
+    array = TensorArray("a", float32, 1 << 27, PartialTensorShape([0]), clear_after_read=False)
+    assert len(array) == 1 << 27 and not array.elements
+    array.write(5, np.zeros(0, np.float32))
+    assert len(array.elements) == 1000 and array.read(1 << 26).shape == (0,)
+    gradients = TensorArray.of_gradients("g", array)
+    assert len(gradients) == 1 << 27 and not gradients._elements
+    with pytest.raises(errors.InvalidArgumentError, match="index 134217728 but array is not resizeable"):
+        array.write(1 << 27, np.zeros(0, np.float32))
+
+
+def test_elements_that_were_never_written_are_read_once_each() -> None:
+    array = TensorArray("a", float32, 2000, PartialTensorShape([2]))
+    assert [value.tolist() for value in array.read_each([3, 1999])] == [[0, 0]] * 2
+    for index in (3, 1999):
+        with pytest.raises(errors.InvalidArgumentError, match="Could not read index"):
+            array.read(index)
+    assert array.read(4).tolist() == [0, 0]
+
+
+def test_large_gradients_are_added_in_a_thread() -> None:
+    built, _, _ = build(
+        "TensorArrayWriteV3", [np.array(None, object), np.int32(0), np.zeros(1 << 20, np.float32), np.float32(0)]
+    )
+    array = TensorArray("g", float32, 1, PartialTensorShape(None), accumulates=True)
+    context = SimpleNamespace()
+    assert built.wants_context and built.may_be_abandoned
+
+    async def on_the_loop() -> None:
+        with pytest.raises(NeedsThreadError):
+            built.compute(context, handle, np.int32(0), np.zeros(1 << 20, np.float32), np.float32(0))
+
+    handle = np.array(None, object)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tensor_array_ops, "find_resource", lambda *_: array)
+        asyncio.run(on_the_loop())

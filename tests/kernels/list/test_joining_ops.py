@@ -78,7 +78,8 @@ def _array(count: int, shape: Any) -> Any:
         lambda: ops.tensor_list_get_item(_reserved([MANY], 3), 0, -1, element_dtype="float32"),
         lambda: ops.tensor_list_pop_back(_reserved([MANY], 3), -1, element_dtype="float32")[1],
         lambda: ops.tensor_list_length(ops.tensor_list_set_item(_reserved([], MANY), MANY - 1, np.float32(1))),
-        lambda: _array(MANY, [])[1],
+        lambda: ops.tensor_array_write_v3(_array(MANY, [])[0], MANY - 1, np.float32(1), np.float32(0)),
+        lambda: ops.tensor_array_read_v3(_array(3, [MANY])[0], 0, np.float32(0), dtype="float32"),
         lambda: ops.tensor_array_concat_v3(*_array(1000, [1_000_000]), dtype="float32")[0],
         lambda: ops.tensor_array_gather_v3(
             _array(1000, None)[0], ops.range(0, 1000, 1), np.float32(0), dtype="float32", element_shape=[1_000_000]
@@ -97,5 +98,7 @@ async def test_what_was_never_written_is_refused_before_it_is_made(build: Any, l
 async def test_places_that_were_never_written_to_take_no_memory() -> None:
     with aexec.Graph() as graph:
         length = ops.tensor_list_length(_reserved([], MANY))
+        handle, flow = _array(MANY, [])
+        size = ops.tensor_array_size_v3(handle, flow)
     async with aexec.Session(graph, config=aexec.SessionConfig(step_bytes=1 << 20)) as session:
-        assert await session.run(length) == MANY
+        assert await session.run([length, size]) == [MANY, MANY]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import numpy as np
@@ -9,9 +10,11 @@ import pytest
 
 from aexec import errors
 from aexec.framework import dtypes, variant
+from aexec.framework.inline_call import NeedsThreadError
 from aexec.framework.shape import UNKNOWN_RANK, PartialTensorShape
 from aexec.resources.tensor_list import TensorList
-from tests.kernels.harness import in_tensorflow, ops_of, registered, run_op
+from aexec.runtime.memory_accountant import _arrays
+from tests.kernels.harness import build, in_tensorflow, ops_of, registered, run_op
 from tests.kernels.list.list_cases import CASES, OURS
 from tests.kernels.recorded_answers import recorded_answers
 
@@ -175,3 +178,58 @@ def test_registered_for_tensorflows_types() -> None:
 
 # By TensorFlow, of graphs with lists and maps.
 test_answers = recorded_answers("list", CASES, OURS)
+
+
+def _nested(depth: int) -> TensorList:
+    """A list of two lists, which are one, and so on: in the end there are two to the power of `depth` numbers."""
+    values = _list(1.0, 2.0)
+    for _ in range(depth):
+        box = np.array(values, object)
+        values = TensorList(dtypes.variant, UNKNOWN_RANK, [box, box])
+    return values
+
+
+def test_zeros_and_sums_of_nested_lists_are_made_once_for_each_list() -> None:
+    nested = _nested(60)
+    zeros = _run("ZerosLike", nested, T=dtypes.variant)
+    total = _run("AddN", [np.array(nested, object)] * 2, T=dtypes.variant)
+    for _ in range(60):
+        zeros, total = (values.item().elements[1] for values in (zeros, total))
+    assert _elements(zeros) == [0, 0] and _elements(total) == [2, 4]
+
+
+async def test_memory_of_nested_lists_is_looked_for_once_for_each_list() -> None:
+    found = list(_arrays([np.array(_nested(60), object)]))
+    assert sum(array.dtype != object for array in found) == 2
+
+
+def test_sums_of_lists_of_many_elements_are_not_for_the_loop() -> None:
+    values = TensorList(dtypes.float32, UNKNOWN_RANK, [np.zeros(0, np.float32)] * 100_000)
+    box = np.array(values, object)
+    built, _, _ = build("AddN", [[box, box]], T=dtypes.variant)
+
+    async def on_the_loop() -> None:
+        with pytest.raises(NeedsThreadError):
+            built.compute(box, box)
+
+    asyncio.run(on_the_loop())
+    assert len(built.compute(box, box).item()) == 100_000
+
+
+@pytest.mark.parametrize("op", ["TensorListSetItem", "TensorListPopBack", "TensorListResize"])
+def test_copies_of_long_lists_are_not_for_the_loop(op: str) -> None:
+    """Though only the first element, or the last, is another."""
+    box = np.array(TensorList(dtypes.float32, UNKNOWN_RANK, [np.float32(0)] * 1_000_000), object)
+    inputs: dict[str, list[Any]] = {
+        "TensorListSetItem": [box, np.int32(0), np.float32(1)],
+        "TensorListPopBack": [box, UNKNOWN],
+        "TensorListResize": [box, np.int32(999_999)],
+    }
+    attrs = {} if op == "TensorListResize" else {"element_dtype": dtypes.float32}
+    built, arrays, _ = build(op, inputs[op], **attrs)
+
+    async def on_the_loop() -> None:
+        with pytest.raises(NeedsThreadError):
+            built.compute(*arrays)
+
+    asyncio.run(on_the_loop())

@@ -332,3 +332,16 @@ def test_long_strings_cost_more_than_short_ones():
     assert cost(np.array([], object)) == 0
     assert cost(np.array([b"abcd"] * 3, object), np.int32(1)) == 3 * 202
     assert cost(np.array(b"x" * 2_000_000, object)) > 500_000
+
+
+@pytest.mark.parametrize("count", [101, 2000])
+def test_cost_of_strings_is_not_that_of_the_first(count):
+    """Where their number leaves it to their length whether they are for the event loop, all are looked at."""
+    strings = np.full(count, b"", object)
+    strings[-1] = b"x" * 10_000_000
+    assert string_cost(200, 0.5)(strings) == count * 200 + 5_000_000
+
+
+def test_cost_of_very_many_strings_is_found_without_a_copy_of_them():
+    strings = np.broadcast_to(np.array(b"abcd", object), (10**9,))
+    assert string_cost(200, 0.5)(strings) == pytest.approx(202e9)
