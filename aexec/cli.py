@@ -126,6 +126,8 @@ def _serve(arguments: argparse.Namespace) -> int:
     from aexec_server.setting_sources import read_settings
     from aexec_server.settings import SettingError
 
+    from aexec.hosting import check_cluster
+
     try:
         given = read_settings(arguments, os.environ)
     except SettingError as error:
@@ -143,10 +145,15 @@ def _serve(arguments: argparse.Namespace) -> int:
             wrong("the name example is given twice: by --example and by --graph")
         config = replace(config, graphs={"example": example_graph, **config.graphs})
 
+    cluster = ""
+    if config.cluster is not None:
+        by_tls = check_cluster(config.cluster, config.cluster_security)
+        cluster = f"; cluster {config.cluster}, {'by TLS' if by_tls else 'without TLS, on loopback'}"
+
     def on_ready(address: str) -> None:
         loading = f"; models to load: {', '.join(config.models)}" if config.models else ""
         names = ", ".join(config.graphs) or "none yet"
-        print(f"aexec serves on {address}{loading}; sessions: {names}; Ctrl-C stops it", flush=True)
+        print(f"aexec serves on {address}{loading}; sessions: {names}{cluster}; Ctrl-C stops it", flush=True)
         if arguments.example:
             print("\nTry these:\n" + "".join(f"\n  {line}\n" for line in example_requests(address)), flush=True)
 

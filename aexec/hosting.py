@@ -3,6 +3,8 @@
 Servers use the names of `aexec`, `aexec.errors`, `aexec.proto`, `aexec.saved_model` and this
 module, and nothing below them.  `aexec_server` is one, and a test holds it to that.
 
+* `ClusterSecurity`: by which certificates a cluster is connected to; `check_cluster` says whether one may be, and
+  `session_on_cluster` makes a session there.
 * `BatchedCallable`: joins calls that come close together; `can_be_batched` says of which shapes.
 * `CallableCache`: callables by what clients asked for, within bounds.
 * `FeedSpec`: checks a value as feeds are checked, for decoders of bodies.
@@ -29,6 +31,7 @@ module, and nothing below them.  `aexec_server` is one, and a test holds it to t
 * `return_freed_memory`: after large things were let go of, gives the system what the C library keeps.
 * `MemoryAccount`: what several sessions may take together, for `SessionConfig.memory_account`; `total_memory`: what the
   machine has.
+* `is_loopback`: can this machine alone reach an address?
 * `near_names`, `listed`: what an error says of a name that is not there.
 * `num_leaves`: how many values nested lists hold.
 * `num_processors`: that this process may run on.
@@ -43,6 +46,10 @@ module, and nothing below them.  `aexec_server` is one, and a test holds it to t
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
+from aexec.distributed.cluster_security import ClusterSecurity
+from aexec.distributed.cluster_target import check_cluster
 from aexec.framework import dtypes, kernel_registry, loop_budget, op_registry, wire_format
 from aexec.framework.attr_value import NameAttrList, summarize
 from aexec.framework.datatypes import DATATYPES, datatype_of, has_datatype
@@ -60,6 +67,7 @@ from aexec.framework.garbage_collector import (
 from aexec.framework.inline_call import NeedsThreadError, check_inline, on_event_loop
 from aexec.framework.log_memory import record_network_buffer, record_network_buffer_freed
 from aexec.framework.long_work import LongWork, go_on
+from aexec.framework.loopback import is_loopback
 from aexec.framework.memory import return_freed_memory, total_memory
 from aexec.framework.memory_account import MemoryAccount
 from aexec.framework.messages import unreadable
@@ -86,12 +94,16 @@ from aexec.runtime.step import StepState
 from aexec.runtime.step_stats import op_of, self_nanos
 from aexec.runtime.worker_pool import OnCancel, run_in_thread, run_in_turns
 
+if TYPE_CHECKING:
+    from aexec.sources import OpeningSession
+
 __all__ = [
     "DATATYPES",
     "BatchTurn",
     "BatchedCallable",
     "BatchedStep",
     "CallableCache",
+    "ClusterSecurity",
     "DType",
     "FeedSpec",
     "LongWork",
@@ -109,6 +121,7 @@ __all__ = [
     "TensorInfo",
     "can_be_batched",
     "canonical_name",
+    "check_cluster",
     "check_inline",
     "collect_garbage",
     "collect_if_due",
@@ -123,6 +136,7 @@ __all__ = [
     "go_on",
     "has_datatype",
     "is_built_in",
+    "is_loopback",
     "keep_large",
     "leave_undisposed",
     "listed",
@@ -140,6 +154,7 @@ __all__ = [
     "run_in_thread",
     "run_in_turns",
     "self_nanos",
+    "session_on_cluster",
     "set_printer",
     "summarize",
     "tensor_from_proto",
@@ -161,3 +176,11 @@ def load_kernels() -> None:
     """Import all ops and kernels, and what those need: it reads files, and takes a second or two."""
     op_registry.global_registry.load()
     kernel_registry.global_registry.load()
+
+
+def session_on_cluster(source: Any, target: str, config: Any, security: ClusterSecurity) -> OpeningSession:
+    """A session as `aexec.Session` makes it of a cluster's target, to be entered or awaited."""
+    # Imported by those who have a cluster.
+    from aexec.distributed.opening_cluster_session import OpeningClusterSession
+
+    return OpeningClusterSession(source, target, config, security)

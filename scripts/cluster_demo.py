@@ -32,6 +32,8 @@ PARAMETER_SERVERS, REPLICAS = 2, 4
 CLUSTER = {"ps": PARAMETER_SERVERS, "worker": REPLICAS}
 FEATURES, HIDDEN = 8, 16
 CHECKPOINT_STEPS = 10
+# Of Dask's processes.
+ROLES = ("client", "scheduler", "worker")
 # What the order in which gradients are added may change of a loss.
 TOLERANCE = 1e-3
 
@@ -177,6 +179,13 @@ class ClusterTraining(training.SessionRunHook):
         return float(np.max(np.abs(found / np.asarray(expected[:-1]) - 1)))
 
 
+def tls_settings(ca: str, cert: str, key: str) -> dict[str, Any]:
+    """Settings of Dask's for mutual TLS, with one certificate for all processes."""
+    files = {f"{role}.{part}": file for role in ROLES for part, file in (("cert", cert), ("key", key))}
+    tls = {f"distributed.comm.tls.{name}": file for name, file in {"ca-file": ca, **files}.items()}
+    return {"distributed.comm.require-encryption": True, **tls}
+
+
 async def demo(steps: int, rows: int, say: Say) -> bool:
     """Train on a Dask cluster of this machine; did it come to the losses of one process?"""
     import distributed
@@ -190,13 +199,13 @@ async def demo(steps: int, rows: int, say: Say) -> bool:
         memory_limit=0,
         silence_logs=logging.CRITICAL,
     ) as cluster:
-        say(f"Dask's dashboard is {cluster.dashboard_link}")
+        say(f"Dask's scheduler is {cluster.scheduler_address}, its dashboard {cluster.dashboard_link}")
 
         def kill(address: str) -> None:
             (process,) = [each.process.pid for each in cluster.workers.values() if each.worker_address == address]
             os.kill(process, signal.SIGKILL)
 
-        target = cluster.scheduler_address.replace("tcp", "dask")
+        target = f"dask://{cluster.scheduler_address.partition('://')[2]}"
         trained = ClusterTraining(target, steps, rows, kill, steps // 2 + CHECKPOINT_STEPS // 2, say)
         began = time.perf_counter()
         with tempfile.TemporaryDirectory() as folder:
@@ -214,8 +223,16 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="scripts/cluster-demo", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--steps", type=int, default=100, help="rounds of training")
     parser.add_argument("--examples", type=int, default=512, help="which the replicas share")
+    for part in ("ca", "cert", "key"):
+        parser.add_argument(f"--{part}", metavar="FILE", help="PEM file; with all three the processes use TLS")
     arguments = parser.parse_args()
-    return not asyncio.run(demo(arguments.steps, arguments.examples, lambda text: print(text, flush=True)))
+    files = (arguments.ca, arguments.cert, arguments.key)
+    if any(files) and not all(files):
+        parser.error("--ca, --cert and --key go together")
+    import dask
+
+    with dask.config.set(tls_settings(*files) if all(files) else {}):
+        return not asyncio.run(demo(arguments.steps, arguments.examples, lambda text: print(text, flush=True)))
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import trustme
 
 from aexec.distributed.memory_engine import MemoryCluster
 
@@ -35,8 +36,23 @@ async def test_replicas_in_rounds_have_the_losses_of_one_process_although_one_di
 
 
 @pytest.mark.soak
-def test_on_a_cluster_of_processes() -> None:
+@pytest.mark.parametrize("protocol", ["tcp", "tls"])
+def test_on_a_cluster_of_processes(protocol: str, tmp_path: Path) -> None:
     command = [sys.executable, "scripts/cluster_demo.py", "--steps", "30"]
+    if protocol == "tls":
+        command += certified(tmp_path)
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=170, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "was killed" in done.stdout and "a new session goes on" in done.stdout
+    assert f"Dask's scheduler is {protocol}://127.0.0.1:" in done.stdout
+
+
+def certified(folder: Path) -> list[str]:
+    """The demo's flags for TLS."""
+    authority = trustme.CA()
+    leaf = authority.issue_cert("127.0.0.1")
+    ca, cert, key = (folder / f"{name}.pem" for name in ("ca", "cert", "key"))
+    authority.cert_pem.write_to_path(ca)
+    leaf.cert_chain_pems[0].write_to_path(cert)
+    leaf.private_key_pem.write_to_path(key)
+    return [f"--ca={ca}", f"--cert={cert}", f"--key={key}"]

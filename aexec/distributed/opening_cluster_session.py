@@ -10,9 +10,10 @@ from functools import partial
 from typing import Any
 
 from aexec.distributed.cluster_connection import ClusterConnection
+from aexec.distributed.cluster_security import ClusterSecurity
 from aexec.distributed.cluster_session import ClusterSession, open_tasks
+from aexec.distributed.cluster_target import target_parts
 from aexec.distributed.replicated_session import ReplicatedSession, open_replicas
-from aexec.framework import errors
 from aexec.graph.graph import Graph, current_graph
 from aexec.graph.meta_graph import MetaGraph
 from aexec.runtime.config import SessionConfig
@@ -32,10 +33,14 @@ class OpeningClusterSession(OpeningSession):
         source: as `aexec.Session` takes it.
         target: names the cluster.
         config: settings of the session.
+        security: how the cluster is connected to; None: as its own settings say.
     """
 
-    def __init__(self, source: Any, target: str = "", config: Any = None) -> None:
+    def __init__(
+        self, source: Any, target: str = "", config: Any = None, security: ClusterSecurity | None = None
+    ) -> None:
         super().__init__(source, target, SessionConfig.of(config))
+        self._security = security
         if source is None:
             self._source = current_graph() or Graph()
         self._target = target
@@ -48,7 +53,7 @@ class OpeningClusterSession(OpeningSession):
         if isinstance(source, SavedModel | MetaGraphModel):
             ready = partial(initialize_model, model=source)
             source = source.meta_graph
-        connection = await connect_to_cluster(self._target)
+        connection = await connect_to_cluster(self._target, self._security)
         session: ClusterSession
         try:
             handle = secrets.token_hex(8)
@@ -74,15 +79,15 @@ class OpeningClusterSession(OpeningSession):
         return f"<OpeningClusterSession of {self._described()} on {self._target}>"
 
 
-async def connect_to_cluster(target: str) -> ClusterConnection:
+async def connect_to_cluster(target: str, security: ClusterSecurity | None = None) -> ClusterConnection:
     """The connection to a target, `memory://NAME`, `dask://HOST:PORT`, or `dask://` for a cluster of its own.
 
     Raises:
         NotFoundError: there is no such cluster in this process, or the scheme is unknown.
         UnavailableError: nobody answers there.
-        FailedPreconditionError: Dask distributed is not installed.
+        FailedPreconditionError: Dask distributed is not installed, or `check_cluster` raises it.
     """
-    scheme, _, where = target.partition("://")
+    scheme, where = target_parts(target)
     if scheme == "memory":
         from aexec.distributed.memory_engine import MemoryCluster
 
@@ -90,8 +95,6 @@ async def connect_to_cluster(target: str) -> ClusterConnection:
         connection = ClusterConnection(cluster.network.lease)
         connection.engine = cluster.client(connection.handle)
         return connection
-    if scheme == "dask":
-        from aexec.distributed.dask_engine import connect_to_dask
+    from aexec.distributed.dask_engine import connect_to_dask
 
-        return await connect_to_dask(where)
-    raise errors.NotFoundError(f"No cluster is known for target '{target}'; there are memory:// and dask://")
+    return await connect_to_dask(where, security)

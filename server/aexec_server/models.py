@@ -23,7 +23,7 @@ from typing import Any
 
 import aexec
 from aexec import errors
-from aexec.hosting import BatchedCallable, OnCancel, run_in_thread
+from aexec.hosting import BatchedCallable, OnCancel, run_in_thread, session_on_cluster
 from aexec.saved_model import ModelSession
 from aexec_server import bodies
 from aexec_server.handles import check_model_name
@@ -364,7 +364,8 @@ class ModelRegistry:
         cluster, delegates, pixels = self._config.cluster, self._config.delegates, self._config.max_image_pixels
         if cluster is not None:
             config = aexec.SessionConfig(check_feed_shapes=False, replicated=True, max_image_pixels=pixels)
-            return await aexec.Session(loaded, cluster, config if trusted else self._sessions.limited(config))
+            config = config if trusted else self._sessions.limited(config)
+            return await session_on_cluster(loaded, cluster, config, self._config.cluster_security)
         config = aexec.SessionConfig(
             check_feed_shapes=False,
             delegates="auto" if delegates is None else delegates,

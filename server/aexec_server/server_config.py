@@ -13,7 +13,7 @@ from pathlib import Path
 
 import aexec
 from aexec import errors
-from aexec.hosting import find_op_def, num_processors
+from aexec.hosting import ClusterSecurity, find_op_def, num_processors
 from aexec_server.message_scan import MessageLimits
 from aexec_server.model_settings import Delegates, Graphs, Models
 from aexec_server.model_source import GraphSource, ModelSource
@@ -105,6 +105,28 @@ class ServerConfig:
         "clients are in this process",
         group=_MODELS,
         none=("none", "they are in this process, or a session host"),
+    )
+    cluster_ca: str | Path | None = setting(
+        None,
+        FilePath(),
+        "PEM file of who signs the certificates of the cluster, which is then connected to by TLS; needed unless all "
+        "of it is on loopback addresses, or Dask's settings say the same",
+        group=_MODELS,
+        none=("none", "what Dask's settings say"),
+    )
+    cluster_cert: str | Path | None = setting(
+        None,
+        FilePath(),
+        "PEM file of this server's certificate for the cluster",
+        group=_MODELS,
+        none=("none", "what Dask's settings say"),
+    )
+    cluster_key: str | Path | None = setting(
+        None,
+        FilePath(),
+        "PEM file of the key of that, without a password",
+        group=_MODELS,
+        none=("none", "it is in the same file"),
     )
 
     max_body_bytes: int = setting(
@@ -457,6 +479,12 @@ class ServerConfig:
             raise errors.InvalidArgumentError("tls_cert and tls_key go together")
         if self.tls_client_ca is not None and self.tls_cert is None:
             raise errors.InvalidArgumentError("tls_client_ca needs tls_cert and tls_key")
+        if (self.cluster_ca is None) != (self.cluster_cert is None):
+            raise errors.InvalidArgumentError("cluster_ca and cluster_cert go together")
+        if self.cluster_key is not None and self.cluster_cert is None:
+            raise errors.InvalidArgumentError("cluster_key needs cluster_cert")
+        if self.cluster_cert is not None and self.cluster is None:
+            raise errors.InvalidArgumentError("cluster_ca, cluster_cert and cluster_key need cluster")
         if self.delegates is not None:
             aexec.SessionConfig(delegates=self.delegates)
 
@@ -469,6 +497,13 @@ class ServerConfig:
     def wants_tokens(self) -> bool:
         """Does a client's request need a token, here or at the front?"""
         return self.has_tokens or self.front_has_tokens
+
+    @property
+    def cluster_security(self) -> ClusterSecurity:
+        """How the cluster is connected to."""
+        files = (self.cluster_ca, self.cluster_cert, self.cluster_key)
+        ca, cert, key = (None if file is None else str(file) for file in files)
+        return ClusterSecurity(ca, cert, key, required=True)
 
     @property
     def message_limits(self) -> MessageLimits:

@@ -16,6 +16,7 @@ import trustme
 
 import aexec
 from aexec import errors
+from aexec.distributed.cluster_security import ClusterSecurity
 from aexec.distributed.cluster_spec import task_name
 from aexec.distributed.dask_engine import AexecWorkerPlugin, DaskEngine
 from aexec.distributed.opening_cluster_session import OpeningClusterSession
@@ -23,6 +24,7 @@ from tests.conformance import runner
 from tests.conformance.cases import Case
 from tests.conformance.test_passes import complete_cases
 from tests.distributed.clusters import chain, on
+from tests.distributed.test_dask_wire import listening
 from tests.distributed.test_split_conformance import NOT_SPLIT, scatter
 from tests.support.graphs import counting_loop
 
@@ -115,12 +117,16 @@ async def by_mutual_tls() -> None:
         ) as cluster:
             protocol, _, where = cluster.scheduler_address.partition("://")
             assert protocol == "tls"
+            before = listening()
             async with aexec.Session(chain(2).graph(), f"dask://{where}") as session:
-                assert session.engine.address.startswith("tls://")  # type: ignore[attr-defined]
                 addresses = [task.address for task in session.tasks.values()]  # type: ignore[attr-defined]
                 assert all(address.startswith("tls://") for address in addresses)
                 x = np.arange(1 << 20, dtype=np.float32)
                 np.testing.assert_array_equal(await session.run("n1:0", {"x:0": x}), x)
+                assert listening() == before, "a client listens nowhere"
+            required = ClusterSecurity(required=True)
+            async with OpeningClusterSession(chain(2).graph(), f"dask://{where}", None, required) as session:
+                assert await session.run("n1:0", {"x:0": 3.0}) == 3
             with dask.config.set(certified(Path(others), trustme.CA())):
                 await refused(f"dask://{where}")
             with dask.config.set({"distributed.comm.require-encryption": False}):
