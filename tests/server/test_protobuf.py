@@ -14,6 +14,7 @@ from aexec_server import protobuf
 from aexec import proto
 from aexec.errors import Code
 from aexec.framework import dtypes, tensor_codec
+from aexec.framework.shape import PartialTensorShape
 from tests.server.conftest import Api, small_graph
 from tests.support.graphs import GraphBuilder
 
@@ -136,6 +137,45 @@ async def test_fetches_in_the_order_asked_for(api: Api, small: str) -> None:
     answer = proto.RunStepResponse.FromString(body)
     assert [t.name for t in answer.tensor] == ["y:0", "m_out", "y"]
     assert [tensor_codec.from_proto(t.tensor).tolist() for t in answer.tensor] == [[4.0], 7.0, [4.0]]
+
+
+async def test_optional_values_are_variants(api: Api) -> None:
+    """As TensorFlow encodes them, and back; JSON and the binary extension have no form for them, and say so."""
+    g = GraphBuilder()
+    g.placeholder("x")
+    g("some", "OptionalFromValue", "x", Toutput_types=[dtypes.float32])
+    g("none", "OptionalNone")
+    g.placeholder("o", dtypes.variant)
+    g("has", "OptionalHasValue", "o")
+    g("value", "OptionalGetValue", "o", output_types=[dtypes.float32], output_shapes=[PartialTensorShape(None)])
+    handle = await api.create(g)
+    request = proto.RunStepRequest(feed=[feed("x:0", np.float32([1, 2]))], fetch=["some:0", "none:0"])
+    _, body = await post_run(api, handle, request)
+    some, none = (named.tensor for named in proto.RunStepResponse.FromString(body).tensor)
+    for tensor, has_value in ((some, True), (none, False)):
+        assert tensor.dtype == dtypes.variant.enum and not tensor.tensor_shape.dim
+        # The length of the one element, and the element.
+        value = proto.VariantTensorDataProto.FromString(tensor.tensor_content[1:])
+        assert (value.type_name, value.metadata) == ("tensorflow::data::Optional", bytes([has_value]))
+        assert [tensor_codec.from_proto(each).tolist() for each in value.tensors] == [[1, 2]] * has_value
+        fed = [proto.NamedTensorProto(name="o:0", tensor=tensor)]
+        status, body = await post_run(api, handle, proto.RunStepRequest(feed=fed, fetch=["has:0"]))
+        assert tensor_codec.from_proto(proto.RunStepResponse.FromString(body).tensor[0].tensor) == has_value
+        status, body = await post_run(api, handle, proto.RunStepRequest(feed=fed, fetch=["value:0"]))
+        if has_value:
+            assert tensor_codec.from_proto(proto.RunStepResponse.FromString(body).tensor[0].tensor).tolist() == [1, 2]
+        else:
+            assert status == 400 and b"The given optional does not have a value." in body
+    for fetches in (["none"], [{"name": "none"}], [{"name": "none", "parameters": {"binary_data": True}}]):
+        status, answer = await api.call("POST", f"/v1/sessions/{handle}:run", {"fetches": fetches})
+        assert (status, answer["code"]) == (501, "UNIMPLEMENTED")
+        assert "none has type variant, which has neither a JSON nor a binary form" in answer["error"]
+    wrong = proto.TensorProto(dtype=dtypes.variant.enum, tensor_shape=proto.TensorShapeProto())
+    wrong.variant_val.add(type_name="tensorflow::data::Optional", metadata=b"xx")
+    fed = [proto.NamedTensorProto(name="o:0", tensor=wrong)]
+    status, body = await post_run(api, handle, proto.RunStepRequest(feed=fed, fetch=["has:0"]))
+    words = json.loads(body)["error"]
+    assert status == 400 and 'Could not decode variant with type_name: "tensorflow::data::Optional"' in words
 
 
 async def test_errors_in_the_response_if_asked_for(api: Api, small: str) -> None:
