@@ -108,7 +108,19 @@ class CancellationManager:
     # entries.  Hence an entry is either taken by the canceller or withdrawn by who added it.
     #
     # _lock is held by the thread that runs the callbacks; waiting for them means to acquire it.
-    __slots__ = ("_callbacks", "_canceller", "_children", "_lock", "_parent", "_phase", "_reason", "_status", "_tokens")
+    # _operation tells whether the status names an operation that the closing of a session has ended.
+    __slots__ = (
+        "_callbacks",
+        "_canceller",
+        "_children",
+        "_lock",
+        "_operation",
+        "_parent",
+        "_phase",
+        "_reason",
+        "_status",
+        "_tokens",
+    )
 
     def __init__(self, parent: CancellationManager | None = None) -> None:
         self._phase = _ACTIVE
@@ -119,6 +131,7 @@ class CancellationManager:
         self._tokens = itertools.count()
         self._status: errors.OpError | None = None
         self._reason: CancelReason | None = None
+        self._operation = False
         self._parent = parent
         if parent is not None:
             parent._children[self] = None
@@ -276,12 +289,16 @@ class CancellationManager:
         """Where the session was closed, the status says which operation that ended."""
         if self._status is not None and self._was_closed:
             waits = [callback.message for callback in reversed(callbacks) if type(callback) is _Interruption]
+            self._operation = any(map(_names_operation, waits))
             self._status = closed_during(self._status, waits)
 
     def _say_what_waited_in(self, children: list[CancellationManager]) -> None:
         # Not in the session's own: what it says is of all its steps.
-        if self._parent is not None and self._was_closed:
-            self._status = next((c._status for c in children if c._status is not self._status), self._status)
+        if self._parent is not None and self._was_closed and not self._operation:
+            for child in children:
+                if child._operation:
+                    self._operation, self._status = True, child._status
+                    return
 
     @property
     def _was_closed(self) -> bool:
@@ -407,8 +424,12 @@ def closed_during(status: errors.OpError, waits: Iterable[str]) -> errors.OpErro
     Args:
         waits: the messages of all that waited; those that name no operation add nothing.
     """
-    named = next((message for message in waits if message.endswith(" operation was cancelled")), None)
+    named = next(filter(_names_operation, waits), None)
     return status if named is None else errors.CancelledError(f"{status.message} {named}")
+
+
+def _names_operation(message: str) -> bool:
+    return message.endswith(" operation was cancelled")
 
 
 class _Interruption:

@@ -212,6 +212,27 @@ def test_grandchildren_are_cancelled():
     assert grandchild.reason is reason
 
 
+@pytest.mark.parametrize("where", ["step", "first child", "second child", "nowhere"])
+async def test_closing_a_session_names_the_operation_that_waited_wherever(where):
+    session = CancellationManager()
+    step = CancellationManager(session)
+    children = [CancellationManager(step) for _ in range(2)]
+    waits = dict(zip(("step", "first child", "second child"), (step, *children), strict=True))
+    loop = asyncio.get_running_loop()
+    waiting = [
+        loop.create_task(wait(manager, loop.create_future(), "Dequeue operation was cancelled" if at == where else "x"))
+        for at, manager in waits.items()
+    ]
+    await asyncio.sleep(0)
+    closed = errors.CancelledError("Session has been closed.")
+    session.start_cancel_with_status(closed, CancelReason(CancelSource.SESSION_CLOSED))
+    await asyncio.wait(waiting)
+    named = "" if where == "nowhere" else " Dequeue operation was cancelled"
+    assert step.status is not None and step.status.message == f"Session has been closed.{named}"
+    assert session.status is closed
+    assert all(isinstance(task.exception(), errors.CancelledError) for task in waiting)
+
+
 def test_a_child_of_a_cancelled_parent_is_born_cancelled():
     parent = CancellationManager()
     status = errors.CancelledError("gone")
