@@ -1,8 +1,9 @@
 """`Batcher`: joins calls of several steps along their first dimension and runs them as one.
 
 A batch is run when it is full or when its time is up.  One of its calls leads: it runs the
-joined inputs within its own step and hands the others their rows.  If its step is cancelled
-meanwhile, the next call takes the lead, so nobody depends on somebody else's step.  A batch that fails may be halved
+joined inputs within its own step and hands the others their rows.  It is the most urgent one, so
+that the batch waits no longer for its turn than that call would by itself.  If its step is cancelled
+meanwhile, another call takes the lead, so nobody depends on somebody else's step.  A batch that fails may be halved
 and its halves run: then only the calls whose values are bad fail.
 """
 
@@ -12,6 +13,7 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import field
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -46,6 +48,7 @@ class _Call:
     rows: int
     inputs: Arrays
     run: Run
+    level: int
     # Done with the outputs, or with None to take the lead.
     future: asyncio.Future[Arrays | None]
     batch: _Batch
@@ -116,13 +119,14 @@ class Batcher:
         """Batches that wait only because others run."""
         return sum(batch.is_due for batch in self._waiting)
 
-    async def call(self, inputs: Arrays, run: Run, manager: CancellationManager | None) -> Arrays:
+    async def call(self, inputs: Arrays, run: Run, manager: CancellationManager | None, level: int = 0) -> Arrays:
         """The outputs for these rows.
 
         Args:
             inputs: arrays with one first dimension.
             run: computes outputs from joined inputs, within the caller's step.
             manager: cancels the call.
+            level: its priority, lower ones first: of a batch that call leads which has the lowest.
 
         Raises:
             InvalidArgumentError: inputs that cannot be joined, or outputs that cannot be split.
@@ -138,7 +142,7 @@ class Batcher:
         if self._loop not in (None, loop):
             raise errors.FailedPreconditionError("a batching queue cannot be used from two event loops")
         self._loop = loop
-        call = self._enlist(_Call(rows, inputs, run, loop.create_future(), self._open_batch(rows)))
+        call = self._enlist(_Call(rows, inputs, run, level, loop.create_future(), self._open_batch(rows)))
         try:
             outputs = await wait(
                 manager,
@@ -184,8 +188,9 @@ class Batcher:
             self._appoint(self._waiting.popleft())
 
     def _appoint(self, batch: _Batch, gone: _Call | None = None) -> None:
-        """Have the first call that somebody waits for take the lead; without one the batch has ended."""
-        batch.calls = [call for call in batch.calls if call is not gone and not call.future.done()]
+        """Have the most urgent call that somebody waits for take the lead; without one the batch has ended."""
+        calls = [call for call in batch.calls if call is not gone and not call.future.done()]
+        batch.calls = sorted(calls, key=attrgetter("level"))
         if batch.calls:
             batch.calls[0].future.set_result(None)
             return

@@ -45,7 +45,13 @@ def can_be_batched(shape: PartialTensorShape) -> bool:
 
 
 class BatchTurn(Protocol):
-    """Says when a batch may begin to run; see `BatchedCallable.prepare`."""
+    """Says when a batch may begin to run; see `BatchedCallable.prepare`.
+
+    Attributes:
+        level: the priority of the call whose turn it is, lower ones first: of a batch the most urgent call leads.
+    """
+
+    level: int
 
     def take(self, calls: int) -> bool:
         """May a batch of so many calls begin now?"""
@@ -199,7 +205,8 @@ class BatchedStep:
         batcher = self._owner.batcher(inputs)
         if batcher is None:
             return list(await self._execute(inputs, 1))
-        return list(await batcher.call(inputs, self._execute, self._manager))
+        level = 0 if self._turn is None else self._turn.level
+        return list(await batcher.call(inputs, self._execute, self._manager, level))
 
     async def _inputs(self) -> tuple[Any, ...]:
         """What is fed, as arrays with equally many rows."""

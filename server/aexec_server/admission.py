@@ -359,7 +359,7 @@ class BatchSlot(BatchTurn):
     def __init__(self, admission: Admission, run: Run, level: int) -> None:
         self._admission = admission
         self._run = run
-        self._level = level
+        self.level = level
 
     def take(self, calls: int) -> bool:
         """See `BatchTurn`."""
@@ -370,6 +370,6 @@ class BatchSlot(BatchTurn):
         """See `BatchTurn`.  The run's deadline is not for the others: its step ends by it, and another run leads."""
         began = time.monotonic()
         try:
-            await self._admission.wait(self._run, self._level, None)
+            await self._admission.wait(self._run, self.level, None)
         finally:
             self._run.queued += time.monotonic() - began

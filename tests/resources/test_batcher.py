@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from typing import Any
 
 import numpy as np
@@ -69,6 +70,37 @@ async def test_a_call_that_does_not_fit_begins_a_batch() -> None:
     assert run.batches == [[1, 1]]
     run.gate.set()
     assert await _values(first, second, third) == [[2, 2], [4, 4], [6, 6]]
+
+
+@pytest.mark.parametrize("levels", sorted(set(itertools.permutations((1, 100, 100, 1000)))))
+async def test_the_most_urgent_call_leads(levels: tuple[int, ...]) -> None:
+    """It runs the batch, in its own turn; when it leaves, the next one does.  Each call gets its own rows."""
+    led: list[int] = []
+    gate = asyncio.Event()
+
+    def running(level: int) -> Any:
+        async def run(inputs: tuple[Any, ...], calls: int) -> list[Any]:
+            led.append(level)
+            if level == 1:
+                await gate.wait()
+            return [inputs[0] * 2]
+
+        return run
+
+    batcher = Batcher(len(levels), LONG, 10, 1)
+    tasks = {
+        asyncio.ensure_future(batcher.call((np.array([row], float),), running(level), None, level)): (row, level)
+        for row, level in enumerate(levels)
+    }
+    await _settle()
+    assert led == [1]
+    (first,) = [task for task, (_, level) in tasks.items() if level == 1]
+    first.cancel()
+    await asyncio.wait(tasks)
+    assert led == [1, 100]
+    assert [task.result()[0].tolist() == [2.0 * row] for task, (row, _) in tasks.items() if task is not first] == [
+        True
+    ] * 3
 
 
 async def test_another_leads_when_the_leader_leaves() -> None:
