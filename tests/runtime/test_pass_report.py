@@ -39,6 +39,24 @@ async def test_of_a_callable() -> None:
         assert report.joined == {"bias": ("_FusedConv2D", parts[:3])}
 
 
+async def test_reads_and_updates_that_are_in_no_order() -> None:
+    g = GraphBuilder()
+    g.const("one", np.float32(1))
+    for name in ("v", "w"):
+        g(name, "VariableV2", shape=(), dtype=F)
+    g("rv", "Neg", "v", T=F)
+    g("uw", "AssignAdd", "w", "rv", T=F)
+    g("rw", "Neg", "w", "^uv", T=F)
+    g("uv", "AssignAdd", "v", "one", T=F)
+    g("rv2", "Neg", "v", "^uw", T=F)
+    async with aexec.Session(g.graph()) as session:
+        report = await session.rewrites(session.make_callable(["rw:0", "rv2:0"]))
+        assert report.unordered == [("rv2", "uv")], "the read of w was made first"
+        assert str(report).endswith("in no order, as it would contradict that of others:\n  rv2 reads what uv updates")
+        report = await session.rewrites(session.make_callable("rv:0"))
+        assert report.unordered == [] and "order" not in str(report)
+
+
 def test_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "model.pb"
     path.write_bytes(small_model().graph_def.SerializeToString())
