@@ -43,6 +43,11 @@ class InferenceRequest:
     asked: RunRequest
     id: str | None = None
 
+    @property
+    def rows(self) -> int:
+        """See `ModelRequest`."""
+        return self.asked.rows
+
     def check(self, served: ServedCall) -> None:
         """Refuse what the protocol has no form for, and tensors of other types than the model's.
 

@@ -37,6 +37,11 @@ class ModelRequest(Protocol):
     @property
     def asked(self) -> RunRequest: ...
 
+    @property
+    def rows(self) -> int:
+        """How many rows it has, as the model's statistics count them."""
+        ...
+
     def check(self, served: ServedCall) -> None:
         """Refuse before the run what its answer could not hold."""
 
@@ -93,7 +98,7 @@ async def run_model(
             version.statistics.count_failure(began)
             raise
         finished = ran or time.monotonic_ns()
-        version.statistics.count_success(began, decoded, finished, _rows(asked), int(run.queued * 1e9))
+        version.statistics.count_success(began, decoded, finished, wanted.rows, int(run.queued * 1e9))
         return await compress(request, tensors_response(*written))
 
     return await runs.serve(request, version.hosted, answer, on_run=on_run)
@@ -148,10 +153,4 @@ class _PlainModelRun:
 
     def passed(self, arrival: float, decoded: float, ran: float) -> None:
         began, read, values = (int(seconds * 1e9) for seconds in (arrival, decoded, ran))
-        self._version.statistics.count_success(began, read, values, _rows(self.asked), 0)
-
-
-def _rows(asked: RunRequest) -> int:
-    for value in asked.feeds.values():
-        return len(value) if getattr(value, "ndim", 0) or type(value) is list else 1
-    return 1
+        self._version.statistics.count_success(began, read, values, self._wanted.rows, 0)

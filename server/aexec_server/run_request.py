@@ -93,6 +93,12 @@ class RunRequest:
     binary_by_default: bool = False
     style: JsonStyle | None = None
 
+    @property
+    def rows(self) -> int:
+        """The first size of the first tensor that is fed; 1 where there is none."""
+        value = next(iter(self.feeds.values()), None)
+        return len(value) if getattr(value, "ndim", 0) or type(value) is list else 1  # type: ignore[arg-type]
+
     def name_outputs(self, names: Sequence[str]) -> None:
         """All outputs are wanted: these."""
         self.fetches = tuple(names)

@@ -52,11 +52,16 @@ class PredictRequest:
 
     Attributes:
         asked: the run.
-        rows: how many there are if its tensors came row by row, and go so; else None.
+        instances: how many there are if its tensors came row by row, and go so; else None.
     """
 
     asked: RunRequest
-    rows: int | None
+    instances: int | None
+
+    @property
+    def rows(self) -> int:
+        """See `ModelRequest`."""
+        return self.asked.rows if self.instances is None else self.instances
 
     def check(self, served: ServedCall) -> None:
         """Refuse outputs that have no JSON form.  Raises InvalidArgumentError or UnimplementedError."""
@@ -71,14 +76,14 @@ class PredictRequest:
         arrays = [tensors.as_array(value, dtype) for value, dtype in zip(values, served.dtypes, strict=True)]
         outputs = list(zip(served.names, arrays, served.dtypes, strict=True))
         style = self.asked.style
-        if self.rows is None:
+        if self.instances is None:
             texts = [_text(*output, style) for output in outputs]
             return f'{{"outputs":{_object(served.name_texts, texts)}}}'.encode(), None
         for name, array, _ in outputs:
-            if not array.ndim or len(array) != self.rows:
+            if not array.ndim or len(array) != self.instances:
                 raise errors.InvalidArgumentError(
-                    f"Output '{name}' has shape {list(array.shape)}, but one row for each of the {self.rows} instances "
-                    'is expected: ask with "inputs"'
+                    f"Output '{name}' has shape {list(array.shape)}, but one row for each of the {self.instances} "
+                    'instances is expected: ask with "inputs"'
                 )
         if len(outputs) == 1:
             return f'{{"predictions":{_text(*outputs[0], style)}}}'.encode(), None
@@ -177,6 +182,11 @@ class ExamplesRequest:
 
     asked: RunRequest
     method: ClassVar[str] = CLASSIFY
+
+    @property
+    def rows(self) -> int:
+        """See `ModelRequest`."""
+        return self.asked.rows
 
     def check(self, served: ServedCall) -> None:
         """Refuse outputs that have no JSON form.  Raises InvalidArgumentError or UnimplementedError."""

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from aexec_server.model_source import ModelSource
+from aexec_server.serving_request import read_predict
 
 import aexec
 from aexec.graph.meta_graph import MetaGraph
@@ -279,3 +280,23 @@ async def test_metadata(start: Start) -> None:
         "tensor_shape": {"dim": [{"size": "-1", "name": ""}, {"size": "2", "name": ""}], "unknown_rank": False},
         "name": "features:0",
     }
+
+
+@pytest.mark.parametrize(
+    ("inputs", "fields", "rows"),
+    [
+        (["x"], {"instances": [1, 2, 5]}, 3),
+        (["x"], {"instances": [[[1, 2]]]}, 1),
+        (["x", "y"], {"instances": [{"x": 1, "y": [1, 2, 3]}, {"x": 2, "y": []}]}, 2),
+        ([], {"instances": [{}, {}]}, 2),
+        (["x"], {"inputs": [1, 2, 5]}, 3),
+        (["x"], {"inputs": 1}, 1),
+        (["x", "y"], {"inputs": {"x": [[1, 2]], "y": 3}}, 1),
+    ],
+)
+def test_rows_are_those_that_statistics_count(inputs: list[str], fields: dict[str, Any], rows: int) -> None:
+    with aexec.Graph():
+        signature = Signature.of({name: aexec.placeholder("float32", name=name) for name in inputs}, {})
+    asked = read_predict(json.dumps(fields).encode(), lambda _: signature)
+    assert asked.rows == rows
+    assert asked.instances == (rows if "instances" in fields else None)
