@@ -10,6 +10,7 @@ module, and nothing below them.  `aexec_server` is one, and a test holds it to t
 * `FeedSpec`: checks a value as feeds are checked, for decoders of bodies.
 * `dtypes`, `DType`: the types of tensors; `datatype_of`, `has_datatype`, `DATATYPES`: what the Open Inference Protocol
   calls them; `tensor_from_proto`, `tensor_to_proto`: TensorProto.
+* `finite_float`: of JSON's text of a number; a number that is too large is refused.
 * `find_op_def`: what an op is; `is_built_in`: is it one of aexec's own, and not one that the program registered?
 * `NameAttrList`: what an attr of a node that names a function is.
 * `Signature`, `TensorInfo`, `MetaGraph`: by which names a model is used, and a graph with such signatures.
@@ -55,6 +56,7 @@ from aexec.framework.attr_value import NameAttrList, summarize
 from aexec.framework.datatypes import DATATYPES, datatype_of, has_datatype
 from aexec.framework.dtypes import DType
 from aexec.framework.duration import parse_duration
+from aexec.framework.finite_float import finite_float
 from aexec.framework.garbage_collector import (
     collect_garbage,
     collect_if_due,
@@ -132,6 +134,7 @@ __all__ = [
     "drop_large",
     "dtypes",
     "find_op_def",
+    "finite_float",
     "freeze_heap",
     "go_on",
     "has_datatype",

@@ -17,6 +17,7 @@ import aexec
 from aexec import errors
 from aexec.commands.terminal import progress
 from aexec.commands.usage import FILE, add_delegate_argument, add_tags_argument, add_timeout_argument, delegates, wrong
+from aexec.framework.finite_float import finite_float
 from aexec.graph.signature import choose_signature, graph_signature
 from aexec.saved_model import SavedModel, is_saved_model
 
@@ -207,10 +208,12 @@ def _check_texts(graph: aexec.Graph, feeds: Mapping[str, Any]) -> None:
 def _literal(name: str, text: str) -> Any:
     """JSON, or a string where it does not begin as JSON's lists, objects and strings do."""
     try:
-        return json.loads(text)
+        return json.loads(text, parse_float=finite_float)
     except json.JSONDecodeError as error:
         if text.lstrip()[:1] in ("[", "{", '"'):
             wrong(f"--feed {name}: {text!r} is no JSON: {error}")
         return text
+    except ValueError as error:
+        wrong(f"--feed {name}: {error}")
     except RecursionError:
         wrong(f"--feed {name}: lists nest too deeply")

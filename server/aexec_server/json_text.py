@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from aexec import errors
-from aexec.hosting import loop_budget
+from aexec.hosting import finite_float, loop_budget
 from aexec_server.json_style import JsonStyle, styled
 
 __all__ = ["array_text", "loads"]
@@ -39,6 +39,14 @@ _MAX_OBJECT_BYTES = 512 << 20
 _SMALL_ENOUGH = _MAX_OBJECT_BYTES // max(_BYTES_OF.values())  # whatever it is made of
 _COUNTED = 1 << 20
 
+# Two, as a search for one letter is ten times as fast as one for either.
+_EXPONENT, _CAPITAL_EXPONENT = re.compile(rb"e\+?\d{3}"), re.compile(rb"E\+?\d{3}")
+# All digits as 0.
+_DIGITS = bytes.maketrans(b"123456789", b"0" * 9)
+# Digits; a shorter number is finite with an exponent of two digits.
+_LONG = 200
+_LONG_NUMBER = b"0" * _LONG
+
 # Everything but a surrogate that is escaped without the other half of its pair.
 _SOUND = re.compile(
     rb"(?:[^\\]|\\(?:[^u]|u(?![dD][89a-fA-F])[0-9a-fA-F]{4}|u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}))*+",
@@ -57,26 +65,28 @@ def _named_twice(key: str) -> ValueError:
     return ValueError(f"{key[:80]!r} is named twice in an object")
 
 
-_decoder = json.JSONDecoder(object_pairs_hook=_members)
-_scan: Any = _decoder.scan_once  # type: ignore[attr-defined]  # and this
+# Without `parse_float` the C code makes floats itself, and of what is too large an infinity.
+_DECODER = json.JSONDecoder(object_pairs_hook=_members)
+_CHECKING = json.JSONDecoder(object_pairs_hook=_members, parse_float=finite_float)
 _encode = json.JSONEncoder(separators=(",", ":")).encode
-_decode = _decoder.decode
 
 
 def loads(body: bytes) -> Any:
     """The value of a JSON text in UTF-8.  NaN, Infinity and -Infinity are numbers.
 
     Raises:
-        ValueError: no JSON, or no UTF-8; a name twice in an object, or a surrogate without the other of its pair.
+        ValueError: no JSON, or no UTF-8; a name twice in an object, a surrogate without the other of its pair, or a
+            decimal number that is too large.
         RecursionError: nested deeper than any tensor.
         ResourceExhaustedError: it would take more memory than a request may.
     """
     _check_size(body)
     _check_surrogates(body)
     text = body.decode()
+    decoder = _CHECKING if _may_be_too_large(body) else _DECODER
     if len(body) <= _PIECE:
-        return _whole(text)
-    pieces = _Pieces(text)
+        return _whole(text, decoder)
+    pieces = _Pieces(text, decoder)
     value, end = pieces.value(0)
     end = pieces.skip(end)
     if end < len(text):
@@ -84,12 +94,12 @@ def loads(body: bytes) -> Any:
     return value
 
 
-def _whole(text: str) -> Any:
+def _whole(text: str, decoder: json.JSONDecoder) -> Any:
     try:
-        value, end = _scan(text, 0)
+        value, end = decoder.scan_once(text, 0)  # type: ignore[attr-defined]  # and this
     except StopIteration:
         end = -1
-    return value if end == len(text) else _decode(text)  # which skips white space around it, or says what is wrong
+    return value if end == len(text) else decoder.decode(text)  # it skips white space around it, or says what is wrong
 
 
 def _check_size(body: bytes) -> None:
@@ -104,6 +114,23 @@ def _check_size(body: bytes) -> None:
                 f"more than {_MAX_OBJECT_BYTES} bytes of memory: send tensors as binary data"
             )
         loop_budget.let_others_run()
+
+
+def _may_be_too_large(body: bytes) -> bool:
+    """Is there an exponent of three digits, or a number so long that it may be too large with one of two?"""
+    if len(body) <= _COUNTED:
+        return _is_suspect(body)
+    for start in range(0, len(body), _COUNTED):
+        if _is_suspect(body[start : start + _COUNTED + _LONG]):
+            return True
+        loop_budget.let_others_run()
+    return False
+
+
+def _is_suspect(text: bytes) -> bool:
+    if _EXPONENT.search(text) or (b"E" in text and _CAPITAL_EXPONENT.search(text)):
+        return True
+    return len(text) >= _LONG and _LONG_NUMBER in text.translate(_DIGITS)
 
 
 def _check_surrogates(body: bytes) -> None:
@@ -121,13 +148,19 @@ def _check_surrogates(body: bytes) -> None:
 class _Pieces:
     """A parser of one long text.
 
-    Attributes:
+    Args:
         text: as it is.
+        decoder: of its pieces.
+
+    Attributes:
+        text: as given.
         body: a byte for each of its characters; those that mean something to JSON are ASCII.
     """
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, decoder: json.JSONDecoder) -> None:
         self.text = text
+        self._scan: Any = decoder.scan_once  # type: ignore[attr-defined]
+        self._decode = decoder.decode
         self.body = text.encode("ascii", "replace")
         self.bytes = np.frombuffer(self.body, np.uint8)
 
@@ -142,7 +175,7 @@ class _Pieces:
 
     def _scalar(self, start: int) -> tuple[Any, int]:
         try:
-            value, end = _scan(self.text, start)
+            value, end = self._scan(self.text, start)
         except StopIteration:
             raise ValueError(f"Expecting value at character {start}") from None
         return value, end
@@ -194,7 +227,7 @@ class _Pieces:
 
     def _piece(self, opening: str, start: int, end: int, closing: str) -> Any:
         """What is between two commas."""
-        value = _decode(f"{opening}{self.text[start:end]}{closing}")
+        value = self._decode(f"{opening}{self.text[start:end]}{closing}")
         loop_budget.let_others_run()
         return value
 

@@ -69,6 +69,7 @@ def test_standard_input_and_output(model: str, fetches: list[str], read: Any) ->
         (FEED, "nothing to do"),
         (["--feed", "x", "--fetch", "y"], "--feed 'x': expected TENSOR=VALUE"),
         (["--feed", "x=[1, 2", "--fetch", "y"], "--feed x: '[1, 2' is no JSON"),
+        (["--feed", "x=[1, -1e400]", "--fetch", "y"], "--feed x: the number -1e400 does not fit a float64"),
         (
             ["--feed", "x=1,2", "--fetch", "y"],
             "--feed x: '1,2' is neither JSON, such as 3, [[1, 2], [3, 4]] or NaN, nor",

@@ -6,6 +6,7 @@ import asyncio
 import base64
 import gzip
 import json
+import math
 import random
 import time
 import zlib
@@ -156,6 +157,42 @@ def test_pieces_mean_what_json_says(seed: int, monkeypatch: pytest.MonkeyPatch) 
         at = rng.randrange(len(body) - 101)
         wrong = body[:at] + bytes([rng.choice(b'[]{},":1 ')]) + body[at + rng.randint(0, 1) :]
         assert outcome(json_text.loads, wrong) == outcome(json.loads, wrong), wrong
+
+
+NUMBERS = st.one_of(
+    st.floats(allow_nan=False, allow_infinity=False).map(repr),
+    st.integers(-(10**20), 10**20).map(str),
+    st.builds(
+        lambda sign, digits, point, e, exponent: f"{sign}{digits}{point}{e}{exponent}",
+        st.sampled_from(["", "-"]),
+        st.one_of(st.integers(0, 99).map(str), st.sampled_from(["1", "17", "18"]).map(lambda head: head + "0" * 300)),
+        st.sampled_from(["", ".0", ".5", "." + "9" * 300]),
+        st.sampled_from(["e", "E", "e+", "e-"]),
+        st.one_of(st.integers(0, 400), st.sampled_from([306, 307, 308, 309])).map(str),
+    ),
+)
+
+
+@given(st.lists(NUMBERS, min_size=1, max_size=8), st.booleans())
+def test_numbers_that_are_too_large_are_refused(texts: list[str], in_pieces: bool) -> None:
+    """Those of which Python makes an infinity, wherever they stand; what is in strings is no number."""
+    body = f'{{"e400": "1e400", "a": [[{",".join(texts)}], "{"0" * 300}"]}}'.encode()
+    with pytest.MonkeyPatch.context() as patch:
+        if in_pieces:
+            patch.setattr(json_text, "_PIECE", 20)
+        if any(math.isinf(float(text)) for text in texts):
+            with pytest.raises(ValueError, match="does not fit a float64"):
+                json_text.loads(body)
+        else:
+            assert json_text.loads(body) == json.loads(body)
+
+
+def test_a_number_that_is_too_large_is_found_where_pieces_are_counted() -> None:
+    """Which are counted one after the other: it may be in two of them."""
+    for before in range(json_text._COUNTED - 8, json_text._COUNTED + 2):
+        body = b"[" + b" " * before + b"1e400]"
+        with pytest.raises(ValueError, match="does not fit"):
+            json_text.loads(body)
 
 
 @pytest.mark.parametrize("wrong", [b'"0":', b'"39999":', b'"20000":', b",", b'"x"', b'"x":1}', b"]"])

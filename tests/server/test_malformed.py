@@ -95,6 +95,8 @@ RUNS: list[tuple[Any, tuple[int, str], str]] = [
     ({"feeds": {"i": 2**31}, "fetches": ["i_out"]}, INVALID, "does not fit int32"),
     ({"feeds": {"i": 2**70}, "fetches": ["i_out"]}, INVALID, "does not fit int32"),
     ({"feeds": {"x": [1e39]}, "fetches": ["y"]}, INVALID, "does not fit float"),
+    (b'{"feeds": {"x": [1e400]}, "fetches": ["y"]}', INVALID, "the number 1e400 does not fit a float64"),
+    (b'{"feeds": {"x": [-1E+999]}, "fetches": ["y"]}', INVALID, "the number -1E+999 does not fit a float64"),
     ({"feeds": {"b": 1}, "fetches": ["b_out"]}, INVALID, "Expects arg[0] to be bool but"),
     ({"feeds": {"s": 1}, "fetches": ["s_out"]}, INVALID, "expected a string"),
     ({"feeds": {"s": [None]}, "fetches": ["s_out"]}, INVALID, "expected a string"),
