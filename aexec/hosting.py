@@ -8,6 +8,7 @@ module, and nothing below them.  `aexec_server` is one, and a test holds it to t
 * `BatchedCallable`: joins calls that come close together; `can_be_batched` says of which shapes.
 * `CallableCache`: callables by what clients asked for, within bounds.
 * `FeedSpec`: checks a value as feeds are checked, for decoders of bodies.
+* `graph_pieces`: a graph as bytes, JSON or text (`GraphForm`), in pieces; `tensor_to_parts`: a TensorProto in parts.
 * `dtypes`, `DType`: the types of tensors; `datatype_of`, `has_datatype`, `DATATYPES`: what the Open Inference Protocol
   calls them; `tensor_from_proto`, `tensor_to_proto`: TensorProto.
 * `finite_float`: of JSON's text of a number; a number that is too large is refused.
@@ -78,7 +79,9 @@ from aexec.framework.op_def import OpDef
 from aexec.framework.printed import set_printer
 from aexec.framework.processors import num_processors
 from aexec.framework.tensor_codec import from_proto as tensor_from_proto
+from aexec.framework.tensor_codec import to_parts as tensor_to_parts
 from aexec.framework.tensor_codec import to_proto as tensor_to_proto
+from aexec.graph.graph_pieces import GraphForm, graph_pieces
 from aexec.graph.meta_graph import MetaGraph
 from aexec.graph.node_wire import unflatten_node
 from aexec.graph.signature import Signature, TensorInfo
@@ -108,6 +111,7 @@ __all__ = [
     "ClusterSecurity",
     "DType",
     "FeedSpec",
+    "GraphForm",
     "LongWork",
     "LoopTurns",
     "MemoryAccount",
@@ -137,6 +141,7 @@ __all__ = [
     "finite_float",
     "freeze_heap",
     "go_on",
+    "graph_pieces",
     "has_datatype",
     "is_built_in",
     "is_loopback",
@@ -161,6 +166,7 @@ __all__ = [
     "set_printer",
     "summarize",
     "tensor_from_proto",
+    "tensor_to_parts",
     "tensor_to_proto",
     "total_memory",
     "unflatten_node",

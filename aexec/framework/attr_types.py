@@ -132,6 +132,20 @@ class TensorAttr:
             return self._encoded
         return tensor_codec.to_proto(self._array, self.dtype)
 
+    def to_proto_apart(self) -> tuple[proto.TensorProto, memoryview] | None:
+        """The same, but for the bytes of its elements, and these, which are not copied.
+
+        None if they are few, all equal, or no numbers.
+
+        Raises:
+            InvalidArgumentError, ResourceExhaustedError: as `array`.
+        """
+        if isinstance(self._encoded, proto.TensorProto) and not tensor_codec.has_values(self._encoded):
+            _ = self.array  # which has the bytes from now on, once for all who ask
+        if self._encoded is not None or self._array is None or self._array.nbytes <= _KEPT_BYTES:
+            return None
+        return tensor_codec.to_proto_apart(self._array, self.dtype)
+
     def _key(self) -> tuple[Any, ...]:
         """What equality goes by: the value, or the message if that has none."""
         try:

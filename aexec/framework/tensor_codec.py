@@ -23,8 +23,9 @@ from aexec.framework import dtypes, errors, log_memory
 from aexec.framework.dtypes import DType
 from aexec.framework.loop_budget import DEFAULT, OBJECT_NS, let_others_run
 from aexec.framework.shape import shape_text
+from aexec.framework.wire_format import enclosed
 
-__all__ = ["from_proto", "to_proto", "value_field"]
+__all__ = ["from_proto", "has_values", "to_parts", "to_proto", "to_proto_apart", "value_field"]
 
 Array = npt.NDArray[Any]
 
@@ -37,6 +38,8 @@ _MAX_ELEMENTS = 2**63 - 1
 # A value is copied at most so often: a larger tensor is one that has it everywhere.
 _MAX_COPIES = 2**17
 
+# Elements compared at a stretch.
+_COMPARED = 1 << 18
 # Elements decoded at a stretch, where each is a Python object.
 _PIECE = DEFAULT.pieces(OBJECT_NS)
 # Elements at a stretch of which each is the same object.
@@ -345,11 +348,7 @@ def to_proto(
     values = np.asarray(array, object if dtype is dtypes.string and isinstance(array, list | tuple | bytes) else None)
     if dtype is None:
         dtype = dtypes.from_numpy(values.dtype)
-    message = proto.TensorProto()
-    message.dtype = dtype.enum
-    dim = message.tensor_shape.dim
-    for size in values.shape:
-        dim.add(size=size)
+    message = _without_elements(values.shape, dtype)
     field = value_field(dtype)
     if not values.size:
         return message
@@ -366,6 +365,40 @@ def to_proto(
     return message
 
 
+def to_parts(array: Array, dtype: DType) -> list[bytes | memoryview]:
+    """What `to_proto`, not compact, gives, on the wire and in parts: of numbers they are the array's own bytes."""
+    apart = to_proto_apart(array, dtype, compact=False)
+    if apart is None:
+        return [to_proto(array, dtype, compact=False).SerializeToString()]
+    head, content = apart
+    return [head.SerializeToString(), *enclosed(proto.TensorProto.TENSOR_CONTENT_FIELD_NUMBER, [content])]
+
+
+def to_proto_apart(array: Array, dtype: DType, *, compact: bool = True) -> tuple[proto.TensorProto, memoryview] | None:
+    """What `to_proto` gives, but for its `tensor_content`, and the bytes of that: the array's own, if it can be.
+
+    None if there is no content: its elements are no numbers, or there are none, or `compact` has them as one value.
+    """
+    if not dtype.size or array.dtype != dtype.np or not array.size:
+        return None
+    flat = np.ascontiguousarray(array).reshape(-1)
+    if compact and _all_equal(flat):
+        return None
+    return _without_elements(array.shape, dtype), flat.view(np.uint8).data
+
+
+def _without_elements(shape: Iterable[int], dtype: DType) -> proto.TensorProto:
+    message = proto.TensorProto(dtype=dtype.enum)
+    for size in shape:
+        message.tensor_shape.dim.add(size=size)
+    return message
+
+
+def has_values(message: proto.TensorProto) -> bool:
+    """Are elements in fields of their type, and not in `tensor_content`, if there are any?"""
+    return any(len(getattr(message, field)) for field in set(_FIELDS.values()))
+
+
 def _converted(values: Array, dtype: DType) -> Array:
     if values.dtype.newbyteorder("=") == dtype.np:
         return values.astype(dtype.np)
@@ -380,7 +413,7 @@ def _all_equal(flat: Array) -> bool:
         return False
     size = flat.itemsize
     raw = flat.view(np.uint64 if size % 8 == 0 else f"u{size}").reshape(len(flat), -1)
-    return bool((raw == raw[0]).all())
+    return all((raw[start : start + _COMPARED] == raw[0]).all() for start in range(0, len(raw), _COMPARED))
 
 
 def _put_values(message: proto.TensorProto, values: Array, dtype: DType, field: str) -> None:

@@ -7,7 +7,7 @@ The format is that of https://protobuf.dev/programming-guides/encoding/.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, TypeVar
 
 from google.protobuf.descriptor import FieldDescriptor
@@ -22,6 +22,7 @@ __all__ = [
     "LENGTH",
     "MAX_DEPTH",
     "VARINT",
+    "enclosed",
     "field",
     "fields",
     "is_repeated",
@@ -61,6 +62,11 @@ def put_varint(value: int) -> bytes:
         value >>= 7
     out.append(value)
     return bytes(out)
+
+
+def enclosed(number: int, parts: Sequence[bytes | memoryview]) -> list[bytes | memoryview]:
+    """The field of this number that holds the parts together, which are not copied."""
+    return [put_varint(number << 3 | LENGTH) + put_varint(sum(map(len, parts))), *parts]
 
 
 def read_varint(data: bytes, at: int) -> tuple[int, int]:

@@ -161,6 +161,10 @@ class FunctionLibrary:
         """Name of the function that computes the gradient of `name`, or None."""
         return self._gradients.get(name)
 
+    def gradients(self) -> list[proto.GradientDef]:
+        """Which functions compute gradients of which."""
+        return [proto.GradientDef(function_name=f, gradient_func=g) for f, g in self._gradients.items()]
+
     def lookup_op(self, op: str) -> OpDef:
         """Definition of a node's op: a function of the library, else a registered op.
 
@@ -172,8 +176,7 @@ class FunctionLibrary:
     def to_proto(self) -> proto.FunctionDefLibrary:
         message = proto.FunctionDefLibrary()
         message.function.extend(self._functions.values())
-        for function, gradient in self._gradients.items():
-            message.gradient.add(function_name=function, gradient_func=gradient)
+        message.gradient.extend(self.gradients())
         return message
 
 

@@ -8,11 +8,12 @@ Next to read: `node_table.py`, where nodes are kept.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from aexec import proto
 from aexec.framework import attr_value, errors
+from aexec.framework.attr_types import TensorAttr
 from aexec.framework.dtypes import DType
 from aexec.framework.html_repr import MAX_ROWS, block, facts_table, table
 from aexec.framework.op_def import OpDef
@@ -211,21 +212,34 @@ class Node:
     @property
     def node_def(self) -> proto.NodeDef:
         """The node as a message.  What it was derived from stands in its debug info."""
-        message = self._built_def() if self.wire is None else self._imported_def(self.wire)
+        return self.without_tensors(())
+
+    def without_tensors(self, names: Container[str]) -> proto.NodeDef:
+        """The same without attrs that are tensors, of which `large_tensors` gives some."""
+        message = self._built_def(names) if self.wire is None else self._imported_def(self.wire, names)
         if self.derived_from is not None:
             info = message.experimental_debug_info
             info.original_node_names.extend(self.derived_from.nodes)
             info.original_func_names.extend(self.derived_from.functions)
         return message
 
-    def _built_def(self) -> proto.NodeDef:
+    def large_tensors(self) -> Mapping[str, TensorAttr]:
+        """The attrs that are tensors and may be large: of an imported node those that are not kept as bytes."""
+        return {
+            name: value
+            for name, value in self.attrs.items()
+            if type(value) is TensorAttr and (self.wire is None or name in self.wire.tensors)
+        }
+
+    def _built_def(self, without: Container[str]) -> proto.NodeDef:
         message = proto.NodeDef(name=self.name, op=self.op, input=self.input_names(), device=self.device)
         kinds = {attr.name: attr.type for attr in self.op_def.attrs}
         for name, value in sorted(self.attrs.items()):
-            message.attr[name].CopyFrom(attr_value.encode(value, kinds.get(name)))
+            if name not in without:
+                message.attr[name].CopyFrom(attr_value.encode(value, kinds.get(name)))
         return message
 
-    def _imported_def(self, wire: NodeWire) -> proto.NodeDef:
+    def _imported_def(self, wire: NodeWire, without: Container[str]) -> proto.NodeDef:
         """As it came, unknown attrs and debug info included; what the import may have changed is written anew."""
         flat = proto.FlatNodeDef(
             name=self.name,
@@ -237,7 +251,7 @@ class Node:
             experimental_type=wire.type,
         )
         message = unflatten_node(flat)
-        for name in wire.tensors:
+        for name in (name for name in wire.tensors if name not in without):
             message.attr[name].tensor.CopyFrom(self.attrs[name].to_proto())
         return message
 

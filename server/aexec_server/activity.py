@@ -27,19 +27,21 @@ class Activity:
         self.errors = 0
         self._recent: deque[dict[str, Any]] = deque(maxlen=_KEPT)
 
-    def note_error(self, error: errors.OpError, status: int, method: str, path: str) -> None:
+    def note_error(self, error: errors.OpError, status: int, request: web.Request) -> None:
         """A request was answered with an error, and not for asking for what is not there: that is nobody's fault.
 
         What it said is not kept, for it may hold what another client sent; nor are handles of sessions.
         """
         if status == 404:
             return
+        resource = request.match_info.route.resource
         self.errors += 1
         self._recent.append(
             {
                 "time": round(time.time(), 3),
-                "method": method,
-                "path": shortened(path)[:200],
+                "method": request.method,
+                "path": shortened(request.path)[:200],
+                "route": "" if resource is None else resource.canonical,
                 "status": status,
                 "code": error.code.name,
                 "node": error.node,

@@ -2,17 +2,26 @@
 
 Joined to one text they would be copied once more, and with the headers again.  Whoever needs an answer in one piece, to
 keep or compress it, asks `in_one_piece`.  `run_response.py` makes them.
+
+A large answer is written a piece at a time, and each has to be taken within some seconds (`taking`): a client that does
+not read loses its connection, and what is kept for it is free.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager
 from typing import Any
 
 from aiohttp.abc import AbstractStreamWriter
 from aiohttp.payload import Payload
 
-__all__ = ["AnswerParts", "in_one_piece"]
+__all__ = ["PIECE", "AnswerParts", "in_one_piece", "slices", "taking"]
+
+# Of an answer so many bytes are written at a time, or one of so many shares if that is more.
+PIECE = 1 << 16
+_SHARES = 30
 
 
 class AnswerParts(Payload):
@@ -20,6 +29,9 @@ class AnswerParts(Payload):
 
     Args:
         parts: bytes, one after the other.
+
+    Attributes:
+        patience: seconds that a client may take for a piece; None for as long as the connection lasts.
     """
 
     _value: Sequence[bytes | memoryview]
@@ -27,6 +39,7 @@ class AnswerParts(Payload):
     def __init__(self, parts: Sequence[bytes | memoryview]) -> None:
         super().__init__(parts, content_type="application/octet-stream")
         self._size = sum(map(len, parts))
+        self.patience: float | None = None
 
     def __len__(self) -> int:
         assert self._size is not None
@@ -39,10 +52,39 @@ class AnswerParts(Payload):
         return bytes(self).decode(encoding, errors)
 
     async def write(self, writer: AbstractStreamWriter) -> None:
+        size = max(PIECE, len(self) // _SHARES)
         for part in self._value:
-            await writer.write(part)
+            for piece in slices(part, size):
+                async with taking(writer.transport, self.patience):
+                    await writer.write(piece)
 
 
 def in_one_piece(body: Any) -> bytes | None:
     """The bytes of a response's body; None if it has none, or others than a run's answer has."""
     return bytes(body) if isinstance(body, bytes | AnswerParts) else None
+
+
+def slices(data: bytes | memoryview, size: int) -> Iterator[bytes | memoryview]:
+    """Bytes in parts of so many, which are not copied."""
+    if len(data) <= size:
+        yield data
+        return
+    view = memoryview(data)
+    for start in range(0, len(view), size):
+        yield view[start : start + size]
+
+
+@asynccontextmanager
+async def taking(transport: asyncio.BaseTransport | None, seconds: float | None) -> AsyncIterator[None]:
+    """What is written within has to be taken by its client in so many seconds, or the connection is closed.
+
+    Raises:
+        ConnectionResetError: it was not.
+    """
+    try:
+        async with asyncio.timeout(seconds):
+            yield
+    except TimeoutError:
+        if isinstance(transport, asyncio.WriteTransport):
+            transport.abort()
+        raise ConnectionResetError("The client did not take its answer") from None

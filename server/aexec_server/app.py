@@ -54,7 +54,7 @@ def make_app(config: ServerConfig | None = None) -> web.Application:
 
     spans = [] if server.spans is None else [server.spans.middleware()]
     app = web.Application(
-        middlewares=[*spans, errors_as_responses(ended)],
+        middlewares=[*spans, errors_as_responses(server.door.check_out, ended)],
         client_max_size=server.config.max_body_bytes + 1,
         # Bodies are decompressed by us, within bounds.
         handler_args={"handler_cancellation": True, "auto_decompress": False, "logger": http_logger},

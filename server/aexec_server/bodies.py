@@ -34,6 +34,7 @@ from aexec_server.message_scan import MessageLimits, scan
 from aexec_server.server_config import ServerConfig
 
 __all__ = [
+    "JSON",
     "OCTETS",
     "PROTOBUF",
     "Body",

@@ -33,6 +33,7 @@ __all__ = [
     "error_response",
     "errors_as_responses",
     "public_error",
+    "say_ids",
     "status_of",
     "title_of",
 ]
@@ -40,6 +41,7 @@ __all__ = [
 logger = logging.getLogger(__name__)
 
 _CLIENT_CLOSED_REQUEST = 499  # nginx's; the standard library has no phrase for it
+_CLOSED_BY_CLIENT = "Client Closed Request"
 _MAX_NAME = 200
 _RETRY_STATUSES = (429, 503)
 _REQUEST_ID = re.compile(r"[!-~]{1,200}")  # what can be printed, and has no blanks
@@ -143,21 +145,24 @@ def error_response(request: web.Request, error: errors.OpError, instance: str | 
     response = web.Response(
         body=json.dumps(error_body(error, instance or request.path, trace.trace_id)).encode(),
         status=status,
-        reason="Client Closed Request" if status == _CLIENT_CLOSED_REQUEST else None,
+        reason=_CLOSED_BY_CLIENT if status == _CLIENT_CLOSED_REQUEST else None,
         content_type="application/problem+json" if problem else "application/json",
     )
     if status in _RETRY_STATUSES:
         response.headers["Retry-After"] = "1"
     if isinstance(error, HasHeaders):
         response.headers.update(error.headers)
-    request.app[ACTIVITY].note_error(error, status, request.method, request.path)
+    request.app[ACTIVITY].note_error(error, status, request)
     return response
 
 
-def errors_as_responses(ended: Callable[[web.Request], object]) -> Middleware:
+def errors_as_responses(
+    let_out: Callable[[web.StreamResponse], web.StreamResponse], ended: Callable[[web.Request], object]
+) -> Middleware:
     """The outermost layer: whatever a handler raises becomes an answer, and a request id is echoed.
 
     Args:
+        let_out: makes what is sent of a handler's answer.
         ended: told of each request when its handler has ended, however it did.
     """
 
@@ -165,15 +170,19 @@ def errors_as_responses(ended: Callable[[web.Request], object]) -> Middleware:
     async def answered(request: web.Request, handler: Handler) -> web.StreamResponse:
         response: web.StreamResponse
         try:
-            response = await handler(request)
-        except (asyncio.CancelledError, ConnectionError):
-            raise  # the client has gone: nobody reads an answer
+            response = let_out(await handler(request))
+        except asyncio.CancelledError:
+            raise  # the client has gone
+        except ConnectionError:  # it has gone, or was sent away, and nobody reads an answer: that is no fault
+            if request.transport is not None:
+                request.transport.abort()
+            response = web.Response(status=_CLIENT_CLOSED_REQUEST, reason=_CLOSED_BY_CLIENT)
         except Exception as error:
             response = error_response(request, _public(request, error))
         finally:
             ended(request)
         if not response.prepared:
-            _say_ids(request, response)
+            say_ids(request, response)
         return response
 
     return answered
@@ -192,7 +201,7 @@ def _public(request: web.Request, error: Exception) -> errors.OpError:
     return internal
 
 
-def _say_ids(request: web.Request, response: web.StreamResponse) -> None:
+def say_ids(request: web.Request, response: web.StreamResponse) -> None:
     """What the client called the request, if that is a name, and which trace it is of, if it may want to know."""
     request_id = request.headers.get(_X_REQUEST_ID)
     if request_id is not None and _REQUEST_ID.fullmatch(request_id):

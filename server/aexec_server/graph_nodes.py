@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
+from itertools import chain, islice
 from typing import Any
 
 from aiohttp import web
@@ -11,8 +12,9 @@ from aiohttp import web
 import aexec
 from aexec import errors, proto
 from aexec.hosting import OnCancel, datatype_of, run_in_thread, summarize
-from aexec_server.bodies import json_response
+from aexec_server.bodies import JSON
 from aexec_server.callers import Scope, caller_of
+from aexec_server.json_text import value_pieces
 from aexec_server.routes import Route
 from aexec_server.server_state import Server
 
@@ -27,12 +29,13 @@ _MOST_TEXT = 400
 def routes(server: Server) -> list[Route]:
     """`/v1/sessions/{session}/nodes`."""
 
-    async def nodes(request: web.Request) -> web.Response:
+    async def nodes(request: web.Request) -> web.StreamResponse:
         with server.sessions.get(request.match_info["session"], caller_of(request)).in_use() as hosted:
             graph = hosted.session.graph
             name, function = request.query.get("node"), request.query.get("function")
-            answer = await run_in_thread(lambda: _described(graph, name, function), on_cancel=OnCancel.ABANDON)
-            return json_response({"graph_version": hosted.graph_version} | answer)
+            described = await run_in_thread(lambda: _described(graph, name, function), on_cancel=OnCancel.ABANDON)
+            answer = {"graph_version": hosted.graph_version} | described
+            return await server.door.send(request, value_pieces(answer), JSON)
 
     path = "/v1/sessions/{session}/nodes"
     call = partial(Route, parameters=("node", "function"), scope=Scope.RUN)
@@ -40,21 +43,28 @@ def routes(server: Server) -> list[Route]:
 
 
 def _described(graph: aexec.Graph, name: str | None, function: str | None) -> dict[str, Any]:
-    """All nodes, or the one of this name with its attrs; of the graph, or of one of its functions."""
+    """All nodes, each made when it is its turn, or the one of this name with its attrs; of a graph or a function."""
     described: dict[str, Any] = {"functions": sorted(graph.library)[:_MOST_FUNCTIONS]}
+    shown: Iterator[dict[str, Any]]
     if function is None:
-        found = list(graph.nodes) if name is None else [node for node in (graph.find(name),) if node is not None]
-        shown = [_node(node, with_attrs=name is not None) for node in found[:_MOST_NODES]]
+        found = graph.nodes if name is None else [node for node in (graph.find(name),) if node is not None]
+        shown = (_node(node, with_attrs=name is not None) for node in found)
         total = len(graph.nodes)
     else:
         definition = graph.library.find(function)
         if definition is None:
             raise errors.NotFoundError(f"The graph has no function '{function[:80]}'")
+        signature = definition.signature
+        total = len(signature.input_arg) + len(definition.node_def) + len(signature.output_arg)
         shown = _function_nodes(definition, with_attrs=name is not None)
-        total = len(shown)
-        shown = [node for node in shown if name is None or node["name"] == name][:_MOST_NODES]
-    if name is not None and not shown:
-        raise errors.NotFoundError(f"There is no node '{name[:80]}'")
+        if name is not None:
+            shown = (node for node in shown if node["name"] == name)
+    shown = islice(shown, _MOST_NODES)
+    if name is not None:
+        first = next(shown, None)
+        if first is None:
+            raise errors.NotFoundError(f"There is no node '{name[:80]}'")
+        shown = chain([first], shown)
     return described | {"total": total, "nodes": shown}
 
 
@@ -75,18 +85,19 @@ def _node(node: Any, *, with_attrs: bool) -> dict[str, Any]:
     return described | ({"attrs": _texts(node.attrs)} if with_attrs else {})
 
 
-def _function_nodes(definition: proto.FunctionDef, *, with_attrs: bool) -> list[dict[str, Any]]:
+def _function_nodes(definition: proto.FunctionDef, *, with_attrs: bool) -> Iterator[dict[str, Any]]:
     """Arguments, nodes and results of a function, whose types and shapes follow from its calls."""
 
     def node(name: str, op: str, inputs: list[str], device: str = "", attrs: Any = None) -> dict[str, Any]:
         described = {"name": name, "op": op, "device": device, "inputs": inputs, "outputs": []}
         return described | ({"attrs": _texts(attrs or {})} if with_attrs else {})
 
-    return [
-        *(node(arg.name, "_Arg", []) for arg in definition.signature.input_arg),
-        *(node(n.name, n.op, list(n.input), n.device, n.attr) for n in definition.node_def),
-        *(node(f"{arg.name}_RetVal", "_Retval", [definition.ret[arg.name]]) for arg in definition.signature.output_arg),
-    ]
+    for arg in definition.signature.input_arg:
+        yield node(arg.name, "_Arg", [])
+    for n in definition.node_def:
+        yield node(n.name, n.op, list(n.input), n.device, n.attr)
+    for arg in definition.signature.output_arg:
+        yield node(f"{arg.name}_RetVal", "_Retval", [definition.ret[arg.name]])
 
 
 def _texts(attrs: Mapping[str, Any]) -> dict[str, str]:

@@ -170,7 +170,7 @@ class _Handlers:
         )
         head = f'"model_name":{bodies.encode_json(version.model)},"model_version":"{version.number}"'
         return await as_they_come(
-            request, media_of_events(request), stream, running, lambda text: f'{{{head},"outputs":[{text}]}}'
+            request, self.server.door, media_of_events(request), stream, running, (f'{head},"outputs":[{{', "]}")
         )
 
     # What there is

@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
+from collections.abc import Iterable, Iterator
 from json.decoder import scanstring  # type: ignore[attr-defined]  # typeshed lacks it
 from typing import Any
 
@@ -22,7 +23,7 @@ from aexec import errors
 from aexec.hosting import finite_float, loop_budget
 from aexec_server.json_style import JsonStyle, styled
 
-__all__ = ["array_text", "loads"]
+__all__ = ["array_pieces", "array_text", "loads", "value_pieces"]
 
 # Bytes parsed and numbers written at a stretch.
 _PIECE = loop_budget.DEFAULT.pieces(loop_budget.JSON_READ_NS)
@@ -32,6 +33,11 @@ _MARKS = (b'"', b"[", b"]", b"{", b"}", b"\\")
 _SPACE = re.compile(rb"[ \t\n\r]*+")
 # Characters of white space skipped at a stretch.
 _SKIPPED = 1 << 20
+
+# Values written at a stretch, of which so many characters are as good as one; characters of a long text.
+_SMALL_VALUES = 500
+_CHARACTERS_OF_VALUE = 64
+_CHARACTERS = 1 << 15
 
 # Bytes of memory that Python's values take, by what they are written with: an object, a list, a quote, a comma.
 _BYTES_OF = {b"{": 184, b"[": 64, b'"': 28, b",": 32}
@@ -298,15 +304,87 @@ def array_text(array: npt.NDArray[Any], style: JsonStyle | None = None) -> str:
     """An array of numbers or booleans as nested JSON lists."""
     if array.size <= _ELEMENTS:
         return _lists_text(array, style)
-    row = array.size // len(array)
-    if row > _ELEMENTS:
-        return f"[{','.join(array_text(part, style) for part in array)}]"
-    step = _ELEMENTS // row
-    parts = []
-    for start in range(0, len(array), step):
-        parts.append(_lists_text(array[start : start + step], style)[1:-1])
+    pieces = []
+    for piece in array_pieces(array, style):
+        pieces.append(piece)
         loop_budget.let_others_run()
-    return f"[{','.join(parts)}]"
+    return "".join(pieces)
+
+
+def array_pieces(array: npt.NDArray[Any], style: JsonStyle | None = None) -> Iterator[str]:
+    """The same in pieces, each made in a slice's time."""
+    if array.size <= _ELEMENTS:
+        yield _lists_text(array, style)
+        return
+    row = array.size // len(array)
+    opening = "["
+    if row > _ELEMENTS:
+        for part in array:
+            yield opening
+            yield from array_pieces(part, style)
+            opening = ","
+    else:
+        step = _ELEMENTS // row
+        for start in range(0, len(array), step):
+            yield opening + _lists_text(array[start : start + step], style)[1:-1]
+            opening = ","
+    yield "]"
+
+
+def value_pieces(value: Any) -> Iterator[str]:
+    """A value as JSON, in pieces.  Iterators are lists, whose items are made when it is their turn."""
+    if isinstance(value, dict):
+        if _room_after(value, _SMALL_VALUES) >= 0:
+            yield _encode(value)
+            return
+        opening = "{"
+        for name, member in value.items():
+            yield f"{opening}{_encode(name)}:"
+            yield from value_pieces(member)
+            opening = ","
+        yield "}"
+    elif isinstance(value, str):
+        yield from _string_pieces(value)
+    elif isinstance(value, Iterable):
+        yield from _items_pieces(value)
+    else:
+        yield _encode(value)
+
+
+def _items_pieces(items: Iterable[Any]) -> Iterator[str]:
+    opening = "["
+    for item in items:
+        if _room_after(item, _SMALL_VALUES) >= 0:
+            yield opening + _encode(item)
+        else:
+            yield opening
+            yield from value_pieces(item)
+        opening = ","
+    yield "[]" if opening == "[" else "]"
+
+
+def _string_pieces(text: str) -> Iterator[str]:
+    yield '"'
+    for start in range(0, len(text), _CHARACTERS):
+        yield _encode(text[start : start + _CHARACTERS])[1:-1]
+    yield '"'
+
+
+def _room_after(value: Any, room: int) -> int:
+    """What is left of room for so many values after this one; less than 0 if it has more."""
+    if isinstance(value, str):
+        return room - 1 - len(value) // _CHARACTERS_OF_VALUE
+    if isinstance(value, dict):
+        value = value.values()
+    elif isinstance(value, Iterator):
+        return -1
+    elif not isinstance(value, list | tuple):
+        return room - 1
+    for member in value:
+        room = _room_after(member, room - 1)
+        if room < 0:
+            break
+    return room
 
 
 def _lists_text(array: npt.NDArray[Any], style: JsonStyle | None) -> str:

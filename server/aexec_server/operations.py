@@ -20,6 +20,7 @@ from aiohttp import web
 from aexec import errors
 from aexec.errors import Code
 from aexec_server import bodies
+from aexec_server.answer_parts import AnswerParts
 from aexec_server.callers import Caller, Scope, caller_of
 from aexec_server.client_shares import ClientShares
 from aexec_server.handles import Handles
@@ -84,8 +85,8 @@ class RunOperation:
             async with asyncio.timeout(seconds):
                 await self._ended.wait()
 
-    def text(self) -> bytes:
-        """The document."""
+    def text(self) -> bytes | AnswerParts:
+        """The document; a large answer in it is not copied."""
         metadata: dict[str, Any] = {} if self.run is None else {"run_id": self.run.id}
         head = f'{{"name":"operations/{self.id}","metadata":{bodies.encode_json(metadata)}'
         answer = self.answer
@@ -97,7 +98,7 @@ class RunOperation:
             error = {"code": Code[body["code"]].value, "message": body["error"], "details": [body]}
             return f'{head},"error":{bodies.encode_json(error)}}}'.encode()
         if answer.media_type == "application/json":
-            return b'%b,"response":%b}' % (head.encode(), answer.body)
+            return AnswerParts([f'{head},"response":'.encode(), answer.body, b"}"])
         where = {"content_type": answer.media_type, "location": f"/v1/operations/{self.id}/response"}
         return f'{head},"response":{bodies.encode_json(where)}}}'.encode()
 

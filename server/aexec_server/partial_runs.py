@@ -37,8 +37,8 @@ from aexec_server.run_journal import RunJournal
 from aexec_server.run_request import RunRequest, parse_header_length, read_json, read_names, read_ns, read_timeout
 from aexec_server.run_response import (
     JSON_LENGTH,
-    Answer,
     Writer,
+    answer_bytes,
     answer_ns,
     check_answer_size,
     check_answerable,
@@ -221,19 +221,18 @@ class PartialRuns:
         asked = await bodies.beside(read_ns(body, length), lambda: read_json(body, length))
         asked.style = json_style(request)
         write = list_answer if asked.as_list else people_answer
-        return tensors_response(*await self._part(request, hosted, handle, asked, len(body), write))
+        return await self._part(request, hosted, handle, asked, len(body), write)
 
     async def go_on_by_message(
         self, request: web.Request, hosted: HostedSession, handle: str, message: proto.RunStepRequest, size: int
     ) -> web.Response:
         """A part that a RunStepRequest asks for."""
         asked = await bodies.beside(size * loop_budget.WIRE_NS, lambda: protobuf.read_run_step(message))
-        answer, _ = await self._part(request, hosted, handle, asked, size, message_answer)
-        return web.Response(body=answer, content_type=bodies.PROTOBUF)
+        return await self._part(request, hosted, handle, asked, size, message_answer)
 
     async def _part(
         self, request: web.Request, hosted: HostedSession, handle: str, asked: RunRequest, size: int, write: Writer
-    ) -> Answer:
+    ) -> web.Response:
         part = hosted.partial_steps.get(handle)
         if part is None:
             name = handle.rpartition("/")[2]
@@ -259,8 +258,13 @@ class PartialRuns:
                 del hosted.partial_steps[handle]
         size = sum(map(size_of, results))
         check_answer_size(size, self.server.config.max_answer_bytes)
-        nanoseconds = size * loop_budget.WIRE_NS if write is message_answer else answer_ns(asked, results)
-        return await bodies.beside(nanoseconds, lambda: write(part.run.id, asked, form, results, None))
+        is_message = write is message_answer
+        counted = self.server.door.reserve(answer_bytes(results, as_text=not (is_message or any(asked.binary))))
+        nanoseconds = size * loop_budget.WIRE_NS if is_message else answer_ns(asked, results)
+        answer, length = await bodies.beside(nanoseconds, lambda: write(part.run.id, asked, form, results, None))
+        if is_message:
+            return counted(web.Response(body=answer, content_type=bodies.PROTOBUF))
+        return counted(tensors_response(answer, length))
 
 
 def _fed_later(names: Iterable[str]) -> dict[str, Any]:

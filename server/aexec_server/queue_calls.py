@@ -19,11 +19,12 @@ from aexec.hosting import Queue, loop_budget
 from aexec_server import bodies
 from aexec_server.callers import Scope, caller_of
 from aexec_server.json_style import json_style
+from aexec_server.json_text import value_pieces
 from aexec_server.protobuf import run_step_response
 from aexec_server.request_wishes import refuse_wishes
 from aexec_server.routes import Route
 from aexec_server.run_request import read_timeout
-from aexec_server.run_response import check_answer_size, tensors_response
+from aexec_server.run_response import answer_bytes, check_answer_size, tensors_response
 from aexec_server.server_state import Server
 from aexec_server.store import HostedSession
 from aexec_server.tensor_bodies import TensorBody, TensorMessage, check_form, tensors_text, wants_binary
@@ -76,11 +77,11 @@ class _Handlers:
             return TensorMessage(message, request.query, allowed)
         return await bodies.beside(len(body) * loop_budget.JSON_READ_NS, lambda: TensorBody.of(request, body, allowed))
 
-    async def list(self, request: web.Request) -> web.Response:
+    async def list(self, request: web.Request) -> web.StreamResponse:
         """GET …/queues: those that were made so far."""
         with self.sessions.get(request.match_info["session"], caller_of(request)).in_use() as hosted:
-            queues = hosted.session.queues()
-            return bodies.json_response({"queues": [_describe(name, queue) for name, queue in queues.items()]})
+            queues = (_describe(name, queue) for name, queue in hosted.session.queues().items())
+            return await self.server.door.send(request, value_pieces({"queues": queues}), bodies.JSON, in_thread=False)
 
     async def enqueue(self, request: web.Request) -> web.Response:
         """POST …/{queue}:enqueue"""
@@ -114,16 +115,18 @@ class _Handlers:
                 limit.reschedule(None)
                 size = sum(map(size_of, components))
                 check_answer_size(size, self.server.config.max_answer_bytes)
+                counted = self.server.door.reserve(answer_bytes(components, as_text=not (read.is_message or binary)))
                 if read.is_message:
                     answer = await bodies.beside(
                         size * loop_budget.WIRE_NS, lambda: run_step_response(names, types, components, None)
                     )
-                    return await _delivered(request, web.Response(body=answer, content_type=bodies.PROTOBUF))
+                    message = counted(web.Response(body=answer, content_type=bodies.PROTOBUF))
+                    return await _delivered(request, self.server.door.check_out(message))
                 written = await bodies.beside(
                     sum(write_ns(value, binary=bool(binary)) for value in components),
                     lambda: tensors_text("", "components", names, types, components, binary, style),
                 )
-                return await _delivered(request, tensors_response(*written))
+                return await _delivered(request, self.server.door.check_out(counted(tensors_response(*written))))
 
     async def close(self, request: web.Request) -> web.Response:
         """POST …/{queue}:close"""
@@ -149,7 +152,7 @@ class _Handlers:
             ) from None
 
 
-async def _delivered(request: web.Request, response: web.Response) -> web.StreamResponse:
+async def _delivered(request: web.Request, response: web.StreamResponse) -> web.StreamResponse:
     """Write an answer.  Raises ConnectionError if its client has gone."""
     transport = request.transport
     if transport is None or transport.is_closing():

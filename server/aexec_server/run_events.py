@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Iterator
+from itertools import chain
 
 from aiohttp import web
+from aiohttp.hdrs import METH_HEAD
 from multidict import istr
 
 from aexec.hosting import datatype_of
 from aexec_server import bodies, tensors
+from aexec_server.answer_door import AnswerDoor
 from aexec_server.error_responses import error_body, public_error
 from aexec_server.json_style import JsonStyle, json_style
 from aexec_server.request_wishes import EVENT_STREAM, NDJSON
@@ -25,8 +28,9 @@ __all__ = ["as_they_come", "media_of_events", "write_events"]
 
 _LAST_ID = istr("Last-Event-ID")
 _HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-# What an output's object becomes, given its text.
-Wrap = Callable[[str], str]
+# What is written before and after an output's object, of which the first brace is written already.
+Around = tuple[str, str]
+_NOTHING: Around = ("", "")
 
 
 def media_of_events(request: web.Request) -> str:
@@ -35,7 +39,12 @@ def media_of_events(request: web.Request) -> str:
 
 
 async def as_they_come(
-    request: web.Request, media: str, stream: RunStream, running: asyncio.Task[web.Response], wrap: Wrap = str
+    request: web.Request,
+    door: AnswerDoor,
+    media: str,
+    stream: RunStream,
+    running: asyncio.Task[web.Response],
+    around: Around = _NOTHING,
 ) -> web.StreamResponse:
     """Answer a request for a run with its events; or as it would be without, if it fails before it has begun.
 
@@ -43,7 +52,7 @@ async def as_they_come(
 
     Args:
         running: the run, whose own answer says nothing but what went wrong.
-        wrap: makes what clients get of an output's object.
+        around: what clients get around an output's object.
     """
     begun = asyncio.ensure_future(stream.begun.wait())
     try:
@@ -51,7 +60,7 @@ async def as_they_come(
         if running.done() and running.result().status >= 400 and not stream.told_anything:
             return running.result()
         assert stream.run is not None
-        return await write_events(request, media, stream, stream.run, wrap)
+        return await write_events(request, door, media, stream, stream.run, around)
     finally:
         begun.cancel()
         running.cancel()
@@ -60,30 +69,35 @@ async def as_they_come(
 
 
 async def write_events(
-    request: web.Request, media: str, stream: RunStream, run: Run, wrap: Wrap = str
+    request: web.Request, door: AnswerDoor, media: str, stream: RunStream, run: Run, around: Around = _NOTHING
 ) -> web.StreamResponse:
-    """All events of a run, to its end."""
+    """All events of a run, to its end.
+
+    They are made when the client has taken those before: one that is slow gets the progress that there is then, and one
+    that does not read at all is cut off.
+    """
     style = json_style(request)
     response = web.StreamResponse(headers={**_HEADERS, "Content-Type": media, "Aexec-Run-Id": run.id})
+    if request.method == METH_HEAD:
+        return response
     last = request.headers.get(_LAST_ID, "")
     number = int(last) if last.isascii() and last.isdigit() and len(last) < 16 else 0
     await response.prepare(request)
     async for event in stream.events():
         number += 1
-        text = await _text(event, stream, run, request, wrap, style)
-        await response.write(_framed(media, event.kind, number, text).encode())
+        if event.kind == "output":
+            head, tail = _frame_of_output(media, number)
+            parts = chain([head, around[0]], _output_parts(event.what, stream.as_list, style), [around[1], tail])
+            await door.write(response, request, parts, nanoseconds=tensors.write_ns(event.what.value, binary=False))
+        else:
+            text = _framed(media, event.kind, number, _text(event, run, request))
+            await door.write(response, request, [text], nanoseconds=0)
     await response.write_eof()
     return response
 
 
-async def _text(
-    event: Event, stream: RunStream, run: Run, request: web.Request, wrap: Wrap, style: JsonStyle | None
-) -> str:
-    """The event's object, as JSON."""
-    if event.kind == "output":
-        output: Output = event.what
-        nanoseconds = tensors.write_ns(output.value, binary=False)
-        return wrap(await bodies.beside(nanoseconds, lambda: _output_text(output, stream.as_list, style)))
+def _text(event: Event, run: Run, request: web.Request) -> str:
+    """The object of an event that is no output, as JSON."""
     if event.kind == "error":
         error = public_error(event.what, f"run {run.id}")
         return bodies.encode_json(error_body(error, request.path))
@@ -92,14 +106,23 @@ async def _text(
     return bodies.encode_json(event.what or {})
 
 
-def _output_text(output: Output, as_list: bool, style: JsonStyle | None) -> str:
+def _output_parts(output: Output, as_list: bool, style: JsonStyle | None) -> Iterator[str]:
     array = tensors.as_array(output.value, output.dtype)
-    head = f'{{"name":{bodies.encode_json(output.name)}'
+    yield f'"name":{bodies.encode_json(output.name)}'
     if as_list:
-        facts = f'"datatype":"{datatype_of(output.dtype)}","shape":{list(array.shape)}'
-        return f'{head},{facts},"data":{tensors.v2_text(array, output.dtype, style)}}}'
-    facts = f'"dtype":"{tensors.people_dtype(output.dtype)}","shape":{list(array.shape)}'
-    return f'{head},{facts},"value":{tensors.people_text(array, output.dtype, style)}}}'
+        yield f',"datatype":"{datatype_of(output.dtype)}","shape":{list(array.shape)},"data":'
+        yield from tensors.v2_pieces(array, output.dtype, style)
+    else:
+        yield f',"dtype":"{tensors.people_dtype(output.dtype)}","shape":{list(array.shape)},"value":'
+        yield from tensors.people_pieces(array, output.dtype, style)
+    yield "}"
+
+
+def _frame_of_output(media: str, number: int) -> tuple[str, str]:
+    """What is before the first member of an output's object, and after the object."""
+    if media == NDJSON:
+        return '{"event":"output",', "\n"
+    return f"id: {number}\nevent: output\ndata: {{", "\n\n"
 
 
 def _framed(media: str, kind: str, number: int, text: str) -> str:

@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from aiohttp import web
 from multidict import istr
 
 import aexec
@@ -96,7 +97,7 @@ class Run:
         begun: what there is of it, if it was begun before anybody waited for it.
         has_begun: a step of it was begun, and may be over.
         when_cancelled: called by `cancel`, if it is not None.
-        held: bytes that are reserved for its answer.
+        held: what is reserved for its answer, which is told which that is; None for nothing.
         joined: how many runs share the step that has this run's slot: those of its batch, or 1.
         outcome: name of the code with which it ended; until then, of an end that nobody foresaw.
         ready: when all of its request was there, by `time.monotonic`; None until then.
@@ -146,7 +147,7 @@ class Run:
         self.step: aexec.Step | BatchedStep | None = None
         self.begun: BegunRun | None = None
         self.has_begun = False
-        self.held = 0
+        self.held: Callable[[web.Response], object] | None = None
         self.joined = 1
         self.stream: Watched | None = None
         self.error: errors.OpError | None = None

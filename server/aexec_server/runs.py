@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-import weakref
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -20,20 +19,20 @@ from aexec.hosting import (
     BatchedCallable,
     BatchedStep,
     LoopTurns,
-    OnCancel,
     SliceClock,
     loop_budget,
     record_network_buffer,
     record_network_buffer_freed,
-    run_in_thread,
 )
 from aexec_server import bodies, protobuf
 from aexec_server.admission import BatchSlot, OverloadError
+from aexec_server.answer_door import Holding
 from aexec_server.callers import Caller, Scope, caller_of
 from aexec_server.client_shares import ShareError
 from aexec_server.error_responses import error_response, public_error
 from aexec_server.idempotency import BEGUN, SECRET
 from aexec_server.json_style import json_style
+from aexec_server.json_text import value_pieces
 from aexec_server.operations import operation_response
 from aexec_server.partial_runs import PartialRuns
 from aexec_server.plain_call import PlainCall, PlainRun
@@ -78,12 +77,14 @@ _LAST_ID = ("Last-Event-ID",)
 _CANCEL_FIELDS = frozenset({"reason"})
 _BODY = "body of a run"  # in the memory log
 _MAX_REASON = 500
+# A trace's objects take so many times the memory of what it is made of.
+_TRACE_COPIES = 12
 # What waits is listed of steps with at most so many nodes, in so many lines.
 _MOST_REPORTED, _MOST_LINES = 20_000, 20
 # With these a run is refused for there is too much to do.
 _TOO_MUCH = (OverloadError, ShareError)
 # Bytes of fetched tensors of which the answer is worth counting.
-_LARGE_ANSWER = 1 << 20
+_LARGE_ANSWER = 1 << 16
 
 # Answers a run in its protocol, given the body and when the request came.
 Answerer = Callable[[web.Request, HostedSession, Run, bodies.Body, float], Awaitable[web.Response]]
@@ -156,7 +157,7 @@ class RunHandlers:
         if wishes.events is not None:
             stream = self.new_stream()
             running = asyncio.create_task(self.serve(request, hosted, self._answer, on_run=stream.attach))
-            return await as_they_come(request, wishes.events, stream, running)
+            return await as_they_come(request, self.server.door, wishes.events, stream, running)
         self.admission.check(hosted, caller_of(request))
         with hosted.in_use():
             body = await bodies.read_body(request, self.config, self.server.body_budget)
@@ -289,8 +290,7 @@ class RunHandlers:
             return response
         finally:
             record_network_buffer_freed(_BODY, buffer)
-            if run.held:
-                self.sessions.memory.give_back(run.held)
+            run.held = None
             if admitted:
                 self.admission.end(hosted, run)
             self._end(request, hosted, run, arrival)
@@ -418,8 +418,7 @@ class RunHandlers:
         check_answer_size(size, self.config.max_answer_bytes)
         if size > _LARGE_ANSWER:
             held = answer_bytes(values, as_text=write is not message_answer and not any(asked.binary))
-            self.sessions.memory.reserve(held)
-            run.held = held
+            run.held = self.server.door.reserve(held)
         nanoseconds = size * loop_budget.WIRE_NS if write is message_answer else answer_ns(asked, values)
         return await bodies.beside(
             nanoseconds, lambda: write(run.id, asked, begun.served, values, metadata), run.deadline
@@ -496,9 +495,8 @@ class RunHandlers:
 
     def _held(self, run: Run, response: web.Response) -> web.Response:
         """What is reserved for a run's answer is given back when that was sent."""
-        if run.held:
-            weakref.finalize(response, self.sessions.memory.give_back, run.held).atexit = False
-            run.held = 0
+        if run.held is not None:
+            run.held(response)
         return response
 
     def deadline(
@@ -521,11 +519,11 @@ class RunHandlers:
         seconds = min((one for one in (*timeouts, self.config.max_timeout) if one is not None), default=None)
         return None if seconds is None else arrival + seconds
 
-    async def list(self, request: web.Request) -> web.Response:
+    async def list(self, request: web.Request) -> web.StreamResponse:
         """GET …/runs: those in flight, oldest first."""
         with self._session(request).in_use() as hosted:
-            runs = hosted.runs.of(self._seen(request, hosted))
-            return bodies.json_response({"runs": [self._describe(run) for run in runs]})
+            runs = map(self._describe, hosted.runs.of(self._seen(request, hosted)))
+            return await self.server.door.send(request, value_pieces({"runs": runs}), bodies.JSON, in_thread=False)
 
     def _seen(self, request: web.Request, hosted: HostedSession) -> str | None:
         """Whose runs the caller knows of; None for all."""
@@ -553,9 +551,9 @@ class RunHandlers:
                 run.stream = RunStream(self._describe, self.config.max_answer_bytes)
                 run.stream.attach(run)
             assert isinstance(run.stream, RunStream)
-            return await write_events(request, media_of_events(request), run.stream, run)
+            return await write_events(request, self.server.door, media_of_events(request), run.stream, run)
 
-    async def trace(self, request: web.Request) -> web.Response:
+    async def trace(self, request: web.Request) -> web.StreamResponse:
         """GET …/runs/{run}/trace: Chrome's format."""
         with self._session(request).in_use() as hosted:
             run_id = request.match_info["run"]
@@ -564,8 +562,8 @@ class RunHandlers:
                 raise errors.NotFoundError(
                     f"There is no trace of run '{run_id[:80]}': it has not ended, was not traced, or is forgotten"
                 )
-            text = await run_in_thread(lambda: bodies.encode_json(metadata.chrome_trace()), on_cancel=OnCancel.ABANDON)
-            return web.Response(text=text, content_type="application/json")
+            door = self.server.door
+            return await door.send(request, _trace_parts(metadata, door.holding), "application/json; charset=utf-8")
 
     def _describe(self, run: Run) -> dict[str, Any]:
         step = run.step
@@ -672,6 +670,12 @@ class _PlainMessages:
         check_handle(message.session_handle, hosted)
         asked = protobuf.read_run_step(message)
         return None if asked.trace else _PlainSessionRun(hosted, asked, message_answer)
+
+
+def _trace_parts(metadata: aexec.RunMetadata, holding: Holding) -> Iterator[str]:
+    assert metadata.step_stats is not None
+    with holding(_TRACE_COPIES * metadata.step_stats.ByteSize()):
+        yield from value_pieces(metadata.chrome_trace())
 
 
 def _json_length(request: web.Request) -> int:

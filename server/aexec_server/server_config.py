@@ -169,6 +169,13 @@ class ServerConfig:
         name="max_answer_mb",
     )
 
+    max_answers: int = setting(
+        100,
+        Count(),
+        "large answers, such as graphs and kept tensors, that are sent at a time, besides those of runs",
+        group=_REQUESTS,
+    )
+
     max_memory_bytes: float | None = setting(
         None,
         Megabytes(infinite=True),

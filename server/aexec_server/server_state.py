@@ -13,6 +13,7 @@ from aexec import errors
 from aexec_server.access import AccessControl
 from aexec_server.activity import Activity
 from aexec_server.admission import Admission
+from aexec_server.answer_door import AnswerDoor
 from aexec_server.backlog import Backlog
 from aexec_server.body_budget import BodyBudget
 from aexec_server.callers import Caller
@@ -41,6 +42,7 @@ class Server:
         access: who may ask for what.
         sessions: what it holds.
         admission: of runs.
+        door: through which answers leave.
         models: those of the sessions that it serves itself.
         repository: where models come from.
         uploads: models that clients have sent.
@@ -66,6 +68,7 @@ class Server:
         self.access = AccessControl(config)
         self.sessions = SessionStore(config)
         self.admission = Admission(config)
+        self.door = AnswerDoor(config, self.sessions.memory)
         self.metrics = Metrics()
         self.models = ModelRegistry(config, self.sessions, lambda model: self.metrics.batch_halvings.add((model,)))
         self.uploads = ModelUploads()
@@ -84,6 +87,7 @@ class Server:
         self.metrics_elsewhere: Callable[[], list[Snapshot]] = list
         for shares in (
             self.admission.shares,
+            self.door.shares,
             self.sessions.shares,
             self.body_budget.shares,
             self.operations.shares,

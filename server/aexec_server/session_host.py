@@ -229,7 +229,7 @@ class SessionHost(Upstream):
             async with asyncio.timeout(self.config.host_silence_seconds):
                 reader, writer = await asyncio.open_unix_connection(self.path)
                 try:
-                    answer = await _asked(reader, writer, SESSIONS_PATH, header)
+                    answer = await _asked(reader, writer, SESSIONS_PATH, f"{header}Connection: close\r\n", "1.0")
                 finally:
                     writer.close()
             return list(answer.get("sessions", ()))
@@ -319,10 +319,18 @@ def _figures(pid: int) -> Iterator[_Figures]:
                 os.close(file)
 
 
-async def _asked(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, path: str, header: str) -> dict[str, Any]:
-    """What a host answers, in JSON."""
-    writer.write(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n{header}\r\n".encode())
+async def _asked(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, path: str, header: str, version: str = "1.1"
+) -> dict[str, Any]:
+    """What a host answers, in JSON.
+
+    Args:
+        version: of HTTP: 1.0 for an answer that may be large, whose end is that of the connection.
+    """
+    writer.write(f"GET {path} HTTP/{version}\r\nHost: localhost\r\n{header}\r\n".encode())
     head = (await reader.readuntil(b"\r\n\r\n")).lower()
+    if version == "1.0":
+        return dict(json.loads(await reader.read()))
     length = int(head.partition(b"content-length:")[2].partition(b"\r\n")[0])
     return dict(json.loads(await reader.readexactly(length)))
 

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import math
+from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import Any, TypeVar
 
 from aiohttp import web
+from aiohttp.hdrs import METH_HEAD
 from google.protobuf.message import Message
 
+import aexec
 from aexec import errors, proto
-from aexec.hosting import OnCancel, loop_budget, run_in_thread
+from aexec.hosting import GraphForm, graph_pieces, loop_budget
 from aexec_server import bodies
 from aexec_server.callers import Caller, Scope, caller_of
 from aexec_server.handles import check_name
+from aexec_server.json_text import value_pieces
 from aexec_server.message_scan import MessageLimits
 from aexec_server.request_wishes import read_key, refuse_wishes
 from aexec_server.routes import Route
@@ -205,40 +210,35 @@ class _Handlers:
     def _session(self, request: web.Request) -> HostedSession:
         return self.sessions.get(request.match_info["session"], caller_of(request))
 
-    async def list(self, request: web.Request) -> web.Response:
+    async def list(self, request: web.Request) -> web.StreamResponse:
         """GET /v1/sessions: the server's own, and those of the caller.
 
         Where there are no tokens a client's handle is its secret, and not told.
         """
         caller = caller_of(request)
         told = [h for h in self.sessions if h.listed or (caller.name and h.owner is not None and caller.sees(h.owner))]
-        described = [_describe(hosted, caller) for hosted in told]
-        if self.server.sessions_elsewhere is not None:
-            described += await self.server.sessions_elsewhere(request)
-        return bodies.json_response({"sessions": described})
+        elsewhere = self.server.sessions_elsewhere
+        others = [] if elsewhere is None or request.method == METH_HEAD else await elsewhere(request)
+        described = itertools.chain((_describe(hosted, caller) for hosted in told), others)
+        return await self.server.door.send(request, value_pieces({"sessions": described}), bodies.JSON, in_thread=False)
 
-    async def get(self, request: web.Request) -> web.Response:
+    async def get(self, request: web.Request) -> web.StreamResponse:
         """GET /v1/sessions/{session}: what it is, what it does now, and how it is called."""
         hosted = self._session(request)
         description = _describe(hosted, caller_of(request))
         with hosted.in_use():
             session = hosted.session
-            signatures = await bodies.beside(signatures_ns(session), lambda: describe_signatures(session))
-            return bodies.json_response(description | signatures)
+            in_thread = not loop_budget.DEFAULT.allows(signatures_ns(session))
+            parts = _with_signatures(description, session)
+            return await self.server.door.send(request, parts, bodies.JSON, in_thread=in_thread)
 
-    async def graph(self, request: web.Request) -> web.Response:
+    async def graph(self, request: web.Request) -> web.StreamResponse:
         with self._session(request).in_use() as hosted:
             # An extension makes a new graph and leaves this one as it is.
             graph = hosted.session.graph
-            for media in bodies.accepts(request):
-                if media in _BINARY:
-                    data = await run_in_thread(graph.to_bytes, on_cancel=OnCancel.ABANDON)
-                    return web.Response(body=data, content_type=media)
-                if media in ("text/plain", "text/*"):
-                    text = await run_in_thread(graph.to_text, on_cancel=OnCancel.ABANDON)
-                    return web.Response(text=text, content_type="text/plain")
-            text = await run_in_thread(graph.to_json, on_cancel=OnCancel.ABANDON)
-            return web.Response(text=text, content_type="application/json")
+            form, media = _graph_form(bodies.accepts(request))
+            door = self.server.door
+            return await door.send(request, graph_pieces(graph, form, door.holding), media)
 
     async def devices(self, request: web.Request) -> web.Response:
         with self._session(request).in_use() as hosted:
@@ -254,6 +254,20 @@ class _Handlers:
                 for d in devices
             ]
             return bodies.json_response({"devices": described})
+
+
+def _graph_form(accepted: Iterable[str]) -> tuple[GraphForm, str]:
+    """In which form a client wants a graph, and the media type of that."""
+    for media in accepted:
+        if media in _BINARY:
+            return GraphForm.BYTES, media
+        if media in ("text/plain", "text/*"):
+            return GraphForm.TEXT, "text/plain; charset=utf-8"
+    return GraphForm.JSON, "application/json; charset=utf-8"
+
+
+def _with_signatures(description: dict[str, Any], session: aexec.Session) -> Iterator[str]:
+    yield from value_pieces(description | describe_signatures(session))
 
 
 def _describe(hosted: HostedSession, caller: Caller) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import aexec
@@ -22,7 +22,7 @@ def describe_signatures(session: aexec.Session) -> dict[str, Any]:
     """The members of a session's document that say how to call it.
 
     `signatures` has the model's by name; `inputs` and `outputs` are those of the one that a run without a name gets,
-    and absent if there is none.
+    and absent if there is none.  Lists are iterators, whose items are made when it is their turn.
     """
     described: dict[str, Any] = {"signatures": {n: _signature(s) for n, s in session.signatures.items()}}
     try:
@@ -40,8 +40,8 @@ def _signature(signature: Signature) -> dict[str, Any]:
     }
 
 
-def _tensors(infos: Mapping[str, TensorInfo]) -> list[dict[str, Any]]:
-    return [{"name": name} | _tensor(info) for name, info in infos.items()]
+def _tensors(infos: Mapping[str, TensorInfo]) -> Iterator[dict[str, Any]]:
+    return ({"name": name} | _tensor(info) for name, info in infos.items())
 
 
 def _tensor(info: TensorInfo) -> dict[str, Any]:

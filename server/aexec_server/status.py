@@ -8,7 +8,7 @@ from aiohttp import web
 
 import aexec
 from aexec_server.bodies import json_response
-from aexec_server.callers import Scope
+from aexec_server.callers import Scope, caller_of
 from aexec_server.routes import Route
 from aexec_server.server_state import Server
 
@@ -23,7 +23,7 @@ def routes(server: Server) -> list[Route]:
     """`/v1/status`."""
 
     async def status(request: web.Request) -> web.Response:
-        return json_response(_status(server))
+        return json_response(_status(server, named=bool(caller_of(request).name)))
 
     return [Route("GET", "/v1/status", status, "How the server is", None, "Status", scope=Scope.ADMIN)]
 
@@ -42,8 +42,12 @@ def process_status(server: Server) -> dict[str, Any]:
     }
 
 
-def _status(server: Server) -> dict[str, Any]:
-    """That of all, which the hosts tell of a few times in a second."""
+def _status(server: Server, *, named: bool) -> dict[str, Any]:
+    """That of all, which the hosts tell of a few times in a second.
+
+    Args:
+        named: errors are told with what others have named: runs, nodes and what else stands in a path.
+    """
     here = process_status(server)
     elsewhere = server.status_elsewhere()
     parts = [here, *elsewhere.values()]
@@ -56,5 +60,10 @@ def _status(server: Server) -> dict[str, Any]:
         **{name: sum(part[name] for part in parts) for name in _SUMS},
         "tensor_bytes_limit": None if None in limits else sum(limits),
         "hosts": [{"name": name} | {key: part[key] for key in _SUMS} for name, part in elsewhere.items()],
-        "recent_errors": recent[-_KEPT:],
+        "recent_errors": [_error(error, named=named) for error in recent[-_KEPT:]],
     }
+
+
+def _error(error: dict[str, Any], *, named: bool) -> dict[str, Any]:
+    told = {name: value for name, value in error.items() if name != "route"}
+    return told if named else told | {"path": error["route"], "node": None, "op": None}

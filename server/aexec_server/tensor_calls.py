@@ -6,32 +6,37 @@ send the resource handle in a RunStepRequest; GetSessionTensor takes its text.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import chain
 from typing import Any
 from urllib.parse import quote
 
 from aiohttp import web
 
 from aexec import errors, proto
-from aexec.hosting import datatype_of, dtypes, loop_budget, tensor_from_proto, tensor_to_proto
+from aexec.hosting import datatype_of, dtypes, loop_budget, tensor_from_proto, tensor_to_parts
 from aexec_server import bodies
+from aexec_server.answer_door import Holding, Part
 from aexec_server.bodies import encode_json
 from aexec_server.callers import Scope, caller_of
-from aexec_server.json_style import JsonStyle, json_style
+from aexec_server.json_style import json_style
+from aexec_server.json_text import value_pieces
 from aexec_server.request_wishes import refuse_wishes
 from aexec_server.routes import Route
-from aexec_server.run_response import Answer, tensors_response
+from aexec_server.run_response import JSON_LENGTH
 from aexec_server.server_state import Server
 from aexec_server.store import HostedSession
 from aexec_server.tensor_bodies import TensorBody
-from aexec_server.tensors import check_v2_form, to_binary, v2_text, write_ns
+from aexec_server.tensors import binary_parts, binary_size, check_v2_form, size_of, v2_pieces, write_ns
 
 __all__ = ["routes"]
 
 _FIELDS = frozenset({"name", "datatype", "shape", "data", "parameters"})
 _DEFAULT_NAME = "tensor"
 _LENGTH = "Inference-Header-Content-Length"
+# Of a message of strings: they, the message, and its bytes.
+_COPIES = 3
 
 
 def routes(server: Server) -> list[Route]:
@@ -51,16 +56,17 @@ class _Handlers:
     def __init__(self, server: Server) -> None:
         self.server = server
         self.sessions = server.sessions
+        self.door = server.door
 
     def _session(self, request: web.Request) -> HostedSession:
         """One whose tensors are the client's."""
         caller = caller_of(request)
         return self.server.changeable(self.sessions.get(request.match_info["session"], caller), caller)
 
-    async def list(self, request: web.Request) -> web.Response:
+    async def list(self, request: web.Request) -> web.StreamResponse:
         """GET …/tensors: oldest first."""
         with self._session(request).in_use() as hosted:
-            described = [
+            described = (
                 {
                     "handle": info.handle,
                     "datatype": datatype_of(info.dtype),
@@ -68,8 +74,8 @@ class _Handlers:
                     "bytes": info.num_bytes,
                 }
                 for info in hosted.session.tensors.list()
-            ]
-            return bodies.json_response({"tensors": described})
+            )
+            return await self.door.send(request, value_pieces({"tensors": described}), bodies.JSON, in_thread=False)
 
     async def put(self, request: web.Request) -> web.Response:
         """POST …/tensors"""
@@ -89,26 +95,30 @@ class _Handlers:
             location = f"/v1/sessions/{hosted.handle}/tensors/{quote(kept.name, safe=';/:')}"
             return bodies.json_response({"handle": kept.name}, 201, {"Location": location})
 
-    async def get(self, request: web.Request) -> web.Response:
+    async def get(self, request: web.Request) -> web.StreamResponse:
         """GET …/tensors/{tensor}"""
         with self._session(request).in_use() as hosted:
             handle = request.match_info["tensor"]
             value = _found(hosted.session.tensors.get, handle)
             dtype = dtypes.from_numpy(value.dtype)
             accepted = bodies.accepts(request)
+            in_thread = not loop_budget.DEFAULT.allows(write_ns(value, binary=False))
             if any(map(bodies.is_protobuf, accepted)):
-                message = await bodies.beside(
-                    value.nbytes * loop_budget.WIRE_NS, lambda: tensor_to_proto(value, dtype, compact=False)
-                )
-                return bodies.protobuf_response(message)
+                parts = _as_message(value, dtype, self.door.holding)
+                return await self.door.send(request, parts, bodies.PROTOBUF, in_thread=in_thread)
             binary = bodies.OCTETS in accepted
             check_v2_form(handle, dtype, binary)
-            style = json_style(request)
-            return tensors_response(
-                *await bodies.beside(
-                    write_ns(value, binary=binary), lambda: _written(handle, value, dtype, binary, style)
+            head = f'{{"handle":{encode_json(handle)},"datatype":"{datatype_of(dtype)}","shape":{list(value.shape)}'
+            if binary:
+                size = await bodies.beside(write_ns(value, binary=True), lambda: binary_size(value, dtype))
+                head = f'{head},"parameters":{{"binary_data_size":{size}}}}}'
+                parts, said = chain([head], binary_parts(value, dtype)), {str(JSON_LENGTH): str(len(head.encode()))}
+                length = len(head.encode()) + size
+                return await self.door.send(
+                    request, parts, bodies.OCTETS, headers=said, length=length, in_thread=in_thread
                 )
-            )
+            parts = chain([f'{head},"data":'], v2_pieces(value, dtype, json_style(request)), ["}"])
+            return await self.door.send(request, parts, bodies.JSON, in_thread=in_thread)
 
     async def delete(self, request: web.Request) -> web.Response:
         """DELETE …/tensors/{tensor}"""
@@ -136,10 +146,9 @@ def _read(body: TensorBody) -> tuple[str, Any]:
     return name, body.tensors("tensor", [name], [None])[0]
 
 
-def _written(handle: str, value: Any, dtype: dtypes.DType, binary: bool, style: JsonStyle | None) -> Answer:
-    head = f'{{"handle":{encode_json(handle)},"datatype":"{datatype_of(dtype)}","shape":{list(value.shape)}'
-    if not binary:
-        return f'{head},"data":{v2_text(value, dtype, style)}}}'.encode(), None
-    raw = to_binary(value, dtype)
-    text = f'{head},"parameters":{{"binary_data_size":{len(raw)}}}}}'.encode()
-    return text + raw, len(text)
+def _as_message(value: Any, dtype: dtypes.DType, holding: Holding) -> Iterator[Part]:
+    if dtype.size:
+        yield from tensor_to_parts(value, dtype)
+        return
+    with holding(_COPIES * size_of(value)):
+        yield from tensor_to_parts(value, dtype)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import math
 import struct
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -35,6 +36,8 @@ __all__ = [
     "SENT_APART",
     "as_array",
     "base64_texts",
+    "binary_parts",
+    "binary_size",
     "check_people_form",
     "check_v2_form",
     "dtype_of_datatype",
@@ -43,12 +46,14 @@ __all__ = [
     "from_people",
     "has_people_form",
     "people_dtype",
+    "people_pieces",
     "people_text",
     "read_shape",
     "size_of",
     "string_bytes",
     "string_text",
     "to_binary",
+    "v2_pieces",
     "v2_text",
     "write_ns",
 ]
@@ -322,6 +327,25 @@ def v2_text(array: Array, dtype: DType, style: JsonStyle | None = None) -> str:
     return json_text.array_text(array.reshape(-1), style)
 
 
+def people_pieces(array: Array, dtype: DType, style: JsonStyle | None = None) -> Iterator[str]:
+    """What `people_text` gives, in pieces."""
+    if dtype is dtypes.string:
+        return json_text.value_pieces(_texts_of(array))
+    return json_text.array_pieces(array, style)
+
+
+def v2_pieces(array: Array, dtype: DType, style: JsonStyle | None = None) -> Iterator[str]:
+    """What `v2_text` gives, in pieces."""
+    return people_pieces(array.reshape(-1), dtype, style)
+
+
+def _texts_of(array: Array) -> Any:
+    """The strings of an array, for JSON, each made when it is its turn."""
+    if array.ndim == 0:
+        return string_text(array.item())
+    return map(string_text if array.ndim == 1 else _texts_of, array)
+
+
 def _texts(value: Any) -> Any:
     return [_texts(part) for part in value] if type(value) is list else string_text(value)
 
@@ -341,13 +365,25 @@ def base64_texts(value: Any) -> Any:
     return {"b64": base64.b64encode(value).decode()}
 
 
+def binary_parts(array: Array, dtype: DType) -> Iterator[bytes | memoryview]:
+    """What `to_binary` gives, in parts."""
+    if dtype is dtypes.string:
+        return (struct.pack("<I", len(item)) + item for item in array.ravel())
+    return iter([to_binary(array, dtype)])
+
+
+def binary_size(array: Array, dtype: DType) -> int:
+    """How many bytes that is."""
+    return sum(4 + len(item) for item in array.ravel()) if dtype is dtypes.string else array.nbytes
+
+
 def to_binary(array: Array, dtype: DType) -> bytes | memoryview:
     """The bytes of a tensor in the binary extension: little-endian, row by row; strings with their lengths.
 
     Of a large array they are its own memory.
     """
     if dtype is dtypes.string:
-        return b"".join(struct.pack("<I", len(item)) + item for item in array.ravel())
+        return b"".join(binary_parts(array, dtype))
     if array.nbytes < _COPIED_BYTES or not array.flags.c_contiguous:
         return array.tobytes()
     return array.reshape(-1).view(np.uint8).data

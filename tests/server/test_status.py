@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 from typing import Any
+
+from aexec_server.tokens import new_token
 
 from aexec.framework import dtypes
 from tests.server.conftest import Api, Start, gate_graph, small_graph
@@ -25,26 +28,39 @@ async def test_figures(api: Api, small: str) -> None:
     assert after["runs"] == 1 and after["runs_in_flight"] == 0 and after["uptime_s"] >= before["uptime_s"]
 
 
-async def test_errors_are_told_without_handles_and_words(api: Api, small: str) -> None:
-    await api.run(small, feeds={"x:0": [1]}, fetches=["fails:0"])
-    await api.call("DELETE", "/v1/models/secret")
-    for method in ("GET", "POST", "DELETE"):
-        await api.call(method, "/v1/secrets")  # is not noted
-    await api.run("nobody", fetches=["y:0"])
-    status = await status_of(api)
-    assert status["errors"] == 2
-    failed, unheard = status["recent_errors"]
-    assert (failed["node"], failed["op"], failed["method"]) == ("fails", "TestFail", "POST")
-    assert small not in str(status) and failed["path"] == f"/v1/sessions/{small[:6]}…:run"
-    assert (unheard["status"], unheard["code"], unheard["node"]) == (405, "INVALID_ARGUMENT", None)
+async def test_errors_are_told_without_handles_and_words(start: Start) -> None:
+    """And without tokens, with which anybody may look, without what others have named."""
+    token, digest = new_token()
+    headers = {"Authorization": f"Bearer {token}"}
+    with_tokens = await start(tokens=f'admin = {{sha256 = "{digest}", scopes = ["admin"]}}\n')
+    graph = base64.b64encode(small_graph().graph_def.SerializeToString()).decode()
+    for api in (with_tokens, await start()):
+        _, made = await api.call("POST", "/v1/sessions", {"graph_def": graph}, headers=headers)
+        small = made["session_handle"]
+        run = {"feeds": {"x:0": [1]}, "fetches": ["fails:0"]}
+        await api.call("POST", f"/v1/sessions/{small}:run", run, headers=headers)
+        await api.call("DELETE", "/v1/models/secret", headers=headers)
+        for method in ("GET", "POST", "DELETE"):
+            await api.call(method, "/v1/secrets", headers=headers)  # is not noted
+        await api.call("POST", "/v1/sessions/nobody:run", {"fetches": ["y:0"]}, headers=headers)
+        _, status = await api.call("GET", "/v1/status", headers=headers)
+        assert status["errors"] == 2 and small not in str(status)
+        failed, unheard = status["recent_errors"]
+        assert failed["method"] == "POST" and (unheard["status"], unheard["code"]) == (405, "INVALID_ARGUMENT")
+        if api is with_tokens:
+            assert (failed["node"], failed["op"]) == ("fails", "TestFail") and unheard["node"] is None
+            assert (failed["path"], unheard["path"]) == (f"/v1/sessions/{small[:6]}…:run", "/v1/models/secret")
+        else:
+            assert (failed["node"], failed["op"]) == (None, None)
+            assert (failed["path"], unheard["path"]) == ("/v1/sessions/{session}:run", "")
 
 
 async def test_the_latest_errors_are_kept(api: Api) -> None:
     for number in range(60):
         await api.call("DELETE", f"/v1/models/{number}")
-    status = await status_of(api)
-    assert status["errors"] == 60
-    assert [error["path"] for error in status["recent_errors"]] == [f"/v1/models/{number}" for number in range(10, 60)]
+    assert (await status_of(api))["errors"] == 60
+    kept = [error["path"] for error in api.server.activity.recent_errors()]
+    assert kept == [f"/v1/models/{number}" for number in range(10, 60)]
 
 
 async def test_processes_are_added_up(api: Api) -> None:
@@ -57,13 +73,13 @@ async def test_processes_are_added_up(api: Api) -> None:
         "errors": 1,
         "tensor_bytes": 10,
         "tensor_bytes_limit": 100,
-        "recent_errors": [here["recent_errors"][0] | {"time": 1.0, "path": "/first"}],
+        "recent_errors": [here["recent_errors"][0] | {"time": 1.0, "route": "/first"}],
     }
     api.server.status_elsewhere = lambda: {"1": part, "2": part | {"recent_errors": []}}
     status = await status_of(api)
     assert (status["sessions"], status["runs_in_flight"], status["runs"], status["errors"]) == (6, 2, 14, 3)
     assert status["tensor_bytes_limit"] == 200 and [host["name"] for host in status["hosts"]] == ["1", "2"]
-    assert [error["path"] for error in status["recent_errors"]] == ["/first", "/v1/models/last"]
+    assert [error["path"] for error in status["recent_errors"]] == ["/first", ""]
 
 
 async def test_a_run_says_what_it_waits_for(api: Api) -> None:

@@ -1,0 +1,164 @@
+"""`graph_pieces`: a graph as bytes, JSON or text in small pieces, for who sends it to somebody.
+
+Each node is made a message when it is its turn, and large tensors are written from their arrays.  So writing a graph
+takes the memory of a few nodes, however large it is, and no piece takes more than some milliseconds.
+Next to read: `aexec/framework/message_pieces.py`.
+"""
+
+from __future__ import annotations
+
+import enum
+import secrets
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext, suppress
+from typing import Any
+
+from google.protobuf.message import Message
+
+from aexec import proto
+from aexec.framework.errors import OpError
+from aexec.framework.message_pieces import Apart, Fields, json_pieces, text_pieces
+from aexec.framework.wire_format import LENGTH, enclosed, put_varint
+from aexec.graph.node import Node
+from aexec.graph.node_table import NodeTable
+
+__all__ = ["GraphForm", "graph_pieces"]
+
+# A mark is encoded without padding.
+_MARK_BYTES = 12
+# What is larger, and not written in pieces, is held while it is written, about so many times.
+_HELD_BYTES = 1 << 16
+_COPIES = 3
+_KEY, _VALUE = 1, 2  # of an entry of a map
+
+# Counts bytes of memory as long as its context lasts, or raises ResourceExhaustedError.
+Holding = Callable[[int], AbstractContextManager[object]]
+_Bytes = bytes | memoryview
+
+
+class GraphForm(enum.Enum):
+    """In which form a graph is written."""
+
+    BYTES = "bytes"
+    JSON = "json"
+    TEXT = "text"
+
+
+def graph_pieces(
+    graph: NodeTable, form: GraphForm, holding: Holding = nullcontext
+) -> Iterator[str | bytes | memoryview]:
+    """What `Graph.to_bytes`, `to_json` or `to_text` give; entries of maps may be in another order.
+
+    The graph must not change meanwhile.
+
+    Args:
+        holding: of what is large and not written in pieces.
+    """
+    writer = _GraphWriter(graph, holding)
+    if form is GraphForm.BYTES:
+        return writer.wire()
+    fields = Fields(proto.GraphDef, writer.fields())
+    return json_pieces(fields) if form is GraphForm.JSON else text_pieces(fields)
+
+
+class _GraphWriter:
+    def __init__(self, graph: NodeTable, holding: Holding) -> None:
+        self._graph = graph
+        self._library = graph.library
+        self._holding = holding
+
+    def _held(self, size: int) -> AbstractContextManager[object]:
+        return self._holding(_COPIES * size) if size > _HELD_BYTES else nullcontext()
+
+    def _nodes(self) -> Iterator[tuple[Node, _Tensors]]:
+        """The nodes, with what is written apart of each; what is left of one is held until the next is asked for."""
+        for node in self._graph.nodes:
+            tensors, others = _large_tensors(node)
+            with self._held(others):
+                yield node, tensors
+
+    def _functions(self) -> Iterator[proto.FunctionDef]:
+        for name in self._library:
+            function = self._library.get(name)
+            with self._held(function.ByteSize()):
+                yield function
+
+    # As a message
+
+    def fields(self) -> Iterator[tuple[str, Any]]:
+        """Of the GraphDef."""
+        yield "node", (_marked(node, tensors) for node, tensors in self._nodes())
+        if len(self._library):
+            library = [("function", self._functions()), ("gradient", self._library.gradients())]
+            yield "library", Fields(proto.FunctionDefLibrary, library)
+        yield "versions", self._graph.versions
+
+    # On the wire
+
+    def wire(self) -> Iterator[_Bytes]:
+        """The bytes of the GraphDef."""
+        for node, tensors in self._nodes():
+            yield from enclosed(proto.GraphDef.NODE_FIELD_NUMBER, _wire_node(node, tensors))
+        if len(self._library):
+            yield from self._wire_library()
+        yield from enclosed(proto.GraphDef.VERSIONS_FIELD_NUMBER, [_wire(self._graph.versions)])
+
+    def _wire_library(self) -> Iterator[_Bytes]:
+        """The library, whose functions are written twice: for their sizes, and when it is their turn."""
+        number = proto.FunctionDefLibrary.FUNCTION_FIELD_NUMBER
+        gradients = b"".join(
+            part
+            for one in self._library.gradients()
+            for part in enclosed(proto.FunctionDefLibrary.GRADIENT_FIELD_NUMBER, [_wire(one)])
+        )
+        size = len(gradients)
+        for function in self._functions():
+            size += sum(map(len, enclosed(number, [_wire(function)])))
+        yield put_varint(proto.GraphDef.LIBRARY_FIELD_NUMBER << 3 | LENGTH) + put_varint(size)
+        for function in self._functions():
+            yield from enclosed(number, [_wire(function)])
+        yield gradients
+
+
+# Of large tensors what is said of each, and its elements' bytes, by attr.
+_Tensors = dict[str, tuple[proto.TensorProto, memoryview]]
+
+
+def _large_tensors(node: Node) -> tuple[_Tensors, int]:
+    """The attrs of a node that are large tensors of numbers, and the bytes of what is large besides them."""
+    found: _Tensors = {}
+    others = 0 if node.wire is None else sum(map(len, node.wire.attr))
+    for name, tensor in node.large_tensors().items():
+        apart = None
+        with suppress(OpError):  # what is no tensor goes out as it came
+            apart = tensor.to_proto_apart()
+        if apart is None:
+            others += tensor.num_bytes
+        else:
+            found[name] = apart
+    return found, others
+
+
+def _marked(node: Node, tensors: _Tensors) -> Message | Apart:
+    message = node.without_tensors(tensors)
+    contents = {}
+    for name, (head, content) in tensors.items():
+        mark = secrets.token_hex(_MARK_BYTES)
+        tensor = message.attr[name].tensor
+        tensor.CopyFrom(head)
+        tensor.tensor_content = mark.encode()
+        contents[mark] = content
+    return Apart(message, contents) if contents else message
+
+
+def _wire_node(node: Node, tensors: _Tensors) -> list[_Bytes]:
+    parts: list[_Bytes] = [_wire(node.without_tensors(tensors))]
+    for name, (head, content) in tensors.items():
+        tensor = [_wire(head), *enclosed(proto.TensorProto.TENSOR_CONTENT_FIELD_NUMBER, [content])]
+        value = enclosed(_VALUE, enclosed(proto.AttrValue.TENSOR_FIELD_NUMBER, tensor))
+        parts += enclosed(proto.NodeDef.ATTR_FIELD_NUMBER, [*enclosed(_KEY, [name.encode()]), *value])
+    return parts
+
+
+def _wire(message: Message) -> bytes:
+    return message.SerializeToString(deterministic=True)
