@@ -2,21 +2,24 @@
 
 RE2 compiles a pattern under the interpreter's lock, so patterns are bounded before and while they are compiled;
 matching gives the lock away.  Where it tells groups apart it takes memory for each of them in each instruction of the
-compiled pattern, so groups are left out where nobody asks for them, and bounded elsewhere.  RE2 is not imported
-before the first pattern is compiled.
+compiled pattern, so groups are left out where nobody asks for them, and bounded elsewhere.  Compiled patterns are kept
+in one place, of bounded size, and nowhere else: so nobody need count them.  RE2 is not imported before the first one is
+compiled.
 """
 
 from __future__ import annotations
 
 import re
+import threading
+from collections import OrderedDict
 from collections.abc import Callable
-from functools import lru_cache
 from typing import Any
 
 from aexec.framework import errors, loop_budget
 from aexec.framework.abridged_text import abridged
+from aexec.framework.inline_call import check_inline
 
-__all__ = ["Pattern", "compile_pattern", "groups_ns", "uses_groups"]
+__all__ = ["Pattern", "compile_ns", "compile_pattern", "groups_ns", "uses_groups"]
 
 # The memory of a compiled pattern, an eighth of RE2's default: what takes more takes over 20 ms to compile.
 _MAX_MEMORY = 1 << 20
@@ -27,24 +30,68 @@ _MAX_UNICODE_CLASSES = 64
 # in each instruction.  RE2 counts it nowhere.
 _MAX_GROUP_MEMORY = 1 << 23
 _GROUP_BYTES = 16
-# As many are kept as `re2` itself keeps.
+# What compiling takes: at all; for a byte of a pattern, which counts as often as it is repeated; and at most.  A
+# Unicode class counts as so many bytes.
+_COMPILE_NS, _BYTE_NS, _MOST_COMPILE_NS = 50_000.0, 300.0, 25e6
+_CLASS_BYTES = 4000
+_REPETITION = re.compile(rb"\{(\d{1,4})(?:,(\d{0,4}))?\}")
+_MOST_REPETITIONS = 1000  # RE2 allows no more
+# Compiled patterns that are kept; each takes at most `_MAX_MEMORY`, with what RE2 keeps of the texts it has seen.
 _KEPT = 128
 _MATCHES = loop_budget.DEFAULT.pieces(5_000.0)
 
 
-@lru_cache(maxsize=_KEPT)
+# The compiled patterns of this process, the least recently used first.
+_kept: OrderedDict[tuple[bytes, bool], Pattern] = OrderedDict()
+_lock = threading.Lock()
+
+
 def compile_pattern(pattern: bytes, groups: bool = False) -> Pattern:
-    """Compile a pattern.
+    """Compile a pattern, or find it compiled.  It is not to be kept beyond a call.
 
     Args:
         groups: whether a match is to say what its groups are.
 
     Raises:
         InvalidArgumentError: the pattern is not valid in RE2's syntax, or too large.
+        NeedsThreadError: on the event loop, which this would hold up.
     """
+    key = (pattern, groups)
+    with _lock:
+        found = _kept.get(key)
+        if found is not None:
+            _kept.move_to_end(key)
+            return found
+    check_inline(compile_ns(pattern, groups))
+    made = _compiled(pattern, groups)
+    with _lock:
+        _kept[key] = made
+        if len(_kept) > _KEPT:
+            _kept.popitem(last=False)
+    return made
+
+
+def compile_ns(pattern: bytes, groups: bool) -> float:
+    """What it takes to compile a pattern, in nanoseconds, at most; 0 if that was done."""
+    if (pattern, groups) in _kept:
+        return 0.0
+    if len(pattern) > _MAX_BYTES:
+        return _COMPILE_NS
+    times = 1
+    for counts in _REPETITION.findall(pattern):
+        times = min(_MOST_REPETITIONS, times * max(1, *map(int, filter(None, counts))))
+    size = (len(pattern) + _CLASS_BYTES * _unicode_classes(pattern)) * times
+    return min(_COMPILE_NS + _BYTE_NS * size, _MOST_COMPILE_NS)
+
+
+def _unicode_classes(pattern: bytes) -> int:
+    return pattern.count(rb"\p") + pattern.count(rb"\P")
+
+
+def _compiled(pattern: bytes, groups: bool) -> Pattern:
     import re2
 
-    classes = pattern.count(rb"\p") + pattern.count(rb"\P")
+    classes = _unicode_classes(pattern)
     if len(pattern) > _MAX_BYTES or classes > _MAX_UNICODE_CLASSES:
         raise _refused(
             pattern,
@@ -56,7 +103,8 @@ def compile_pattern(pattern: bytes, groups: bool = False) -> Pattern:
     options.max_mem = _MAX_MEMORY
     options.never_capture = not groups
     try:
-        compiled = re2.compile(pattern, options)
+        # By its class: `re2.compile` keeps what it has made, however large that is.
+        compiled = type(re2.compile(b""))(pattern, options)
     except re2.error as e:
         raise _refused(pattern, e.args[0].decode("utf-8", "replace")) from None
     # A group with a name is one for RE2 though nobody asks for it.

@@ -1,6 +1,6 @@
 """Regular expression kernels: RegexReplace, RegexFullMatch and their static forms.
 
-The pattern of a static op is compiled once per node.  See `regex.py`.
+The pattern of a static op is checked when the kernel is made, and found compiled in each call.  See `regex.py`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from aexec.framework.kernel_registry import kernel
 from aexec.framework.op_kernel import Compute, OpKernelConstruction
 from aexec.framework.output_sizes import AttrCost
 from aexec.kernels.common.strings import map_strings, scalar_string, string_cost
-from aexec.kernels.string.regex import Pattern, compile_pattern, groups_ns, uses_groups
+from aexec.kernels.string.regex import Pattern, compile_ns, compile_pattern, groups_ns, uses_groups
 
 __all__: list[str] = []
 
@@ -34,6 +34,16 @@ def _static_replace_ns(attrs: Mapping[str, Any]) -> Callable[..., float]:
     return _replace_ns(attrs["pattern"], attrs["rewrite"])
 
 
+def _dynamic_match_ns(x: Any, pattern: Any) -> float:
+    text = pattern.item()
+    return compile_ns(text, groups=False) + _match_ns(text)(x)
+
+
+def _dynamic_replace_ns(x: Any, pattern: Any, rewrite: Any) -> float:
+    text, new = pattern.item(), rewrite.item()
+    return compile_ns(text, uses_groups(new)) + _replace_ns(text, new)(x)
+
+
 def _replaced(x: Any, pattern: Pattern, rewrite: bytes, every: bool) -> Any:
     more = Growth(joined=True).add
     return map_strings(lambda s: pattern.replace(s, rewrite, every=every, more=more), x)
@@ -42,12 +52,13 @@ def _replaced(x: Any, pattern: Pattern, rewrite: bytes, every: bool) -> Any:
 @kernel("StaticRegexReplace", cost=AttrCost(_static_replace_ns), needs=("re2",))
 def static_regex_replace(c: OpKernelConstruction) -> Compute:
     """Every match, or the first one, replaced; pattern and rewrite are attrs."""
-    rewrite, every = c.attr("rewrite"), c.attr("replace_global")
-    pattern = compile_pattern(c.attr("pattern"), uses_groups(rewrite))
-    return lambda x: _replaced(x, pattern, rewrite, every)
+    pattern, rewrite, every = c.attr("pattern"), c.attr("rewrite"), c.attr("replace_global")
+    groups = uses_groups(rewrite)
+    compile_pattern(pattern, groups)
+    return lambda x: _replaced(x, compile_pattern(pattern, groups), rewrite, every)
 
 
-@kernel("RegexReplace", cost=lambda x, pattern, rewrite: _replace_ns(pattern.item(), rewrite.item())(x), needs=("re2",))
+@kernel("RegexReplace", cost=_dynamic_replace_ns, needs=("re2",))
 def regex_replace(c: OpKernelConstruction) -> Compute:
     """As StaticRegexReplace; pattern and rewrite are inputs."""
     every = c.attr("replace_global")
@@ -62,11 +73,12 @@ def regex_replace(c: OpKernelConstruction) -> Compute:
 @kernel("StaticRegexFullMatch", cost=AttrCost(lambda attrs: _match_ns(attrs["pattern"])), needs=("re2",))
 def static_regex_full_match(c: OpKernelConstruction) -> Compute:
     """Does the whole string match?  The pattern is an attr."""
-    matches = compile_pattern(c.attr("pattern")).full_match
-    return lambda x: map_strings(matches, x, bool)
+    pattern = c.attr("pattern")
+    compile_pattern(pattern)
+    return lambda x: map_strings(compile_pattern(pattern).full_match, x, bool)
 
 
-@kernel("RegexFullMatch", cost=lambda x, pattern: _match_ns(pattern.item())(x), needs=("re2",))
+@kernel("RegexFullMatch", cost=_dynamic_match_ns, needs=("re2",))
 def regex_full_match(c: OpKernelConstruction) -> Compute:
     """As StaticRegexFullMatch; the pattern is an input."""
 

@@ -10,9 +10,11 @@ import numpy as np
 import pytest
 
 from aexec.framework import errors
-from aexec.kernels.string.regex import compile_pattern, uses_groups
+from aexec.framework.inline_call import NeedsThreadError
+from aexec.kernels.string import regex
+from aexec.kernels.string.regex import compile_ns, compile_pattern, uses_groups
 from tests.kernels.array_support import assert_gives, assert_refuses
-from tests.kernels.harness import in_tensorflow, ops_of, registered, run_op, strings
+from tests.kernels.harness import build, in_tensorflow, ops_of, registered, run_op, strings
 
 
 @pytest.mark.parametrize("op", ops_of("string.regex_ops"))
@@ -221,3 +223,46 @@ def test_groups_that_are_read_may_be_many():
 @pytest.mark.parametrize(("rewrite", "uses"), [(b"", False), (rb"\\1", False), (rb"a\0", False), (rb"a\0\1", True)])
 def test_a_rewrite_says_whether_groups_are_read(rewrite, uses):
     assert uses_groups(rewrite) is uses
+
+
+def test_patterns_are_kept_in_one_place_only(monkeypatch):
+    monkeypatch.setattr(regex, "_KEPT", 3)
+    monkeypatch.setattr(regex, "_kept", regex.OrderedDict())
+    kernels = [build("StaticRegexFullMatch", [strings("1")], pattern=str(i))[0].compute for i in range(5)]
+    assert list(regex._kept) == [(b"2", False), (b"3", False), (b"4", False)]
+    assert [kernel(strings("1")).tolist() for kernel in kernels] == [[False], [True], [False], [False], [False]]
+    assert compile_pattern(b"4") is compile_pattern(b"4")
+    again = compile_pattern(b"0")
+    compile_pattern(b"1")
+    assert compile_pattern(b"0") is again  # used just now
+
+
+@pytest.mark.parametrize("pattern", [rb"(\pL\pN){9}", b"([a-z]{30}x){33}", b"ab" * 30_000])
+async def test_what_takes_long_to_compile_is_compiled_in_a_thread(pattern):
+    with pytest.raises(NeedsThreadError):
+        compile_pattern(pattern)
+    with pytest.raises(NeedsThreadError):
+        build("StaticRegexFullMatch", [strings("1")], pattern=pattern.decode())
+
+
+@pytest.mark.parametrize("pattern", [rb"(\d{4})-(\d{2})-(\d{2})", b"[a-z]+|[0-9]*", b"word" * 100])
+async def test_ordinary_patterns_are_compiled_on_the_loop(pattern):
+    assert compile_pattern(pattern)
+    assert compile_ns(pattern, groups=False) == 0
+
+
+@pytest.mark.parametrize(
+    "pattern", ["a", "(a|b)*c{3}", r"\pL{15}", "(a{30}){30}", "[^a]{300}", "ab" * 5000, "a?" * 900]
+)
+def test_estimate_of_compiling_is_not_too_low(pattern):
+    monkey = pattern.encode() + b"|estimate"
+    expected = compile_ns(monkey, groups=False)
+    began = time.thread_time_ns()
+    compile_pattern(monkey)
+    assert time.thread_time_ns() - began < 10 * expected
+
+
+def test_estimate_of_compiling_many_repetitions_takes_no_time():
+    began = time.thread_time()
+    compile_ns(b"a{999}" * 10_000, groups=False)
+    assert time.thread_time() - began < 0.1
