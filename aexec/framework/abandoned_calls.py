@@ -35,11 +35,11 @@ class CallInThread:
     @contextmanager
     def running(self) -> Iterator[None]:
         """What this thread does in this context is done for the call."""
-        _here.call = self
+        around, _here.call = _here.call, self
         try:
             yield
         finally:
-            _here.call = None
+            _here.call = around
 
 
 class _Here(threading.local):

@@ -52,6 +52,7 @@ __all__ = [
     "announce_scratch",
     "cpu_allocator",
     "get_allocator",
+    "note_kept",
     "register_allocator",
     "tracking_allocations",
     "watch_the_rest",
@@ -473,6 +474,13 @@ def announce(num_bytes: int) -> None:
     if WATCHED_CALLS[0]:
         for watcher in _watchers.get():
             watcher.announce(num_bytes)
+
+
+def note_kept(array: Array) -> None:
+    """The running call keeps an array for later ones; whoever watches it is told."""
+    if WATCHED_CALLS[0]:
+        for watcher in _watchers.get():
+            watcher.kept(array)
 
 
 def announce_scratch(num_bytes: int) -> None:

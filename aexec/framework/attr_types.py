@@ -14,8 +14,10 @@ import numpy as np
 
 from aexec import proto
 from aexec.framework import dtypes, errors, tensor_codec
+from aexec.framework.allocator import note_kept
 from aexec.framework.dtypes import DType
 from aexec.framework.late_dataclass import dataclass
+from aexec.framework.long_work import expect
 from aexec.framework.shape import PartialTensorShape
 
 if TYPE_CHECKING:
@@ -119,7 +121,13 @@ class TensorAttr:
             InvalidArgumentError, ResourceExhaustedError: as `tensor_codec.from_proto`.
         """
         if self._array is None:
-            self._array = tensor_codec.from_proto(self.to_proto())
+            message = self.to_proto()
+            is_large = message is self._encoded
+            if is_large:
+                expect(tensor_codec.decode_ns(message))
+            self._array = tensor_codec.from_proto(message)
+            if is_large:
+                note_kept(self._array)
             if self._array.nbytes > _KEPT_BYTES and any(self._array.strides):
                 self._encoded = None  # the array holds the data from now on
         return self._array

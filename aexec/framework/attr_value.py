@@ -294,6 +294,8 @@ def hashable(value: Any) -> Any:
         return (value.name, tuple(sorted((name, hashable(v)) for name, v in value.attrs.items())))
     if isinstance(value, float):
         return ("float", float.hex(value))
+    if isinstance(value, proto.AttrValue):  # it could not be decoded
+        return ("message", value.SerializeToString(deterministic=True))
     return (type(value), value)
 
 

@@ -1,9 +1,14 @@
-"""Long work in threads: importing and planning large graphs, in turns, and no longer than somebody wants it.
+"""Importing and planning graphs: in threads, in turns, no longer than somebody wants it; and on the loop briefly.
 
-What makes or rewrites a graph goes through its nodes with `steadily`, or calls `go_on` between two pieces.  There a
-thread gives the interpreter's lock to whoever waits for it, lets other long work have its turn, and ends if its work
-was called off, as nobody waits for it any more.  On an event loop, or in a thread of whoever uses the package, both do
-nothing: there is no `LongWork` then.
+What makes or rewrites a graph goes through its nodes with `steadily`, or calls `go_on` between two pieces; before a
+piece that takes long and cannot be cut it says so, with `expect`.  What happens there depends on whose work it is:
+
+* `LongWork`, in a thread, gives the interpreter's lock to whoever waits for it, lets other long work have its turn, and
+  ends if it was called off, as nobody waits for it any more.
+* `ShortWork`, on an event loop, ends if it has taken as long as it may there, or would: it is begun anew in a thread.
+* In a program that uses the package without either of them, nothing happens.
+
+So nobody has to know beforehand how long planning a graph will take.
 
 Only one thread has its turn at any time: more would not be faster, as all need the interpreter's lock, and the loop
 would have to wait for it behind each of them.
@@ -16,12 +21,25 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from time import perf_counter
+from time import perf_counter, thread_time
 from typing import Any, TypeVar
 
-from aexec.framework.loop_budget import let_others_run
+from aexec.framework.abandoned_calls import AbandonedError, CallInThread
+from aexec.framework.inline_call import NeedsThreadError
+from aexec.framework.loop_budget import let_lock_go
 
-__all__ = ["CalledOffError", "LongWork", "drained", "empty", "go_on", "holding", "steadily", "taken_from"]
+__all__ = [
+    "CalledOffError",
+    "LongWork",
+    "ShortWork",
+    "drained",
+    "empty",
+    "expect",
+    "go_on",
+    "holding",
+    "steadily",
+    "taken_from",
+]
 
 T = TypeVar("T")
 
@@ -36,13 +54,66 @@ class CalledOffError(BaseException):
     """Work ends because it was called off.  No `Exception`: nothing that copes with errors is to cope with it."""
 
 
+class _TooLongError(CalledOffError):
+    """Work is to go on in a thread."""
+
+
+class ShortWork:
+    """Work on an event loop that ends if it takes longer than it may.
+
+    Args:
+        seconds: of the processor's time that it may take.
+    """
+
+    __slots__ = ("_end", "_seconds")
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._end = 0.0
+
+    def do(self, call: Callable[[], T]) -> T:
+        """What `call()` returns.
+
+        Raises:
+            NeedsThreadError: it takes longer than it may, and ended amid its work.
+        """
+        around, _here.work = _here.work, self
+        self._end = thread_time() + self._seconds
+        try:
+            with suppress(_TooLongError):
+                return call()
+            raise NeedsThreadError(f"it takes more than {self._seconds * 1e3:g} ms of the event loop's time")
+        finally:
+            _here.work = around
+
+    def go_on(self) -> None:
+        """Between two pieces."""
+        if thread_time() > self._end:
+            raise _TooLongError
+
+    def expect(self, nanoseconds: float) -> None:
+        """A piece that takes so long is about to begin."""
+        if thread_time() + nanoseconds * 1e-9 > self._end:
+            raise _TooLongError
+
+    def give_way(self) -> bool:
+        """What is to be done in any case is done: as of `LongWork`."""
+        return False
+
+    def acquire(self, lock: threading.Lock) -> None:
+        """Take a lock, unless a thread has it."""
+        if not lock.acquire(blocking=False):
+            raise _TooLongError
+
+
 class LongWork:
     """One piece of work for a thread, that others may call off."""
 
-    __slots__ = ("_called_off", "_looked", "_turn_began", "_wake")
+    __slots__ = ("_call", "_looked", "_turn_began", "_wake")
 
     def __init__(self) -> None:
-        self._called_off = False
+        # What is shared with other calls in threads asks this whether it is wanted.
+        self._call = CallInThread()
         # Held but for the moment between being woken and going on.
         self._wake = threading.Lock()
         self._wake.acquire()
@@ -50,11 +121,11 @@ class LongWork:
 
     @property
     def called_off(self) -> bool:
-        return self._called_off
+        return self._call.abandoned
 
     def call_off(self) -> None:
         """Nobody wants it any more.  From any thread, any number of times; it ends at its next `go_on`."""
-        self._called_off = True
+        self._call.abandoned = True
         _turns.withdraw(self)
 
     def do(self, call: Callable[[], T]) -> T:
@@ -64,7 +135,7 @@ class LongWork:
         try:
             self._check()
             self._turn_began = self._looked = perf_counter()
-            with suppress(CalledOffError):
+            with suppress(CalledOffError, AbandonedError), self._call.running():
                 return call()
             # Without the frames that the first one came through: they hold what was being made.
             raise CalledOffError
@@ -78,6 +149,10 @@ class LongWork:
         if self.give_way():
             self._check()
 
+    def expect(self, nanoseconds: float) -> None:
+        """A piece that takes so long is about to begin."""
+        self._check()
+
     def give_way(self) -> bool:
         """Between two pieces of what is to be done even if the work was called off; True if others had their turn."""
         now = perf_counter()
@@ -86,7 +161,7 @@ class LongWork:
         if passes_on := now - self._turn_began >= _TURN:
             _turns.pass_on(self)
             self._turn_began = perf_counter()
-        let_others_run()
+        let_lock_go()
         self._looked = perf_counter()
         return passes_on
 
@@ -97,7 +172,7 @@ class LongWork:
             _turns.pass_on(self)
 
     def _check(self) -> None:
-        if self._called_off:
+        if self._call.abandoned:
             raise CalledOffError
 
     def wait_for_turn(self) -> None:
@@ -152,17 +227,24 @@ _turns = _Turns()
 
 
 class _Here(threading.local):
-    work: LongWork | None = None
+    work: LongWork | ShortWork | None = None
 
 
 _here = _Here()
 
 
 def go_on() -> None:
-    """Called between two pieces of long work.  Raises CalledOffError if that was called off."""
+    """Called between two pieces of work.  Raises CalledOffError if it is not to go on here."""
     work = _here.work
     if work is not None:
         work.go_on()
+
+
+def expect(nanoseconds: float) -> None:
+    """Called before a piece of work that takes so long, and cannot be cut.  Raises CalledOffError as `go_on`."""
+    work = _here.work
+    if work is not None:
+        work.expect(nanoseconds)
 
 
 @contextmanager

@@ -46,6 +46,7 @@ __all__ = [
     "Pace",
     "current_budget",
     "giving_way",
+    "let_lock_go",
     "let_others_run",
     "use_budget",
 ]
@@ -64,8 +65,10 @@ _INLINE_SHARE = 0.5
 # Calls of less than this part of what may run inline are not compared with their estimate: that measures noise.
 _MEASURED_SHARE = 0.1
 # What is done once and remembered (planning a graph) may hold the loop for so many slices: a thread costs it several
-# switches of the interpreter's lock, and what is wrong with a request would be known only later.
+# switches of the interpreter's lock, and what is wrong with a request would be known only later.  Where it takes so
+# many times as long as its nodes let expect, it is begun anew in a thread.
 _ONCE_SLICES = 4.0
+_ONCE_AT_MOST = 4
 
 # What work costs
 
@@ -116,12 +119,14 @@ class LoopBudget:
         inline_ns: what one call may take on the loop; what takes longer goes to a thread.
         measured_seconds: calls of at least so many seconds are compared with what they were expected to take.
         small_elements: arrays up to this size are small: kernels run on them inline without being asked for their cost.
-        plan_nodes, place_nodes: graphs of fewer nodes are planned, and placed, on the loop.
+        plan_nodes, place_nodes: graphs of fewer nodes are planned, and placed, on the loop,
+        once_seconds: unless that turns out to take longer than this.
     """
 
     __slots__ = (
         "inline_ns",
         "measured_seconds",
+        "once_seconds",
         "place_nodes",
         "plan_nodes",
         "slice_ns",
@@ -136,6 +141,7 @@ class LoopBudget:
         self.measured_seconds = _MEASURED_SHARE * self.inline_ns * 1e-9
         self.small_elements = int(self.inline_ns / _SLOWEST_ELEMENT_NS)
         self.plan_nodes = max(1, int(_ONCE_SLICES * self.slice_ns / PLAN_NODE_NS))
+        self.once_seconds = _ONCE_AT_MOST * max(HOP_NS, _ONCE_SLICES * self.slice_ns) * 1e-9
         self.place_nodes = max(1, int(_ONCE_SLICES * self.slice_ns / PLACE_NODE_NS))
 
     def allows(self, nanoseconds: float) -> bool:
@@ -179,7 +185,12 @@ def let_others_run() -> None:
     """
     if _get_running_loop() is None:
         check_wanted()
-        time.sleep(1e-6)
+        let_lock_go()
+
+
+def let_lock_go() -> None:
+    """The same in a thread, for what is to be done although nobody waits for it any more."""
+    time.sleep(1e-6)
 
 
 class Pace:

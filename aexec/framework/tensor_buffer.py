@@ -40,6 +40,8 @@ __all__ = [
 
 # Bytes: what vector instructions and libraries like best.
 ALIGNMENT = 64
+# Addresses that are sorted at a time.
+_SORTED = 1 << 20
 # Objects looked at at a stretch.
 _AT_ONCE = DEFAULT.pieces(MEASURE_NS)
 CPU_ALLOCATOR = "cpu"
@@ -97,19 +99,29 @@ def _distinct_strings(objects: Any) -> Iterator[list[bytes]]:
     """Each string among the elements of a vector once, many at a time.
 
     They are told apart by their addresses, which are the elements: so Python makes no object of its own for each.
+    First in pieces: of a long vector that repeats few strings little is copied.
     """
     addresses = np.ndarray(objects.shape, np.intp, objects)
-    order = addresses.argsort()
-    addresses = addresses[order]
-    is_first = np.empty(order.size, bool)
-    is_first[0] = True
-    np.not_equal(addresses[1:], addresses[:-1], out=is_first[1:])
-    order = order[is_first]
+    order = np.concatenate(
+        [start + _firsts(addresses[start : start + _SORTED]) for start in range(0, addresses.size, _SORTED)]
+    )
+    if addresses.size > _SORTED:
+        order = order[_firsts(addresses[order])]
     for start in range(0, order.size, _AT_ONCE):
         if start:
             let_others_run()
         found = objects[order[start : start + _AT_ONCE]].tolist()
         yield [element for element in found if isinstance(element, bytes)]
+
+
+def _firsts(addresses: Any) -> Any:
+    """Where each address is first."""
+    order = addresses.argsort()
+    addresses = addresses[order]
+    is_first = np.empty(order.size, bool)
+    is_first[0] = True
+    np.not_equal(addresses[1:], addresses[:-1], out=is_first[1:])
+    return order[is_first]
 
 
 def measuring_ns(array: Any) -> float:

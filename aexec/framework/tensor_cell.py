@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from aexec.framework import errors
-from aexec.framework.allocator import WATCHED_CALLS, announce, watchers
+from aexec.framework.allocator import WATCHED_CALLS, announce, note_kept
 from aexec.framework.dtypes import DType
 from aexec.framework.inline_call import check_inline
 from aexec.framework.kept_memory import KeptMemory
@@ -227,8 +227,7 @@ def private_copy(value: Any) -> Any:
         return np.array(value, order="C")
     announce(getattr(value, "nbytes", 8))
     copied = np.array(value, order="C")
-    for watcher in watchers():
-        watcher.kept(copied)
+    note_kept(copied)
     return copied
 
 

@@ -12,6 +12,7 @@ Next to read: `attr_value.py`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -20,12 +21,14 @@ import numpy.typing as npt
 
 from aexec import proto
 from aexec.framework import dtypes, errors, log_memory
+from aexec.framework.allocator import announce
 from aexec.framework.dtypes import DType
-from aexec.framework.loop_budget import DEFAULT, OBJECT_NS, let_others_run
+from aexec.framework.loop_budget import COPY_NS, DEFAULT, OBJECT_NS, giving_way, let_others_run
 from aexec.framework.shape import shape_text
+from aexec.framework.tensor_buffer import STRING_BYTES
 from aexec.framework.wire_format import enclosed
 
-__all__ = ["from_proto", "has_values", "to_parts", "to_proto", "to_proto_apart", "value_field"]
+__all__ = ["decode_ns", "from_proto", "has_values", "to_parts", "to_proto", "to_proto_apart", "value_field"]
 
 Array = npt.NDArray[Any]
 
@@ -37,6 +40,9 @@ _MAX_ELEMENTS = 2**63 - 1
 
 # A value is copied at most so often: a larger tensor is one that has it everywhere.
 _MAX_COPIES = 2**17
+
+# Of an element that is an object: what it takes while it is decoded, besides its place in the array.
+_OBJECT_BYTES = 2 * STRING_BYTES
 
 # Elements compared at a stretch.
 _COMPARED = 1 << 18
@@ -118,7 +124,8 @@ def from_proto(message: proto.TensorProto, *, max_fill_bytes: int = MAX_FILL_BYT
 
     Raises:
         InvalidArgumentError: `Cannot parse tensor from proto`: bad type or shape, or content of the wrong size.
-        ResourceExhaustedError: the shape asks for more than `max_fill_bytes` and few values are given.
+        ResourceExhaustedError: the shape asks for more than `max_fill_bytes` and few values are given; or there is no
+            room for it, where memory is accounted for.
     """
     found = _BY_ENUM.get(message.dtype)
     if found is None:
@@ -151,6 +158,20 @@ def from_proto(message: proto.TensorProto, *, max_fill_bytes: int = MAX_FILL_BYT
     return array
 
 
+def decode_ns(message: proto.TensorProto) -> float:
+    """What it takes to decode a tensor, in nanoseconds; it may be less where no elements are given."""
+    found = _BY_ENUM.get(message.dtype)
+    if found is None:
+        return 0.0
+    dtype, field = found
+    count = min(MAX_FILL_BYTES, math.prod([max(0, d.size) for d in message.tensor_shape.dim]))
+    given = len(getattr(message, field))
+    if given == 1 < _MAX_COPIES < count:
+        return OBJECT_NS
+    # Whether there is dense content only a copy of it would tell.
+    return OBJECT_NS * (given if dtype.size else count) + COPY_NS * count * dtype.np.itemsize
+
+
 def _unparsable(message: proto.TensorProto, why: str) -> errors.InvalidArgumentError:
     shape = shape_text(d.size for d in message.tensor_shape.dim)
     found = _BY_ENUM.get(message.dtype)
@@ -162,6 +183,7 @@ def _unparsable(message: proto.TensorProto, why: str) -> errors.InvalidArgumentE
 
 
 def _from_content(message: proto.TensorProto, dtype: DType, content: bytes, count: int) -> Array:
+    announce(len(content) + (0 if dtype.size else count * _OBJECT_BYTES))
     if not dtype.size:
         pieces = _split_content(message, content, count)
         if dtype is dtypes.string:
@@ -188,7 +210,7 @@ def _split_content(message: proto.TensorProto, content: bytes, count: int) -> li
         raise _unparsable(message, f"expected {count} lengths in tensor_content, got {len(content)} bytes")
     lengths = []
     position = 0
-    for _ in range(count):
+    for _ in giving_way(range(count), OBJECT_NS):
         length, shift = 0, 0
         while True:
             if position == len(content) or shift > 28:
@@ -203,7 +225,7 @@ def _split_content(message: proto.TensorProto, content: bytes, count: int) -> li
     if position + sum(lengths) != len(content):
         raise _unparsable(message, "the lengths in tensor_content do not add up to its size")
     pieces = []
-    for length in lengths:
+    for length in giving_way(lengths, OBJECT_NS):
         pieces.append(content[position : position + length])
         position += length
     return pieces
@@ -233,17 +255,16 @@ def _from_field(message: proto.TensorProto, dtype: DType, field: str, count: int
             f"a TensorProto with {elements} values declares a {dtype.name} tensor of shape {shape}, "
             f"{count * itemsize} bytes; at most {max_bytes} bytes are filled"
         )
+    if count > _MAX_COPIES and elements <= (dtype.size > 0 or dtype is dtypes.string):
+        return np.broadcast_to(_from_field(message, dtype, field, 1, max_bytes), count)
+    announce(count * itemsize + (0 if dtype.size else min(count, elements) * _OBJECT_BYTES))
     if not dtype.size:
-        if dtype is dtypes.string and elements == 1 and count > _MAX_COPIES:
-            return np.broadcast_to(_objects_from_field(values, dtype, 1), count)
         return _objects_from_field(values, dtype, count)
     if not elements:
         return np.zeros(count, dtype.np)
     given = _to_elements(values, dtype, field)[:count]
     if len(given) == count:
         return given
-    if len(given) == 1 and count > _MAX_COPIES:
-        return np.broadcast_to(given, count)
     filled = np.empty(count, dtype.np)
     filled[: len(given)] = given
     filled[len(given) :] = given[-1]

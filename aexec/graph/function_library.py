@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from aexec import proto
 from aexec.framework import errors, op_registry
 from aexec.framework.attr_value import NameAttrList
+from aexec.framework.long_work import steadily
 from aexec.framework.op_def import OpDef
 
 __all__ = ["FunctionLibrary"]
@@ -94,8 +95,8 @@ class FunctionLibrary:
                 second gradient for one function.
             ResourceExhaustedError: as `add`.
         """
-        added = [f.signature.name for f in library.function if self.add(f)]
-        for gradient in library.gradient:
+        added = [f.signature.name for f in steadily(library.function) if self.add(f)]
+        for gradient in steadily(library.gradient):
             self.add_gradient(gradient.function_name, gradient.gradient_func)
         return added
 

@@ -16,6 +16,8 @@ from aexec import proto
 from aexec.framework import errors
 from aexec.framework.attr_value import TensorAttr
 from aexec.framework.dtypes import DType
+from aexec.framework.long_work import expect
+from aexec.framework.loop_budget import WIRE_NS
 from aexec.framework.messages import as_message, unreadable
 from aexec.framework.node_def import resolve_attrs
 from aexec.framework.op_def import OpDef
@@ -119,6 +121,7 @@ class AttrReader:
 
 def _large_kind(op_def: OpDef, node: proto.FlatNodeDef, entries: tuple[bytes, ...]) -> NodeKind:
     """What a node with large attrs has: tensors among them stay with the decoded ones alone."""
+    expect(2 * WIRE_NS * sum(map(len, entries)))  # they are parsed, and copied
     parsed = _parsed(node, entries)
     attrs = resolve_attrs(op_def, _attr_map(parsed), node=node.name)
     tensors: dict[str, None] = {}

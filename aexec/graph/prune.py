@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable
+from collections import defaultdict
+from collections.abc import Collection, Container, Iterable
 
 from aexec.framework.long_work import taken_from
 from aexec.graph.node import Endpoint, GraphView
 
-__all__ = ["PLACEHOLDERS", "is_fed_placeholder", "reachable"]
+__all__ = ["PLACEHOLDERS", "is_fed_placeholder", "late_nodes", "reachable"]
 
 PLACEHOLDERS = frozenset({"Placeholder", "PlaceholderV2", "PlaceholderWithDefault", "_Arg"})
 
@@ -30,6 +31,36 @@ def reachable(graph: GraphView, roots: Iterable[int], fed: Container[Endpoint]) 
         stack.extend(endpoint[0] for endpoint in node.in_edges if endpoint not in fed)
         stack.extend(control for control in node.control_edges if not is_fed_placeholder(graph, control, fed))
     return kept
+
+
+def late_nodes(
+    graph: GraphView, roots: Iterable[int], fed: Container[Endpoint], pending: Collection[Endpoint]
+) -> set[int]:
+    """Ids of the nodes, among all that `roots` need, that wait for an endpoint which is still to be fed.
+
+    Args:
+        fed: all endpoints that are fed, sooner or later.
+        pending: those that are still to be.
+    """
+    nodes = graph.nodes
+    consumers: defaultdict[int, list[int]] = defaultdict(list)
+    left: list[int] = []
+    for node_id in reachable(graph, roots, fed):
+        node = nodes[node_id]
+        for endpoint in node.in_edges:
+            if endpoint in pending:
+                left.append(node_id)
+            elif endpoint not in fed:
+                consumers[endpoint[0]].append(node_id)
+        for control in node.control_edges:
+            if not is_fed_placeholder(graph, control, fed):
+                consumers[control].append(node_id)
+    late: set[int] = set()
+    for node_id in taken_from(left):
+        if node_id not in late:
+            late.add(node_id)
+            left += consumers[node_id]
+    return late
 
 
 def is_fed_placeholder(graph: GraphView, node_id: int, fed: Container[Endpoint]) -> bool:

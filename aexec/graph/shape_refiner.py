@@ -34,6 +34,8 @@ _log = logging.getLogger(__name__)
 _MAX_BODY_NODES = 200_000
 _MAX_CALL_DEPTH = 50
 _MAX_INSTANCES = 1000
+# Of an import that are logged.
+_MAX_WARNINGS = 10
 
 
 def infer_shapes(
@@ -142,7 +144,8 @@ class ShapeRefiner:
             raise (explained or error) from None
         except Exception:
             # A shape function that does not expect such a node must not keep it from running.
-            _log.warning("Shape inference of node '%s' (%s) failed", node.name, node.op, exc_info=True)
+            if self.calls.may_warn():
+                _log.warning("Shape inference of node '%s' (%s) failed", node.name, node.op, exc_info=True)
             return tuple([Shape(None) for _ in node.output_types])
         if context.output_handle_data:
             node.handle_data = tuple(map(context.output_handle_shapes_and_types, range(len(node.output_types))))
@@ -213,7 +216,7 @@ class ShapeRefiner:
                 node=node.name,
                 op=node.op,
             )
-        if len(claimed) > count:
+        if len(claimed) > count and self.calls.may_warn():
             _log.warning("Node '%s' has %d outputs but _output_shapes for %d", node.name, count, len(claimed))
         for index, shape in enumerate(claimed[:count]):
             try:
@@ -263,6 +266,14 @@ class _Calls:
         self.nodes_left = _MAX_BODY_NODES
         self.allowance = Allowance()
         self.depth = 0
+        self._warnings_left = _MAX_WARNINGS
+
+    def may_warn(self) -> bool:
+        """May another warning be logged?  After the last one a line says that there are no more."""
+        self._warnings_left -= 1
+        if self._warnings_left == 0:
+            _log.warning("There are more nodes with such shapes")
+        return self._warnings_left > 0
 
 
 class _CallShapeFn:

@@ -25,7 +25,8 @@ from functools import reduce
 from operator import and_, or_
 from typing import NamedTuple
 
-from aexec.framework.long_work import steadily
+from aexec.framework.allocator import announce_scratch
+from aexec.framework.long_work import go_on, steadily
 from aexec.graph import control_flow
 from aexec.graph.control_flow import ENTER, EXIT, MERGE, NEXT_ITERATION, FrameInfo
 from aexec.graph.node import Endpoint, Node
@@ -93,6 +94,10 @@ def step_order(
         return UNORDERED
     return _Orderer(nodes, fed, fetches, uses, functions, made_of, in_parts=in_parts).order()
 
+
+# What a read and an update that are in no order take of memory, until it is decided; announced for so many at a time.
+_PAIR_BYTES = 400
+_ANNOUNCED = 1000
 
 # What goes on to the next iteration, or out of a loop, is read when the loop says.
 _READ_BY_LOOP = EXIT | NEXT_ITERATION
@@ -162,7 +167,7 @@ class _Orderer:
     def _updates_by_frame(self) -> dict[int, int]:
         """The updates in each loop, those in loops within it too, as bits."""
         found: defaultdict[int, int] = defaultdict(int)
-        for node_id, bit in self.bits.items():
+        for node_id, bit in steadily(self.bits.items()):
             for loop in self.frames.loops_around(node_id):
                 found[id(loop)] |= bit
         return found
@@ -183,6 +188,7 @@ class _Orderer:
             sources = self._producers(node)
             bits = reduce(or_, [before[i] for i in sources if i in before], own)
             if bits:
+                announce_scratch(2 * bits.bit_length() // 8)
                 before[node.id] = bits
                 taken = self._one_of(node, sources)
                 surely[node.id] = own | reduce(or_, [surely.get(i, 0) for i in sources if i not in taken], 0)
@@ -204,11 +210,13 @@ class _Orderer:
         for variable, reads in self.uses.reads.items():
             for update in self.uses.updates.get(variable, ()):
                 bit = self.bits.get(update, 0)
-                for read in reads:
+                for read in steadily(reads):
                     if read == update or self.surely.get(read, 0) & bit or (read, update) in seen:
                         continue
                     if bit and read in self.position and self.nodes[read].op not in _READ_BY_LOOP:
                         seen.add((read, update))
+                        if len(seen) % _ANNOUNCED == 0:
+                            announce_scratch(_PAIR_BYTES * _ANNOUNCED)
                         if self.before.get(read, 0) & bit:
                             late += self.behind(read, update)
                         else:
@@ -400,9 +408,18 @@ def _loops(frame: FrameInfo | None) -> list[FrameInfo]:
     return found
 
 
+def _sorted(pairs: Iterable[_Pair], made_of: Callable[[int], int]) -> Iterator[_Pair]:
+    """Those of reads that were made first come first; sorted in pieces, as there may be very many."""
+    of_read: defaultdict[int, list[_Pair]] = defaultdict(list)
+    for pair in steadily(pairs):
+        of_read[made_of(pair.read)].append(pair)
+    for read in sorted(of_read):
+        yield from sorted(of_read[read], key=lambda pair: (made_of(pair.update), pair.read, pair.update))
+
+
 def _edges_of(pairs: Iterable[_Pair]) -> dict[int, tuple[int, ...]]:
     found: defaultdict[int, dict[int, None]] = defaultdict(dict)
-    for pair in pairs:
+    for pair in steadily(pairs):
         for end in pair.ends:
             found[end].update(dict.fromkeys(pair.begins))
     return {i: tuple(ids) for i, ids in found.items()}
@@ -426,9 +443,9 @@ class _Decision:
         made_of = self._orderer.made_of
         added: list[_Pair] = []
         contradicting: list[_Pair] = []
-        for pair in sorted(pairs, key=lambda p: (made_of(p.read), made_of(p.update), p.read, p.update)):
+        for pair in steadily(_sorted(pairs, made_of)):
             (added if self._add(pair) else contradicting).append(pair)
-        for pair in contradicting:
+        for pair in steadily(contradicting):
             late += self._orderer.behind(pair.read, pair.update)
         contradictions = tuple((pair.read, pair.update) for pair in contradicting)
         return StepOrder(_edges_of(added), _edges_of(late), {}, contradictions)
@@ -436,6 +453,7 @@ class _Decision:
     def _add(self, pair: _Pair) -> bool:
         """Put an update behind a read, unless the read is behind it already."""
         orderer = self._orderer
+        go_on()  # it is compared with all other updates
         held = self._bits[pair.update]
         if pair.ends != (pair.update,):
             held |= orderer.updates_in_loop(pair.ends[0])

@@ -124,22 +124,51 @@ class FunctionEffects:
         """What one does; nothing, if it has no body."""
         key = attr_value.hashable(function)
         if key not in self._known:
-            self._known[key] = _NO_EFFECTS  # for a function that calls itself
-            body = self._body_of(function)
-            if body is not None:
-                self._known[key] = self._of_body(body)
+            self._find_out(function)
         return self._known[key]
 
-    def _of_body(self, body: FunctionBody) -> _Effects:
-        graph = body.graph
-        roots = [*(i for i, _ in body.results), *body.side_effects]
-        nodes = [graph.nodes[i] for i in sorted(reachable(graph, roots, ()))]
+    def _find_out(self, function: NameAttrList) -> None:
+        """Of a function and all that it calls, these first: calls may be nested deeper than Python's stack is."""
+        bodies: dict[Hashable, tuple[FunctionBody, list[Node]]] = {}
+        left = [(function, attr_value.hashable(function), False)]
+        try:
+            for function, key, callees_are_known in taken_from(left):
+                if callees_are_known:
+                    self._known[key] = self._of_body(*bodies[key])
+                    del bodies[key]
+                elif key not in self._known:
+                    body = self._body_of(function)
+                    self._known[key] = _NO_EFFECTS  # for a function that calls itself
+                    if body is not None:
+                        nodes = _nodes_that_run(body)
+                        bodies[key] = body, nodes
+                        left.append((function, key, True))
+                        left += self._called_by(nodes)
+        except BaseException:
+            for key in bodies:
+                del self._known[key]  # it is not known yet
+            raise
+
+    def _called_by(self, nodes: Iterable[Node]) -> Iterator[tuple[NameAttrList, Hashable, bool]]:
+        for node in nodes:
+            for callee in functions_called(node, self.library):
+                key = attr_value.hashable(callee.function)
+                if key not in self._known:
+                    yield callee.function, key, False
+
+    def _of_body(self, body: FunctionBody, nodes: list[Node]) -> _Effects:
         follower = _Follower(nodes, (), self)
         given = {(node_id, 0): position for position, node_id in enumerate(body.arguments)}
         arguments = {e: p for e, p in given.items() if body.argument_types[p] is resource}
         uses = follower.follow((endpoint, (position,)) for endpoint, position in arguments.items())
         gives = tuple(_positions(uses.carried.get(endpoint, ())) for endpoint in body.results)
         return _Effects(_positions(uses.reads), _positions(uses.updates), gives, any(map(self.may_wait, nodes)))
+
+
+def _nodes_that_run(body: FunctionBody) -> list[Node]:
+    graph = body.graph
+    roots = [*(i for i, _ in body.results), *body.side_effects]
+    return [graph.nodes[i] for i in sorted(reachable(graph, roots, ()))]
 
 
 def _positions(variables: Iterable[Variable]) -> frozenset[int]:

@@ -389,7 +389,8 @@ def _compile(plan: Plan | PartitionedPlan, environment: StepEnvironment, chunk: 
         return False
     try:
         for part in plan.plans if isinstance(plan, PartitionedPlan) else (plan,):
-            prepare_functions(part)
+            if not prepare_functions(part, environment.slices.budget):
+                return False
     except NotCompiledError as reason:
         compilation.refuse(str(reason))
         return False

@@ -25,14 +25,17 @@ Next to read: `line_writer.py`, which writes the text; `take_over.py`.
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import field
 from types import TracebackType
 from typing import Any
 
 from aexec.framework import errors
 from aexec.framework.functional_call import Running
-from aexec.framework.inline_call import on_event_loop
+from aexec.framework.inline_call import NeedsThreadError, on_event_loop
 from aexec.framework.late_dataclass import dataclass
+from aexec.framework.long_work import ShortWork, go_on, steadily
+from aexec.framework.loop_budget import LoopBudget
 from aexec.framework.op_kernel_context import OpKernelContext
 from aexec.runtime.blocks import NotCompiledError
 from aexec.runtime.kernel_outputs import check_outputs
@@ -249,17 +252,28 @@ def compile_plan(
     return CompiledPlan(plan, writer, bodies)
 
 
-def prepare_functions(plan: Plan) -> None:
+def prepare_functions(plan: Plan, budget: LoopBudget) -> bool:
     """Build what a plan calls and is small, on the event loop: compiling in a thread it cannot be done.
+
+    Returns:
+        False if that takes longer than the loop can spare: what was built stays, and the next try goes on with it.
 
     Raises:
         NotCompiledError: one cannot be built.
     """
+    with suppress(NeedsThreadError):
+        ShortWork(budget.once_seconds).do(lambda: _prepare_functions(plan))
+        return True
+    return False
+
+
+def _prepare_functions(plan: Plan) -> None:
     seen = {plan}
     todo = [plan]
     while todo:
-        for node in todo.pop().nodes:
+        for node in steadily(todo.pop().nodes):
             for function in node.calls.functions if node.calls is not None else ():
+                go_on()
                 try:
                     body = function.prepare()
                 except errors.OpError as error:

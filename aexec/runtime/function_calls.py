@@ -199,9 +199,10 @@ class CalledFunction:
     def _prepared(self, places: Places) -> BodyPlan | None:
         """The body for arguments in these places, which is built now if it is small; None if it is not."""
         body = self._bodies.get(places)
-        if body is None and self._function.size < self._function.runtime.budget.plan_nodes:
+        runtime = self._function.runtime
+        if body is None and self._function.size < runtime.budget.plan_nodes:
             with suppress(NeedsThreadError):
-                body = self._keep(places, self._build(places))
+                body = self._keep(places, runtime.on_the_loop(lambda: self._build(places)))
         return body
 
     async def _built(self, places: Places) -> BodyPlan:

@@ -15,7 +15,7 @@ from aexec.framework.attr_value import NameAttrList
 from aexec.framework.device import Device
 from aexec.framework.dtypes import DType
 from aexec.framework.inline_call import NeedsThreadError, on_event_loop
-from aexec.framework.long_work import empty, holding
+from aexec.framework.long_work import empty, holding, steadily
 from aexec.framework.loop_budget import LoopBudget
 from aexec.framework.op_kernel import BuiltKernel
 from aexec.graph.calls import called_function
@@ -33,9 +33,14 @@ OUTPUTS_AS_A_NODE = 16
 # Functions that are made for gradients may have so many nodes together, and so many for each node of the library.
 _MADE_NODES = 100_000
 _MADE_FOR_EACH = 10
+# The same of bodies: each function has one for all attrs that it is called with.
+_BODY_NODES = 200_000
+_BODIES_FOR_EACH = 10
 
 # Builds the kernel of a body's node on a device.
 KernelMaker = Callable[[GraphView, Node, "FunctionRuntime", Device], BuiltKernel]
+# Runs a function on the event loop.  Raises NeedsThreadError if that takes too long.
+OnTheLoop = Callable[[Callable[[], Any]], Any]
 # Runs a function in a thread, as long as somebody waits for it.
 BesideTheLoop = Callable[[Callable[[], Any]], SharedWork[Any]]
 
@@ -72,10 +77,18 @@ class Function:
 
     @property
     def body(self) -> FunctionBody:
-        """The body as a graph.  Raises what `function_body.instantiate` raises."""
+        """The body as a graph.
+
+        Raises:
+            ResourceExhaustedError: those of all functions have too many nodes together.
+            whatever `function_body.instantiate` raises.
+        """
         if self._body is None:
             runtime = self.runtime
+            size = self.size
+            runtime.check_room(self.name, size)
             self._body = instantiate(runtime.library, self.name, self._attrs, runtime.versions)
+            runtime.body_nodes += size
         return self._body
 
     @property
@@ -118,8 +131,12 @@ class FunctionRuntime:
 
     Args:
         make_kernel: builds the kernel of a body's node.
+        on_the_loop: builds a small body.
         beside_the_loop: starts building a large body in a thread, and sees to the thread's end.
         budget: of the session.
+
+    Attributes:
+        body_nodes: how many nodes the bodies have that were made.
     """
 
     def __init__(
@@ -127,6 +144,7 @@ class FunctionRuntime:
         library: FunctionLibrary,
         versions: proto.VersionDef,
         make_kernel: KernelMaker,
+        on_the_loop: OnTheLoop,
         beside_the_loop: BesideTheLoop,
         budget: LoopBudget,
     ) -> None:
@@ -134,10 +152,12 @@ class FunctionRuntime:
         self.library = library.overlay()
         self.versions = versions
         self.make_kernel = make_kernel
+        self.on_the_loop = on_the_loop
         self.beside_the_loop = beside_the_loop
         self.budget = budget
         # What they do with variables; see `variable_order.py`.
         self.effects: FunctionEffects | None = None
+        self.body_nodes = 0
         self._functions: dict[tuple[str, Any], Function] = {}
         self._gradients: dict[Any, NameAttrList] = {}
         self._made_nodes = 0
@@ -159,6 +179,18 @@ class FunctionRuntime:
         found = self._functions.get(key)
         # Kernels may be built in a thread, too: of two that make a function, one is kept.
         return found or self._functions.setdefault(key, Function(self, name, attrs))
+
+    def check_room(self, name: str, size: int) -> None:
+        """Raise ResourceExhaustedError if there is no room for another body, of a function and of so many nodes."""
+        total = self.body_nodes + size
+        if total > _BODY_NODES and total > (most := _BODY_NODES + _BODIES_FOR_EACH * self._num_nodes()):
+            raise errors.ResourceExhaustedError(
+                f"Function {name}: the bodies of functions, one for all attrs that each is called with, have more than "
+                f"{most} nodes"
+            )
+
+    def _num_nodes(self) -> int:
+        return sum(len(self.library.get(name).node_def) for name in steadily(self.library))
 
     def gradient_of(self, function: NameAttrList) -> NameAttrList:
         """The function that computes the gradient of one; made once.
@@ -183,7 +215,7 @@ class FunctionRuntime:
     def _made_gradient(self, function: NameAttrList) -> NameAttrList:
         """Made in an overlay, of which nothing stays if it fails, or is called off."""
         library = self.library
-        sent = sum(len(library.get(name).node_def) for name in library) - self._made_nodes
+        sent = self._num_nodes() - self._made_nodes
         overlay = library.overlay(_MADE_NODES + _MADE_FOR_EACH * sent - self._made_nodes)
         found = gradient_function(overlay, self.versions, function)
         self._made_nodes += self.library.take_over(overlay)

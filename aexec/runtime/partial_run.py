@@ -9,16 +9,16 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from aexec.framework import errors
 from aexec.framework.futures import until_done
-from aexec.framework.inline_call import NeedsThreadError
+from aexec.framework.inline_call import NeedsThreadError, check_inline
 from aexec.framework.near_names import listed, near_names
 from aexec.graph.graph import Graph
 from aexec.graph.node import Endpoint
-from aexec.graph.prune import reachable
+from aexec.graph.prune import late_nodes
 from aexec.runtime.callable import Callable, canonical_name, request_text
 from aexec.runtime.executor import NO_VALUE, UNFED, OnResult
 from aexec.runtime.fetches import FetchMapper, to_values
@@ -28,6 +28,8 @@ __all__ = ["PartialRun", "PartialRunTable"]
 
 # Those that a session keeps: of those that have ended, what their next call is told.
 _MAX_KEPT = 1000
+# Per node of the graph: finding out which of them wait for a feed.
+_LOOK_NS = 2_000.0
 
 _counter = itertools.count()
 
@@ -71,10 +73,12 @@ class PartialRun(Step):
         wanted = list(map(canonical_name, mapper.names))
         if mapper.targets:
             raise errors.InvalidArgumentError("partial_run() requires empty target_list.")
-        self._check(given, len(feeds), wanted)
+        if len(given) != len(feeds):
+            raise errors.InvalidArgumentError("A feed is given twice, under both its names")
         specs = self._specs
 
         def convert() -> dict[int, Any]:
+            self._check(given, wanted)
             feed = self.session.tensors.feed
             return {specs[name].position: feed(specs[name], value) for name, value in given.items()}
 
@@ -82,7 +86,7 @@ class PartialRun(Step):
             values = convert()
         except NeedsThreadError:
             values = await self._in_thread(convert)
-            self._check(given, len(feeds), wanted)  # once more: another call may have come between
+            self._check_new(given, wanted)  # once more: another call may have come between
         for name in given:
             self._fed[name] = True
         self._taken.update(wanted)
@@ -94,32 +98,46 @@ class PartialRun(Step):
             await self
         return mapper.build(to_values(results))
 
-    def _check(self, given: Mapping[str, Any], num_given: int, wanted: Iterable[str]) -> None:
-        if len(given) != num_given:
-            raise errors.InvalidArgumentError("A feed is given twice, under both its names")
+    def _check(self, given: Mapping[str, Any], wanted: Sequence[str]) -> None:
+        """Can the fetches be had with these feeds?  Raises as `part`, and NeedsThreadError as `_waiting`."""
+        self._check_new(given, wanted)
+        pending = {self._endpoints[name] for name, fed in self._fed.items() if not fed and name not in given}
+        waiting = self._waiting(pending, [self._endpoints[name] for name in wanted])
+        for name in wanted:
+            if self._endpoints[name] in waiting:
+                raise errors.InvalidArgumentError(
+                    f"Fetch {name} can't be computed from the feeds that have been fed so far."
+                )
+
+    def _check_new(self, given: Iterable[str], wanted: Iterable[str]) -> None:
+        """Were they set up, and neither fed nor fetched?"""
         for name in given:
             if name not in self._fed:
                 raise _not_set_up("feed", name, self._fed)
             if self._fed[name]:
                 raise errors.InvalidArgumentError(f"The feed {name} has already been fed.")
-        pending = {self._endpoints[name] for name, fed in self._fed.items() if not fed and name not in given}
         for name in wanted:
             if name not in self._positions:
                 raise _not_set_up("fetch", name, self._positions)
             if name in self._taken:
                 raise errors.InvalidArgumentError(f"The fetch {name} has already been fetched.")
-            if pending and self._needs(self._endpoints[name], pending):
-                raise errors.InvalidArgumentError(
-                    f"Fetch {name} can't be computed from the feeds that have been fed so far."
-                )
 
-    def _needs(self, fetch: Endpoint, pending: set[Endpoint]) -> bool:
-        """Does anything on the way to `fetch` wait for one of the pending feeds?"""
+    def _waiting(self, pending: set[Endpoint], fetches: Iterable[Endpoint]) -> set[Endpoint]:
+        """The fetches on the way to which something waits for one of the pending feeds.
+
+        Raises:
+            NeedsThreadError: on the event loop, which this would hold up.
+        """
+        if not pending:
+            return set()
         fed = frozenset([self._endpoints[name] for name in self._fed])
-        if fetch in fed:
-            return fetch in pending
-        nodes = self._graph.nodes
-        return any(not pending.isdisjoint(nodes[i].in_edges) for i in reachable(self._graph, [fetch[0]], fed))
+        asked = {fetch for fetch in fetches if fetch not in fed}
+        found = pending.intersection(fetches)
+        if not asked:
+            return found
+        check_inline(_LOOK_NS * len(self._graph))
+        late = late_nodes(self._graph, [node_id for node_id, _ in asked], fed, pending)
+        return found.union(fetch for fetch in asked if fetch[0] in late)
 
     async def _arrival(self, position: int) -> Any:
         """A fetched value, once it is there; or the error with which the step ended before."""

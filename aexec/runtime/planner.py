@@ -2,9 +2,9 @@
 
 A plan is made for a signature: pruned, placed, with its kernels built, and laid out.  It
 lives as long as a `Callable` has it; callables of one signature share theirs.  Small graphs
-are planned on the loop, because a thread hop costs more; for large ones, which take longer
-than a slice, the work is done in a thread while the loop goes on.  Only one thread or the
-loop works on the graph at any time.
+are planned on the loop, because a thread hop costs more; large ones, and those that turn out
+to take longer than is expected of small ones, in a thread while the loop goes on.  Only one
+thread or the loop works on the graph at any time.
 """
 
 from __future__ import annotations
@@ -24,13 +24,15 @@ import numpy as np
 from aexec import proto
 from aexec.devices.device_registry import host_device
 from aexec.framework import dtypes, errors, kernel_registry
+from aexec.framework.allocator import watching
 from aexec.framework.device import Device
 from aexec.framework.futures import running_loop
 from aexec.framework.garbage_collector import collector_paused
 from aexec.framework.inline_call import NeedsThreadError
 from aexec.framework.late_dataclass import dataclass
-from aexec.framework.long_work import LongWork, drained, empty, go_on
+from aexec.framework.long_work import LongWork, ShortWork, drained, empty, go_on, steadily
 from aexec.framework.loop_budget import NODE_BYTES, LoopBudget
+from aexec.framework.memory_account import CallMemory, MemoryAccount
 from aexec.framework.op_kernel import BuiltKernel, OpKernelConstruction
 from aexec.framework.types import MemoryType
 from aexec.graph.calls import is_functional
@@ -125,13 +127,17 @@ class Planner:
     Args:
         graph: may grow by whoever holds it; `extend` leaves it alone and goes on with a copy.
         devices: in order of preference.
+        memory: of the session, if that is accounted for.
 
     Raises:
         InvalidArgumentError: the graph cannot be placed.
     """
 
-    def __init__(self, graph: Graph, devices: tuple[Device, ...], config: SessionConfig) -> None:
+    def __init__(
+        self, graph: Graph, devices: tuple[Device, ...], config: SessionConfig, memory: MemoryAccount | None = None
+    ) -> None:
         self.graph = graph
+        self._memory = memory
         self._config = config
         self._devices = devices
         self._budget = LoopBudget(config.slice_seconds)
@@ -174,8 +180,12 @@ class Planner:
         self._to_place = not config.place_pruned_graph
         # By costs it takes several times as long.
         few = self._budget.place_nodes if config.cost_model is None else self._budget.plan_nodes
-        if self._to_place and (running_loop() is None or (self._size < few and self._has_kernels())):
-            self._place_all()
+        if self._to_place:
+            with suppress(NeedsThreadError):
+                if running_loop() is None:
+                    self._place_all()
+                elif self._size < few:
+                    self._on_the_loop(self._place_if_imported)
 
     def __len__(self) -> int:
         """Plans that there are."""
@@ -185,6 +195,10 @@ class Planner:
         """Place the graph, unless that was done.  Raises InvalidArgumentError if it cannot be placed."""
         if self._to_place:
             await self._beside_the_loop(self._place_all).wait()
+
+    def _place_if_imported(self) -> None:
+        if self._has_kernels():
+            self._place_all()
 
     def _place_all(self) -> None:
         self._place(self.graph.nodes)
@@ -206,8 +220,8 @@ class Planner:
         graph = self.graph
         seen = (graph, len(graph), len(graph.library))
         if seen != self._imported:
-            bodies = [graph.library.get(name).node_def for name in graph.library]
-            if not (_is_imported(graph) and all(_is_imported(body) for body in bodies)):
+            bodies = (graph.library.get(name).node_def for name in graph.library)
+            if not (_is_imported(graph) and all(_is_imported(body) for body in steadily(bodies))):
                 return False
             self._imported = seen
         return True
@@ -222,9 +236,9 @@ class Planner:
         if cached is not None:
             return cached
         named = self._delegation.named and not signature.in_parts
-        if not named and self._size < self._budget.plan_nodes and not self._work and self._has_kernels():
+        if not named and self._size < self._budget.plan_nodes and not self._work:
             with suppress(NeedsThreadError):
-                cached = self._plans[signature] = self._build(signature)
+                cached = self._plans[signature] = self._on_the_loop(lambda: self._build_if_imported(signature))
                 cached.dispose_when_dropped(asyncio.get_running_loop())
                 return cached
         build = self._builds.get(signature)
@@ -233,7 +247,7 @@ class Planner:
                 # A library that compiles cannot be stopped, and the next request would begin it anew.
                 build = SharedWork(self._delegate_task(self._build_delegated(signature)), None)
             else:
-                build = self._beside_the_loop(lambda: self._build(signature))
+                build = self._beside_the_loop(lambda: self._build_beside_the_loop(signature))
             self._builds[signature] = build
             build.task.add_done_callback(partial(self._built, signature, build))
         return build.wait()
@@ -247,8 +261,9 @@ class Planner:
         added = flatten(more) if isinstance(more, bytes) and len(more) < most * NODE_BYTES else more
         small = not isinstance(added, bytes) and len(added.node) < most and _is_imported(added.node)
         if small and self._size < most and not self._work:
-            self._extend(added)
-            return
+            with suppress(NeedsThreadError):
+                self._on_the_loop(lambda: self._extend(added))
+                return
         await self._beside_the_loop(lambda: self._extend(added)).wait()
 
     async def close(self) -> None:
@@ -303,13 +318,33 @@ class Planner:
         used = self._devices_of(cached.graph)
         return self._split(cached.graph, cached.signature, used[0])
 
+    def _on_the_loop(self, call: Callable[[], T]) -> T:
+        """Work on the graph here and now.  Raises NeedsThreadError if that takes too long."""
+        return ShortWork(self._budget.once_seconds).do(lambda: self._counted(call))
+
+    def _counted(self, call: Callable[[], T]) -> T:
+        """What `call()` returns; what it takes of memory, and what it has kept of it, is the session's.
+
+        Raises:
+            ResourceExhaustedError: there is no room for it.
+        """
+        if self._memory is None:
+            return call()
+        memory = CallMemory(MemoryAccount("plan", within=self._memory), "planning")
+        try:
+            with watching(memory, every=False):
+                return call()
+        finally:
+            with suppress(errors.ResourceExhaustedError):  # because of others: who runs it will see
+                memory.end()
+
     def _beside_the_loop(self, call: Callable[[], T]) -> SharedWork[T]:
         """Work on the graph in a thread, as long as somebody waits for it."""
         work = LongWork()
 
         def locked() -> T:
             with self._lock, collector_paused():
-                return call()
+                return self._counted(call)
 
         async def in_turn() -> T:
             async with self._turn:
@@ -365,6 +400,18 @@ class Planner:
         self._placer.place(nodes, self.graph.nodes.__getitem__, self.graph.library)
 
     # Building
+
+    def _build_if_imported(self, signature: PlanKey) -> CachedPlan:
+        """The plan.  Raises NeedsThreadError if something is still to be imported for the graph."""
+        if not self._has_kernels():
+            raise NeedsThreadError("kernels are imported in a thread")
+        return self._build(signature)
+
+    def _build_beside_the_loop(self, signature: PlanKey) -> CachedPlan:
+        """The plan; what is known of the graph then need not be looked for on the loop."""
+        cached = self._build(signature)
+        self._has_kernels()
+        return cached
 
     @np.errstate(all="ignore")  # kernels compute with their attrs when they are made
     def _build(self, signature: PlanKey) -> CachedPlan:
@@ -663,6 +710,7 @@ class Planner:
                 self.graph.library,
                 self.graph.versions,
                 self._make_kernel,
+                self._on_the_loop,
                 self._beside_the_loop,
                 self._budget,
             )
@@ -802,4 +850,4 @@ class _Countdown:
 def _is_imported(nodes: Iterable[Node | proto.NodeDef | proto.FlatNodeDef]) -> bool:
     """Are the kernels of these nodes' ops?"""
     is_loaded = kernel_registry.global_registry.is_loaded
-    return all(is_loaded(node.op) for node in nodes)
+    return all(is_loaded(node.op) for node in steadily(nodes))

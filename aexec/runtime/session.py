@@ -236,7 +236,7 @@ class Session:
         return make_devices(self.config.device_count, self.config.device_filters, self.config.memory_limits)
 
     def _make_planner(self, graph: Graph) -> Planner:
-        return Planner(graph, self._devices, self.config)
+        return Planner(graph, self._devices, self.config, self._memory)
 
     async def __aenter__(self) -> Session:
         self._check_usable()
@@ -577,7 +577,8 @@ class Session:
         cached = await self._plan_of(call)
         try:
             plan = cached.plan.joint if isinstance(cached.plan, PartitionedPlan) else cached.plan
-            prepare_functions(plan)
+            while not prepare_functions(plan, self._slices.budget):
+                await asyncio.sleep(0)
             goes_on = plan.compilation.goes_on
             compiled = await self._pool.run(partial(compile_plan, plan, heavy_ns, goes_on=goes_on))
         except NotCompiledError as reason:

@@ -72,13 +72,13 @@ class PlanGuard:
         # The graph for which `_functions` is true, which may go before this, and how many nodes it had.
         self._known: tuple[ReferenceType[aexec.Graph], int] | None = None
 
-    def check(self, graph: aexec.Graph, nodes: Iterable[aexec.Node]) -> None:
-        """Raise PermissionDeniedError if one of these nodes of `graph` breaks a rule; it names it and why."""
-        error = self.refusal(graph, nodes)
+    def check(self, graph: aexec.Graph, call: aexec.Callable) -> None:
+        """Raise PermissionDeniedError if a node that a call of `graph` needs breaks a rule; it names it and why."""
+        error = self.refusal(graph, call)
         if error is not None:
             raise error
 
-    def refusal(self, graph: aexec.Graph, nodes: Iterable[aexec.Node]) -> errors.PermissionDeniedError | None:
+    def refusal(self, graph: aexec.Graph, call: aexec.Callable) -> errors.PermissionDeniedError | None:
         """What `check` raises; None if no rule is broken."""
         if not self._rules:
             return None
@@ -86,7 +86,7 @@ class PlanGuard:
         if self._known != known:  # it may have grown, and its library with it
             self._functions = self._functions_that_break(graph.library.to_proto().function)
             self._known = known
-        for node in nodes:
+        for node in call.nodes:
             why_not = self._broken(_use_of_node(node))
             if why_not is not None:
                 return _refused(node, why_not)

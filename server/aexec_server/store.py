@@ -239,13 +239,13 @@ class HostedSession:
         if self.batch is not None and signature.inputs:
             infos = (*signature.inputs.values(), *[signature.outputs[n] for n in names])
             if all(can_be_batched(info.shape) for info in infos):
-                changes = self._change_guard.refusal(self.session.graph, served.call.nodes) is not None
+                changes = self._change_guard.refusal(self.session.graph, served.call) is not None
                 served.batched = self.batch(served.call, changes)
         return served
 
     def _remember(self, key: Hashable, served: ServedCall, *, by_admin: bool) -> ServedCall:
         guard = self._guard_for_admins if by_admin else self._guard
-        guard.check(self.session.graph, served.call.nodes)
+        guard.check(self.session.graph, served.call)
         self._served.remember(key, served)
         return served
 

@@ -9,13 +9,25 @@ from itertools import count
 import pytest
 
 from aexec import errors
-from aexec.framework.long_work import CalledOffError, LongWork, go_on, holding, steadily, taken_from
+from aexec.framework.inline_call import NeedsThreadError
+from aexec.framework.long_work import (
+    CalledOffError,
+    LongWork,
+    ShortWork,
+    expect,
+    go_on,
+    holding,
+    steadily,
+    taken_from,
+)
+from aexec.framework.loop_budget import let_others_run
 from aexec.runtime.worker_pool import run_in_turns
 from tests.support.waiting import until
 
 
 def test_elsewhere_it_does_nothing() -> None:
     go_on()
+    expect(1e12)
     assert list(steadily(range(100))) == list(range(100))
     assert list(taken_from([1, 2, 3])) == [3, 2, 1]
 
@@ -109,3 +121,73 @@ async def test_lock_is_not_waited_for_by_work_that_was_called_off() -> None:
         asking.cancel()
         with pytest.raises(asyncio.CancelledError):
             await asking
+
+
+async def test_long_work_ends_also_where_other_work_in_threads_asks() -> None:
+    begun, work = threading.Event(), LongWork()
+
+    def forever() -> None:
+        for _ in count():
+            begun.set()
+            let_others_run()
+
+    running = asyncio.create_task(run_in_turns(forever, work))
+    await until(begun.is_set)
+    work.call_off()
+    with pytest.raises(errors.CancelledError):
+        await running
+
+
+def test_short_work_is_done() -> None:
+    assert ShortWork(1.0).do(lambda: list(steadily(range(100)))) == list(range(100))
+
+
+def test_short_work_that_takes_long_ends() -> None:
+    passed = count()
+
+    def forever() -> None:
+        try:
+            for _ in steadily(count()):
+                next(passed)
+        except Exception:
+            pytest.fail("what copes with errors copes with its end")
+
+    with pytest.raises(NeedsThreadError):
+        ShortWork(0.001).do(forever)
+    assert next(passed)
+    go_on()  # it has left nothing behind
+
+
+def test_short_work_does_not_begin_what_takes_long() -> None:
+    def work() -> None:
+        expect(1e3)
+        expect(1e9)
+        pytest.fail("it began")
+
+    with pytest.raises(NeedsThreadError):
+        ShortWork(0.5).do(work)
+
+
+def test_short_work_within_short_work_has_its_own_time() -> None:
+    def inner() -> None:
+        expect(1e9)
+
+    def outer() -> str:
+        with pytest.raises(NeedsThreadError):
+            ShortWork(0.1).do(inner)
+        expect(1e9)
+        return "done"
+
+    assert ShortWork(10.0).do(outer) == "done"
+
+
+def test_short_work_does_not_wait_for_a_lock() -> None:
+    lock = threading.Lock()
+
+    def take() -> None:
+        with holding(lock):
+            pass
+
+    ShortWork(1.0).do(take)
+    with lock, pytest.raises(NeedsThreadError):
+        ShortWork(1.0).do(take)

@@ -12,6 +12,7 @@ from google.protobuf import text_format
 
 from aexec import framework, proto
 from aexec.framework import dtypes, errors, tensor_codec
+from aexec.framework.allocator import watching
 from aexec.framework.attr_value import TensorAttr
 
 FIXED_SIZE = [d for d in vars(dtypes).values() if isinstance(d, dtypes.DType) and d.size]
@@ -267,3 +268,60 @@ def test_large_constant_of_one_value_is_written_as_it_came():
     attr = TensorAttr(message)
     assert attr.array.shape == (10**8,)
     assert attr.to_proto() == message and attr.num_bytes < 100
+
+
+@pytest.mark.parametrize("dtype", ["FLOAT", "INT64", "HALF", "BOOL", "STRING", "COMPLEX64"])
+def test_large_tensors_without_values_take_no_memory(dtype: str) -> None:
+    array = tensor_codec.from_proto(shaped(dtype, 1_000_000, ""))
+    assert array.strides == (0,) and array.shape == (1_000_000,) and not array[999_999] and not array.flags.writeable
+
+
+class Room:
+    """Watches what is announced, and refuses what is too much."""
+
+    def __init__(self, most: int) -> None:
+        self.announced, self.most = 0, most
+
+    def announce(self, num_bytes: int) -> None:
+        self.announced += num_bytes
+        if self.announced > self.most:
+            raise errors.ResourceExhaustedError("no room")
+
+
+@pytest.mark.parametrize(
+    ("message", "least"),
+    [
+        (shaped("FLOAT", 1_000_000, "float_val: [1, 2]"), 4_000_000),
+        (shaped("STRING", 1_000_000, 'string_val: ["a", "b"]'), 8_000_000),
+        (
+            proto.TensorProto(
+                dtype=1,
+                tensor_content=bytes(400_000),
+                tensor_shape=parse("tensor_shape { dim { size: 100000 } }").tensor_shape,
+            ),
+            400_000,
+        ),
+        (
+            proto.TensorProto(
+                dtype=7,
+                tensor_content=bytes(100_000),
+                tensor_shape=parse("tensor_shape { dim { size: 100000 } }").tensor_shape,
+            ),
+            3_000_000,
+        ),
+    ],
+)
+def test_what_decoding_makes_is_announced(message: proto.TensorProto, least: int) -> None:
+    room = Room(2 * least + 10_000_000)
+    with watching(room):  # type: ignore[arg-type]
+        tensor_codec.from_proto(message)
+    assert room.announced >= least
+    with pytest.raises(errors.ResourceExhaustedError), watching(Room(least - 1)):  # type: ignore[arg-type]
+        tensor_codec.from_proto(message)
+
+
+def test_estimate_of_decoding_grows_with_what_is_made() -> None:
+    filled = tensor_codec.decode_ns(shaped("FLOAT", 100_000_000, "float_val: [1, 2]"))
+    repeated = tensor_codec.decode_ns(shaped("FLOAT", 100_000_000, "float_val: [1]"))
+    assert repeated < 1e3 and filled > 50e6
+    assert tensor_codec.decode_ns(proto.TensorProto(dtype=99)) == 0

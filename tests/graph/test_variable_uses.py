@@ -7,7 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+import aexec
 from aexec.framework import dtypes, op_registry
+from aexec.framework.attr_value import NameAttrList
+from aexec.framework.long_work import CalledOffError
 from aexec.graph.function_body import instantiate
 from aexec.graph.variable_uses import (
     FunctionEffects,
@@ -20,6 +23,7 @@ from aexec.graph.variable_uses import (
 from aexec.ops.families import FAMILIES
 from tests.support.functions import calls, function_def
 from tests.support.graphs import GraphBuilder
+from tests.support.planning_bombs import BOMBS
 
 F = dtypes.float32
 # They take a handle of something else, or of anything.
@@ -177,3 +181,42 @@ def test_later_than_updates_are_those_that_depend_on_one() -> None:
     g("waits", "NoOp", "^u")
     graph = g.graph()
     assert {graph.nodes[i].name for i in later_than_updates(graph, graph.library)} == {"u", "value", "waits"}
+
+
+def test_what_was_not_found_out_is_not_remembered() -> None:
+    """A body that is not there yet, or whose search was called off, is asked for again."""
+    reads = function_def(
+        "Reads(v: resource) -> y: float",
+        body=[("r", "ReadVariableOp", ["v"], {"dtype": F})],
+        ret={"y": "r:value:0"},
+        stateful=True,
+    )
+    outer = function_def(
+        "Outer(v: resource) -> y: float", body=[("r", "Reads", ["v"], {})], ret={"y": "r:y:0"}, stateful=True
+    )
+    g = GraphBuilder()
+    g.graph_def.library.function.extend([reads, outer])
+    library, versions = g.graph().library, g.graph_def.versions
+    asked: list[str] = []
+
+    def body_of(function: NameAttrList) -> Any:
+        asked.append(function.name)
+        if asked == ["Outer", "Reads"]:
+            raise CalledOffError
+        return instantiate(library, function.name, function.attrs, versions)
+
+    effects = FunctionEffects(library, body_of, lambda node: False)
+    with pytest.raises(CalledOffError):
+        effects.of(NameAttrList("Outer"))
+    assert effects.of(NameAttrList("Outer")).reads == {0}
+    assert effects.of(NameAttrList("Reads")).reads == {0}
+    assert asked == ["Outer", "Reads"] * 2
+
+
+def test_calls_may_be_nested_deeper_than_the_stack() -> None:
+    graph_def, _ = BOMBS["functions in a row"](1500)
+    library = aexec.Graph.from_graph_def(graph_def).library
+    effects = FunctionEffects(
+        library, lambda f: instantiate(library, f.name, f.attrs, graph_def.versions), lambda node: False
+    )
+    assert effects.of(NameAttrList("F0")).reads == {0}

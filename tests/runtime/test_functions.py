@@ -451,6 +451,7 @@ class TestRuntime:
             graph_with.versions,
             lambda *_: unexpected("nothing is built yet"),
             lambda _: unexpected("nothing is built yet"),
+            lambda _: unexpected("nothing is built yet"),
             DEFAULT,
         )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import Any
 
 import numpy as np
@@ -190,3 +191,42 @@ async def test_heavy_values_are_seen_when_they_come_late() -> None:
         out = await session.partial_run(setup, "y:0", {"x:0": np.zeros(2_000_000, np.float32)})
         assert out.sum() == 2_000_000
         assert session.statistics().pool.submitted == 1
+
+
+async def test_what_waits_for_a_feed_is_found_behind_other_feeds_and_control_edges() -> None:
+    g = GraphBuilder()
+    for name in "abc":
+        g.placeholder(name, F, [])
+    g("behind_a", "Neg", "a", T=F)
+    g("fed", "Neg", "behind_a", T=F)
+    g("behind_fed", "Neg", "fed", T=F)
+    g("waits", "Neg", "b", "^behind_a", T=F)
+    g("not_for_c", "Neg", "b", "^c", T=F)
+    fetches = ["behind_fed:0", "waits:0", "not_for_c:0", "behind_a:0"]
+    async with aexec.Session(g.graph()) as session:
+        setup = await session.partial_run_setup(fetches, ["a:0", "b:0", "c:0", "fed:0"])
+        assert await session.partial_run(setup, "behind_fed:0", {"fed:0": 3}) == -3
+        for late in ("waits:0", "behind_a:0"):
+            with pytest.raises(errors.InvalidArgumentError, match=f"Fetch {late} can't be computed"):
+                await session.partial_run(setup, [late, "not_for_c:0"], {"b:0": 2})
+        assert await session.partial_run(setup, "not_for_c:0", {"b:0": 2}) == -2
+        assert await session.partial_run(setup, ["waits:0", "behind_a:0"], {"a:0": 1}) == [-2, -1]
+        setup.cancel()
+
+
+async def test_a_part_looks_at_the_graph_once_however_much_it_fetches() -> None:
+    g = GraphBuilder()
+    g.placeholder("x", F, [])
+    g.placeholder("late", F, [])
+    last = "x"
+    for number in range(2000):
+        last = g(f"n{number}", "Neg", last, T=F)
+    g("y", "AddV2", last, "late", T=F)
+    fetches = [f"n{number}:0" for number in range(0, 2000, 2)]
+    async with aexec.Session(g.graph()) as session:
+        setup = await session.partial_run_setup([*fetches, "y:0"], ["x:0", "late:0"])
+        began = time.process_time()
+        results = await session.partial_run(setup, fetches, {"x:0": 1})
+        assert time.process_time() - began < 1
+        assert results == [-1] * 1000
+        assert await session.partial_run(setup, "y:0", {"late:0": 1}) == 2

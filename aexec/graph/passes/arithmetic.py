@@ -81,7 +81,7 @@ def _twice(node: Node, working: WorkingGraph) -> Endpoint | None:
 
 def _in_order(node: Node, working: WorkingGraph) -> Endpoint | None:
     rank, order = working.shape(node.in_edges[0]).rank, working.constant(node.in_edges[1])
-    if rank is None or order is None:
+    if rank is None or order is None or order.shape != (rank,):
         return None
     return node.in_edges[0] if order.tolist() == list(range(rank)) else None
 

@@ -29,6 +29,8 @@ __all__ = ["fold_batch_norms"]
 _TYPES = (dtypes.float32, dtypes.float64)
 # Per weight: multiplying it in double precision, rounding it and looking whether it is finite.
 _FOLD_NS = 4.0
+# No layer has more.
+_MAX_CHANNELS = 2**20
 
 
 def fold_batch_norms(working: WorkingGraph) -> None:
@@ -49,7 +51,8 @@ def fold_batch_norms(working: WorkingGraph) -> None:
             row = _row(node, weights, uses, affine)
             elements += affine.elements
             address = weights.__array_interface__["data"][0]
-            if affine.scales and (not folded[address] or folded[address] + weights.nbytes <= MAX_BYTES):
+            few = not folded[address] or folded[address] + weights.nbytes <= MAX_BYTES
+            if affine.scales and few and working.may_copy(weights):
                 folded[address] += weights.nbytes
                 elements += weights.size
                 check_inline(elements * _FOLD_NS)
@@ -111,7 +114,7 @@ class _Affine:
 def _row(product: Node, weights: Any, uses: Uses, affine: _Affine) -> list[Node]:
     """A product, and what scales and shifts its channels behind it, which comes to be in `affine`."""
     row, channels = [product], _CHANNELS[product.op](product, weights)
-    if channels:
+    if 0 < channels <= _MAX_CHANNELS:
         with np.errstate(all="ignore"):
             while (node := uses.then(row[-1])) is not None and _take(
                 node, row[-1], channels, weights.ndim, affine, uses

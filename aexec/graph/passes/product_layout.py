@@ -45,6 +45,8 @@ def lay_out_factors(working: WorkingGraph) -> None:
         if factor is not None:
             where = (factor.__array_interface__["data"][0], factor.shape, factor.strides)
             if where not in made:
+                if not working.may_copy(factor):
+                    continue
                 elements += factor.size
                 check_inline(elements * _COPY_NS)
                 key = ("product_layout", node.id, node.in_edges[1][0])

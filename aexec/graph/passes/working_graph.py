@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, MutableMapping
 from typing import Any, TypeVar
 
 from aexec.framework import errors, op_registry
+from aexec.framework.allocator import announce, note_kept
 from aexec.framework.attr_value import TensorAttr
 from aexec.framework.device import Device
 from aexec.framework.long_work import empty, steadily, taken_from
@@ -29,6 +30,10 @@ T = TypeVar("T")
 
 # So many nodes may come of the calls of one plan, unless a session's config says otherwise.
 MAX_INLINED_NODES = 20_000
+# Bytes of the arrays that the passes of one plan may make of constants that repeat a value.
+_REPEATED_BYTES = 64 * 2**20
+# Of a constant that is counted for the session.
+_LARGE = 1 << 14
 # What `WorkingGraph.constant` looks at.
 _HANDED_ON = frozenset({"Const", "Identity"})
 
@@ -112,6 +117,7 @@ class WorkingGraph:
         self._waited_for: set[int] | None = None
         # Of endpoints behind an Identity, until one of those, or a constant, is replaced.
         self._constants: dict[Endpoint, Any] = {}
+        self._room = _REPEATED_BYTES
 
     def __contains__(self, name: object) -> bool:
         return name in self.graph
@@ -188,6 +194,8 @@ class WorkingGraph:
     def new_constant(self, like: Node, suffix: str, value: Any) -> Node:
         """Add a constant of the type of output 0 of `like`, on the same device; its array becomes read-only."""
         value.flags.writeable = False
+        if value.nbytes >= _LARGE:
+            note_kept(value)
         dtype = like.output_types[0]
         op_def = op_registry.global_registry.lookup("Const").op_def
         attrs = {"dtype": dtype, "value": TensorAttr(value, dtype)}
@@ -196,6 +204,21 @@ class WorkingGraph:
         constant.shapes = (PartialTensorShape(value.shape),)
         self.replace(constant)
         return constant
+
+    def may_copy(self, value: Any) -> bool:
+        """May a pass make an array as large as a constant?  Then it counts as made.
+
+        A constant is as large as what was sent for it; but one that repeats a value is as large as its shape says.
+        """
+        if 0 in value.strides:
+            if value.nbytes > self._room:
+                return False
+            self._room -= value.nbytes
+        try:
+            announce(value.nbytes)
+        except errors.ResourceExhaustedError:
+            return False
+        return True
 
     def on_one_cpu(self, nodes: Iterable[Node]) -> bool:
         """Do all of these run on the same CPU?"""

@@ -16,6 +16,7 @@ from aexec.framework.call_results import PlacedValues, Results
 from aexec.framework.dtypes import DType, int32
 from aexec.framework.functional_call import CallKind, FunctionalCall, Running
 from aexec.framework.kernel_registry import DEFAULT_DEVICE, kernel
+from aexec.framework.long_work import steadily
 from aexec.framework.op_kernel import Compute, OpKernelConstruction, OpKernelContext
 from aexec.framework.shape import shape_text
 from aexec.framework.zeros import zeros_of_type
@@ -98,7 +99,9 @@ def if_(c: OpKernelConstruction) -> Compute:
 @kernel("Case", "StatelessCase", cost=0)
 @kernel("Case", "StatelessCase", device=DEFAULT_DEVICE, host_memory=("branch_index",), cost=0)
 def case(c: OpKernelConstruction) -> Compute:
-    branches = [_function(c, "branches", c.input_types[1:], c.output_types, branch) for branch in c.attr("branches")]
+    branches = [
+        _function(c, "branches", c.input_types[1:], c.output_types, branch) for branch in steadily(c.attr("branches"))
+    ]
     c.need_context()
 
     async def compute(context: OpKernelContext, index: Any, *inputs: Any) -> Any:
@@ -195,11 +198,13 @@ def _text_of(target: Any) -> str:
 
 @kernel("FakeParam", cost=0)
 def fake_param(c: OpKernelConstruction) -> Compute:
-    """Stands for a branch output that is never used: zeros of the declared shape, unknown dims as 0."""
+    """Stands for a branch output that is never used: zeros of the declared shape, unknown dims as 0.
+
+    They are views of one zero: the declared shape may be of any size.
+    """
     shape = c.attr("shape")
     dims = [0 if d is None else d for d in shape.dims or ()]
-    value = zeros_of_type(dims, c.output_types[0], c.xp)
-    value.flags.writeable = False
+    value = c.xp.broadcast_to(zeros_of_type((), c.output_types[0], c.xp), dims)
     return lambda: value
 
 
