@@ -23,6 +23,7 @@ from aexec.framework.call_results import Results
 from aexec.framework.cancellation import CancellationManager
 from aexec.framework.dtypes import DType, as_dtype
 from aexec.framework.op_def import OpDef
+from aexec.framework.printed import Printer, print_text
 from aexec.framework.ref_cell import RefCell
 from aexec.framework.rendezvous import Rendezvous
 from aexec.framework.resource_manager import ResourceManager
@@ -138,6 +139,11 @@ class Params:
     def stats_collector(self) -> Any:
         """What collects the step's statistics, or None."""
         return None
+
+    @property
+    def printer(self) -> Printer:
+        """Where the step prints to."""
+        return print_text
 
     @property
     def step_container(self) -> str:
@@ -321,6 +327,10 @@ class OpKernelContext:
         self._outputs: list[Any] = []
         self._forwarded: set[int] = set()
         self._status: errors.OpError | None = None
+
+    def print_text(self, stream: str, text: str) -> None:
+        """Print what the graph has to say where its step wants that.  Arguments as of `printed.print_text`."""
+        self.params.printer(stream, text)
 
     def for_call(self, signature: CallSignature, inputs: list[Any]) -> OpKernelContext:
         """The context of one call, with its inputs and outputs.

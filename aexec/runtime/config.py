@@ -26,7 +26,10 @@ if TYPE_CHECKING:
     from aexec.runtime.cost_model import CostModel
     from aexec.runtime.profile import Profile
 
-__all__ = ["RunMetadata", "RunOptions", "SessionConfig", "ThreadPool", "callable_arguments"]
+__all__ = ["MAX_PRINTS", "RunMetadata", "RunOptions", "SessionConfig", "ThreadPool", "callable_arguments"]
+
+# Characters that the metadata of a run has of what it prints.
+MAX_PRINTS = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +94,8 @@ class SessionConfig:
             larger one what is small is counted once in a while.
         max_image_pixels: how many pixels, of all frames together, an image may have that a kernel decodes; None for
             no limit but 2^30 bytes.  By what its header says, before it is decoded.
+        printed_bytes: what its graph may print in a second (Print, PrintV2), if it does not go to the run's own
+            answer; what is beyond that is left out, and a line says how much it was.  None for no limit.
         memory_account: of what several sessions take together, with the limit that they share.
         graph_passes: names of the rewrites that make plans smaller and cheaper, of
             `aexec.graph.passes.PASSES`; all by default, `"exact"` for those that change no bit of any result, and
@@ -141,6 +146,7 @@ class SessionConfig:
     step_bytes: int | None = None
     session_bytes: int | None = None
     max_image_pixels: int | None = None
+    printed_bytes: int | None = None
     memory_account: MemoryAccount | None = None
     graph_passes: Collection[str] = tuple(PASSES)
     max_inlined_nodes: int = MAX_INLINED_NODES
@@ -189,7 +195,7 @@ class SessionConfig:
             raise errors.InvalidArgumentError("build_cost_model and build_cost_model_after must not be negative")
         if self.max_inlined_nodes < 0:
             raise errors.InvalidArgumentError(f"max_inlined_nodes must not be negative, got {self.max_inlined_nodes}")
-        for name in ("session_tensor_bytes", "step_bytes", "session_bytes", "max_image_pixels"):
+        for name in ("session_tensor_bytes", "step_bytes", "session_bytes", "max_image_pixels", "printed_bytes"):
             if (limit := getattr(self, name)) is not None and limit < 0:
                 raise errors.InvalidArgumentError(f"{name} must not be negative, got {limit}")
         _check_timeout("operation_timeout", self.operation_timeout)
@@ -269,6 +275,7 @@ class RunOptions:
             of the executed graph in the metadata.
         report_tensor_allocations_upon_oom: let the error of a step that runs out of memory say which nodes have most.
         thread_pool: which of the session's thread pools its heavy kernels run in, by position; -1 is the first.
+        prints: return what nodes print (Print, PrintV2) in the metadata, instead of printing it.
     """
 
     timeout: float | None = None
@@ -277,6 +284,7 @@ class RunOptions:
     cost_graph: bool = False
     report_tensor_allocations_upon_oom: bool = False
     thread_pool: int = 0
+    prints: bool = False
 
     def __post_init__(self) -> None:
         _check_timeout("timeout", self.timeout)
@@ -290,7 +298,7 @@ class RunOptions:
     def may_run_at_once(self) -> bool:
         """Do they ask for nothing of a run, but that it ends in time, which is not over yet?"""
         asks = self.is_traced or self.output_partition_graphs or self.report_tensor_allocations_upon_oom
-        return not asks and not self.thread_pool and (self.timeout is None or self.timeout > 0)
+        return not (asks or self.prints) and not self.thread_pool and (self.timeout is None or self.timeout > 0)
 
     @classmethod
     def of(cls, options: RunOptions | Message) -> RunOptions:
@@ -347,6 +355,8 @@ class RunMetadata:
         cost_graph: what the nodes of the executed graph cost, if the run was measured for the session's cost model.
         peak_bytes: the most that the step's tensors took at a time, if the run was traced, or its memory is limited.
         device_peak_bytes: the same of each device with memory of its own that the step used, by the device's name.
+        prints: what its nodes have printed, if that was asked for: the first `MAX_PRINTS` characters.
+        prints_left_out: how many there were besides.
     """
 
     step_stats: proto.StepStats | None = None
@@ -354,6 +364,8 @@ class RunMetadata:
     cost_graph: proto.CostGraphDef | None = None
     peak_bytes: int | None = None
     device_peak_bytes: dict[str, int] = field(default_factory=dict)
+    prints: str | None = None
+    prints_left_out: int = 0
 
     def to_proto(self) -> proto.RunMetadata:
         message = proto.RunMetadata(partition_graphs=self.partition_graphs)

@@ -18,6 +18,7 @@ from aexec.framework.cancellation import CancellationManager
 from aexec.framework.late_dataclass import dataclass
 from aexec.framework.op_kernel import BuiltKernel, OpKernelConstruction
 from aexec.framework.op_kernel_context import OpKernelContext, Params
+from aexec.framework.printed import Printer, print_text
 from aexec.framework.rendezvous import Rendezvous, TransportFactory
 from aexec.framework.resource_manager import ResourceManager
 from aexec.framework.session_state import SessionState, TensorStore
@@ -244,11 +245,13 @@ class StepEnvironment(Params):
         calls: executions of function bodies that have not ended, with the functions' names.
         memory: what the step takes of memory, if that is accounted for, which the tracer does; else None.
         create_rendezvous: as of `ExecutorType`.
+        printer: where its kernels print to.
     """
 
-    __slots__ = ("calls", "create_rendezvous", "make_executor", "memory", "slices", "tracer", "transport")
+    __slots__ = ("calls", "create_rendezvous", "make_executor", "memory", "printer", "slices", "tracer", "transport")
 
     worker_pool: WorkerPool
+    printer: Printer
 
     def __init__(
         self,
@@ -264,6 +267,7 @@ class StepEnvironment(Params):
         memory: StepMemory | None = None,
         transport: TransportFactory | None = None,
         create_rendezvous: Callable[[int], Rendezvous] | None = None,
+        printer: Printer = print_text,
     ) -> None:
         # As `super().__init__(...)` with names, in half the time.
         Params.__init__(self, step_id or next(step_ids), loop, worker_pool, cancellation, resources, session_state)
@@ -272,6 +276,7 @@ class StepEnvironment(Params):
         self.memory = memory
         self.transport = transport
         self.create_rendezvous = create_rendezvous
+        self.printer = printer
         self.calls: dict[Executor, str] = {}
         self.tracer: StepTracer | None = NodePrinter(self.step_id) if tracer is None and DEBUG >= 3 else tracer
         if log_memory.is_enabled():

@@ -35,6 +35,7 @@ from aexec.framework.inline_call import NeedsThreadError
 from aexec.framework.late_dataclass import dataclass
 from aexec.framework.loop_budget import LoopBudget
 from aexec.framework.messages import as_message
+from aexec.framework.printed import Printer, PrintRate, Prints, print_text
 from aexec.framework.resource_manager import DEFAULT_CONTAINER, ResourceManager, check_container
 from aexec.framework.session_state import SessionState
 from aexec.graph.graph import Graph, current_graph
@@ -57,7 +58,7 @@ from aexec.runtime.callable_cache import CallableCache
 from aexec.runtime.captured import CapturedReport
 from aexec.runtime.compiled_execution import CompiledExecution, default_executor, run_line
 from aexec.runtime.compiled_plan import compile_plan, prepare_functions
-from aexec.runtime.config import RunMetadata, RunOptions, SessionConfig, callable_arguments
+from aexec.runtime.config import MAX_PRINTS, RunMetadata, RunOptions, SessionConfig, callable_arguments
 from aexec.runtime.delegated import RegionReport
 from aexec.runtime.device_ends import DeviceEnds, converted_feeds, resolve_devices, take_in, where_fed
 from aexec.runtime.executor import StepEnvironment, executor_of_type, step_ids
@@ -192,6 +193,7 @@ class Session:
         self._pools = ThreadPools(self.config.thread_pools, self.config.inter_op_threads, self.config.intra_op_threads)
         self._pool = self._pools.first
         self._limits = SessionMemory(self.config)
+        self._print_rate: PrintRate | None = None
         self._memory, kept = self._limits.account, self._limits.kept
         self.resources = (
             SharingResourceManager(self.config.share, kept=kept) if self.config.share else ResourceManager(kept=kept)
@@ -205,8 +207,8 @@ class Session:
         self._steps: dict[int, Step | _AtOnce] = {}
         self._partial_runs = PartialRunTable()
         self._runs = 0
-        most = self.config.max_steps
-        self.places = None if most is None else StepPlaces(most, self.config.max_waiting_steps)
+        max_steps = self.config.max_steps
+        self.places = None if max_steps is None else StepPlaces(max_steps, self.config.max_waiting_steps)
         self._cancellation = CancellationManager()
         self._queues = SessionQueues(self._planner, self.resources, state, self._cancellation, self._pool)
         self._slices = SliceClock(LoopBudget(self.config.slice_seconds), self._pool.helpers)
@@ -818,6 +820,8 @@ class Session:
         self.resources.clear()
         self.tensors.state.clear()
         self._planner.dispose()
+        if self._print_rate is not None:
+            self._print_rate.close()
         self._callables.clear()
         self._limits.close()
         self._release_graph()
@@ -1078,6 +1082,7 @@ class Session:
             memory,
             self.config.transport,
             self._create_rendezvous,
+            self._printer(loop, options),
         )
         timeout = self.config.operation_timeout
         if options is not None and options.timeout is not None:
@@ -1117,6 +1122,17 @@ class Session:
             if self._step_end is not None:
                 self._step_end.set()
                 self._step_end = None
+
+    def _printer(self, loop: asyncio.AbstractEventLoop, options: RunOptions | None) -> Printer:
+        """Where a step prints to."""
+        if options is not None and options.prints:
+            return Prints(MAX_PRINTS)
+        most = self.config.printed_bytes
+        if most is None:
+            return print_text
+        if self._print_rate is None:
+            self._print_rate = PrintRate(f"session {self.id}", most, loop)
+        return self._print_rate
 
     async def _next_end(self) -> None:
         """Wait until a step ends."""

@@ -26,6 +26,7 @@ from aexec.framework.html_repr import MAX_ROWS, block, facts_table, lines_table
 from aexec.framework.inline_call import NeedsThreadError, check_inline
 from aexec.framework.late_dataclass import dataclass
 from aexec.framework.loop_budget import COPY_NS, current_budget, use_budget
+from aexec.framework.printed import Prints
 from aexec.framework.session_state import DeviceTensor, TensorStore, measured
 from aexec.framework.tensor_buffer import measuring_ns
 from aexec.runtime.config import RunMetadata, RunOptions
@@ -556,6 +557,8 @@ class Step:
             self.metadata = RunMetadata()
         if self.environment.tracer is not None:
             self.metadata.step_stats = self.environment.tracer.to_proto()
+        if isinstance(printed := self.environment.printer, Prints):
+            self.metadata.prints, self.metadata.prints_left_out = printed.text, printed.left_out
         if options.output_partition_graphs:
             self.metadata.partition_graphs.extend(self.session.executed_graphs(cached))
         if options.cost_graph and self._state is StepState.SUCCEEDED and self.metadata.step_stats is not None:

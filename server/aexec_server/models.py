@@ -371,6 +371,7 @@ class ModelRegistry:
             delegates="auto" if delegates is None else delegates,
             memory_account=self._sessions.memory,
             max_image_pixels=pixels,
+            printed_bytes=self._config.print_rate,
         )
         if not trusted:
             config = self._sessions.limited(config)

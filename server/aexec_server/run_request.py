@@ -42,6 +42,8 @@ _GRAPH_FIELDS = frozenset({"feeds", "fetches", "targets"})
 _SIGNATURE_FIELDS = frozenset({"signature", "inputs", "outputs"})
 _ALL_FIELDS = _FIELDS | _SIGNATURE_FIELDS
 _OPTIONS = frozenset({"timeout_in_ms"})
+# Which RunOptions messages have none of.
+_OUR_OPTIONS = frozenset({"priority", "prints"})
 PARAMETERS = frozenset({"binary_data_output", "timeout", "priority"})
 _FEED_FIELDS = frozenset({"name", "shape", "datatype", "data", "parameters"})
 _FETCH_FIELDS = frozenset({"name", "parameters"})
@@ -70,6 +72,7 @@ class RunRequest:
         priority: its place among those that wait for their turn, lower ones first, from 1.
         trace, partition_graphs: what the metadata shall hold.
         report_memory: let the error of a run that is out of memory say which nodes have most.
+        prints: what the run prints is to be in the metadata.
         as_list: answer with the V2 tensor list.
         binary: of the list, which fetches are to be binary.
         binary_by_default: those that do not say, and those that are not named, are.
@@ -88,6 +91,7 @@ class RunRequest:
     trace: bool = False
     partition_graphs: bool = False
     report_memory: bool = False
+    prints: bool = False
     as_list: bool = False
     binary: list[bool] = field(default_factory=list)
     binary_by_default: bool = False
@@ -119,6 +123,7 @@ class RunRequest:
             self.trace,
             self.partition_graphs,
             self.report_memory,
+            self.prints,
             self.as_list,
             self.binary,
             self.binary_by_default,
@@ -329,7 +334,9 @@ def _read_options(request: RunRequest, value: Any) -> None:
     else:
         if "priority" in value:
             request.priority = _priority(value["priority"])
-        others = {key: item for key, item in value.items() if key != "priority"}
+        if "prints" in value:
+            request.prints = _boolean(value["prints"], '"prints"')
+        others = {key: item for key, item in value.items() if key not in _OUR_OPTIONS}
         request.set_options(bodies.parse_dict(proto.RunOptions, others, '"options"'))
     if timeout is not None:
         request.timeout = timeout if request.timeout is None else min(timeout, request.timeout)

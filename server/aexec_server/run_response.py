@@ -173,4 +173,8 @@ def _metadata_text(metadata: aexec.RunMetadata | None) -> str:
     fields = json_format.MessageToDict(metadata.to_proto(), preserving_proto_field_name=True)
     if metadata.peak_bytes is not None:
         fields["peak_bytes"] = metadata.peak_bytes
+    if metadata.prints is not None:
+        fields["prints"] = metadata.prints
+        if metadata.prints_left_out:
+            fields["prints_left_out"] = metadata.prints_left_out
     return f',"metadata":{encode_json(fields)}' if fields else ""

@@ -454,6 +454,8 @@ class RunHandlers:
             return BegunRun(served, values, own, rest, sampled)
         if any(asked.binary):
             raise errors.InvalidArgumentError("Events are text: outputs in them cannot be binary")
+        if asked.prints:
+            raise errors.InvalidArgumentError('"prints": what a run prints is in its answer, and not in events')
         step = served.call.prepare(*fed, options=options, on_output=stream.output)
         stream.begin(served.tensors, served, as_list=asked.as_list)
         return BegunRun(served, None, step, step.run(), sampled, stream)
@@ -468,8 +470,8 @@ class RunHandlers:
             run.queued = time.monotonic() - began
 
     def _batch_of(self, hosted: HostedSession, run: Run, asked: RunRequest) -> BatchedCallable | None:
-        """What joins a request with others; None if it is run alone, as one is whose graph or times are asked for."""
-        if hosted.batch is None or asked.trace or asked.partition_graphs:
+        """What joins a request with others; None if it is run alone, as one is of which more is asked for."""
+        if hosted.batch is None or asked.trace or asked.partition_graphs or asked.prints:
             return None
         return hosted.served(asked, by_admin=run.by_admin).batched
 
@@ -701,11 +703,12 @@ def _level(run: Run, asked: RunRequest) -> int:
 
 def run_options(asked: RunRequest, deadline: float | None, *, trace: bool) -> aexec.RunOptions | None:
     """What a session is told of a run; None for nothing."""
-    if deadline is None and not (trace or asked.partition_graphs or asked.report_memory):
+    if deadline is None and not (trace or asked.partition_graphs or asked.report_memory or asked.prints):
         return None
     return aexec.RunOptions(
         None if deadline is None else max(0.0, deadline - time.monotonic()),
         trace,
         asked.partition_graphs,
         report_tensor_allocations_upon_oom=asked.report_memory,
+        prints=asked.prints,
     )

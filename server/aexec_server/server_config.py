@@ -432,6 +432,13 @@ class ServerConfig:
     log_format: str = setting(
         "text", Choice("text", "json"), "how lines of the log are written; json: an object in each", group=_OPERATION
     )
+    print_rate: int = setting(
+        16_384,
+        Count(),
+        "bytes that the graph of a session may print to the log in a second; of what is beyond that a line says how "
+        "much it was",
+        group=_OPERATION,
+    )
     access_log: bool = setting(False, Switch(), "log every request", group=_OPERATION)
     step_log: bool = setting(
         False,

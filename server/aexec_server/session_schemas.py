@@ -43,6 +43,7 @@ _OPTIONS = {
         "priority": told(INTEGER, "From 1, lower ones first; 0 for the default", minimum=0, maximum=1000),
         "trace_level": {"enum": ["NO_TRACE", "SOFTWARE_TRACE", "HARDWARE_TRACE", "FULL_TRACE", 0, 1, 2, 3]},
         "output_partition_graphs": BOOLEAN,
+        "prints": told(BOOLEAN, "What nodes print is to be in the metadata, instead of the server's log"),
     },
 }
 _PARAMETERS = request(

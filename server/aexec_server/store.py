@@ -481,6 +481,8 @@ class SessionStore:
             session_bytes=min(own, default=None),
             memory_account=account,
             max_image_pixels=self._config.max_image_pixels,
+            printed_bytes=self._config.print_rate,
+            log_device_placement=False,
             delegates=self._config.delegates or (),
         )
         self.check_graph(new.graph_def)

@@ -327,3 +327,31 @@ def test_what_is_printed_is_one_line_of_the_log_without_escapes(server: ServerPr
     printed = [line for line in lines if "aexec_server.printed" in line]
     assert len(printed) == 2 and not any(line.startswith("ERROR forged") for line in lines)
     assert not any(char < " " for line in printed for char in line)
+
+
+def printing_forever() -> GraphBuilder:
+    """`y` is a loop without an end that prints."""
+    attrs = {"T": dtypes.float32, "U": [dtypes.float32], "message": b"again and again", "first_n": -1, "summarize": 3}
+    printed = ("printed", "Print", ["x", "x"], attrs)
+    goes_on = ("goes_on", "Equal", ["printed:output:0", "x"], {"T": dtypes.float32})
+    g = GraphBuilder()
+    g.graph_def.library.function.extend(
+        [
+            function_def("Goes(x: float) -> y: bool", body=[printed, goes_on], ret={"y": "goes_on:z:0"}, stateful=True),
+            function_def("Same(x: float) -> y: float", body=[printed], ret={"y": "printed:output:0"}, stateful=True),
+        ]
+    )
+    g.const("x", 1.0, dtypes.float32)
+    g("y", "While", "x", T=[dtypes.float32], cond=NameAttrList("Goes"), body=NameAttrList("Same"))
+    return g
+
+
+def test_what_is_printed_without_end_is_left_out_and_counted(server: ServerProcess) -> None:
+    handle = server.create(printing_forever())
+    before = len(server.log)
+    assert server.run(handle, fetches=["y"], options={"timeout_in_ms": 1500}).status == 504
+    server.delete(handle)
+    server.until(lambda: "bytes were left out: it may print 16384 bytes a second" in server.log[before:])
+    log = server.log[before:]
+    assert 5000 < len(log) < 5 * 16384
+    assert all("aexec_server.printed" in line for line in log.splitlines() if "left out" in line)

@@ -351,6 +351,44 @@ async def test_a_trace_comes_as_metadata(api: Api, small: str) -> None:
     assert "metadata" not in answer
 
 
+def printing(text: str) -> GraphBuilder:
+    """`twice` prints a text, `once` it and `x`, which it gives."""
+    g = GraphBuilder()
+    g.const("text", text, dtypes.string)
+    g.const("x", 1.0, dtypes.float32)
+    g("once", "Print", "x", "x", T=dtypes.float32, U=[dtypes.float32], message=text.encode(), first_n=-1, summarize=3)
+    g("twice", "PrintV2", "text", "^once", output_stream=b"stdout", end=b"!")
+    return g
+
+
+async def test_what_a_run_prints_comes_with_its_answer_if_asked_for(
+    api: Api, capsys: pytest.CaptureFixture[str]
+) -> None:
+    handle = await api.create(printing("hé\n"))
+    for _ in range(4):
+        asked = {"fetches": ["once"], "targets": ["twice"], "options": {"prints": True}}
+        status, answer = await api.run(handle, **asked)
+        assert (status, answer["outputs"]) == (200, {"once": 1.0})
+        assert answer["metadata"]["prints"] == "hé\n[1]\nhé\n!" and "prints_left_out" not in answer["metadata"]
+    assert capsys.readouterr() == ("", "")
+    _, answer = await api.run(handle, targets=["twice"], options={"prints": False})
+    assert "metadata" not in answer
+    assert capsys.readouterr() == ("hé\n!", "hé\n[1]\n")
+
+
+async def test_what_a_run_prints_is_bounded_in_its_answer(api: Api) -> None:
+    handle = await api.create(printing("x" * 50_000))
+    _, answer = await api.run(handle, targets=["twice"], options={"prints": True})
+    metadata = answer["metadata"]
+    assert len(metadata["prints"]) == 65536 and metadata["prints_left_out"] == 2 * 50_000 + len("[1]\n!") - 65536
+
+
+@pytest.mark.parametrize("prints", [1, "yes", None])
+async def test_prints_are_wanted_or_not(api: Api, small: str, prints: Any) -> None:
+    status, answer = await api.run(small, fetches=["m_out"], options={"prints": prints})
+    assert status == 400 and '"prints" must be true or false' in answer["error"]
+
+
 async def test_the_costs_that_a_session_measures_come_as_metadata(api: Api) -> None:
     g = GraphBuilder()
     g.placeholder("x")

@@ -6,7 +6,6 @@ Next to read: `aexec/kernels/common/printing.py`, which lays out the tensors.
 from __future__ import annotations
 
 import itertools
-import logging
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -17,14 +16,12 @@ import numpy as np
 from aexec.framework import errors
 from aexec.framework.inline_call import check_inline
 from aexec.framework.kernel_registry import kernel
-from aexec.framework.op_kernel import Compute, OpKernelConstruction
-from aexec.framework.printed import print_text
+from aexec.framework.op_kernel import Compute, OpKernelConstruction, OpKernelContext
+from aexec.framework.printed import LOG_LEVELS
 from aexec.framework.shape import shape_text
 from aexec.kernels.common.printing import encoded, head_text, text_ns
 
 __all__: list[str] = []
-
-_log = logging.getLogger("aexec")
 
 
 @kernel("Assert", device="DEFAULT", host_memory=("condition", "data"), cost=0)
@@ -51,31 +48,28 @@ def print_(c: OpKernelConstruction) -> Compute:
     message, first_n, summarize = c.text("message"), c.attr("first_n"), c.attr("summarize")
     c.may_be_abandoned = True  # nothing is written before all of the text is there
     calls = itertools.count()
+    c.need_context()
 
-    def compute(x: Any, *data: Any) -> Any:
+    def compute(context: OpKernelContext, x: Any, *data: Any) -> Any:
         check_inline(text_ns(data, summarize))
         if first_n < 0 or next(calls) < first_n:
             line = message + "".join(f"[{head_text(d, summarize)}]" for d in data) + "\n"
-            print_text("stderr", encoded(line).decode("utf-8", "replace"))
+            context.print_text("stderr", encoded(line).decode("utf-8", "replace"))
         return x
 
     return compute
 
 
-_LEVELS = {"log(info)": logging.INFO, "log(warning)": logging.WARNING, "log(error)": logging.ERROR}
-_STREAMS = ("stdout", "stderr", *_LEVELS)
+_STREAMS = ("stdout", "stderr", *LOG_LEVELS)
 
 
-def _writer(stream: str) -> Callable[[bytes], Any]:
+def _writer(stream: str) -> Callable[[OpKernelContext, bytes], Any]:
     """The function that writes to what the attr output_stream names."""
-    if stream in _LEVELS:
-        level = _LEVELS[stream]
-        return lambda text: _log.log(level, "%s", text.decode("utf-8", "replace"))
-    if stream in ("stdout", "stderr"):
-        return lambda text: print_text(stream, text.decode("utf-8", "replace"))
+    if stream in _STREAMS:
+        return lambda context, text: context.print_text(stream, text.decode("utf-8", "replace"))
     if stream.startswith("file://"):
         path = Path(stream.removeprefix("file://"))
-        return lambda text: _append(path, text)
+        return lambda _, text: _append(path, text)
     raise errors.InvalidArgumentError(
         f"Unknown output stream: {stream}, must be one of {', '.join(_STREAMS)} or file://<filename>"
     )
@@ -93,11 +87,12 @@ def _append(path: Path, text: bytes) -> None:
 def print_v2(c: OpKernelConstruction) -> Compute:
     """Writes a string scalar and the attr `end` to stderr, stdout, a file, or the log `aexec`."""
     write, end = _writer(c.text("output_stream")), c.attr("end")
+    c.need_context()
 
-    def compute(x: Any) -> None:
+    def compute(context: OpKernelContext, x: Any) -> None:
         if x.ndim:
             raise errors.InvalidArgumentError(f"Input is expected to be scalar, but got {shape_text(x.shape)}")
-        write(x.item() + end)
+        write(context, x.item() + end)
 
     return compute
 

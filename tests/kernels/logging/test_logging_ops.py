@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from aexec.framework import errors
+from aexec.framework.printed import print_text
 from tests.kernels.array_support import F32, I32, assert_refuses, assert_same
 from tests.kernels.harness import build, in_tensorflow, ops_of, registered, run_op, strings
 
@@ -20,6 +21,12 @@ def test_types_are_tensorflows(op):
 
 def scalar(value):
     return strings(value, shape=())
+
+
+class Printing:
+    """A context whose step prints where all graphs of the process do."""
+
+    print_text = staticmethod(print_text)
 
 
 SHOWN = [
@@ -59,20 +66,20 @@ def test_assert_wants_a_scalar():
 def test_print(data, summarize, text, capsys):
     x = strings("given on")
     kernel, inputs, _ = build("Print", [x, [data, I32([7])]], message="seen: ", summarize=summarize)
-    assert_same(kernel.compute(*inputs), x)
+    assert_same(kernel.compute(Printing(), *inputs), x)
     assert capsys.readouterr().err == f"seen: [{text}][7]\n"
 
 
 def test_print_only_at_first(capsys):
     kernel = build("Print", [F32(1), [I32(7)]], first_n=2)[0].compute
     for i in range(4):
-        assert kernel(np.float32(i), np.int32(i)) == i
+        assert kernel(Printing(), np.float32(i), np.int32(i)) == i
     assert capsys.readouterr().err == "[0]\n[1]\n"
 
 
 def test_print_v2_to_the_standard_streams(capsys):
-    assert run_op("PrintV2", [scalar("hé")]) is None
-    run_op("PrintV2", [scalar("out")], output_stream="stdout", end="!")
+    assert run_op("PrintV2", [scalar("hé")], context=Printing()) is None
+    run_op("PrintV2", [scalar("out")], context=Printing(), output_stream="stdout", end="!")
     seen = capsys.readouterr()
     assert (seen.err, seen.out) == ("hé\n", "out!")
 
@@ -80,7 +87,7 @@ def test_print_v2_to_the_standard_streams(capsys):
 @pytest.mark.parametrize("level", ["INFO", "WARNING", "ERROR"])
 def test_print_v2_to_the_log(level, caplog):
     with caplog.at_level(logging.INFO, "aexec"):
-        run_op("PrintV2", [scalar("100%s")], output_stream=f"log({level.lower()})", end="")
+        run_op("PrintV2", [scalar("100%s")], context=Printing(), output_stream=f"log({level.lower()})", end="")
     assert [(r.levelname, r.getMessage()) for r in caplog.records] == [(level, "100%s")]
 
 
