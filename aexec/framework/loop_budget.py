@@ -68,7 +68,7 @@ _MEASURED_SHARE = 0.1
 # switches of the interpreter's lock, and what is wrong with a request would be known only later.  Where it takes so
 # many times as long as its nodes let expect, it is begun anew in a thread.
 _ONCE_SLICES = 4.0
-_ONCE_AT_MOST = 4
+_ONCE_AT_MOST = 8
 
 # What work costs
 

@@ -136,7 +136,12 @@ class CalledFunction:
         body = self._always
         if body is None or type(inputs) is PlacedValues:
             places = self._places_of(inputs)
-            body = self._prepared(places) or await self._built(places)
+            body = self._bodies.get(places)
+            if body is None:
+                # Many calls may begin in one turn of the loop: they build their bodies one after another.
+                environment = StepEnvironment.of(context)
+                await environment.slices.take_turn(environment.loop)
+                body = self._prepared(places) or await self._built(places)
         plan = body.plan
         if not plan.num_nodes:
             await _give_way(StepEnvironment.of(context))

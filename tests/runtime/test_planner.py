@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 from typing import Any
@@ -24,13 +25,16 @@ from tests.support.planning_bombs import BOMBS, constant
 MB = 2**20
 
 op_registry.register_op("PlannerTestMade() -> y: float", "kind: string", stateful=True)
-# In which threads kernels were made.
+# In which threads kernels were made, and in which turns of the loop.
 made_in: list[str] = []
+made_at: list[int] = []
+turn = 0
 
 
 @kernel("PlannerTestMade", cost=0)
 def made(c: OpKernelConstruction) -> Compute:
     made_in.append(threading.current_thread().name)
+    made_at.append(turn)
     kind = c.text("kind")
     if kind == "long":
         expect(1e12)
@@ -73,6 +77,29 @@ async def test_body_that_takes_long_is_planned_in_a_thread_after_all() -> None:
             assert await session.run("y:0") == 1
     on_the_loop, in_thread = made_in
     assert on_the_loop == threading.main_thread().name and in_thread.startswith("planner")
+
+
+async def test_bodies_of_calls_that_begin_together_are_made_one_after_another() -> None:
+    g = GraphBuilder()
+    body = [("n", "PlannerTestMade", [], {"kind": "quick"})]
+    function = function_def("F() -> y: float", "k: int", body=body, ret={"y": "n:y:0"}, stateful=True)
+    function.attr["_noinline"].b = True
+    g.graph_def.library.function.append(function)
+    for number in range(20):
+        g(f"y{number}", "F", k=number)
+
+    async def count_turns() -> None:
+        global turn
+        while True:
+            await asyncio.sleep(0)
+            turn += 1
+
+    counting = asyncio.create_task(count_turns())
+    async with aexec.Session(g.graph(), config=aexec.SessionConfig(slice_seconds=1e-5)) as session:
+        made_at.clear()
+        await session.run([f"y{number}:0" for number in range(20)])
+    counting.cancel()
+    assert len(set(made_at)) == len(made_at) == 20
 
 
 async def test_extension_of_few_nodes_and_many_functions_is_made_in_a_thread() -> None:
