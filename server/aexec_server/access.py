@@ -63,6 +63,11 @@ class AccessControl:
         any_host = config.wants_tokens and not config.allowed_hosts
         self.site = SitePolicy(None if any_host else (config.host, *config.allowed_hosts), config.cors_origins)
 
+    @property
+    def front_says(self) -> bool:
+        """Does a front say who sends a request?  Then the same head is of the same caller, always."""
+        return self._key is not None
+
     def guard(self, route: Route) -> Handler:
         """The route's handler, for those who may use it."""
         handler, check = route.handler, self.site.check

@@ -78,7 +78,7 @@ def _routes(server: Server, run_handlers: runs.RunHandlers) -> list[Route]:
     """Those under one prefix are tried in order: what is called most comes first."""
     calls = [
         *runs.routes(run_handlers),
-        *operations.routes(server.operations),
+        *operations.routes(server.operations, server.config, server.body_budget),
         *partial_runs.routes(run_handlers.partial_runs),
         *sessions.routes(server),
         *queue_calls.routes(server),

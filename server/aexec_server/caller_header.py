@@ -19,6 +19,8 @@ __all__ = ["CALLER_HEADER", "authorization_of", "new_key", "read_caller", "with_
 
 CALLER_HEADER = istr("Aexec-Caller")
 _NONE = "-"
+# A client's heads are alike: those of up to so many bytes are remembered.
+_SHORT = 2048
 # The header, and the token.
 _AUTHORIZATION = re.compile(rb"\r\nauthorization:[ \t]*([^\r\n]*?)[ \t]*(?=\r)", re.IGNORECASE)
 _OURS = re.compile(rb"\r\n(?:authorization|aexec-caller):[^\r\n]*", re.IGNORECASE)
@@ -37,6 +39,11 @@ def authorization_of(head: bytes) -> str | None:
 
 def with_caller(head: bytes, key: str, who: Caller | Refusal) -> bytes:
     """The head of a request, saying who sent it, and without its token."""
+    return _signed(head, key, who) if len(head) <= _SHORT else _signed.__wrapped__(head, key, who)
+
+
+@lru_cache(512)
+def _signed(head: bytes, key: str, who: Caller | Refusal) -> bytes:
     if isinstance(who, Caller):
         quotas = who.quotas
         counts = [_NONE if n is None else str(n) for n in (quotas.sessions, quotas.runs, quotas.memory_bytes)]

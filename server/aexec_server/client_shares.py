@@ -1,9 +1,9 @@
 """`ClientShares`: how much each client holds of something that all clients share, and how much it may hold.
 
 Runs, partial runs, sessions, bodies, kept results: of each kind there is so much, counted in things or in bytes.  One
-client may hold all but the last share, an eighth, which is kept for those who hold next to nothing: however much a
-client has taken, another one is served.  A client is whoever has a token, else whoever comes from an address
-(`client_address.py`).
+client may hold all but the last share, an eighth, of which half is kept for those who hold little, and half for those
+who hold nothing: however much a client has taken, another one is served.  A client is whoever has a token, else whoever
+comes from an address (`client_address.py`).
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from aexec_server.callers import Caller
 __all__ = ["ClientShares", "ShareError"]
 
 _SHARES = 8
+# Who holds no more than one of so many parts holds little.
+_SMALL_PARTS = 64
 # What is less than so many units is not divided: all of it is for whoever comes.
 _LEAST_UNITS = 4
 
@@ -30,7 +32,7 @@ class ClientShares:
         what: of what there is so much, for messages: `runs in flight`.
         most: how much there is.
         of_one: how much one client may hold; None for all but the last share.
-        unit: how much each client may hold of the last share.
+        unit: how much each client may hold of what is kept for those who hold nothing.
         hint: what a client can do for whom there is no more.
 
     Attributes:
@@ -60,6 +62,7 @@ class ClientShares:
         self._what = what
         self._of_one = of_one
         self._unit = unit
+        self._little = max(unit, most // _SMALL_PARTS)
         self._last = max(unit, most // _SHARES) if most >= _LEAST_UNITS * unit else 0
         self._hint = hint
         self.most_of_one = max(unit, most - self._last) if of_one is None else min(most, of_one)
@@ -93,14 +96,20 @@ class ClientShares:
             why = f"{_named(caller)} has as many {self._what} as it may have, {held} of {most_of_it}"
         elif after > self.most:
             why = f"This server has {self.in_use} {self._what}, and takes {self.most} at most"
-        elif after > self.most - self._last and held + amount > self._unit:
+        elif after > self.most - (kept := self._kept_from(held + amount)):
             why = (
                 f"{_named(caller)} has {held} of the {self.most} {self._what} that this server takes, of which "
-                f"{self.in_use} are taken, and the last {self._last} are kept for clients that have none"
+                f"{self.in_use} are taken, and the last {kept} are kept for clients that have fewer, or none"
             )
         else:
             return None
         return ShareError(f"{why}: {self._hint}")
+
+    def _kept_from(self, held: int) -> int:
+        """What is not for a client that would hold so much."""
+        if held <= self._unit:
+            return 0
+        return self._last if held > self._little else (self._last + 1) // 2
 
     def check(self, caller: Caller, amount: int = 1, quota: int | None = None) -> None:
         """Raises ShareError as `refusal` says."""

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable
 
-from aexec import errors
+from aexec_server.callers import ANYONE, Caller
+from aexec_server.client_shares import ClientShares
 
 __all__ = ["REMEMBER_SECONDS", "EarlyCancels"]
 
@@ -26,33 +27,39 @@ class EarlyCancels:
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._waiting: OrderedDict[str, tuple[float, str]] = OrderedDict()  # key → when it came and why; oldest first
+        # key → when it came, why, and of which client; oldest first
+        self._waiting: OrderedDict[str, tuple[float, str, str]] = OrderedDict()
+        self._shares = ClientShares("cancellations", "cancellations that wait for runs of this session", _MOST)
 
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def remember(self, key: str, reason: str) -> None:
+    def remember(self, key: str, reason: str, caller: Caller = ANYONE) -> None:
         """Keep a cancellation for `REMEMBER_SECONDS` from now on; one of the same key is replaced.
 
         Raises:
             ResourceExhaustedError: too many wait already.  None of these is dropped: their senders rely on them.
         """
         self._drop_old()
-        if key not in self._waiting and len(self._waiting) >= _MOST:
-            raise errors.ResourceExhaustedError(
-                f"{_MOST} cancellations wait for runs of this session that have not begun: try again later"
-            )
-        self._waiting[key] = self._clock(), reason
-        self._waiting.move_to_end(key)
+        if key not in self._waiting:
+            self._shares.take(caller)
+            client = caller.client
+        else:
+            _, _, client = self._waiting.pop(key)
+        self._waiting[key] = self._clock(), reason, client
 
     def take(self, key: str) -> str | None:
         """The reason of the cancellation that waits for a run of this key, which is then spent; None without one."""
-        came, reason = self._waiting.pop(key, (None, ""))
-        return None if came is None or self._is_old(came) else reason
+        if key not in self._waiting:
+            return None
+        came, reason, client = self._waiting.pop(key)
+        self._shares.give_back(client)
+        return None if self._is_old(came) else reason
 
     def _drop_old(self) -> None:
         while self._waiting and self._is_old(next(iter(self._waiting.values()))[0]):
-            self._waiting.popitem(last=False)
+            _, (_, _, client) = self._waiting.popitem(last=False)
+            self._shares.give_back(client)
 
     def _is_old(self, came: float) -> bool:
         return self._clock() - came > REMEMBER_SECONDS

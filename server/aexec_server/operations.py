@@ -21,6 +21,7 @@ from aexec import errors
 from aexec.errors import Code
 from aexec_server import bodies
 from aexec_server.answer_parts import AnswerParts
+from aexec_server.body_budget import BodyBudget
 from aexec_server.callers import Caller, Scope, caller_of
 from aexec_server.client_shares import ClientShares
 from aexec_server.handles import Handles
@@ -188,9 +189,9 @@ class OperationStore:
                 self.delete(operation)
 
 
-def routes(store: OperationStore) -> list[Route]:
+def routes(store: OperationStore, config: ServerConfig, budget: BodyBudget) -> list[Route]:
     """Everything under /v1/operations."""
-    handlers = _Handlers(store)
+    handlers = _Handlers(store, config, budget)
     one = "/v1/operations/{operation}"
     call = partial(Route, scope=Scope.RUN)
     return [
@@ -202,8 +203,10 @@ def routes(store: OperationStore) -> list[Route]:
 
 
 class _Handlers:
-    def __init__(self, store: OperationStore) -> None:
+    def __init__(self, store: OperationStore, config: ServerConfig, budget: BodyBudget) -> None:
         self.store = store
+        self._config = config
+        self._budget = budget
 
     def _operation(self, request: web.Request) -> RunOperation:
         return self.store.get(request.match_info["operation"], caller_of(request))
@@ -226,7 +229,7 @@ class _Handlers:
     async def cancel(self, request: web.Request) -> web.Response:
         """POST /v1/operations/{operation}:cancel"""
         operation = self._operation(request)
-        body = await request.read()
+        body = await bodies.read_body(request, self._config, self._budget)
         fields = bodies.json_object(body) if body.strip() else {}
         bodies.check_fields(fields, _CANCEL_FIELDS, "the request")
         reason = fields.get("reason")

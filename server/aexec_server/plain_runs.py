@@ -29,6 +29,7 @@ from multidict import CIMultiDictProxy
 
 from aexec.hosting import loop_budget
 from aexec_server.access_log import log_access
+from aexec_server.callers import Caller
 from aexec_server.compression import INLINE_BYTES, LEAST_BYTES, coding_of, compressed
 from aexec_server.plain_call import PlainCall, PlainRun
 from aexec_server.routes import Route
@@ -82,6 +83,7 @@ class _Known:
         call: what it asks for.
         length: of its body.
         headers: who sent it is told by these.
+        caller: who that is, if a front has said it; else it is asked anew each time.
         coding: of answers that are JSON, and of those with tensors as bytes; None for none.
         path: for the log.
     """
@@ -89,6 +91,7 @@ class _Known:
     call: PlainCall
     length: int
     headers: CIMultiDictProxy[str]
+    caller: Caller | None
     coding: str | None
     binary_coding: str | None
     path: str
@@ -169,7 +172,8 @@ class PlainRuns:
         if call.compresses and accepted is not None:
             coding, binary_coding = coding_of(accepted, binary=False), coding_of(accepted, binary=True)
         length = int(message.headers.get(CONTENT_LENGTH, 0))
-        return _Known(call, length, message.headers, coding, binary_coding, message.path)
+        caller = self._access.caller(message.headers) if self._access.front_says else None
+        return _Known(call, length, message.headers, caller, coding, binary_coding, message.path)
 
     def _call(self, message: RawRequestMessage) -> PlainCall | None:
         for pattern, make in self._calls:
@@ -206,7 +210,7 @@ class PlainRuns:
         if perf_counter() >= end:
             return Fate.LATER
         try:
-            caller = self._access.caller(known.headers)
+            caller = known.caller or self._access.caller(known.headers)
             if caller is None or caller.quotas.runs is not None:
                 return Fate.ORDINARY
             run = known.call.read(data[size:], caller)

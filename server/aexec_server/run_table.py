@@ -21,6 +21,7 @@ import aexec
 from aexec import errors
 from aexec.errors import Code
 from aexec.hosting import BatchedStep, StepState
+from aexec_server.callers import ANYONE, Caller
 from aexec_server.early_cancels import REMEMBER_SECONDS, EarlyCancels
 from aexec_server.run_traces import TraceTable
 from aexec_server.served_call import AnswerForm, ServedCall
@@ -281,7 +282,9 @@ class RunTable:
         if len(ended) > _MAX_ENDED:
             ended.popitem(last=False)
 
-    def cancel(self, run_id: str, reason: str, owner: str = "", *, of_all: bool = False) -> bool:
+    def cancel(
+        self, run_id: str, reason: str, owner: str = "", *, of_all: bool = False, caller: Caller = ANYONE
+    ) -> bool:
         """Cancel the run of this id that is in flight, or else the next one, if it begins within a minute.
 
         Returns:
@@ -289,8 +292,9 @@ class RunTable:
             cancelled.  So asking again gives the same answer.
 
         Args:
-            owner: who asks.
+            owner: whose run it is.
             of_all: it may be another's, if it is in flight.
+            caller: who asks.
 
         Raises:
             NotFoundError: no run of this id is or was known; the next one is cancelled all the same.
@@ -301,7 +305,7 @@ class RunTable:
         if run is not None:
             run.cancel(reason)
             return run.cancelled
-        self._early_cancels.remember(key, reason)
+        self._early_cancels.remember(key, reason, caller)
         if key in self._ended:
             return self._ended[key]
         raise errors.NotFoundError(

@@ -601,7 +601,11 @@ class RunHandlers:
                     raise bodies.expected('"reason" must be a string', reason)
             caller = caller_of(request)
             cancelled = hosted.runs.cancel(
-                run_id, (reason or "by request")[:_MAX_REASON], hosted.runs_owner(caller), of_all=caller.is_admin
+                run_id,
+                (reason or "by request")[:_MAX_REASON],
+                hosted.runs_owner(caller),
+                of_all=caller.is_admin,
+                caller=caller,
             )
             return bodies.json_response({"cancelled": cancelled})
 

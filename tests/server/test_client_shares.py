@@ -27,7 +27,7 @@ def test_one_client_may_have_all_but_the_last_share(most: int, alone: int) -> No
     shares = ClientShares("runs", "runs in flight", most)
     assert taken(shares, client(1)) == alone == shares.most_of_one
     assert not shares.roomy
-    assert [taken(shares, client(number)) for number in range(2, 4)] == [int(alone < most), int(alone + 1 < most)]
+    assert bool(taken(shares, client(2))) == (alone < most)
 
 
 def test_last_share_is_for_those_who_have_none_one_by_one() -> None:
@@ -40,6 +40,13 @@ def test_last_share_is_for_those_who_have_none_one_by_one() -> None:
     assert taken(shares, client(2)) == 0 and taken(shares, client(99)) == 1
     shares.give_back(client(1).client, 69)
     assert client(1).client not in shares.held and shares.in_use == 11
+
+
+def test_last_share_is_for_few_of_each_and_then_for_one_of_each() -> None:
+    shares = ClientShares("sessions", "sessions", 1000)
+    assert taken(shares, client(1)) == 875
+    counts = [taken(shares, client(number)) for number in range(2, 90)]
+    assert counts == [15, 15, 15, 15, 2, *[1] * 63, *[0] * 20]
 
 
 def test_last_share_holds_one_unit_of_each() -> None:
@@ -65,7 +72,7 @@ def test_words_say_who_has_how_many_of_how_many() -> None:
     taken(shares, client(1))
     assert str(shares.refusal(client(1))) == (
         "Whoever asks from 192.0.2.1 has 14 of the 16 runs in flight that this server takes, of which 14 are taken, "
-        "and the last 2 are kept for clients that have none: try again later"
+        "and the last 2 are kept for clients that have fewer, or none: try again later"
     )
     assert repr(shares) == "<ClientShares of runs: 14 of 16, with 1 clients>"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from aexec_server.callers import anyone_at
 from aexec_server.early_cancels import REMEMBER_SECONDS, EarlyCancels
 
 from aexec import errors
@@ -40,10 +41,12 @@ def test_cancellation_holds_from_when_it_was_asked_for_last() -> None:
 def test_cancellation_is_refused_where_too_many_wait_and_none_of_them_is_dropped() -> None:
     clock = Clock()
     cancels = EarlyCancels(clock)
-    for number in range(1024):
+    for number in range(896):
         cancels.remember(f"n{number}", "")
-    with pytest.raises(errors.ResourceExhaustedError, match="1024 cancellations wait"):
+    with pytest.raises(errors.ResourceExhaustedError, match="896 of the 1024 cancellations that wait"):
         cancels.remember("one more", "")
+    cancels.remember("of another", "theirs", anyone_at("192.0.2.7"))
+    assert cancels.take("of another") == "theirs"
     cancels.remember("n5", "again")
     assert (cancels.take("n0"), cancels.take("n5")) == ("", "again")
     clock.now = REMEMBER_SECONDS + 1
