@@ -4,11 +4,14 @@ As a program it prints one JSON object, so that the load has a process of its ow
 
     python scripts/http_load.py PORT PATH BODY-FILE closed CLIENTS SECONDS
     python scripts/http_load.py PORT PATH BODY-FILE offered RATE SECONDS
+
+PATH may be several, with commas between them, which connections take in turn.
 """
 
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import sys
 import time
@@ -89,16 +92,21 @@ class _Connection(asyncio.Protocol):
 class _Tally:
     """What was answered."""
 
-    def __init__(self, port: int, path: str, body: bytes) -> None:
-        start = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-        self.request = f"{start}Content-Length: {len(body)}\r\n\r\n".encode() + body
+    def __init__(self, port: int, paths: str, body: bytes) -> None:
+        requests = []
+        for path in paths.split(","):
+            start = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+            requests.append(f"{start}Content-Length: {len(body)}\r\n\r\n".encode() + body)
+        self._requests = itertools.cycle(requests)
         self._port = port
         self.seconds: dict[int, list[float]] = {}
         self.under_way = 0
 
     async def connection(self, answered: Callable[[_Connection, int, float], None]) -> _Connection:
         loop = asyncio.get_running_loop()
-        made = await loop.create_connection(lambda: _Connection(self.request, answered), "127.0.0.1", self._port)
+        made = await loop.create_connection(
+            lambda: _Connection(next(self._requests), answered), "127.0.0.1", self._port
+        )
         return made[1]
 
     def note(self, status: int, seconds: float) -> None:

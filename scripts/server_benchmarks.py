@@ -10,7 +10,8 @@ Servers and the load have processes of their own.  `overload`:
 
 `hosts`: memory of a host's own, what a run costs more than in one process, the rate of two hosts against one process
 with runs of some milliseconds, on the loop and in threads, and what clients of other sessions notice when a host is
-killed under load.
+killed under load; and of 64 sessions in hosts of their own the memory, how long making one takes, and the rate of runs,
+against two hosts that share them.
 """
 
 from __future__ import annotations
@@ -85,11 +86,14 @@ def _waiting(x: object) -> object:
 
 
 def _load(server: ServerProcess, handle: str, kind: str, amount: float, seconds: float) -> Load:
+    return _load_of(server, f"/v1/sessions/{handle}:run", kind, amount, seconds)
+
+
+def _load_of(server: ServerProcess, paths: str, kind: str, amount: float, seconds: float) -> Load:
     with tempfile.NamedTemporaryFile() as file:
         file.write(_BODY)
         file.flush()
-        path = f"/v1/sessions/{handle}:run"
-        return asyncio.run(measured(server.port, path, Path(file.name), kind, amount, seconds))
+        return asyncio.run(measured(server.port, paths, Path(file.name), kind, amount, seconds))
 
 
 # Overload
@@ -207,6 +211,7 @@ def measure_hosts(repeats: int, seconds: float) -> list[Figure]:
         figures += [_cost_of_a_run(one, two, repeats, seconds)]
         figures += _rate(one, two, repeats, seconds, "on the loop", _graph(_chain))
         figures += _rate(one, two, repeats, seconds, "in threads", _graph(_products))
+        figures += _own_hosts(two, repeats, seconds)
     return [*figures, *_killed(seconds)]
 
 
@@ -222,6 +227,45 @@ def _cost_of_a_run(one: ServerProcess, two: ServerProcess, repeats: int, seconds
     more = statistics.median(hosted - alone for alone, hosted in pairs)
     base = statistics.median(alone for alone, _ in pairs)
     return Figure("a run takes longer than in one process, by", more, "us", base, "<= 150", more <= 150)
+
+
+def _own_hosts(two: ServerProcess, repeats: int, seconds: float, count: int = 64) -> Iterator[Figure]:
+    """A server whose sessions have hosts of their own, against one whose sessions share two."""
+    graph = _graph(ops.square)
+    with _server(watch=False, hosts="auto") as own:
+        servers = (two, own)
+        made = {server: [_timed(server, graph) for _ in range(count)] for server in servers}
+        paths = {s: ",".join([f"/v1/sessions/{handle}:run" for _, handle in made[s]]) for s in servers}
+        together = sum(_own_and_shared_megabytes(pid) for pid in own.hosts)
+        yield Figure(
+            f"memory of {count} sessions in hosts of their own", together, "MB", None, "<= 1024", together <= 1024
+        )
+        base, took = (1e3 * statistics.median(seconds for seconds, _ in made[server]) for server in servers)
+        ratio = took / base
+        yield Figure("making a session in a host of its own", took, "ms", base, f"<= 1.2: {ratio:.2f}", ratio <= 1.2)
+        rates = [[_load_of(s, paths[s], "closed", count, seconds).rate for s in servers] for _ in range(repeats + 1)][
+            1:
+        ]
+        base, rate = (statistics.median(pair[i] for pair in rates) for i in (0, 1))
+        ratio = statistics.median(alone / shared for shared, alone in rates)
+        name = f"rate of runs over {count} hosts, beside two"
+        yield Figure(name, rate, "runs/s", base, f">= 1: {ratio:.2f}", ratio >= 1)
+    for _, handle in made[two]:
+        two.delete(handle)
+
+
+def _timed(server: ServerProcess, graph: bytes) -> tuple[float, str]:
+    """Seconds that making a session takes, and its handle; others that make one leave time between."""
+    time.sleep(0.05)
+    began = time.perf_counter()
+    handle = server.create(graph)
+    return time.perf_counter() - began, handle
+
+
+def _own_and_shared_megabytes(pid: int) -> float:
+    """Of memory, shared pages divided among those that share them."""
+    lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    return sum(int(line.split()[1]) for line in lines if line.startswith("Pss:")) / 1024
 
 
 def _products(x: object) -> object:

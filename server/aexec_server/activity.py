@@ -1,9 +1,14 @@
-"""`Activity`: with how many errors a server has answered since it began, and which were the latest."""
+"""`Activity`: with how many errors a process has answered since it began, and which were the latest.
+
+`OtherProcesses` has that, and more, of the processes behind a front.
+"""
 
 from __future__ import annotations
 
 import time
 from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from aiohttp import web
@@ -11,7 +16,7 @@ from aiohttp import web
 from aexec import errors
 from aexec_server.handles import shortened
 
-__all__ = ["ACTIVITY", "Activity"]
+__all__ = ["ACTIVITY", "Activity", "OtherProcesses"]
 
 _KEPT = 50
 
@@ -52,6 +57,23 @@ class Activity:
     def recent_errors(self) -> list[dict[str, Any]]:
         """The latest, oldest first."""
         return list(self._recent)
+
+
+@dataclass(frozen=True, slots=True)
+class OtherProcesses:
+    """How the processes behind a front are, for `/v1/status`.
+
+    Attributes:
+        hosts: what `process_status` said of each when it was asked last, by name.
+        ended: sums of what those counted that are no more.
+        tensor_bytes_limit: of all together; None for no limit.
+        recent_errors: the latest of all, as `Activity.recent_errors`.
+    """
+
+    hosts: Mapping[str, dict[str, Any]] = field(default_factory=dict)
+    ended: Mapping[str, int] = field(default_factory=dict)
+    tensor_bytes_limit: int | None = None
+    recent_errors: Sequence[dict[str, Any]] = ()
 
 
 ACTIVITY: web.AppKey[Activity] = web.AppKey("activity", Activity)

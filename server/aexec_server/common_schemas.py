@@ -117,7 +117,8 @@ BODIES: dict[str, BodySchema] = {
             ready=told(BOOLEAN, "As /readyz says"),
             **_FIGURES,
             tensor_bytes_limit=told(nullable(INTEGER), "null for no limit"),
-            hosts=told(array(record(name=STRING, **_FIGURES)), "The processes in which sessions are"),
+            host_count=told(INTEGER, "The processes in which sessions are"),
+            hosts=told(array(record(name=STRING, **_FIGURES)), "Of many, the hundred with most to do"),
             recent_errors=told(
                 array(
                     record(

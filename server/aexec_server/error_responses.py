@@ -26,6 +26,7 @@ from aexec_server.handles import shortened
 from aexec_server.trace_context import TRACERESPONSE, known_trace, trace_of
 
 __all__ = [
+    "RETRY_STATUSES",
     "Handler",
     "HasHeaders",
     "RequestError",
@@ -43,7 +44,7 @@ logger = logging.getLogger(__name__)
 _CLIENT_CLOSED_REQUEST = 499  # nginx's; the standard library has no phrase for it
 _CLOSED_BY_CLIENT = "Client Closed Request"
 _MAX_NAME = 200
-_RETRY_STATUSES = (429, 503)
+RETRY_STATUSES = (429, 503)
 _REQUEST_ID = re.compile(r"[!-~]{1,200}")  # what can be printed, and has no blanks
 _X_REQUEST_ID = istr("X-Request-Id")
 
@@ -148,7 +149,7 @@ def error_response(request: web.Request, error: errors.OpError, instance: str | 
         reason=_CLOSED_BY_CLIENT if status == _CLIENT_CLOSED_REQUEST else None,
         content_type="application/problem+json" if problem else "application/json",
     )
-    if status in _RETRY_STATUSES:
+    if status in RETRY_STATUSES:
         response.headers["Retry-After"] = "1"
     if isinstance(error, HasHeaders):
         response.headers.update(error.headers)

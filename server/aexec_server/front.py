@@ -17,9 +17,9 @@ from aiohttp import web
 
 from aexec_server.app import make_app
 from aexec_server.caller_header import CALLER_HEADER, authorization_of, new_key, with_caller
-from aexec_server.callers import Refusal, anyone_at, caller_of
+from aexec_server.callers import Caller, Refusal, Scope, anyone_at, caller_of
 from aexec_server.connections import ConnectionLimits, ConnectionTable
-from aexec_server.file_limit import most_connections
+from aexec_server.file_limit import FILES_OF_A_HOST, most_connections
 from aexec_server.framing import RequestHead
 from aexec_server.handles import is_made, new_server_run
 from aexec_server.hosts import Hosts
@@ -28,6 +28,7 @@ from aexec_server.own_folders import OwnFolder
 from aexec_server.relay import Relay, Upstream
 from aexec_server.server_config import ServerConfig
 from aexec_server.server_state import SERVER
+from aexec_server.session_host import SessionHost
 from aexec_server.token_source import TokenSource
 
 __all__ = ["run_front"]
@@ -54,8 +55,17 @@ class _Router:
         self._named_here = named_here
         self._models = frozenset() if config.models_in_front else frozenset([*config.graphs, *config.models])
 
-    def __call__(self, request: RequestHead) -> Upstream:
-        target, models = request.target, self._hosts.models
+    def __call__(self, request: RequestHead, caller: Caller) -> Upstream:
+        """Where the request of a caller goes.  Raises OpError if it is refused here."""
+        if request.method == b"POST" and _SESSIONS.match(request.target):
+            return self._of_new(request, caller)
+        upstream = self._of_known(request.target)
+        if caller.name and isinstance(upstream, SessionHost) and not caller.sees(upstream.client):
+            return self._here  # which knows of somebody else's session as little as of none
+        return upstream
+
+    def _of_known(self, target: bytes) -> Upstream:
+        models = self._hosts.models
         match = _SESSION.match(target)
         if match is not None:
             handle = match[1].decode("ascii")
@@ -65,7 +75,7 @@ class _Router:
         match = _OPERATION.match(target)
         if match is not None:
             return self._hosts.of(match[1].decode("ascii")) or self._here
-        return self._of_new(request) if request.method == b"POST" and _SESSIONS.match(target) else self._here
+        return self._here
 
     def _of_made(self, handle: str) -> Upstream:
         host = self._hosts.of(handle)
@@ -75,18 +85,24 @@ class _Router:
         return self._here if self._hosts.why_gone(handle) else self._hosts.models or self._here
 
     def _of_named(self, name: str) -> Upstream:
+        return self._of_model(name) or self._hosts.of_name(name) or self._here
+
+    def _of_model(self, name: str) -> Upstream | None:
+        """Where the server's own session of this name is."""
         models = self._hosts.models
         if models is not None and ("@" in name or name in self._models or name in models.models):
             return models
-        return self._here if self._named_here(name) else self._hosts.by_text(name.encode())
+        return self._here if self._named_here(name) else None
 
-    def _of_new(self, request: RequestHead) -> Upstream:
-        """That of a name is where the name will be looked for; one that may be asked for again, always in one place."""
+    def _of_new(self, request: RequestHead, caller: Caller) -> Upstream:
+        """That of a name is where the name is, one that may be asked for again where it was before."""
+        if not caller.may(Scope.MANAGE):
+            return self._here  # refused there
         query = dict(reversed(parse_qsl(request.target.partition(b"?")[2].decode("ascii"))))
-        if "name" in query:
-            return self._of_named(query["name"])
+        name = query.get("name")
+        of_model = None if name is None else self._of_model(name)
         key = request.header(b"idempotency-key")
-        return self._hosts.least_loaded() if key is None else self._hosts.by_text(key)
+        return of_model or self._hosts.for_new(caller, name, key)
 
 
 class _Gate:
@@ -110,7 +126,7 @@ class _Gate:
         who = anyone_at(host) if self._source is None else self._source.table.identify(authorization_of(head))
         if isinstance(who, Refusal):
             return with_caller(head, self._key, who), self._here  # refused in its words, unless no token is needed
-        upstream = self._route(request)
+        upstream = self._route(request, who)
         return with_caller(head, self._key, self._hosts.part_of(who, upstream)), upstream
 
 
@@ -122,7 +138,8 @@ async def run_front(config: ServerConfig, stop: asyncio.Queue[int], on_ready: Ca
         try:
             async with _own_application(config, hosts, f"{folder}/front") as app:
                 here = Upstream(f"{folder}/front")
-                table = ConnectionTable(ConnectionLimits.of(config, most_connections(config, files_each=2)))
+                most = most_connections(config, files_each=2, others=FILES_OF_A_HOST * hosts.limits.most)
+                table = ConnectionTable(ConnectionLimits.of(config, most))
                 app[SERVER].metrics.gauge("aexec_connections", lambda: {(): len(table)})
                 router = _Router(config, hosts, here, app[SERVER].sessions.__contains__)
                 gate = _Gate(config, app[SERVER].access.source, router, hosts, here)
@@ -148,10 +165,8 @@ async def _own_application(config: ServerConfig, hosts: Hosts, path: str) -> Asy
     server = app[SERVER]
     server.metrics_elsewhere = hosts.metrics
     server.ready_elsewhere = lambda: hosts.models is None or hosts.models.serves
-    server.sessions_elsewhere = lambda request: hosts.sessions(
-        request.headers.get(CALLER_HEADER), named=bool(caller_of(request).name)
-    )
-    server.status_elsewhere = hosts.statuses
+    server.sessions_elsewhere = lambda request: hosts.sessions(request.headers.get(CALLER_HEADER), caller_of(request))
+    server.others = hosts.status
     server.sessions.why_gone = hosts.why_gone
     async with serving_on_socket(app, path):
         yield app

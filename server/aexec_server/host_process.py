@@ -1,8 +1,8 @@
 """A session host: a process that serves the application on a Unix socket, within limits of memory, files and threads.
 
 It is forked from a process that has imported all of aexec (`host_preload.py`): so it begins in hundredths of a second,
-and shares the memory of what was imported.  `hosts.py` starts and watches it, and tells it through a pipe when to stop.
-It ends with the process that started it.
+and shares the memory of what was imported.  The front starts and watches it (`session_host.py`), and talks with it over
+a channel (`host_channel.py`).  It ends with the process that started it.
 """
 
 from __future__ import annotations
@@ -12,32 +12,29 @@ import contextlib
 import ctypes
 import os
 import signal
+import socket
 import sys
 from dataclasses import replace
-from multiprocessing.connection import Connection
+from typing import Any
 
 from aiohttp import web
 
 from aexec import errors
+from aexec.errors import Code
 from aexec_server import sessions
 from aexec_server.app import make_app
-from aexec_server.bodies import json_response
-from aexec_server.callers import Scope
+from aexec_server.host_channel import HostChannel
+from aexec_server.host_report import HostReport
 from aexec_server.listening import run_on_loop, serve_app
-from aexec_server.metrics import snapshot_to_json
-from aexec_server.routes import Route, add_routes
+from aexec_server.routes import add_routes
 from aexec_server.server_config import ServerConfig
 from aexec_server.server_log import begin_log
-from aexec_server.server_state import SERVER
-from aexec_server.status import process_status
+from aexec_server.server_state import SERVER, Server
 
-__all__ = ["LOAD_PATH", "READY", "SESSIONS_PATH", "STOP", "run_host"]
+__all__ = ["SESSIONS_PATH", "failure", "run_host"]
 
-# What a host has to do, and how it is; and the sessions that it lists.  The front asks for these, clients cannot.
-LOAD_PATH = "/load"
+# The sessions that a host lists.  The front asks for them, clients cannot.
 SESSIONS_PATH = "/sessions"
-STOP = b"stop"
-READY = b"ready"
 
 _PR_SET_PDEATHSIG = 1
 _MAX_FILES = 8192
@@ -46,21 +43,20 @@ _MAX_PROCESSES = 4096
 _RESERVED = 2**30
 
 
-def run_host(config: ServerConfig, path: str, pipe: Connection, log_level: int) -> None:
+def run_host(config: ServerConfig, path: str, sock: socket.socket, log_level: int) -> None:
     """The process.
 
     Args:
         config: of the application.
         path: of its socket.
-        pipe: gets READY, or a pickled error, when it listens or cannot; gives STOP, once to drain and once more to
-            cancel what runs.
+        sock: the channel to its front.
         log_level: for its log, on standard error.
     """
     _end_with_parent(os.getppid())
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal's: who started it says when to stop
     limit_resources(config.max_host_bytes)
     begin_log(log_level, config.log_format)
-    run_on_loop(_serve(config, path, pipe))
+    run_on_loop(_serve(config, path, sock))
 
 
 def _end_with_parent(parent: int) -> None:
@@ -72,7 +68,7 @@ def _end_with_parent(parent: int) -> None:
 
 
 def limit_resources(max_bytes: int | None) -> None:
-    """Bound what this process may take.  Memory beyond `max_bytes` is watched from outside; see `hosts.py`."""
+    """Bound what this process may take.  Memory beyond `max_bytes` is watched from outside; see `host_watch.py`."""
     try:
         import resource
     except ImportError:  # Windows
@@ -95,45 +91,70 @@ def _limit(kind: int, most: int) -> None:
     resource.setrlimit(kind, (most, most))
 
 
-async def _serve(config: ServerConfig, path: str, pipe: Connection) -> None:
+async def _serve(config: ServerConfig, path: str, sock: socket.socket) -> None:
     app = make_app(config)
     _add_own_routes(app)
-    stop: asyncio.Queue[int] = asyncio.Queue()
-
-    def told() -> None:
-        try:
-            assert pipe.recv_bytes() == STOP
-        except (EOFError, OSError):  # who started it is gone
-            os._exit(1)
-        stop.put_nowait(0)
-
-    asyncio.get_running_loop().add_reader(pipe.fileno(), told)
+    server = app[SERVER]
+    told = _Told(server)
+    await asyncio.get_running_loop().create_unix_connection(lambda: told.channel, sock=sock)
     try:
-        await serve_app(app, stop, lambda _: pipe.send_bytes(READY), path=path)
-        spans = app[SERVER].spans
-        if spans is not None:
-            await asyncio.to_thread(spans.flush)
+        await serve_app(app, told.stop, lambda _: told.channel.say({"listens": True}), path=path)
+        if server.spans is not None:
+            await asyncio.to_thread(server.spans.flush)
+        told.report()
     except (errors.OpError, OSError) as error:
-        pipe.send(error)
+        told.channel.say({"failed": _described(error)})
+    told.channel.close()
+    await told.channel.ended
+
+
+class _Told:
+    """What the front says, and is answered.
+
+    Attributes:
+        channel: to the front.
+        stop: gets an item each time the host is told to stop: first to drain, then to cancel what runs.
+    """
+
+    def __init__(self, server: Server) -> None:
+        self.channel = HostChannel(self._hear, lambda: os._exit(1))  # who started this process is gone
+        self.stop: asyncio.Queue[int] = asyncio.Queue()
+        self._memory = server.sessions.memory
+        self._own_limit = self._memory.limit
+        self._report = HostReport(server)
+        server.sessions.on_change = self.report
+
+    def _hear(self, message: dict[str, Any]) -> None:
+        if "stop" in message:
+            self.stop.put_nowait(0)
+            return
+        allowed = message.get("memory_bytes")  # of all hosts together, what is left for this one
+        if allowed is not None:
+            self._memory.limit = allowed if self._own_limit is None else min(allowed, self._own_limit)
+        self.channel.say({"report": self._report.changes(), "asked": True})
+
+    def report(self) -> None:
+        """Tell the front unasked what has changed."""
+        self.channel.say({"report": self._report.changes()})
+
+
+def _described(error: errors.OpError | OSError) -> dict[str, Any]:
+    """An error at a host's start, as `failure` reads it."""
+    if isinstance(error, errors.OpError):
+        return {"code": error.code.name, "message": error.message}
+    return {"errno": error.errno, "message": error.strerror or str(error)}
+
+
+def failure(described: dict[str, Any]) -> errors.OpError | OSError:
+    """The error of a host that could not start."""
+    message = str(described["message"])
+    if "code" in described:
+        return errors.from_code(Code[described["code"]], message)
+    return OSError(described["errno"], message)
 
 
 def _add_own_routes(app: web.Application) -> None:
-    """Calls of the front, of which there are no spans: it answers a client's request with them, or nobody's."""
+    """A call of the front, of which there are no spans: it answers a client's request with it."""
     server = app[SERVER]
     listed = next(route for route in sessions.routes(server) if (route.method, route.path) == ("GET", "/v1/sessions"))
-    load = Route("GET", LOAD_PATH, _load, "What the host has to do", traced=False, scope=Scope.OPEN)
-    add_routes(app, [load], lambda route: route.handler)  # asked without a caller
     add_routes(app, [replace(listed, path=SESSIONS_PATH, traced=False)], server.access.guard)
-
-
-async def _load(request: web.Request) -> web.Response:
-    server = request.app[SERVER]
-    return json_response(
-        {
-            "ready": server.ready,
-            "models": [hosted.handle for hosted in server.sessions if hosted.listed],
-            "metrics": snapshot_to_json(server.metrics.snapshot()),
-            "status": process_status(server),
-            "callers": server.of_callers(),
-        }
-    )

@@ -1,7 +1,8 @@
-"""All session hosts of a server: as many as asked for, and one for its models.
+"""`Hosts`: all session hosts of a server: those of clients' sessions, and one for its models.
 
-A host that ends, or is ended because it is silent or has too much memory (`session_host.py`), is replaced at once.  Its
-sessions are gone; `why_gone` says why, to those who ask for them.
+`host_places.py` says which host a new session goes to and how many there are, `host_watch.py` ends a host that is
+silent or has too much memory, `host_limits.py` has the figures.  The sessions of a host that ends are gone; `why_gone`
+says why, to those who ask for them.
 """
 
 from __future__ import annotations
@@ -10,26 +11,30 @@ import asyncio
 import contextlib
 import itertools
 import logging
-import math
 import multiprocessing
 import time
-import zlib
-from collections import OrderedDict
-from collections.abc import Callable
+from collections import Counter, OrderedDict
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import aexec
 from aexec import errors
-from aexec.hosting import total_memory
+from aexec_server.activity import OtherProcesses
 from aexec_server.callers import NO_QUOTAS, Caller, Quotas
-from aexec_server.metrics import Snapshot, merged
+from aexec_server.handles import check_name
+from aexec_server.host_limits import HostLimits
+from aexec_server.host_names import HostNames
+from aexec_server.host_places import OwnPlaces, Places, SharedPlaces
+from aexec_server.host_totals import HostTotals
+from aexec_server.host_watch import LOOK_SECONDS, HostWatch
+from aexec_server.memory_limits import memory_limits
+from aexec_server.metrics import Snapshot
 from aexec_server.model_source import GraphSource
 from aexec_server.relay import Upstream
 from aexec_server.server_config import ServerConfig
 from aexec_server.session_host import SessionHost
+from aexec_server.session_limits import session_shares
 
 __all__ = ["Hosts"]
 
@@ -39,12 +44,12 @@ logger = logging.getLogger(__name__)
 _RETRY_SECONDS = 0.1
 _MAX_RETRY_SECONDS = 10.0
 _POLL_SECONDS = 0.02
-# After runs were cancelled, how long hosts may take to end by themselves.
+# How long hosts may take to end by themselves: after runs were cancelled, or if they have nothing to do.
 _GRACE_SECONDS = 2.0
-# Of the machine's memory, for all hosts together.
-_MEMORY_SHARE = 0.8
 _MAX_GONE = 10_000
 _PRELOAD = "aexec_server.host_preload"
+# No session is made while all hosts together have more of their memory than this part.
+_FULL_SHARE = 0.9
 
 
 class Hosts:
@@ -56,21 +61,32 @@ class Hosts:
 
     Attributes:
         models: the host of the configured graphs; None if there is none.
+        limits: how many hosts there are, and what they may have.
     """
 
     def __init__(self, config: ServerConfig, folder: Path) -> None:
         self.models: SessionHost | None = None
+        self.limits = limits = HostLimits.of(config)
         self._config = config
         self._folder = folder
-        self._past: Snapshot = {}  # counted by hosts that are no more
-        self._restarts = 0
-        self._numbers = 0
-        self._sessions: dict[str, SessionHost] = {}  # by name; as many as asked for
-        self._places: list[SessionHost] = []  # the same; who follows another has its place
+        self._numbers = itertools.count(1)
+        self._by_name: dict[str, SessionHost] = {}  # all that live, and were not told to end for want of work
+        self._places: Places[SessionHost] = (
+            OwnPlaces(limits.most, limits.warm, self._new_session_host, self._end, time.monotonic)
+            if limits.own
+            else SharedPlaces(limits.most, self._new_session_host)
+        )
+        self._names = HostNames()
+        self._memory_quotas: dict[str, int] = {}  # of clients that have one
+        self._totals = HostTotals()
+        self._watch = HostWatch(config.host_silence_seconds, limits.most_bytes, self._tensors_allowed)
         self._gone: OrderedDict[str, str] = OrderedDict()
-        self._keepers: list[asyncio.Task[None]] = []
+        self._lives: set[asyncio.Task[None]] = set()
+        self._watching: asyncio.Task[None] | None = None
+        self._retry = _RETRY_SECONDS
+        self._retrying: asyncio.TimerHandle | None = None
         self._stopping = False
-        self._portable = config
+        self._model_config: ServerConfig | None = None
         try:
             self._context = multiprocessing.get_context("forkserver")
         except ValueError:
@@ -79,23 +95,61 @@ class Hosts:
 
     # Who does what
 
-    def least_loaded(self) -> SessionHost:
-        """For a new session, which is counted for it."""
-        host = min(self._sessions.values(), key=lambda host: (not host.ready, host.load))
-        host.count_session()
-        self._sessions[host.name] = self._sessions.pop(host.name)  # of equals, the one that was chosen longest ago
+    def for_new(self, caller: Caller, name: str | None, key: bytes | None) -> SessionHost:
+        """The host for a request for a session, which is counted for it.
+
+        Args:
+            caller: who asks: no two clients share a host where sessions have hosts of their own.
+            name: what the session is to be called.
+            key: by which the request may come again.
+
+        Raises:
+            InvalidArgumentError: no name.
+            AlreadyExistsError: another client's session has the name.
+            ResourceExhaustedError, UnavailableError: the client may not have another now.
+        """
+        client = caller.client
+        named = None if name is None else self._names.find(check_name(name))
+        if named is not None and named.client not in (None, client):
+            raise errors.AlreadyExistsError(f"There is a session '{name}' already")
+        known = key and next((host for host in self._places.of_client(client) if key in host.keys), None)
+        host = named or known or self._place(caller)
+        host.count_session(key)
+        if name is not None and named is None:
+            self._names.reserve(name, host)
         return host
+
+    def _place(self, caller: Caller) -> SessionHost:
+        if self.limits.own:
+            self._check_room(caller)
+            if caller.quotas.memory_bytes is not None:
+                self._memory_quotas[caller.client] = caller.quotas.memory_bytes
+        host = self._places.take(caller.client)
+        self._fill()
+        return host
+
+    def _check_room(self, caller: Caller) -> None:
+        """Raise if a caller can have no other session: hosts of single clients know of their own sessions only."""
+        held: Counter[str] = Counter()
+        for host in self._places:
+            if host.client is not None:
+                held[host.client] += host.sessions
+        shares = session_shares(self._config)
+        shares.held, shares.in_use = dict(held), held.total()
+        shares.check(caller, quota=caller.quotas.sessions)
+        most = self.limits.most_bytes
+        if most is not None and self._watch.own_bytes > _FULL_SHARE * most:
+            raise errors.UnavailableError(
+                f"All hosts have {self._watch.own_bytes >> 20} MB of memory, and may have {most >> 20}: try again later"
+            )
 
     def of(self, handle: str) -> SessionHost | None:
         """The host of a session or an operation whose handle it made; None if it is gone, or never was."""
-        name = handle.partition("-")[0]
-        if self.models is not None and name == self.models.name:
-            return self.models
-        return self._sessions.get(name)
+        return self._by_name.get(handle.partition("-")[0])
 
-    def by_text(self, text: bytes) -> SessionHost:
-        """The host for what goes by a text that a client chose: always the same, or who follows it."""
-        return self._places[zlib.crc32(text) % len(self._places)]
+    def of_name(self, name: str) -> SessionHost | None:
+        """The host of a client's session that has a name."""
+        return self._names.find(name)
 
     def why_gone(self, handle: str) -> str | None:
         """What became of a session with its host."""
@@ -106,21 +160,33 @@ class Hosts:
 
     def metrics(self) -> list[Snapshot]:
         """What hosts have counted, those that are no more included, as of some tenths of a second ago."""
+        limit = self._tensor_bytes_limit()
         own: Snapshot = {
-            "aexec_hosts": {(): sum(host.ready for host in self._all())},
-            "aexec_host_restarts": {(): self._restarts},
+            "aexec_hosts": {(): sum(host.ready for host in self._by_name.values())},
+            "aexec_host_restarts": {(): self._totals.restarts},
+            "aexec_memory_bytes": {} if limit is None else {("limit",): limit},
         }
-        return [own, self._past, *(host.metrics for host in self._all())]
+        return [own, *self._totals.metrics(self._by_name.values())]
 
-    def statuses(self) -> dict[str, dict[str, Any]]:
-        """How each was when it was asked last, by name."""
-        return {host.name: host.status for host in self._all() if host.status is not None and host.ended is None}
+    def status(self) -> OtherProcesses:
+        """How each was when it was asked last."""
+        return self._totals.status(self._by_name.values(), self._tensor_bytes_limit())
 
-    async def sessions(self, caller: str | None, *, named: bool) -> list[dict[str, Any]]:
+    def _tensor_bytes_limit(self) -> int | None:
+        """What the tensors in all hosts may take."""
+        apart = [*(() if self.limits.own else self._places), *([] if self.models is None else [self.models])]
+        limits = [memory_limits(host.config).server for host in apart]
+        if self.limits.own:
+            limits.append(self.limits.tensor_bytes)
+        known = [limit for limit in limits if limit is not None]
+        return sum(known) if len(known) == len(limits) else None
+
+    async def sessions(self, header: str | None, caller: Caller) -> list[dict[str, Any]]:
         """Those that hosts list for a caller, whom the front's header tells; without a name the models' host alone."""
         own = [] if self.models is None else [self.models]
-        asked = [host for host in (*own, *(self._sessions.values() if named else ())) if host.ready]
-        listed = await asyncio.gather(*(host.sessions(caller) for host in asked))
+        seen = self._places if caller.is_admin else self._places.of_client(caller.client) if caller.name else ()
+        asked = [host for host in (*own, *seen) if host.ready]
+        listed = await asyncio.gather(*(host.listed_sessions(header) for host in asked))
         return [session for sessions in listed for session in sessions]
 
     def part_of(self, caller: Caller, host: Upstream) -> Caller:
@@ -128,79 +194,120 @@ class Hosts:
         quotas = caller.quotas
         if quotas == NO_QUOTAS:
             return caller
-        others = [other.of_callers.get(caller.name, (0, 0)) for other in self._all() if other is not host]
+        models = [] if self.models is None else [self.models]
+        others = [other for other in (*self._places.of_client(caller.client), *models) if other is not host]
+        of_caller = [other.of_callers.get(caller.name, (0, 0)) for other in others]
+        sessions = sum(other.sessions if other.client else of[0] for other, of in zip(others, of_caller, strict=True))
         left = Quotas(
-            None if quotas.sessions is None else quotas.sessions - sum(sessions for sessions, _ in others),
-            None if quotas.runs is None else quotas.runs - sum(runs for _, runs in others),
-            None if quotas.memory_bytes is None else quotas.memory_bytes // self._config.hosts,
+            None if quotas.sessions is None else quotas.sessions - sessions,
+            None if quotas.runs is None else quotas.runs - sum(runs for _, runs in of_caller),
+            None if quotas.memory_bytes is None else self._memory_part(quotas.memory_bytes),
         )
         return replace(caller, quotas=left)
 
-    def _all(self) -> list[SessionHost]:
-        return [*self._sessions.values(), *([self.models] if self.models else [])]
+    def _memory_part(self, quota: int) -> int:
+        """Of a client's quota, for one host; `_tensors_allowed` bounds it further where a host has one client."""
+        return quota if self.limits.own else quota // self.limits.most
+
+    def _tensors_allowed(self, host: SessionHost) -> int | None:
+        """What tensors in a host may take, beside those in the other hosts, of all or of its client."""
+        if not self.limits.own or host is self.models:
+            return None
+        left = []
+        if self.limits.tensor_bytes is not None:
+            left.append(self.limits.tensor_bytes - self._totals.tensor_bytes)
+        quota = self._memory_quotas.get(host.client) if host.client is not None else None
+        if quota is not None and host.client is not None:
+            left.append(quota - sum(other.tensor_bytes for other in self._places.of_client(host.client)))
+        return max(0, min(left)) + host.tensor_bytes if left else None
 
     # Their lives
 
     async def start(self) -> None:
-        """Start them all; returns when they listen.  Raises what opening the configured graphs raises."""
-        places: list[Callable[[], SessionHost]] = [
-            partial(self._new_session_host, place) for place in range(self._config.hosts)
-        ]
+        """Start them; returns when they listen.  Raises what opening the configured graphs raises."""
         config = self._config
         some = config.graphs or config.models or config.model_repository or config.allow_model_changes
         if some and not config.models_in_front:
-            self._portable = await asyncio.to_thread(self._portable_config)
-            places.append(self._new_model_host)
-        for place in places:
-            host = place()
-            self._keepers.append(asyncio.create_task(self._keep(host, place), name=f"keep session host {host.name}"))
-        for host in self._all():
+            portable = await asyncio.to_thread(self._portable_config)
+            self._model_config = replace(portable, max_host_bytes=None)
+        self._fill()
+        self._watching = asyncio.create_task(self._keep_watching(), name="watch session hosts")
+        for host in list(self._by_name.values()):
             await host.started()
 
-    async def _keep(self, host: SessionHost, new: Callable[[], SessionHost]) -> None:
-        """Run a host, and others after it."""
-        retry = _RETRY_SECONDS
-        while True:
-            await host.run(self._context)
-            was_ready = host.was_ready
-            self._sessions.pop(host.name, None)
-            self._past = merged([self._past, host.metrics], lasting=True)
-            host.metrics = {}
-            if self._stopping:
-                return
-            self._restarts += 1
-            self._gone[host.name] = f"{host.ended} ({time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())})"
-            if len(self._gone) > _MAX_GONE:
-                self._gone.popitem(last=False)
-            logger.warning("session host %s %s; another takes its place", host.name, host.ended)
-            host = new()
-            if was_ready:
-                retry = _RETRY_SECONDS
-            else:
-                await asyncio.sleep(retry)
-                retry = min(2 * retry, _MAX_RETRY_SECONDS)
+    def _fill(self) -> None:
+        """Start those that are missing, unless one could not be started just now."""
+        if self._stopping or self._retrying is not None:
+            return
+        if self._model_config is not None and (self.models is None or self.models.ended is not None):
+            self.models = self._new(self._model_config)
+        self._places.fill()
 
-    def _new_session_host(self, place: int) -> SessionHost:
-        config, hosts = self._config, self._config.hosts
-        host = self._new(
-            replace(
-                config,
-                graphs={},
-                models={},
-                model_repository=None,
-                max_sessions=math.ceil(config.max_sessions / hosts),
-                max_runs=math.ceil(config.max_runs / hosts),
-                max_host_bytes=config.max_host_bytes or _share_of_memory(hosts),
-                max_memory_bytes=None if config.max_memory_bytes is None else config.max_memory_bytes / hosts,
-            )
+    def _new_session_host(self) -> SessionHost:
+        return self._new(self.limits.host)
+
+    def _new(self, config: ServerConfig) -> SessionHost:
+        name = f"{next(self._numbers):x}"
+        # They hear from the front who it is that asks, and get no tokens; when to stop they hear from it too.
+        config = replace(
+            config,
+            hosts=0,
+            handle_prefix=f"{name}-",
+            access_log=False,
+            token_file=None,
+            tokens=None,
+            front_has_tokens=self._config.has_tokens,
+            unready_seconds=0.0,
         )
-        self._sessions[host.name] = host
-        self._places[place : place + 1] = [host]
+        host = self._by_name[name] = SessionHost(name, config, str(self._folder / name), self._note)
+        life = asyncio.create_task(self._live(host), name=f"session host {name}")
+        self._lives.add(life)
+        life.add_done_callback(self._lives.discard)
         return host
 
-    def _new_model_host(self) -> SessionHost:
-        self.models = self._new(replace(self._portable, max_host_bytes=None))
-        return self.models
+    def _note(self, host: SessionHost, report: dict[str, Any]) -> None:
+        self._totals.note(host, report)
+        self._names.settle(host)
+
+    async def _live(self, host: SessionHost) -> None:
+        """Run a host until it ends."""
+        await host.run(self._context)
+        self._by_name.pop(host.name, None)
+        self._places.remove(host, broken=not host.told)
+        self._names.remove(host)
+        self._totals.remove(host)
+        if self._stopping or host.told:
+            return
+        self._totals.restarts += 1
+        self._gone[host.name] = f"{host.ended} ({time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())})"
+        if len(self._gone) > _MAX_GONE:
+            self._gone.popitem(last=False)
+        logger.warning("session host %s %s; another takes its place", host.name, host.ended)
+        if host.was_ready:
+            self._retry = _RETRY_SECONDS
+        elif self._retrying is None:
+            self._retrying = asyncio.get_running_loop().call_later(self._retry, self._try_again)
+            self._retry = min(2 * self._retry, _MAX_RETRY_SECONDS)
+        self._fill()
+
+    def _try_again(self) -> None:
+        self._retrying = None
+        self._fill()
+
+    def _end(self, host: SessionHost) -> None:
+        """Let a host end that holds nothing."""
+        del self._by_name[host.name]
+        self._names.remove(host)
+        host.tell_to_stop("it had no sessions")
+        why = "was ended: it did not end when it was told to"
+        asyncio.get_running_loop().call_later(_GRACE_SECONDS, host.kill, why)
+
+    async def _keep_watching(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            await self._watch.look(list(self._by_name.values()))
+            self._places.tidy()
+            self._fill()
 
     def _portable_config(self) -> ServerConfig:
         """The configuration as another process can have it: graphs that are here are written to files."""
@@ -219,28 +326,12 @@ class Hosts:
             models={name: replace(m, source=portable(m.source)) for name, m in self._config.models.items()},
         )
 
-    def _new(self, config: ServerConfig) -> SessionHost:
-        self._numbers += 1
-        name = f"{self._numbers:x}"
-        # They hear from the front who it is that asks, and get no tokens; when to stop they hear from it too.
-        config = replace(
-            config,
-            hosts=0,
-            handle_prefix=f"{name}-",
-            access_log=False,
-            token_file=None,
-            tokens=None,
-            front_has_tokens=self._config.has_tokens,
-            unready_seconds=0.0,
-        )
-        return SessionHost(name, config, str(self._folder / name))
-
     async def drain(self, stop: asyncio.Queue[int]) -> None:
         """Let runs end, as the configuration says and then a little; something in `stop` cancels them at once."""
         self._stopping = True
-        hosts = self._all()
+        hosts = list(self._by_name.values())
         for host in hosts:
-            host.tell_to_stop()
+            host.tell_to_stop("the server is shutting down")
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self._config.drain_seconds + _GRACE_SECONDS) as limit:
                 while any(host.ended is None for host in hosts):
@@ -248,18 +339,16 @@ class Hosts:
                         stop.get_nowait()
                         limit.reschedule(asyncio.get_running_loop().time() + _GRACE_SECONDS)
                         for host in hosts:
-                            host.tell_to_stop()
+                            host.tell_to_stop("the server is shutting down")
                     await asyncio.sleep(_POLL_SECONDS)
 
     async def close(self) -> None:
         """Kill those that live."""
         self._stopping = True
-        for keeper in self._keepers:
-            keeper.cancel()
-        if self._keepers:
-            await asyncio.wait(self._keepers)
-
-
-def _share_of_memory(hosts: int) -> int | None:
-    total = total_memory()
-    return None if math.isinf(total) else int(total * _MEMORY_SHARE / hosts)
+        if self._retrying is not None:
+            self._retrying.cancel()
+        tasks = [*self._lives, *([self._watching] if self._watching else [])]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)

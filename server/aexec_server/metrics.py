@@ -4,6 +4,9 @@ What happens at every run is a few additions of plain numbers, in the event loop
 reads (`metrics_page.py`) is made when it is asked for.  A `Snapshot` is what there is at a moment: plain data, that a
 session host sends to the front process, which adds them up.  No label is the id of a session or a run, and none has
 values without end.  Next to read: `run_journal.py`, which counts the runs.
+
+A session host tells of its counters by how much they grew (`increase`), so that the front keeps one sum of all hosts
+(`Totals`), whose size does not depend on how many there are or were.
 """
 
 from __future__ import annotations
@@ -25,6 +28,9 @@ __all__ = [
     "Metrics",
     "Sample",
     "Snapshot",
+    "Totals",
+    "increase",
+    "is_gauge",
     "merged",
     "snapshot_from_json",
     "snapshot_to_json",
@@ -267,22 +273,53 @@ def snapshot_from_json(fields: Mapping[str, Any]) -> Snapshot:
     return {name: {tuple(labels): sample for labels, sample in of} for name, of in fields.items()}
 
 
-def merged(snapshots: Iterable[Snapshot], *, lasting: bool = False) -> Snapshot:
-    """The sums of several processes.
+def is_gauge(name: str) -> bool:
+    """Is the family of this name about what there is now, and not a count since the beginning?"""
+    return FAMILIES[name].kind == "gauge"
 
-    Args:
-        lasting: without gauges, which are of what is there no more.
-    """
-    sums: dict[str, dict[tuple[str, ...], Sample]] = {}
+
+def increase(now: Snapshot, before: Snapshot) -> Snapshot:
+    """By how much the counters and histograms of a process grew, and those of its gauges that changed."""
+    grown: dict[str, Mapping[tuple[str, ...], Sample]] = {}
+    for name, samples in now.items():
+        known = before.get(name, {})
+        if samples == known:
+            continue
+        if is_gauge(name):
+            grown[name] = samples
+        else:
+            changed = {labels: sample for labels, sample in samples.items() if sample != known.get(labels)}
+            grown[name] = {
+                labels: _difference(sample, known[labels]) if labels in known else sample
+                for labels, sample in changed.items()
+            }
+    return grown
+
+
+def merged(snapshots: Iterable[Snapshot]) -> Snapshot:
+    """The sums of several processes."""
+    totals = Totals()
     for snapshot in snapshots:
+        totals.add(snapshot)
+    return totals.sums
+
+
+class Totals:
+    """Sums of what several processes count.
+
+    Attributes:
+        sums: by family and labels.
+    """
+
+    def __init__(self) -> None:
+        self.sums: dict[str, dict[tuple[str, ...], Sample]] = {}
+
+    def add(self, snapshot: Snapshot) -> None:
         for name, samples in snapshot.items():
-            if lasting and FAMILIES[name].kind == "gauge":
-                continue
-            of_name = sums.setdefault(name, {})
+            of_name = self.sums.setdefault(name, {})
             for labels, sample in samples.items():
                 known = of_name.get(labels)
                 of_name[labels] = sample if known is None else _sum(known, sample)
-    return sums
 
 
 def _sum(a: Sample, b: Sample) -> Sample:
@@ -291,3 +328,11 @@ def _sum(a: Sample, b: Sample) -> Sample:
         return [x + y for x, y in zip(a, b, strict=True)]
     assert not isinstance(b, list)
     return a + b
+
+
+def _difference(a: Sample, b: Sample) -> Sample:
+    if isinstance(a, list):
+        assert isinstance(b, list)
+        return [x - y for x, y in zip(a, b, strict=True)]
+    assert not isinstance(b, list)
+    return a - b

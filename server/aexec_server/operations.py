@@ -132,6 +132,7 @@ class OperationStore:
         )
 
     def __len__(self) -> int:
+        self._forget_old()
         return len(self._operations)
 
     def begin(self, caller: Caller) -> RunOperation:

@@ -18,11 +18,10 @@ from collections.abc import Callable
 from typing import cast
 
 from aexec import errors
-from aexec.errors import Code
 from aexec_server.access_log import log_access
 from aexec_server.client_address import peer_host
 from aexec_server.connections import AnswerWatch, ConnectionTable, Waiting, refused_connection
-from aexec_server.error_responses import RequestError, error_body, status_of, title_of
+from aexec_server.error_responses import RETRY_STATUSES, HasHeaders, RequestError, error_body, status_of, title_of
 from aexec_server.framing import (
     MAX_HEAD,
     Body,
@@ -53,11 +52,12 @@ class Upstream:
     Attributes:
         path: of the socket.
         in_flight: requests that it has not answered.
+        connecting: requests that wait for a connection to it.
     """
 
     def __init__(self, path: str) -> None:
         self.path = path
-        self.in_flight = 0
+        self.in_flight = self.connecting = 0
         self._idle: list[UpstreamConnection] = []
 
     def idle_connection(self) -> UpstreamConnection | None:
@@ -82,10 +82,11 @@ class Upstream:
         if connection in self._idle:
             self._idle.remove(connection)
 
-    def close_idle(self) -> None:
-        for connection in self._idle:
+    def close_idle(self, keep: int = 0) -> None:
+        """Close those that wait for a request, but for so many."""
+        closed, self._idle = self._idle[keep:], self._idle[:keep]
+        for connection in closed:
             connection.close()
-        self._idle.clear()
 
     async def why_lost(self) -> errors.OpError:
         """What a client is told whose request it does not answer any more."""
@@ -330,7 +331,13 @@ class ClientConnection(asyncio.Protocol):
             request = read_request_head(data[:end])
         except FramingError:
             return self._begin_raw(data)
-        head, upstream = self._relay.admit(data[:end], request, self._host)
+        try:
+            head, upstream = self._relay.admit(data[:end], request, self._host)
+        except errors.OpError as error:
+            self._request = request
+            self._began = time.perf_counter()
+            self._refuse(error)
+            return b""
         request.size = len(head)
         return self._send_to(upstream, request, head + data[end:])
 
@@ -348,6 +355,7 @@ class ClientConnection(asyncio.Protocol):
         if connection is None:
             self._transport.pause_reading()
             self._held = data
+            upstream.connecting += 1
             self._connecting = asyncio.ensure_future(self._connect(upstream, request))
             return b""
         return self._send(connection, request, data)
@@ -359,6 +367,8 @@ class ClientConnection(asyncio.Protocol):
             self._connecting = None
             self._refuse(await upstream.why_lost())
             return
+        finally:
+            upstream.connecting -= 1
         self._connecting = None
         if self._transport.is_closing():
             upstream.give_back(connection)
@@ -508,8 +518,10 @@ def refusal(error: errors.OpError, request: RequestHead) -> bytes:
         f"Content-Length: {len(body)}",
         "Connection: close",
     ]
-    if error.code is Code.UNAVAILABLE:
-        lines.append("Retry-After: 1")
+    headers = {"Retry-After": "1"} if status in RETRY_STATUSES else {}
+    if isinstance(error, HasHeaders):
+        headers.update(error.headers)
+    lines += [f"{name}: {value}" for name, value in headers.items()]
     return "\r\n".join([*lines, "", ""]).encode() + (b"" if request.method == b"HEAD" else body)
 
 
@@ -517,7 +529,8 @@ class Relay:
     """See the module's head.
 
     Args:
-        admit: gives the upstream for a request, and the head to send in place of its head.
+        admit: gives the upstream for a request, and the head to send in place of its head; raises the OpError with
+            which the request is refused.
         fallback: where what is no proper request goes.
         table: of the clients' connections.
         access_log: log every request.

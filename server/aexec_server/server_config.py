@@ -179,8 +179,8 @@ class ServerConfig:
     max_memory_bytes: float | None = setting(
         None,
         Megabytes(infinite=True),
-        "what the tensors of all sessions may take of memory at a time, with what sessions keep; of several hosts each "
-        "has an equal part",
+        "what the tensors of all sessions may take of memory at a time, with what sessions keep; of a number of hosts "
+        "each has an equal part",
         group=_MEMORY,
         name="max_memory_mb",
         none=("auto", "half of what the machine, its control group or the host has"),
@@ -393,12 +393,14 @@ class ServerConfig:
         flag="--cors-origin",
     )
 
-    hosts: int = setting(
+    hosts: int | None = setting(
         0,
-        Count(0, words={"auto": num_processors()}),
-        "processes in which the sessions of clients are, watched and replaced; auto: one for each core; 0: they are in "
-        "the process that clients connect to",
+        Count(0, words={"per-core": num_processors()}),
+        "processes in which the sessions of clients are, watched and replaced. auto: each session of a client has a "
+        "process of its own, as long as memory allows, and no two clients share one; a number, or per-core: so many, "
+        "which all share; 0: sessions are in the process that clients connect to",
         group=_HOSTS,
+        none=("auto", "one for each session"),
     )
     max_host_bytes: int | None = setting(
         None,
@@ -406,7 +408,7 @@ class ServerConfig:
         "resident memory that a host may have; it is ended when it has more",
         group=_HOSTS,
         name="max_host_mb",
-        none=("auto", "a share of the machine's"),
+        none=("auto", "of 80 % of the machine's an equal part; half where sessions have hosts of their own"),
     )
     host_silence_seconds: float = setting(
         1.0, Seconds(), "a host that does not answer for so long is ended", group=_HOSTS, name="host_silence"
@@ -518,6 +520,11 @@ class ServerConfig:
         files = (self.cluster_ca, self.cluster_cert, self.cluster_key)
         ca, cert, key = (None if file is None else str(file) for file in files)
         return ClusterSecurity(ca, cert, key, required=True)
+
+    @property
+    def has_hosts(self) -> bool:
+        """Are the sessions of clients in processes of their own?"""
+        return self.hosts != 0
 
     @property
     def message_limits(self) -> MessageLimits:

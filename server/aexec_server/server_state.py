@@ -11,7 +11,7 @@ from aiohttp import web
 
 from aexec import errors
 from aexec_server.access import AccessControl
-from aexec_server.activity import Activity
+from aexec_server.activity import Activity, OtherProcesses
 from aexec_server.admission import Admission
 from aexec_server.answer_door import AnswerDoor
 from aexec_server.backlog import Backlog
@@ -60,7 +60,7 @@ class Server:
         metrics_elsewhere: the same of other processes.
         activity: what was done in this process.
         began: when, by the configuration's clock.
-        status_elsewhere: how other processes are, by name.
+        others: how other processes are.
     """
 
     def __init__(self, config: ServerConfig) -> None:
@@ -103,7 +103,7 @@ class Server:
         self.metrics.gauge("aexec_queue_size", lambda: _queue_sizes(self.sessions))
         self.activity = Activity()
         self.began = config.clock()
-        self.status_elsewhere: Callable[[], dict[str, dict[str, Any]]] = dict
+        self.others: Callable[[], OtherProcesses] = OtherProcesses
 
     @property
     def ready(self) -> bool:

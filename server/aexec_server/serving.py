@@ -73,14 +73,14 @@ async def _run(
 ) -> None:
     if app is not None:
         config = app[SERVER].config
-        if config.hosts:
+        if config.has_hosts:
             raise errors.InvalidArgumentError(
                 "An application of one's own has its sessions in its process: hosts must be 0"
             )
     config = config or ServerConfig()
     check_exposure(config)
     with stop_signals(on_signal) as stop:
-        if config.hosts:
+        if config.has_hosts:
             await run_front(config, stop, on_ready or _ignore)
             return
         await serve_app(app or make_app(config), stop, on_ready or _ignore)

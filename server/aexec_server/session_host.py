@@ -1,4 +1,7 @@
-"""`SessionHost`: one host process, seen from the process that starts it: its start, its pings, its memory, its end."""
+"""`SessionHost`: one host process, seen from the process that starts it: its start, what it tells, its end.
+
+`host_watch.py` looks at it, `host_places.py` says whose it is.
+"""
 
 from __future__ import annotations
 
@@ -8,17 +11,20 @@ import json
 import logging
 import os
 import signal
+import socket
 import tempfile
 import time
-from collections.abc import Iterator
-from multiprocessing.connection import Connection
+from collections import OrderedDict
+from collections.abc import Callable
 from multiprocessing.context import ForkServerContext, ForkServerProcess
 from typing import Any
 
 from aexec import errors
 from aexec_server.caller_header import CALLER_HEADER
-from aexec_server.host_process import LOAD_PATH, READY, SESSIONS_PATH, STOP, run_host
-from aexec_server.metrics import Snapshot, snapshot_from_json
+from aexec_server.host_channel import HostChannel
+from aexec_server.host_figures import HostFigures
+from aexec_server.host_process import SESSIONS_PATH, failure, run_host
+from aexec_server.metrics import Snapshot
 from aexec_server.relay import Upstream, UpstreamConnection
 from aexec_server.server_config import ServerConfig
 
@@ -26,11 +32,13 @@ __all__ = ["SessionHost"]
 
 logger = logging.getLogger(__name__)
 
-_CHECK_SECONDS = 0.05
-_PING_SECONDS = 0.2
 # A request for a host that is being started waits for it; longer than forking one takes.
 _START_SECONDS = 20.0
 _END_SECONDS = 1.0
+# Of each host so many keys of requests are known that made sessions in it.
+_MAX_KEYS = 1000
+# What an empty host has of memory that it does not share.
+_EMPTY_BYTES = 12 << 20
 
 
 class SessionHost(Upstream):
@@ -40,51 +48,109 @@ class SessionHost(Upstream):
         name: what tells it from all others.
         config: of its application.
         path: of its socket.
+        on_report: called with the host, and what it tells, whenever it tells something.
 
     Attributes:
+        client: whose sessions it has; None for anybody's.  Never another one's once it was set.
         ready: it listens.
         was_ready: it listened at some time.
         serves: what it had to load is there, as far as is known.
         models: names of its sessions that are the server's own, as far as is known.
+        names: of its sessions that clients gave names to, as far as is known.
+        keys: of requests that made sessions in it, and may come again; oldest first.
         of_callers: sessions and runs of those who have a token, by name, when it was asked last.
         ended: what became of it; None while it lives.
-        metrics: what it counts, as it said last.
+        told: it ended because it was told to.
+        gauges: what it last said of how it is.
         status: as `process_status` gave it when it was asked last; None before that.
+        own_bytes: of memory that it does not share with other hosts, about, when it was measured last.  What it was
+            forked with is shared until it is written to, and counts as resident in each host.
+        may_idle: it need not be asked while it works for nobody.
+        asked_at: when it was asked last, by the monotonic clock.
+        busy_until: until when it is to be looked at often, by the same clock.
     """
 
-    def __init__(self, name: str, config: ServerConfig, path: str) -> None:
+    def __init__(
+        self, name: str, config: ServerConfig, path: str, on_report: Callable[[SessionHost, dict[str, Any]], object]
+    ) -> None:
         super().__init__(path)
         self.name = name
         self.config = config
-        self._reported = 0  # sessions and runs that it had when it was asked last
-        self._sent = 0  # sessions that were sent to it since
-        self.ready = self.was_ready = False
+        self.client: str | None = None
+        self.ready = self.was_ready = self.told = False
         self.serves = not (config.models or config.model_repository)
         self.models: frozenset[str] = frozenset()
+        self.names: frozenset[str] = frozenset()
+        self.keys: OrderedDict[bytes, None] = OrderedDict()
         self.of_callers: dict[str, tuple[int, int]] = {}
         self.ended: str | None = None
-        self.metrics: Snapshot = {}
+        self.gauges: Snapshot = {}
         self.status: dict[str, Any] | None = None
+        self.own_bytes = 0
+        self.may_idle = not (config.graphs or config.models or config.model_repository)
+        self.asked_at = self.busy_until = 0.0
+        self._on_report = on_report
+        self._sessions = self._operations = 0  # when it was asked last
+        self._sent = 0  # requests for sessions that were sent to it, and of which it has not told
+        self._sent_before = 0  # of those, how many before it was asked
         loop = asyncio.get_running_loop()
         self._started: asyncio.Future[errors.OpError | OSError | None] = loop.create_future()
         self._exited: asyncio.Future[None] = loop.create_future()
         self._process: ForkServerProcess | None = None
-        self._pipe: Connection | None = None
-        self._why: str | None = None  # it was killed
-        self._ping_sent: tuple[float, float] | None = None  # that was not answered: when, and `_Figures.waited` then
+        self._figures: HostFigures | None = None
+        self._channel = HostChannel(self._hear, lambda: None)
+        self._why: str | None = None  # it was killed, or told to stop
+        self._killed = False
+        self._asked: tuple[float, float] | None = None  # not answered: when, and how long it had waited then
+        self._first_bytes = 0  # resident when it was ready
 
     def __repr__(self) -> str:
         state = self.ended or ("ready" if self.ready else "starting")
         return f"<SessionHost {self.name} {state}, load {self.load}>"
 
+    # What it has to do
+
     @property
     def load(self) -> int:
-        """Sessions and runs that it has, as far as is known."""
-        return self._reported + self._sent
+        """Sessions, operations and runs that it has, as far as is known."""
+        return self.sessions + self._operations + self.runs
 
-    def count_session(self) -> None:
-        """One more is sent to it."""
+    @property
+    def sessions(self) -> int:
+        """How many it has, or may have soon, as far as is known."""
+        return self._sessions + self._sent
+
+    @property
+    def runs(self) -> int:
+        """In flight, when it was asked last."""
+        return 0 if self.status is None else int(self.status["runs_in_flight"])
+
+    @property
+    def tensor_bytes(self) -> int:
+        """What its tensors took of memory when it was asked last."""
+        return 0 if self.status is None else int(self.status["tensor_bytes"])
+
+    @property
+    def busy(self) -> bool:
+        """Does it work for anybody, as far as is known?"""
+        return bool(self.in_flight or self.connecting or self.runs)
+
+    @property
+    def is_empty(self) -> bool:
+        """Does it hold nothing, as far as is known?
+
+        It tells of each request for a session before it answers that.  So if this is true, and still is when this loop
+        has come round again and read what there was, it is so.
+        """
+        return not (self._sessions or self._operations or self.busy)
+
+    def count_session(self, key: bytes | None = None) -> None:
+        """A request for a session is sent to it, which has this key if it may come again."""
         self._sent += 1
+        if key is not None:
+            self.keys[key] = None
+            if len(self.keys) > _MAX_KEYS:
+                self.keys.popitem(last=False)
 
     # As an upstream
 
@@ -116,56 +182,58 @@ class SessionHost(Upstream):
         await asyncio.wait(futures, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
 
     async def run(self, context: ForkServerContext) -> None:
-        """Start the process, and watch it until it has ended.  Cancelling this kills it."""
+        """Start the process, and wait until it has ended.  Cancelling this kills it."""
         process = await self._start(context)
         if process is None:
             return
-        loop = asyncio.get_running_loop()
-        assert self._pipe is not None
         try:
-            loop.add_reader(process.sentinel, self._has_exited)
-            loop.add_reader(self._pipe.fileno(), self._hear)
-            await self._watch(process)
+            asyncio.get_running_loop().add_reader(process.sentinel, self._has_exited)
+            await asyncio.wait([self._exited])
         finally:
             await self._bury(process)
 
     async def _start(self, context: ForkServerContext) -> ForkServerProcess | None:
         """The process, or None if it cannot be started; `ended` says why."""
-        pipe, theirs = context.Pipe()
+        ours, theirs = socket.socketpair()
         level = logging.getLogger().getEffectiveLevel()
         process = context.Process(
             target=run_host, args=(self.config, self.path, theirs, level), name=f"session host {self.name}", daemon=True
         )
-        starting = asyncio.get_running_loop().run_in_executor(None, process.start)
+        loop = asyncio.get_running_loop()
+        starting = loop.run_in_executor(None, process.start)
         try:
             await asyncio.shield(starting)
         except OSError as error:
-            pipe.close()
+            ours.close()
             self.ended = f"could not be started, with {tempfile.gettempdir()} for temporary files: {error}"
             self._exited.set_result(None)
             return None
         except asyncio.CancelledError:
-            pipe.close()
+            ours.close()
             with contextlib.suppress(OSError):
                 await starting
                 process.kill()
             raise
         finally:
             theirs.close()
-        self._pipe, self._process = pipe, process
+        self._process = process
+        assert process.pid is not None
+        self._figures = HostFigures(process.pid)
+        await loop.create_unix_connection(lambda: self._channel, sock=ours)
         return process
 
-    def _hear(self) -> None:
-        """What the process says about its start."""
-        assert self._pipe is not None
-        try:
-            said = self._pipe.recv_bytes()
-        except (EOFError, OSError):
-            asyncio.get_running_loop().remove_reader(self._pipe.fileno())
-            return
-        self.ready = self.was_ready = said == READY
-        if not self._started.done():
-            self._started.set_result(None if self.ready else _unpickled(said))
+    def _hear(self, message: dict[str, Any]) -> None:
+        """What the process says."""
+        if "report" in message:
+            if "asked" in message:
+                self._asked = None
+                self._sent -= self._sent_before
+                self._sent_before = 0
+            self._note(message["report"])
+        elif not self._started.done():
+            self.ready = self.was_ready = "listens" in message
+            self._first_bytes = self._figures.resident_bytes() if self._figures is not None else 0
+            self._started.set_result(None if self.ready else failure(message["failed"]))
 
     def _has_exited(self) -> None:
         assert self._process is not None
@@ -175,54 +243,65 @@ class SessionHost(Upstream):
         self.ended = self._why or _described(code)
         self._exited.set_result(None)
 
-    async def _watch(self, process: ForkServerProcess) -> None:
-        assert process.pid is not None
-        with _figures(process.pid) as figures:
-            pinging: asyncio.Task[None] | None = None
-            try:
-                while not self._exited.done():
-                    if self.ready and pinging is None:
-                        pinging = asyncio.create_task(self._ping(figures), name=f"ping session host {self.name}")
-                    await asyncio.wait([self._exited], timeout=_CHECK_SECONDS)
-                    self._check_memory(figures)
-                    await self._check_silence(figures)
-            finally:
-                if pinging is not None:
-                    pinging.cancel()
-                    await asyncio.wait([pinging])
-
     async def _bury(self, process: ForkServerProcess) -> None:
-        assert self._pipe is not None
-        loop = asyncio.get_running_loop()
         if not self._exited.done():
             process.kill()
             await asyncio.wait([self._exited])
-        loop.remove_reader(self._pipe.fileno())
-        self._pipe.close()
-        self._pipe = None
+        await asyncio.wait([self._channel.ended], timeout=_END_SECONDS)  # what it said last is read
+        self._channel.close()
+        if self._figures is not None:
+            self._figures.close()
         self.close_idle()
         process.join()  # it has exited
         process.close()
+        self._process = None
         with contextlib.suppress(FileNotFoundError):
             os.unlink(self.path)
 
-    def tell_to_stop(self) -> None:
+    def tell_to_stop(self, why: str) -> None:
         """Drain; told again: cancel what runs."""
-        if self._pipe is not None:
-            self._why = self._why or "was told to stop: the server is shutting down"
-            with contextlib.suppress(OSError):
-                self._pipe.send_bytes(STOP)
+        self.told = True
+        self._why = self._why or f"was told to stop: {why}"
+        self._channel.say({"stop": True})
 
     def kill(self, why: str) -> None:
         """End it at once."""
-        if self._process is not None and not self._exited.done():
+        if self._process is not None and not self._killed and not self._exited.done():
             logger.warning("session host %s %s", self.name, why)
+            self._killed = True
             self._why = why
+            self.own_bytes = 0
             self._process.kill()
 
     # Asking
 
-    async def sessions(self, caller: str | None) -> list[dict[str, Any]]:
+    def ask(self, memory_bytes: int | None) -> None:
+        """Ask how it is, unless it has not answered the last time.
+
+        Args:
+            memory_bytes: what its tensors may take from now on; None for what its configuration says.
+        """
+        if self.ready and self._asked is None and self._figures is not None:
+            self.asked_at = time.monotonic()
+            self._asked = self.asked_at, self._figures.waited()
+            self._sent_before = self._sent
+            self._channel.say({"ask": True} if memory_bytes is None else {"ask": True, "memory_bytes": memory_bytes})
+
+    def _note(self, report: dict[str, Any]) -> None:
+        """What it tells about itself; what is not in it is as before."""
+        self._sessions = report.get("sessions", self._sessions)
+        self._operations = report.get("operations", self._operations)
+        self.status = report.get("status", self.status)
+        self.serves = report.get("ready", self.serves)
+        if "models" in report:
+            self.models = frozenset(report["models"])
+        if "names" in report:
+            self.names = frozenset(report["names"])
+        if "callers" in report:
+            self.of_callers = {name: (sessions, runs) for name, (sessions, runs) in report["callers"].items()}
+        self._on_report(self, report)
+
+    async def listed_sessions(self, caller: str | None) -> list[dict[str, Any]]:
         """Those that it lists for a caller, whom the front's header names; none if it does not answer in time."""
         header = "" if caller is None else f"{CALLER_HEADER}: {caller}\r\n"
         with contextlib.suppress(OSError, asyncio.IncompleteReadError, TimeoutError):
@@ -235,88 +314,24 @@ class SessionHost(Upstream):
             return list(answer.get("sessions", ()))
         return []
 
-    # Watching
+    # What the kernel says of it
 
-    async def _ping(self, figures: _Figures) -> None:
-        with contextlib.suppress(OSError, asyncio.IncompleteReadError):
-            reader, writer = await asyncio.open_unix_connection(self.path)
-            try:
-                while True:
-                    self._ping_sent = time.monotonic(), figures.waited()
-                    sent = self._sent
-                    load = await _asked(reader, writer, LOAD_PATH, "")
-                    self._ping_sent = None
-                    self.status = load["status"]
-                    self._reported = self.status["sessions"] + self.status["runs_in_flight"]
-                    self.serves = load["ready"]
-                    self.models = frozenset(load["models"])
-                    self.metrics = snapshot_from_json(load["metrics"])
-                    self.of_callers = load["callers"]
-                    self._sent -= sent
-                    await asyncio.sleep(_PING_SECONDS)
-            finally:
-                writer.close()
+    def measure(self) -> int:
+        """How much of its memory is resident, in bytes; `own_bytes` is what it was then."""
+        if self._figures is None or self._why is not None:
+            return 0
+        resident = self._figures.resident_bytes()
+        if self.ready:
+            self.own_bytes = max(0, resident - self._first_bytes) + _EMPTY_BYTES
+        return resident
 
-    def _silent_for(self, figures: _Figures) -> float:
-        """Seconds since a ping that is not answered, without those in which the process had no processor."""
-        if self._ping_sent is None:
+    @property
+    def silent_for(self) -> float:
+        """Seconds since a question that is not answered, without those in which the process had no processor."""
+        if self._asked is None or self._figures is None:
             return 0.0
-        sent, waited = self._ping_sent
-        return time.monotonic() - sent - (figures.waited() - waited)
-
-    async def _check_silence(self, figures: _Figures) -> None:
-        most = self.config.host_silence_seconds
-        if self._silent_for(figures) > most:
-            await asyncio.sleep(0)  # was it this loop that was late, and the answer is there?
-            await asyncio.sleep(0)
-            if self._silent_for(figures) > most and self._why is None:
-                self.kill(f"was ended: it did not answer for {most:g} s")
-
-    def _check_memory(self, figures: _Figures) -> None:
-        most = self.config.max_host_bytes
-        if most is not None and self._why is None:
-            has = figures.resident_bytes()
-            if has > most:
-                self.kill(f"was ended: it had {has >> 20} MB of memory, and may have {most >> 20}")
-
-
-class _Figures:
-    """What the kernel says about a process, where it does (Linux): else nothing is ever too much."""
-
-    def __init__(self, memory: int | None, schedule: int | None) -> None:
-        self._memory = memory
-        self._schedule = schedule
-
-    def resident_bytes(self) -> int:
-        return _field(self._memory) * os.sysconf("SC_PAGE_SIZE")
-
-    def waited(self) -> float:
-        """Seconds in which its main thread could have run, and there was no processor for it."""
-        return _field(self._schedule) * 1e-9
-
-
-def _field(file: int | None) -> int:
-    """The second number of a file of the kernel's."""
-    if file is not None:
-        with contextlib.suppress(OSError, IndexError):
-            return int(os.pread(file, 200, 0).split()[1])
-    return 0
-
-
-@contextlib.contextmanager
-def _figures(pid: int) -> Iterator[_Figures]:
-    files: list[int | None] = []
-    for name in ("statm", "schedstat"):
-        try:
-            files.append(os.open(f"/proc/{pid}/{name}", os.O_RDONLY))
-        except OSError:
-            files.append(None)
-    try:
-        yield _Figures(*files)
-    finally:
-        for file in files:
-            if file is not None:
-                os.close(file)
+        asked, waited = self._asked
+        return time.monotonic() - asked - (self._figures.waited() - waited)
 
 
 async def _asked(
@@ -339,12 +354,3 @@ def _described(code: int | None) -> str:
     if code is not None and code < 0:
         return f"was ended by signal {-code} ({signal.Signals(-code).name})"
     return f"ended with exit status {code}"
-
-
-def _unpickled(data: bytes) -> errors.OpError | OSError:
-    """An error that a host sent.  It comes from our own process, at its start, before any client's graph is there."""
-    import pickle
-
-    error = pickle.loads(data)
-    assert isinstance(error, errors.OpError | OSError)
-    return error

@@ -1,4 +1,7 @@
-"""`SessionLimits`: what the creator of a session lets it have, within what the server allows."""
+"""`SessionLimits`: what the creator of a session lets it have, within what the server allows.
+
+`session_shares` is how many sessions the server allows, and each client.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +10,10 @@ from typing import Any
 
 from aexec import errors
 from aexec_server import bodies
+from aexec_server.client_shares import ClientShares
+from aexec_server.server_config import ServerConfig
 
-__all__ = ["NO_LIMITS", "SessionLimits", "read_limits"]
+__all__ = ["NO_LIMITS", "SessionLimits", "read_limits", "session_shares"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,3 +60,8 @@ def read_limits(value: Any) -> SessionLimits:
         if type(limit) is not int or limit < 1:
             raise errors.InvalidArgumentError(f'"{name}" must be a whole number and positive, got {str(limit)[:40]}')
     return SessionLimits(**value)
+
+
+def session_shares(config: ServerConfig) -> ClientShares:
+    """Of the sessions that a server may have, what each client has."""
+    return ClientShares("sessions", "sessions", config.max_sessions, config.max_client_sessions, hint="delete one")

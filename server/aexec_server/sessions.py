@@ -99,15 +99,21 @@ class _Handlers:
     # Creating and changing
 
     async def create(self, request: web.Request) -> web.Response:
+        name = request.query.get("name")
+        with self.sessions.asked_for(name):
+            return await self._create_once(request, name)
+
+    async def _create_once(self, request: web.Request, name: str | None) -> web.Response:
         self.server.check_accepting()
         if self.server.sessions_elsewhere is not None:
             raise errors.NotFoundError("Sessions are made at /v1/sessions, written in this way")
         refuse_wishes(request, key=False)
-        ttl, name = _ttl(request.query.get("ttl_s")), request.query.get("name")
+        ttl = _ttl(request.query.get("ttl_s"))
         body = await self._body(request)
 
         async def create() -> web.Response:
-            return await self._create(body, bodies.media_type(request), ttl, name, caller_of(request))
+            with self.sessions.asked_for(name):  # it may go on without the request
+                return await self._create(body, bodies.media_type(request), ttl, name, caller_of(request))
 
         return await self.server.answered_once.answer(request, read_key(request), body, create)
 

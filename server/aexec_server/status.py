@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import heapq
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from aiohttp import web
@@ -12,11 +14,14 @@ from aexec_server.callers import Scope, caller_of
 from aexec_server.routes import Route
 from aexec_server.server_state import Server
 
-__all__ = ["process_status", "routes"]
+__all__ = ["LASTING", "process_status", "routes"]
 
 _KEPT = 50
-# Of several processes, these are added up.
+# Of several processes, these are added up; some of them count since the beginning.
 _SUMS = ("sessions", "runs_in_flight", "runs", "errors", "tensor_bytes")
+LASTING = ("runs", "errors")
+# So many hosts are named, those with most to do.
+_NAMED = 100
 
 
 def routes(server: Server) -> list[Route]:
@@ -38,7 +43,6 @@ def process_status(server: Server) -> dict[str, Any]:
         "errors": server.activity.errors,
         "tensor_bytes": memory.in_use,
         "tensor_bytes_limit": memory.limit,
-        "recent_errors": server.activity.recent_errors(),
     }
 
 
@@ -49,17 +53,17 @@ def _status(server: Server, *, named: bool) -> dict[str, Any]:
         named: errors are told with what others have named: runs, nodes and what else stands in a path.
     """
     here = process_status(server)
-    elsewhere = server.status_elsewhere()
-    parts = [here, *elsewhere.values()]
-    limits = [part["tensor_bytes_limit"] for part in elsewhere.values()] or [here["tensor_bytes_limit"]]
-    recent = sorted((error for part in parts for error in part["recent_errors"]), key=lambda error: error["time"])
+    others = server.others()
+    parts = [here, *others.hosts.values(), others.ended]
+    recent = sorted([*server.activity.recent_errors(), *others.recent_errors], key=lambda error: error["time"])
     return {
         "version": aexec.__version__,
         "uptime_s": round(server.config.clock() - server.began, 3),
         "ready": server.ready,
-        **{name: sum(part[name] for part in parts) for name in _SUMS},
-        "tensor_bytes_limit": None if None in limits else sum(limits),
-        "hosts": [{"name": name} | {key: part[key] for key in _SUMS} for name, part in elsewhere.items()],
+        **{name: sum(part.get(name, 0) for part in parts) for name in _SUMS},
+        "tensor_bytes_limit": others.tensor_bytes_limit if others.hosts else here["tensor_bytes_limit"],
+        "host_count": len(others.hosts),
+        "hosts": [{"name": name} | {key: others.hosts[name][key] for key in _SUMS} for name in _busiest(others.hosts)],
         "recent_errors": [_error(error, named=named) for error in recent[-_KEPT:]],
     }
 
@@ -67,3 +71,14 @@ def _status(server: Server, *, named: bool) -> dict[str, Any]:
 def _error(error: dict[str, Any], *, named: bool) -> dict[str, Any]:
     told = {name: value for name, value in error.items() if name != "route"}
     return told if named else told | {"path": error["route"], "node": None, "op": None}
+
+
+def _busiest(hosts: Mapping[str, Mapping[str, int]]) -> Sequence[str]:
+    """Names of those with most to do, if there are many."""
+    if len(hosts) <= _NAMED:
+        return list(hosts)
+
+    def work(name: str) -> tuple[int, ...]:
+        return tuple([hosts[name][key] for key in ("runs_in_flight", "tensor_bytes", "sessions", "runs")])
+
+    return heapq.nlargest(_NAMED, hosts, key=work)

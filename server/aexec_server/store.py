@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -29,8 +30,7 @@ from aexec.hosting import (
     run_in_turns,
 )
 from aexec_server.callers import Caller
-from aexec_server.client_shares import ClientShares
-from aexec_server.handles import Handles, shortened
+from aexec_server.handles import Handles, is_made, shortened
 from aexec_server.lost_handles import HOST_ENDED, LostError, lost_by_restart
 from aexec_server.memory_limits import memory_limits
 from aexec_server.model_changes import what_changes_model
@@ -41,7 +41,7 @@ from aexec_server.run_request import RunRequest
 from aexec_server.run_table import RunTable
 from aexec_server.served_call import ServedCall
 from aexec_server.server_config import ServerConfig
-from aexec_server.session_limits import NO_LIMITS, SessionLimits
+from aexec_server.session_limits import NO_LIMITS, SessionLimits, session_shares
 
 __all__ = ["HostedSession", "NewSession", "SessionStore"]
 
@@ -315,6 +315,8 @@ class SessionStore:
         handles: makes those of sessions.
         memory: of all sessions together.
         shares: of the sessions that clients have, with those that are being made.
+        on_change: called when a request for a session has ended, or has come if it names the session, and when a
+            session was closed.
     """
 
     def __init__(self, config: ServerConfig) -> None:
@@ -323,14 +325,14 @@ class SessionStore:
         self.handles = Handles(config.handle_prefix, config.server_run)
         self._policy = OpPolicy(config.allow_ops, config.trust_graphs)
         self._limits = memory_limits(config)
-        self.shares = ClientShares(
-            "sessions", "sessions", config.max_sessions, config.max_client_sessions, hint="delete one"
-        )
+        self.shares = session_shares(config)
         self.memory = MemoryAccount("server", "ServerConfig.max_memory_bytes", self._limits.server)
         self._accounts: WeakValueDictionary[str, MemoryAccount] = WeakValueDictionary()  # of owners
         self._sessions: dict[str, HostedSession] = {}
         self._retired: set[HostedSession] = set()
         self._being_made = 0
+        self._asked_for: Counter[str | None] = Counter()  # requests for a session of this name
+        self.on_change: Callable[[], object] = lambda: None
         self._closing: set[asyncio.Task[None]] = set()
         self._closed = False
         self._collection: asyncio.TimerHandle | None = None
@@ -372,6 +374,31 @@ class SessionStore:
     @property
     def live_runs(self) -> int:
         return sum(len(runs.live) for runs in self._run_tables())
+
+    @property
+    def held(self) -> int:
+        """Sessions that are open or closing, and requests for sessions."""
+        return len(self._sessions) + self._asked_for.total() + len(self._closing)
+
+    @contextmanager
+    def asked_for(self, name: str | None) -> Iterator[None]:
+        """A request asks for a session, of this name if it has one."""
+        self._asked_for[name] += 1
+        try:
+            if name is not None:
+                self.on_change()
+            yield
+        finally:
+            self._asked_for[name] -= 1
+            if not self._asked_for[name]:
+                del self._asked_for[name]
+            self.on_change()
+
+    @property
+    def names(self) -> list[str]:
+        """Those that clients gave to sessions, or ask for."""
+        given = {h.handle for h in self if not h.listed and not is_made(h.handle)}
+        return sorted(given.union([name for name in self._asked_for if name is not None]))
 
     @property
     def idle(self) -> bool:
@@ -562,8 +589,12 @@ class SessionStore:
             hosted.client = None
         task = asyncio.create_task(self._close(hosted), name=f"close session {shortened(hosted.handle)}")
         self._closing.add(task)
-        task.add_done_callback(self._closing.discard)
+        task.add_done_callback(self._forget_closing)
         return task
+
+    def _forget_closing(self, task: asyncio.Task[None]) -> None:
+        self._closing.discard(task)
+        self.on_change()
 
     async def _close(self, hosted: HostedSession) -> None:
         hosted.forget_calls()

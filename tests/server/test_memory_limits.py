@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from aexec_server import ServerConfig
-from aexec_server.hosts import Hosts
+from aexec_server.host_limits import HostLimits
 from aexec_server.memory_limits import memory_limits
 
 GB = 1 << 30
@@ -16,7 +14,7 @@ GB = 1 << 30
 
 @pytest.fixture(autouse=True)
 def _machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("memory_limits", "hosts"):
+    for module in ("memory_limits", "host_limits"):
         monkeypatch.setattr(f"aexec_server.{module}.total_memory", lambda: 10 * GB)
 
 
@@ -47,7 +45,46 @@ def test_nobody_knows_what_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
         (ServerConfig(hosts=4, max_host_bytes=GB), GB // 2),
     ],
 )
-async def test_a_host_has_its_part(config: ServerConfig, limit: int, tmp_path: Path) -> None:
-    host = Hosts(config, tmp_path)._new_session_host(0)
-    assert memory_limits(host.config).server == limit
-    assert memory_limits(replace(host.config)).run == limit // 2
+def test_each_of_a_number_of_hosts_has_its_part(config: ServerConfig, limit: int) -> None:
+    limits = HostLimits.of(config)
+    assert memory_limits(limits.host).server == limit and memory_limits(limits.host).run == limit // 2
+    assert (limits.own, limits.most, limits.warm, limits.tensor_bytes) == (False, 4, 0, None)
+    assert limits.host.max_sessions == 250 and limits.host.max_runs == 250
+
+
+@pytest.mark.parametrize(
+    ("config", "together", "each"),
+    [
+        (ServerConfig(hosts=None), 4 * GB, 2 * GB),  # half of 8 GB, and of half of that
+        (ServerConfig(hosts=None, max_memory_bytes=3 * GB), 3 * GB, 3 * GB),
+        (ServerConfig(hosts=None, max_host_bytes=GB), 4 * GB, GB // 2),
+        (ServerConfig(hosts=None, max_memory_bytes=math.inf), None, None),
+    ],
+)
+def test_hosts_of_single_sessions_have_limits_together(
+    config: ServerConfig, together: int | None, each: int | None
+) -> None:
+    limits = HostLimits.of(config)
+    assert limits.own and limits.tensor_bytes == together and memory_limits(limits.host).server == each
+    assert limits.most_bytes == 8 * GB
+    assert limits.host.max_sessions == 1000 and limits.host.max_runs == 1000
+
+
+@pytest.mark.parametrize(
+    ("memory", "sessions", "files", "most"),
+    [
+        (10 * GB, 1000, 1 << 20, 256),  # half of 8 GB, in pieces of 16 MB
+        (100 * GB, 1000, 1 << 20, 500),
+        (GB // 100, 1000, 1 << 20, 1),
+        (10 * GB, 20, 1 << 20, 20),
+        (10 * GB, 1000, 1024, 48),
+        (math.inf, 1000, 1 << 20, 64),
+    ],
+)
+def test_hosts_are_as_many_as_memory_sessions_and_files_allow(
+    memory: float, sessions: int, files: int, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("aexec_server.host_limits.total_memory", lambda: memory)
+    monkeypatch.setattr("aexec_server.file_limit._file_limit", lambda: files)
+    limits = HostLimits.of(ServerConfig(hosts=None, max_sessions=sessions))
+    assert limits.most == most and 1 <= limits.warm <= most

@@ -14,6 +14,9 @@ from aexec_server.metrics import (
     Histogram,
     LabelledHistogram,
     Metrics,
+    Snapshot,
+    Totals,
+    increase,
     merged,
     snapshot_from_json,
     snapshot_to_json,
@@ -266,7 +269,25 @@ class TestParts:
         assert both["aexec_sessions"] == {(): 4}
         seconds = both["aexec_run_duration_seconds"][()]
         assert isinstance(seconds, list) and seconds[-1] == 0.5 and sum(seconds[:-1]) == 2
-        assert "aexec_sessions" not in merged([sent], lasting=True)
+
+    def test_increases_add_up_to_what_is_counted(self) -> None:
+        metrics, totals = Metrics(), Totals()
+        sessions = 2
+        metrics.gauge("aexec_sessions", lambda: {(): sessions})
+        told: Snapshot = {}
+        for code in ("OK", "OK", "ABORTED"):
+            metrics.runs.add(("m", code))
+            metrics.run_seconds.observe(0.25)
+            now = metrics.snapshot()
+            totals.add(increase(now, told))
+            told = now
+        assert totals.sums["aexec_runs"] == metrics.runs.samples()
+        assert totals.sums["aexec_run_duration_seconds"][()] == metrics.run_seconds.values
+        assert increase(metrics.snapshot(), told) == {}
+        sessions = 5
+        assert increase(metrics.snapshot(), told) == {"aexec_sessions": {(): 5}}
+        metrics.runs.add(("m", "OK"))
+        assert increase(metrics.snapshot(), told)["aexec_runs"] == {("m", "OK"): 1}
 
 
 def test_the_time_in_line_is_a_part_of_a_models_statistics() -> None:

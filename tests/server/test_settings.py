@@ -152,7 +152,7 @@ def test_models_of_a_file(written: Any) -> None:
         ("access_log = 1", "access_log: expected true or false, got 1"),
         ("allow_ops = 'ReadFile'", "allow_ops: expected names of ops, got 'ReadFile'"),
         ("host = ''", "host: expected an address"),
-        ("hosts = 'many'", "hosts: expected a whole number of at least 0, or auto, got 'many'"),
+        ("hosts = 'many'", "hosts: expected a whole number of at least 0, or per-core, or auto, got 'many'"),
         ("graphs = ['a']", "graphs: expected names with paths, got"),
         ("graphs = {a = 1}", "graphs: a: expected a path, got 1"),
         ("models = {a = {pth = 'x'}}", "models: a: there is no setting 'pth'; did you mean 'path'?"),

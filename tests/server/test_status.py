@@ -6,6 +6,7 @@ import asyncio
 import base64
 from typing import Any
 
+from aexec_server.activity import OtherProcesses
 from aexec_server.tokens import new_token
 
 from aexec.framework import dtypes
@@ -72,14 +73,24 @@ async def test_processes_are_added_up(api: Api) -> None:
         "runs": 7,
         "errors": 1,
         "tensor_bytes": 10,
-        "tensor_bytes_limit": 100,
-        "recent_errors": [here["recent_errors"][0] | {"time": 1.0, "route": "/first"}],
     }
-    api.server.status_elsewhere = lambda: {"1": part, "2": part | {"recent_errors": []}}
+    errors = [here["recent_errors"][0] | {"time": 1.0, "route": "/first"}]
+    others = OtherProcesses({"1": part, "2": part}, {"runs": 5, "errors": 2}, 200, errors)
+    api.server.others = lambda: others
     status = await status_of(api)
-    assert (status["sessions"], status["runs_in_flight"], status["runs"], status["errors"]) == (6, 2, 14, 3)
+    assert (status["sessions"], status["runs_in_flight"], status["runs"], status["errors"]) == (6, 2, 19, 5)
     assert status["tensor_bytes_limit"] == 200 and [host["name"] for host in status["hosts"]] == ["1", "2"]
+    assert status["host_count"] == 2
     assert [error["path"] for error in status["recent_errors"]] == ["/first", ""]
+
+
+async def test_a_hundred_processes_are_named(api: Api) -> None:
+    part = {"sessions": 1, "runs_in_flight": 0, "runs": 0, "errors": 0, "tensor_bytes": 0}
+    hosts = {f"{n:x}": part | {"runs_in_flight": int(n == 300)} for n in range(400)}
+    api.server.others = lambda: OtherProcesses(hosts)
+    status = await status_of(api)
+    assert status["sessions"] == status["host_count"] == 400
+    assert len(status["hosts"]) == 100 and status["hosts"][0]["name"] == f"{300:x}"
 
 
 async def test_a_run_says_what_it_waits_for(api: Api) -> None:

@@ -152,7 +152,7 @@ class ServerProcess:
         Args:
             body: bytes as they are, anything else as JSON.
             timeout: seconds of silence after which TimeoutError is raised.
-            address: from which the connection comes.
+            address: of the client; all that begin with 127 are this machine's.
         """
         if body is not None and not isinstance(body, bytes):
             body = json.dumps(body).encode()
@@ -167,10 +167,11 @@ class ServerProcess:
             data = json.loads(data)
         return Answer(response.status, data, seconds, dict(response.headers))
 
-    def create(self, graph: GraphBuilder | bytes, **fields: Any) -> str:
+    def create(self, graph: GraphBuilder | bytes, *, address: str = "127.0.0.1", **fields: Any) -> str:
         """A session of this graph (or bytes of a GraphDef); returns its handle."""
         data = graph if isinstance(graph, bytes) else graph.graph_def.SerializeToString()
-        answer = self.call("POST", "/v1/sessions", {"graph_def": base64.b64encode(data).decode(), **fields})
+        body = {"graph_def": base64.b64encode(data).decode(), **fields}
+        answer = self.call("POST", "/v1/sessions", body, address=address)
         assert answer.status == 201, answer
         return str(answer.body["session_handle"])
 

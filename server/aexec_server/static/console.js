@@ -161,7 +161,7 @@ function showStatus(status) {
     { name: "Errors", text: status.errors },
     { name: "Sessions", text: status.sessions },
     { name: limit === null ? "Tensors" : `Tensors of ${bytesText(limit)}`, text: bytesText(status.tensor_bytes), share: limit ? status.tensor_bytes / limit : null },
-    { name: status.hosts.length ? `Running, ${status.hosts.length} processes` : "Running", text: durationText(status.uptime_s) },
+    { name: status.host_count ? `Running, ${status.host_count} processes` : "Running", text: durationText(status.uptime_s) },
   ];
   keyed(byId("tiles"), tiles.map((tile, i) => ({ ...tile, i })), (tile) => tile.i, makeTile, updateTile);
 }

@@ -1,0 +1,46 @@
+"""`HostFigures`: what the kernel says about a process, where it does (Linux): its memory, and its wait for a processor.
+
+Elsewhere both are 0, so that nothing is ever too much.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+
+__all__ = ["HostFigures"]
+
+_NAMES = ("statm", "schedstat")
+
+
+class HostFigures:
+    """See the module's head.
+
+    Args:
+        pid: of the process.
+    """
+
+    def __init__(self, pid: int) -> None:
+        self._files: dict[str, int] = {}
+        for name in _NAMES:
+            with contextlib.suppress(OSError):
+                self._files[name] = os.open(f"/proc/{pid}/{name}", os.O_RDONLY)
+
+    def resident_bytes(self) -> int:
+        return self._second_field("statm") * os.sysconf("SC_PAGE_SIZE")
+
+    def waited(self) -> float:
+        """Seconds in which the process's main thread could have run, and there was no processor for it."""
+        return self._second_field("schedstat") * 1e-9
+
+    def _second_field(self, name: str) -> int:
+        file = self._files.get(name)
+        if file is not None:
+            with contextlib.suppress(OSError, IndexError):
+                return int(os.pread(file, 200, 0).split()[1])
+        return 0
+
+    def close(self) -> None:
+        for file in self._files.values():
+            os.close(file)
+        self._files = {}

@@ -1,0 +1,59 @@
+"""`HostReport`: what a session host tells its front about itself, each time only what has changed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aexec_server.metrics import Snapshot, increase, snapshot_to_json
+from aexec_server.server_state import Server
+from aexec_server.status import process_status
+
+__all__ = ["HostReport"]
+
+
+class HostReport:
+    """See the module's head."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._told: dict[str, Any] = {}
+        self._counted: Snapshot = {}
+        self._errors = 0
+
+    def changes(self) -> dict[str, Any]:
+        """The fields of `_fields` that are not as they were told last; `metrics` and `errors` since then, if any."""
+        fields = self._fields()
+        changed = {name: value for name, value in fields.items() if self._told.get(name) != value}
+        self._told = fields
+        now = self._server.metrics.snapshot()
+        grown = increase(now, self._counted)
+        self._counted = now
+        if grown:
+            changed["metrics"] = snapshot_to_json(grown)
+        activity = self._server.activity
+        if activity.errors > self._errors:
+            changed["errors"] = activity.recent_errors()[self._errors - activity.errors :]
+            self._errors = activity.errors
+        return changed
+
+    def _fields(self) -> dict[str, Any]:
+        """What the front knows of a host.
+
+        ready: what it had to load is there.
+        models: names of the server's own sessions.
+        names: that clients gave to sessions, or ask for.
+        callers: sessions and runs of callers who have a token.
+        sessions: as `SessionStore.held`.
+        operations: runs that are answered later, and were not forgotten.
+        status: as `process_status`.
+        """
+        server = self._server
+        return {
+            "ready": server.ready,
+            "models": [hosted.handle for hosted in server.sessions if hosted.listed],
+            "names": server.sessions.names,
+            "callers": server.of_callers(),
+            "sessions": server.sessions.held,
+            "operations": len(server.operations),
+            "status": process_status(server),
+        }

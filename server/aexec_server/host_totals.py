@@ -1,0 +1,67 @@
+"""`HostTotals`: what all session hosts of a server have counted together, those that are no more included."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Iterable
+from typing import Any
+
+from aexec_server.activity import OtherProcesses
+from aexec_server.metrics import Snapshot, Totals, is_gauge, snapshot_from_json
+from aexec_server.session_host import SessionHost
+from aexec_server.status import LASTING
+
+__all__ = ["HostTotals"]
+
+_KEPT_ERRORS = 50
+
+
+class HostTotals:
+    """See the module's head.
+
+    Attributes:
+        tensor_bytes: that those take that are there, as far as is known.
+        restarts: how many hosts ended unasked.
+    """
+
+    def __init__(self) -> None:
+        self.tensor_bytes = 0
+        self.restarts = 0
+        self._counted = Totals()
+        self._tensor_bytes: dict[SessionHost, int] = {}
+        self._ended: Counter[str] = Counter()
+        self._errors: deque[dict[str, Any]] = deque(maxlen=_KEPT_ERRORS)
+
+    def note(self, host: SessionHost, report: dict[str, Any]) -> None:
+        """A host has told this."""
+        told = snapshot_from_json(report.get("metrics", {}))
+        self._counted.add({name: samples for name, samples in told.items() if not is_gauge(name)})
+        gauges = {name: dict(samples) for name, samples in told.items() if is_gauge(name)}
+        gauges.get("aexec_memory_bytes", {}).pop(("limit",), None)  # is not what all have together
+        host.gauges = {**host.gauges, **gauges}
+        self._errors.extend(report.get("errors", ()))
+        self._count_tensors(host, host.tensor_bytes)
+
+    def remove(self, host: SessionHost) -> None:
+        """It has ended."""
+        self._count_tensors(host, 0)
+        del self._tensor_bytes[host]
+        if host.status is not None:
+            self._ended.update({name: host.status[name] for name in LASTING})
+
+    def _count_tensors(self, host: SessionHost, num_bytes: int) -> None:
+        self.tensor_bytes += num_bytes - self._tensor_bytes.get(host, 0)
+        self._tensor_bytes[host] = num_bytes
+
+    def metrics(self, hosts: Iterable[SessionHost]) -> list[Snapshot]:
+        """To be added up."""
+        return [self._counted.sums, *(host.gauges for host in hosts)]
+
+    def status(self, hosts: Iterable[SessionHost], tensor_bytes_limit: int | None) -> OtherProcesses:
+        """How hosts were when they were asked last."""
+        return OtherProcesses(
+            hosts={host.name: host.status for host in hosts if host.status is not None},
+            ended=dict(self._ended),
+            tensor_bytes_limit=tensor_bytes_limit,
+            recent_errors=list(self._errors),
+        )

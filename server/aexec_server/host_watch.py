@@ -1,0 +1,103 @@
+"""`HostWatch`: looks at all session hosts twenty times a second, asks them how they are, and ends those that break.
+
+A host that is silent, or has more memory than it may, is killed; so is, while all together have more than they may, the
+largest host of the client whose hosts have most.  A host that does nothing for anybody is looked at and asked more
+seldom, so that hundreds of idle hosts cost next to nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+from aexec_server.session_host import SessionHost
+
+__all__ = ["LOOK_SECONDS", "HostWatch"]
+
+LOOK_SECONDS = 0.05
+# Those that do nothing are looked at in one of so many looks.
+_IDLE_LOOKS = 10
+# So long a host is taken to be busy after it was.
+_BUSY_SECONDS = 1.0
+_ASK_SECONDS = 0.2
+_IDLE_ASK_SECONDS = 5.0
+_IDLE_CONNECTIONS = 2
+# All hosts together are asked once in so many seconds, at most.
+_LEAST_ASK_SECONDS = 0.004
+
+
+class HostWatch:
+    """See the module's head.
+
+    Args:
+        silence: seconds after which a host that does not answer is killed.
+        most_bytes: of memory that all hosts may have together, without what they share; None for no limit.
+        allowance: of tensors in a host, as `SessionHost.ask` takes it.
+
+    Attributes:
+        own_bytes: of memory that all hosts have together, about.
+    """
+
+    def __init__(self, silence: float, most_bytes: int | None, allowance: Callable[[SessionHost], int | None]) -> None:
+        self.own_bytes = 0
+        self._silence = silence
+        self._most_bytes = most_bytes
+        self._allowance = allowance
+        self._looks = 0
+        self._ask_seconds = _ASK_SECONDS
+
+    async def look(self, hosts: Sequence[SessionHost]) -> None:
+        """Look at them once."""
+        now = time.monotonic()
+        self._looks += 1
+        looked_at = [host for number, host in enumerate(hosts) if self._is_due(host, number, now)]
+        self._ask_seconds = max(_ASK_SECONDS, len(looked_at) * _LEAST_ASK_SECONDS)
+        for host in looked_at:
+            _check_memory(host)
+            self._ask(host, now)
+        self._check_all(hosts)
+        await self._end_silent(looked_at)
+
+    def _is_due(self, host: SessionHost, number: int, now: float) -> bool:
+        if host.busy or not host.serves:
+            host.busy_until = now + _BUSY_SECONDS
+        return now < host.busy_until or (self._looks + number) % _IDLE_LOOKS == 0
+
+    def _ask(self, host: SessionHost, now: float) -> None:
+        busy = now < host.busy_until
+        if now - host.asked_at >= (self._ask_seconds if busy or not host.may_idle else _IDLE_ASK_SECONDS):
+            host.ask(self._allowance(host))
+        if not busy:
+            host.close_idle(_IDLE_CONNECTIONS)
+
+    async def _end_silent(self, hosts: Sequence[SessionHost]) -> None:
+        silent = [host for host in hosts if not host.told and host.silent_for > self._silence]
+        if silent:
+            await asyncio.sleep(0)  # was it this loop that was late, and the answer is there?
+            await asyncio.sleep(0)
+        for host in silent:
+            if host.silent_for > self._silence:
+                host.kill(f"was ended: it did not answer for {self._silence:g} s")
+
+    def _check_all(self, hosts: Sequence[SessionHost]) -> None:
+        self.own_bytes = sum(host.own_bytes for host in hosts)
+        most = self._most_bytes
+        if most is None or self.own_bytes <= most:
+            return
+        of_clients: Counter[str | None] = Counter()
+        for host in hosts:
+            of_clients[host.client] += host.own_bytes
+        client, has = of_clients.most_common(1)[0]
+        largest = max((host for host in hosts if host.client == client), key=lambda host: host.own_bytes)
+        largest.kill(
+            f"was ended: all hosts had {self.own_bytes >> 20} MB of memory, and may have {most >> 20}; "
+            f"those of its client had most, {has >> 20}, and of these it had most"
+        )
+
+
+def _check_memory(host: SessionHost) -> None:
+    has, most = host.measure(), host.config.max_host_bytes
+    if most is not None and has > most:
+        host.kill(f"was ended: it had {has >> 20} MB of memory, and may have {most >> 20}")
