@@ -97,7 +97,7 @@ from aexec.runtime.partial_run import PartialRun
 from aexec.runtime.slices import LoopTurns, SliceClock
 from aexec.runtime.step import StepState
 from aexec.runtime.step_stats import op_of, self_nanos
-from aexec.runtime.worker_pool import OnCancel, run_in_thread, run_in_turns
+from aexec.runtime.worker_pool import OnCancel, end_idle_threads, run_in_thread, run_in_turns
 
 if TYPE_CHECKING:
     from aexec.sources import OpeningSession
@@ -137,6 +137,7 @@ __all__ = [
     "dispose",
     "drop_large",
     "dtypes",
+    "end_idle_threads",
     "find_op_def",
     "finite_float",
     "freeze_heap",

@@ -39,6 +39,7 @@ __all__ = [
     "WorkerPool",
     "WorkerPoolStatistics",
     "any_thread_busy",
+    "end_idle_threads",
     "limit_blas_threads",
     "run_in_thread",
     "run_in_turns",
@@ -240,6 +241,13 @@ def any_thread_busy() -> bool:
 
 # Threads for long work, which has them in turns; whatever else is done in threads has its own.
 _planners = ThreadPoolExecutor(32, thread_name_prefix="planner")
+
+
+def end_idle_threads() -> None:
+    """End the threads for long work, once what they do has ended; the next such work begins others."""
+    global _planners
+    ended, _planners = _planners, ThreadPoolExecutor(32, thread_name_prefix="planner")
+    ended.shutdown()
 
 
 async def run_in_turns(call: Callable[[], T], work: LongWork) -> T:

@@ -27,7 +27,7 @@ _MOST_HOSTS = 500
 _HOSTS_OF_UNKNOWN_MEMORY = 64
 # Started ahead of need: one of so many that there may be, and so many at most.
 _WARM_SHARE = 16
-_MOST_WARM = 8
+_MOST_WARM = 4
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,12 +9,15 @@ from __future__ import annotations
 import importlib
 import signal
 
-from aexec.hosting import freeze_heap, load_kernels
+from aexec.hosting import collect_garbage, freeze_heap, load_kernels
+from aexec_server.host_rehearsal import rehearse
 
 __all__: list[str] = []
 
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
 importlib.import_module("aexec_server.host_process")
 load_kernels()
+rehearse()
+collect_garbage()
 # The collector marks the objects that it looks at, by which their pages would be copied in each host.
 freeze_heap()

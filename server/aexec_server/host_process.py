@@ -24,6 +24,7 @@ from aexec.errors import Code
 from aexec_server import sessions
 from aexec_server.app import make_app
 from aexec_server.host_channel import HostChannel
+from aexec_server.host_rehearsal import warm_up
 from aexec_server.host_report import HostReport
 from aexec_server.listening import run_on_loop, serve_app
 from aexec_server.routes import add_routes
@@ -95,6 +96,7 @@ async def _serve(config: ServerConfig, path: str, sock: socket.socket) -> None:
     app = make_app(config)
     _add_own_routes(app)
     server = app[SERVER]
+    await warm_up(server)
     told = _Told(server)
     await asyncio.get_running_loop().create_unix_connection(lambda: told.channel, sock=sock)
     try:
