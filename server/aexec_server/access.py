@@ -118,7 +118,7 @@ class AccessControl:
         who = self._who(request)
         if isinstance(who, Refusal):
             raise _UnauthenticatedError(who) if who.retry_after is None else _RateError(who.retry_after)
-        if not who.may(scope):
+        if self._wants_tokens and not who.may(scope):
             raise _ScopeError(who, scope)
         set_caller(request, who)
 
