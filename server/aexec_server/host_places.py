@@ -20,7 +20,7 @@ from aexec import errors
 from aexec_server.client_penalties import ClientPenalties
 from aexec_server.error_responses import HasHeaders
 
-__all__ = ["NoPlaceError", "OwnPlaces", "Place", "Places", "SharedPlaces"]
+__all__ = ["NoPlaceError", "OwnPlaces", "Places", "SharedPlaces"]
 
 # How long a host without sessions is kept for the next one of its client, and with how much memory at most.
 _SPARE_SECONDS = 10.0

@@ -203,14 +203,14 @@ class SessionHost(Upstream):
         starting = loop.run_in_executor(None, process.start)
         try:
             await asyncio.shield(starting)
-        except OSError as error:
+        except (OSError, EOFError) as error:
             ours.close()
             self.ended = f"could not be started, with {tempfile.gettempdir()} for temporary files: {error}"
             self._exited.set_result(None)
             return None
         except asyncio.CancelledError:
             ours.close()
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(OSError, EOFError):
                 await starting
                 process.kill()
             raise
