@@ -103,9 +103,9 @@ async def test_numbers_take_the_placeholders_type(api: Api, dtype: DType) -> Non
 
 
 async def test_numbers_without_number(api: Api, small: str) -> None:
-    body = b'{"feeds": {"x": [NaN, Infinity, -Infinity, 1e999]}, "fetches": ["y"]}'
+    body = b'{"feeds": {"x": [NaN, Infinity, -Infinity]}, "fetches": ["y"]}'
     response, data = await api.raw("POST", f"/v1/sessions/{small}:run", body)
-    assert response.status == 200 and b"[NaN,Infinity,Infinity,Infinity]" in data
+    assert response.status == 200 and b"[NaN,Infinity,Infinity]" in data
 
 
 async def test_booleans(api: Api, small: str) -> None:
