@@ -27,6 +27,8 @@ __all__ = ["KeptMemory"]
 _GRAIN = 1 << 14
 # What a small array takes besides its elements, with what it is known by here.
 _ARRAY_BYTES = 256
+# What a row of one takes besides, as an array of its own.
+_ROW_BYTES = 150
 
 
 class _Kept(weakref.ref[Any]):
@@ -55,14 +57,17 @@ class KeptMemory:
         self._used = self._reserved = 0
         account.reviewed_by(self._review)
 
-    def keep(self, tensors: Iterable[Any]) -> None:
+    def keep(self, tensors: Iterable[Any], rows: int = 0) -> None:
         """These are about to be kept; what is no array of the host is passed over.
+
+        Args:
+            rows: so many arrays are made of each, which are parts of it.
 
         Raises:
             ResourceExhaustedError: there is no room for them; then none counts.
         """
         with self._lock:
-            new, size = self._new(tensors)
+            new, size = self._new(tensors, rows)
             try:
                 self._reserve(size)
             except errors.ResourceExhaustedError as error:
@@ -125,7 +130,7 @@ class KeptMemory:
             self._account_for_dead()
             return self._used
 
-    def _new(self, tensors: Iterable[Any]) -> tuple[dict[int, tuple[Any, int]], int]:
+    def _new(self, tensors: Iterable[Any], rows: int = 0) -> tuple[dict[int, tuple[Any, int]], int]:
         """Those whose memory is not counted: identity → owner, bytes; and their bytes together."""
         if self._dead:
             self._account_for_dead()
@@ -138,7 +143,7 @@ class KeptMemory:
             key = id(owner)
             if key in self._kept or key in new or type(owner) is not np.ndarray or self._account.knows(owner):
                 continue
-            size = _ARRAY_BYTES + memory_bytes(owner)
+            size = _ARRAY_BYTES + memory_bytes(owner) + rows * _ROW_BYTES
             new[key] = owner, size
             total += size
         return new, total

@@ -229,7 +229,7 @@ class QueueBase:
         """
         self.check_rows(components)
         if self.kept is not None:  # before they are cut
-            self.kept.keep(components)
+            self.kept.keep(components, len(components[0]))
         return self.enqueue_all(batching.cut(components), counted=True)
 
     def enqueue_all(self, elements: list[Element], *, counted: bool = False) -> Attempt | None:

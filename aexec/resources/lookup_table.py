@@ -9,6 +9,7 @@ that reserves two keys for its own use.  Semantics and messages are TensorFlow's
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import islice
 from math import prod
 from typing import Any
 
@@ -35,6 +36,8 @@ _KEY_NS = 100.0
 _ENTRY_BYTES = 150
 # What its key and the number of its row take for a moment when all are listed.
 _LISTED_BYTES = 24
+# And what a key takes as a Python object, with the number of its row.
+_NAME_BYTES = 48
 # Keys that are made Python objects at a time.
 _AT_ONCE = 10_000
 # Below this, asking the system for its free memory costs more than it tells.
@@ -84,7 +87,7 @@ class LookupTable:
         names = self._names(keys)
         with self._lock:
             get = self._row_of.get
-            rows = np.fromiter((get(name, -1) for name in names), np.intp, len(names))
+            rows = np.fromiter((get(name, -1) for name in giving_way(names, _KEY_NS)), np.intp, len(names))
             self._check_memory(len(rows))
             values = self._values[rows]
         missing = rows < 0
@@ -154,21 +157,37 @@ class LookupTable:
     def _put(self, names: Sequence[Any], values: Any) -> Any:
         """Store values, an array [n, *value_shape], under new or old keys; returns their rows."""
         row_of, free = self._row_of, self._free
-        # Before anything is changed: if there is no memory, the table stays as it is.
+        # Before anything is changed: if there is no memory, or nobody waits for it any more, the table stays as it is.
         entries = len(row_of) + max(len(free), len(names) - sum(map(row_of.__contains__, names)))
         text = self._text + self._text_of(names, values)
         self._hold(entries, text)
+        try:
+            rows, new = self._rows_for(names)
+        except BaseException:
+            self._hold(len(row_of), self._text)
+            raise
         self._make_room(entries)
         self._text = text
-        rows = np.empty(len(names), np.intp)
-        for position, name in enumerate(names):
-            row = row_of.get(name)
-            if row is None:
-                # Rows in use and free ones are all that were ever given out.
-                row = row_of[name] = free.pop() if free else len(row_of)
-            rows[position] = row
+        del free[len(free) - min(len(free), len(new)) :]
+        entries_left = iter(new.items())
+        while some := dict(islice(entries_left, _AT_ONCE)):  # a moment each, and not for as long as it takes
+            row_of.update(some)
         self._values[rows] = values
         return rows
+
+    def _rows_for(self, names: Sequence[Any]) -> tuple[Any, dict[Any, int]]:
+        """The rows of keys, and those of keys that have none yet: free ones, from the last on, and then new ones."""
+        row_of, free = self._row_of, self._free
+        rows = np.empty(len(names), np.intp)
+        new: dict[Any, int] = {}
+        for position, name in enumerate(giving_way(names, _KEY_NS)):
+            row = row_of.get(name)
+            if row is None and (row := new.get(name)) is None:
+                # Rows in use and free ones are all that were ever given out.
+                used = len(new)
+                row = new[name] = free[-1 - used] if used < len(free) else len(row_of) + used
+            rows[position] = row
+        return rows, new
 
     def _make_room(self, needed: int) -> None:
         if needed > len(self._values):
@@ -233,6 +252,7 @@ class LookupTable:
         return self._hashable(keys)
 
     def _hashable(self, keys: Any) -> list[Any]:
+        announce_scratch(keys.size * _NAME_BYTES)
         if not self.key_shape:
             flat = keys.ravel()
             starts = range(0, flat.size, _AT_ONCE)
@@ -344,7 +364,7 @@ class MutableHashTable(LookupTable):
             self._clear()
             try:
                 self._put(names, rows)
-            except errors.ResourceExhaustedError:
+            except BaseException:
                 self._row_of, self._free, self._values, self._text = before
                 raise
 

@@ -246,3 +246,13 @@ async def test_accumulators(manager: ResourceManager) -> None:
     assert (sparse.count, used(manager)) == (1, 2)
     await dense.take(1, None)
     assert used(manager) == 1
+
+
+def test_rows_of_a_batch_count_though_they_have_no_bytes() -> None:
+    account = MemoryAccount("session")
+    kept = KeptMemory(account)
+    batch = np.zeros((100_000, 0), np.float32)
+    kept.keep([batch], len(batch))
+    assert kept.num_bytes > 100 * len(batch)
+    del batch
+    assert kept.num_bytes == 0

@@ -60,6 +60,10 @@ def int32(value: Any) -> Any:
     return np.array(value, np.int32)
 
 
+def ones(count: int) -> Any:
+    return np.ones(count, np.int32)
+
+
 def float32(value: Any) -> Any:
     return np.array(value, np.float32)
 
@@ -95,6 +99,35 @@ CALLS: dict[str, Callable[[], tuple[str, list[Any], dict[str, Any]]]] = {
             "preserve_short_sequences": False,
         },
     ),
+    "StringNGrams of empty rows": lambda: (
+        "StringNGrams",
+        [words(1), np.append(np.zeros(5_000_000, np.int64), 1)],
+        {
+            "Tsplits": dtypes.int64,
+            "separator": " ",
+            "ngram_widths": [1],
+            "left_pad": "",
+            "right_pad": "",
+            "pad_width": 0,
+            "preserve_short_sequences": False,
+        },
+    ),
+    "LRNGrad": lambda: (
+        "LRNGrad",
+        [floats(1, 1, 1, 100_000)] * 3,
+        {"T": dtypes.float32, "depth_radius": 1_000_000, "bias": 1.0, "alpha": 1.0, "beta": 0.5},
+    ),
+    "CTCLoss": lambda: (
+        "CTCLoss",
+        [floats(2, 1, 4), np.stack([np.zeros(1_000_000, np.int64), np.arange(1_000_000)], 1), ones(1_000_000), ones(1)],
+        {"T": dtypes.float32, "ignore_longer_outputs_than_inputs": True},
+    ),
+    "TensorListFromTensor": lambda: (
+        "TensorListFromTensor",
+        [np.zeros((3_000_000, 0), np.float32), int32(-1)],
+        {"element_dtype": dtypes.float32, "shape_type": dtypes.int32},
+    ),
+    "UniqueV2 of strings": lambda: ("UniqueV2", [words(1_000_000).reshape(-1, 2), int32([0])], {}),
     "Polygamma": lambda: (
         "Polygamma",
         [np.full(1_000_000, 170.0), np.full(1_000_000, -1000.5)],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,8 @@ from hypothesis import strategies as st
 
 from aexec import errors
 from aexec.framework import dtypes
+from aexec.framework.abandoned_calls import AbandonedError, CallInThread
+from aexec.framework.inline_call import NeedsThreadError
 from aexec.resources import lookup_table
 from aexec.resources.lookup_table import DenseHashTable, HashTable, MutableHashTable
 
@@ -216,3 +219,40 @@ def test_few_keys_of_very_large_values(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lookup_table, "available_memory", lambda: 256 << 20)
     with pytest.raises(errors.ResourceExhaustedError):
         table.find(np.zeros(300, np.int64), np.zeros(1 << 20, np.int8))
+
+
+class _Unwanted(CallInThread):
+    """Whom nobody waits for any more."""
+
+    __slots__ = ()
+
+    @property  # type: ignore[override]
+    def abandoned(self) -> bool:
+        return True
+
+    @abandoned.setter
+    def abandoned(self, _: bool) -> None: ...
+
+
+def test_what_nobody_waits_for_any_more_is_not_put_in() -> None:
+    table = MutableHashTable(dtypes.int64, dtypes.int64)
+    table.insert(_array([1, 2, 3]), _array([10, 20, 30]))
+    table.remove(_array([2]))
+    many = np.arange(100_000)
+    for change in (table.insert, table.replace):
+        with _Unwanted().running(), pytest.raises(AbandonedError):
+            change(many, many)
+        assert _contents(table) == {1: 10, 3: 30}
+    table.insert(many, many)
+    assert _contents(table) == dict(zip(many.tolist(), many.tolist(), strict=True))
+
+
+def test_large_values_are_found_in_a_thread() -> None:
+    table = MutableHashTable(dtypes.int64, dtypes.int8, value_shape=(1 << 20,))
+
+    async def on_the_loop() -> None:
+        with pytest.raises(NeedsThreadError):
+            table.find(np.zeros(10, np.int64), np.zeros(1 << 20, np.int8))
+
+    asyncio.run(on_the_loop())
+    assert table.find(np.zeros(10, np.int64), np.zeros(1 << 20, np.int8)).shape == (10, 1 << 20)

@@ -58,8 +58,11 @@ async def own(context: OpKernelContext, inputs: list[Any], positions: Sequence[i
         await context.worker_pool.run(copy_and_count, inputs, positions, kept)
 
 
-def copy_and_count(inputs: list[Any], positions: Sequence[int], kept: KeptMemory | None) -> None:
-    """`copy_shared`; then they count as kept.  Raises ResourceExhaustedError if the session may not keep so much."""
+def copy_and_count(inputs: list[Any], positions: Sequence[int], kept: KeptMemory | None, rows: int = 0) -> None:
+    """`copy_shared`; then they count as kept, cut into so many rows.
+
+    Raises ResourceExhaustedError if the session may not keep so much.
+    """
     copy_shared(inputs, positions)
     if kept is not None:
-        kept.keep([inputs[position] for position in positions])
+        kept.keep([inputs[position] for position in positions], rows)

@@ -201,9 +201,9 @@ async def _copy_then_put(
     context: OpKernelContext, queue: QueueBase, inputs: list[Any], positions: Sequence[int], many: bool
 ) -> None:
     def prepare() -> list[Element]:
-        if many:
-            _check_memory(inputs[1].shape[0] * (len(inputs) - 1))
-        copy_and_count(inputs, positions, queue.kept)
+        rows = inputs[1].shape[0] if many else 0
+        _check_memory(rows * (len(inputs) - 1))
+        copy_and_count(inputs, positions, queue.kept, rows)
         return cut(inputs[1:]) if many else [tuple(inputs[1:])]
 
     await settled(queue.enqueue_all(await context.worker_pool.run(prepare), counted=True))

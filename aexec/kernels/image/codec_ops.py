@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from aexec.framework import dtypes, errors
+from aexec.framework.abridged_text import abridged_list
 from aexec.framework.kernel_registry import kernel
 from aexec.framework.late_dataclass import dataclass
 from aexec.framework.loop_budget import giving_way
@@ -272,7 +273,7 @@ def encode_png(c: OpKernelConstruction) -> Compute:
             raise errors.InvalidArgumentError(f"image must have 1, 2, 3, or 4 channels, got {images.shape[-1]}")
         out = np.empty(images.shape[:-3], object)
         if out.size and not images.size:
-            numbers = ",".join(map(str, range(out.size)))
+            numbers = abridged_list(range(out.size), ",")
             raise errors.InvalidArgumentError(
                 f"PNG encoding failed at the following flattened batch indices: {numbers}"
             )

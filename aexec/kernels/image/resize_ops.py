@@ -186,7 +186,9 @@ def interpolate_grad(c: OpKernelConstruction) -> Compute:
     def compute(grads: Any, original: Any) -> Any:
         _check_gradients(grads, original)
         _, height, width, _ = original.shape
-        allocate((len(grads), height, width, grads.shape[3]))  # refuses what would not fit
+        out = allocate((len(grads), height, width, grads.shape[3]))  # refuses what would not fit
+        if not out.size:
+            return out
         rows, columns = (make_taps(grid, original.shape[axis], grads.shape[axis]) for axis in (1, 2))
         return _spread(xp, grads, rows, columns, dtype)
 
@@ -207,7 +209,9 @@ def nearest_neighbour_grad(c: OpKernelConstruction) -> Compute:
         sizes = size.tolist()
         if min(sizes) <= 0:
             raise errors.InvalidArgumentError("shape_t's elements must be positive")
-        allocate((len(grads), *sizes, grads.shape[3]))  # refuses what would not fit
+        out = allocate((len(grads), *sizes, grads.shape[3]))  # refuses what would not fit
+        if not out.size:
+            return out
         rows, columns = (
             Taps.single(grid.nearest(size, new_size), size)
             for size, new_size in zip(sizes, grads.shape[1:3], strict=True)

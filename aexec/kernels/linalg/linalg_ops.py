@@ -52,9 +52,22 @@ def _square(function: Callable[[Any], Any]) -> Compute:
     def compute(x: Any) -> Any:
         check_batch(x)
         check_square(x)
-        return function(x)
+        return function(x) if x.size or x.ndim == 2 else _alike(function, x)
 
     return compute
+
+
+def _alike(function: Callable[[Any], Any], x: Any) -> Any:
+    """`function` of matrices without elements: NumPy would go over all, and there may be any number."""
+    batch = x.shape[:-2]
+    if not math.prod(batch):
+        return function(x)
+    one = function(x[(slice(1),) * len(batch)])
+
+    def of_all(result: Any) -> Any:
+        return np.broadcast_to(result, batch + result.shape[len(batch) :]).copy()
+
+    return tuple(map(of_all, one)) if isinstance(one, tuple) else of_all(one)
 
 
 def _each(xp: Any, function: Callable[[Array], Any], x: Array) -> Array:

@@ -198,12 +198,12 @@ def _check_diagonal(x: Any) -> None:
 @kernel("MatrixDiag", "BatchMatrixDiag", T=MATRIX_TYPES, cost=_diag_ns)
 def matrix_diag(c: OpKernelConstruction) -> Compute:
     """Square matrices with the last axis of the input on their main diagonals."""
-    xp = c.xp
+    xp, allocate = c.xp, allocator(c)
 
     def compute(diagonal: Any) -> Any:
         _check_diagonal(diagonal)
         n = diagonal.shape[-1]
-        matrix = xp.zeros((*diagonal.shape, n), diagonal.dtype)
+        matrix = allocate((*diagonal.shape, n), xp.zeros)
         index = xp.arange(n)
         matrix[..., index, index] = diagonal
         return matrix

@@ -126,6 +126,7 @@ def _find(
 @kernel("LookupTableFind", "LookupTableFindV2", cost=_COST)
 def lookup_table_find(c: OpKernelConstruction) -> Compute:
     c.need_context()
+    c.may_be_abandoned = True  # nothing changes
 
     def compute(context: OpKernelContext, handle: Any, keys: Any, default: Any) -> Any:
         return _find(c, context, handle, takes="kv", gives=True).find(keys, default)
@@ -136,6 +137,7 @@ def lookup_table_find(c: OpKernelConstruction) -> Compute:
 @kernel("LookupTableInsert", "LookupTableInsertV2", cost=_COST)
 def lookup_table_insert(c: OpKernelConstruction) -> Compute:
     c.need_context()
+    c.may_be_abandoned = True  # all are put in, or none
 
     def compute(context: OpKernelContext, handle: Any, keys: Any, values: Any) -> None:
         _find(c, context, handle, takes="kv", gives=False).insert(keys, values)
@@ -163,6 +165,7 @@ def lookup_table_size(c: OpKernelConstruction) -> Compute:
 @kernel("LookupTableExport", "LookupTableExportV2", cost=0)
 def lookup_table_export(c: OpKernelConstruction) -> Compute:
     c.need_context()
+    c.may_be_abandoned = True  # nothing changes
 
     def compute(context: OpKernelContext, handle: Any) -> Any:
         table = find_resource(context, handle, LookupTable)
@@ -175,6 +178,7 @@ def lookup_table_export(c: OpKernelConstruction) -> Compute:
 @kernel("LookupTableImport", "LookupTableImportV2", cost=_COST)
 def lookup_table_import(c: OpKernelConstruction) -> Compute:
     c.need_context()
+    c.may_be_abandoned = True  # all are put in, or none
 
     def compute(context: OpKernelContext, handle: Any, keys: Any, values: Any) -> None:
         _find(c, context, handle, takes="kv", gives=False).replace(keys, values)
@@ -191,6 +195,7 @@ def _initializable(table: LookupTable, handle: Any) -> HashTable:
 @kernel("InitializeTable", "InitializeTableV2", cost=_COST)
 def initialize_table(c: OpKernelConstruction) -> Compute:
     c.need_context()
+    c.may_be_abandoned = True  # all are put in, or none
 
     def compute(context: OpKernelContext, handle: Any, keys: Any, values: Any) -> None:
         table = _find(c, context, handle, takes="kv", gives=False)

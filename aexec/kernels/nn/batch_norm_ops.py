@@ -6,7 +6,7 @@ input.  Both layouts of the channels are supported.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from math import prod
 from typing import Any
 
@@ -14,7 +14,9 @@ import numpy as np
 
 from aexec.framework import dtypes, errors
 from aexec.framework.kernel_registry import kernel
+from aexec.framework.loop_budget import giving_way
 from aexec.framework.op_kernel import Builder, Compute, OpKernelConstruction
+from aexec.framework.output_sizes import AttrCost
 from aexec.framework.shape import shape_text
 
 __all__: list[str] = []
@@ -292,7 +294,7 @@ class _Neighbours:
     def total(self, x: Any) -> Any:
         """For each channel, the sum over those at most `radius` away."""
         out = x.copy()
-        for distance in range(1, min(self.radius, x.shape[-1] - 1) + 1):
+        for distance in giving_way(range(1, min(self.radius, x.shape[-1] - 1) + 1), 2.0 * (1 + x.size)):
             out[..., distance:] += x[..., :-distance]
             out[..., :-distance] += x[..., distance:]
         return out
@@ -334,5 +336,20 @@ def _lrn_grad(neighbours: _Neighbours, grad: Any, x: Any, y: Any) -> Any:
     return grad * norm**-neighbours.beta - 2 * neighbours.alpha * neighbours.beta * x * others
 
 
-kernel("LRN", T=_LRN_TYPES, cost=30.0)(_lrn_builder(_lrn))
-kernel("LRNGrad", T=_LRN_TYPES, cost=40.0)(_lrn_builder(_lrn_grad))
+def _lrn_cost(element_ns: float, sums: int) -> AttrCost:
+    """By the elements, and the neighbours of each, in so many sums."""
+
+    def of_attrs(attrs: Mapping[str, Any]) -> Callable[..., float]:
+        radius = max(0, attrs["depth_radius"])
+
+        def cost(x: Any, *_: Any) -> float:
+            neighbours = min(radius, x.shape[-1]) if x.ndim else 0
+            return float(x.size * (element_ns + sums * neighbours))
+
+        return cost
+
+    return AttrCost(of_attrs)
+
+
+kernel("LRN", T=_LRN_TYPES, cost=_lrn_cost(30.0, 1))(_lrn_builder(_lrn))
+kernel("LRNGrad", T=_LRN_TYPES, cost=_lrn_cost(40.0, 2))(_lrn_builder(_lrn_grad))

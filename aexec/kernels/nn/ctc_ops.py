@@ -8,21 +8,25 @@ core/util/ctc/ctc_loss_calculator.h.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from aexec.framework import dtypes, errors
+from aexec.framework.abridged_text import abridged_list
 from aexec.framework.allocator import announce_scratch
 from aexec.framework.kernel_registry import kernel
-from aexec.framework.loop_budget import giving_way, let_others_run
+from aexec.framework.loop_budget import DEFAULT, giving_way, let_others_run
 from aexec.framework.op_kernel import Compute, OpKernelConstruction
 from aexec.framework.shape import shape_text
 
 __all__: list[str] = []
 
 _TYPES = (dtypes.float32, dtypes.float64)
+# A label as a Python object: nanoseconds for looking at it, and bytes, its index included.
+_LABEL_NS, _LABEL_BYTES = 500.0, 200
+_LABELS_AT_ONCE = DEFAULT.pieces(_LABEL_NS)
 
 
 def _check_inputs(inputs: Any, lengths: Any, error: type[errors.OpError]) -> None:
@@ -115,11 +119,12 @@ class _Loss:
         """One sequence's labels; None if it is longer than the input and that is to be ignored."""
         if length < 0:
             raise errors.InvalidArgumentError(f"seq_len({b}) < 0")
-        kept = [v for i, v in enumerate(row) if not (self.collapse and i and v == row[i - 1])]
+        labels = giving_way(enumerate(row), _LABEL_NS)
+        kept = [v for i, v in labels if not (self.collapse and i and v == row[i - 1])]
         # The first null label ends the list.
         end = next((i for i, v in enumerate(kept) if v >= classes - 1), len(kept))
-        seen = ",".join(map(str, kept[:end]))
-        listed = ",".join(map(str, row))
+        seen = abridged_list(kept[:end], ",")
+        listed = abridged_list(row, ",")
         if any(v < classes - 1 for v in kept[end:]):
             raise errors.InvalidArgumentError(
                 f"Saw a non-null label (index >= num_classes - 1) following a null label, batch: {b} "
@@ -209,6 +214,19 @@ def _loss_and_gradient(inputs: Any, labels: _Labels, lengths: Any) -> tuple[Any,
     return np.where(counted, -log_p, 0.0), np.where(used[..., None], gradient, 0.0).reshape(-1, batch, classes)
 
 
+def _entries(indices: Any, values: Any) -> Iterator[tuple[tuple[int, ...], int]]:
+    """Index and label, in order; some are made Python objects at a time."""
+    for start in range(0, len(values), _LABELS_AT_ONCE):
+        if start:
+            let_others_run()
+        part = slice(start, start + _LABELS_AT_ONCE)
+        yield from zip(map(tuple, indices[part].tolist()), values[part].tolist(), strict=True)
+
+
+def _problem(i: int, at: tuple[int, ...]) -> str:
+    return f"label SparseTensor is not valid: indices[{i}] = [{at[0]},{at[1]}] is "
+
+
 def _rows(indices: Any, values: Any, batch: int) -> list[list[int]]:
     """The sparse labels, sequence by sequence.
 
@@ -228,16 +246,16 @@ def _rows(indices: Any, values: Any, batch: int) -> list[list[int]]:
         raise errors.InvalidArgumentError("Order length must be SparseTensor rank.")
     rows: list[list[int]] = [[] for _ in range(batch)]
     width = int(indices[:, 1].max(initial=-1)) + 1
-    before = (-1, -1)
-    for i, (at, value) in enumerate(zip(map(tuple, indices.tolist()), values.tolist(), strict=True)):
-        problem = f"label SparseTensor is not valid: indices[{i}] = [{at[0]},{at[1]}] is "
+    before: tuple[int, ...] = (-1, -1)
+    announce_scratch(_LABEL_BYTES * len(values))
+    for i, (at, value) in enumerate(_entries(indices, values)):
         if not 0 <= at[0] < batch or at[1] < 0:
-            raise errors.InvalidArgumentError(f"{problem}out of bounds: need 0 <= index < [{batch},{width}]")
+            raise errors.InvalidArgumentError(f"{_problem(i, at)}out of bounds: need 0 <= index < [{batch},{width}]")
         if at == before:
-            raise errors.InvalidArgumentError(f"{problem}repeated")
+            raise errors.InvalidArgumentError(f"{_problem(i, at)}repeated")
         if at < before:
             raise errors.InvalidArgumentError(
-                f"{problem}out of order. Many sparse ops require sorted indices.\n"
+                f"{_problem(i, at)}out of order. Many sparse ops require sorted indices.\n"
                 "    Use `tf.sparse.reorder` to create a correctly ordered copy.\n\n"
             )
         before = at

@@ -5,52 +5,76 @@ Next to read: `serialize_ops.py`.
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
+from itertools import islice
 from typing import Any
 
 import numpy as np
 
 from aexec.framework import dtypes, errors
+from aexec.framework.allocator import announce_scratch
+from aexec.framework.inline_call import check_inline
+from aexec.framework.kept_memory import KeptMemory
 from aexec.framework.kernel_registry import kernel
+from aexec.framework.loop_budget import DEFAULT, OBJECT_NS, giving_way
 from aexec.framework.op_kernel import Compute, OpKernelConstruction, OpKernelContext
+from aexec.framework.postponing_lock import PostponingLock
 from aexec.framework.resource_manager import ContainerInfo
 from aexec.framework.shape import shape_text
 from aexec.kernels.common.allocation import allocator
+from aexec.kernels.common.strings import values_of
 from aexec.kernels.sparse.serialize_ops import Parts, cut_into_rows, stacked
 
 __all__ = ["SparseTensorsMap"]
 
 _COST = 20.0
+# Keeping a tensor takes so many nanoseconds, and bytes besides its own; a number as a Python object so many.
+_ENTRY_NS, _ENTRY_BYTES, _HANDLE_BYTES = 100.0, 500, 48
+_AT_ONCE = DEFAULT.pieces(_ENTRY_NS)
 
 
 class SparseTensorsMap:
-    """Sparse tensors under numbers, until they are taken.  May be used from several threads."""
+    """Sparse tensors under numbers, until they are taken.  May be used from several threads.
+
+    On an event loop a call is postponed while another one holds the map; see `PostponingLock`.
+
+    Attributes:
+        kept: is told what it keeps, or None.
+    """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = PostponingLock()
+        self.kept: KeptMemory | None = None
         self._tensors: dict[int, Parts] = {}
         self._next = 0
 
     def __len__(self) -> int:
         return len(self._tensors)
 
-    def add(self, tensors: Iterable[Parts]) -> range:
-        """Keep these.  Returns their numbers."""
+    def add(self, tensors: Sequence[Parts]) -> range:
+        """Keep these.  Returns their numbers.  Raises ResourceExhaustedError if its session may not keep so many."""
         with self._lock:
-            first = self._next
-            for parts in tensors:
-                self._tensors[self._next] = parts
-                self._next += 1
-            return range(first, self._next)
+            self._hold(len(tensors))
+            numbers = range(self._next, self._next + len(tensors))
+            entries = zip(numbers, tensors, strict=True)
+            while some := dict(islice(entries, _AT_ONCE)):  # a moment each, and not for as long as it takes
+                self._tensors.update(some)
+            self._next = numbers.stop
+            return numbers
+
+    def _hold(self, more: int = 0) -> None:
+        if self.kept is not None:
+            self.kept.hold(self, (len(self._tensors) + more) * _ENTRY_BYTES)
 
     def take(self, handles: Sequence[int]) -> list[Parts]:
         """Remove and return these.  Raises InvalidArgumentError for one that is not there."""
         with self._lock:
             try:
-                return [self._tensors.pop(handle) for handle in handles]
+                return [self._tensors.pop(handle) for handle in giving_way(handles, OBJECT_NS)]
             except KeyError as missing:
                 raise errors.InvalidArgumentError(f"Unable to find SparseTensor: {missing.args[0]} in map.") from None
+            finally:
+                self._hold()
 
 
 def _map_of(c: OpKernelConstruction, name: str) -> Callable[[OpKernelContext], SparseTensorsMap]:
@@ -94,10 +118,13 @@ def add_sparse(c: OpKernelConstruction) -> Compute:
 def add_many_sparse(c: OpKernelConstruction) -> Compute:
     """Keep each row of a sparse tensor: their numbers."""
     map_of, allocate = _map_of(c, c.name), allocator(c)
+    c.may_be_abandoned = True  # all are kept, or none
 
     def compute(context: OpKernelContext, indices: Any, values: Any, shape: Any) -> Any:
         present, parts, empty = cut_into_rows(indices, values, shape)
         handles = allocate(int(shape[0]))
+        announce_scratch(handles.size * 8 + len(present) * _ENTRY_BYTES)
+        check_inline(handles.size * _ENTRY_NS)
         rows = [empty] * handles.size
         for row, part in zip(present.tolist(), parts, strict=True):
             rows[row] = part
@@ -121,8 +148,9 @@ def take_many_sparse(c: OpKernelConstruction) -> Compute:
             raise errors.InvalidArgumentError(
                 "Must have at least 1 serialized SparseTensor, but input matrix has 0 rows"
             )
-        tensors = map_of(context).take(handles.tolist())
-        for i, (_, values, _) in enumerate(tensors):
+        announce_scratch(handles.size * _HANDLE_BYTES)
+        tensors = map_of(context).take(values_of(handles))
+        for i, (_, values, _) in enumerate(giving_way(tensors, OBJECT_NS)):
             if values.dtype != dtype.np:
                 raise errors.InvalidArgumentError(
                     f"Requested SparseTensor of type {dtype} but SparseTensor[{i}].values.dtype() == "

@@ -16,11 +16,15 @@ import numpy as np
 
 from aexec import proto
 from aexec.framework import dtypes, errors, tensor_codec
+from aexec.framework.allocator import announce
 from aexec.framework.dtypes import DType
 from aexec.framework.kernel_registry import kernel
+from aexec.framework.loop_budget import DEFAULT, OBJECT_NS, giving_way
 from aexec.framework.op_kernel import Compute, OpKernelConstruction
 from aexec.framework.shape import shape_text
 from aexec.kernels.common.allocation import allocator
+from aexec.kernels.common.array_module import repeated
+from aexec.kernels.common.joining import ROW_NS, joined
 from aexec.kernels.sparse import sparse_tensors as sparse
 
 __all__ = ["Parts", "cut_into_rows", "stacked"]
@@ -29,6 +33,7 @@ __all__ = ["Parts", "cut_into_rows", "stacked"]
 Parts = tuple[Any, Any, Any]
 
 _COST = 50.0
+_AT_ONCE = DEFAULT.pieces(ROW_NS)
 
 
 # ---- Taking apart
@@ -181,18 +186,29 @@ def _checked(index: int, elements: Sequence[Any], dtype: DType) -> Parts:
 def stacked(tensors: Sequence[Parts], leading: tuple[int, ...], dtype: DType) -> Parts:
     """Sparse tensors of one rank as one of a rank higher by the number of leading dimensions."""
     rank = tensors[0][2].size
-    for i, (_, _, shape) in enumerate(tensors):
+    for i, (_, _, shape) in enumerate(giving_way(tensors, OBJECT_NS)):
         if shape.size != rank:
             raise errors.InvalidArgumentError(
                 f"Inconsistent shape across SparseTensors: rank prior to SparseTensor[{i}] was: {rank} "
                 f"but rank of SparseTensor[{i}] is: {shape.size}"
             )
-    shape = np.concatenate((np.array(leading, np.int64), np.max([t[2] for t in tensors], axis=0).astype(np.int64)))
+    shape = np.concatenate((np.array(leading, np.int64), _widest([t[2] for t in tensors]).astype(np.int64)))
     sparse.check_shape(shape.tolist())
-    rows = np.repeat(np.arange(len(tensors)), [len(t[0]) for t in tensors])
+    lengths = np.fromiter((len(t[0]) for t in giving_way(tensors, OBJECT_NS)), np.int64, len(tensors))
+    total = int(lengths.sum())
+    rows = repeated(np.arange(len(tensors)), lengths)
     places = np.stack(np.unravel_index(rows, leading), axis=1).astype(np.int64)
-    indices = np.concatenate((places, np.concatenate([t[0] for t in tensors])), axis=1)
-    return indices, np.concatenate([t[1] for t in tensors]).astype(dtype.np, copy=False), shape
+    columns = tensors[0][0].shape[1]
+    announce(total * (8 * (len(leading) + columns) + dtype.np.itemsize))
+    inner = joined([t[0] for t in tensors], np.empty((total, columns), np.int64))
+    values = joined([t[1] for t in tensors], np.empty(total, dtype.np))
+    return np.concatenate((places, inner), axis=1), values, shape
+
+
+def _widest(shapes: Sequence[Any]) -> Any:
+    """The largest size in each dimension."""
+    parts = (shapes[start : start + _AT_ONCE] for start in range(0, len(shapes), _AT_ONCE))
+    return np.max([np.max(part, axis=0) for part in giving_way(parts, _AT_ONCE * ROW_NS)], axis=0)
 
 
 @kernel("DeserializeSparse", Tserialized=(dtypes.string, dtypes.variant), cost=_COST)
@@ -212,7 +228,8 @@ def deserialize_sparse(c: OpKernelConstruction) -> Compute:
             raise errors.InvalidArgumentError(
                 f"Serialized sparse should have at least 1 serialized tensor, but has a zero dimension {text}"
             )
-        tensors = [_checked(i, list(row), dtype) for i, row in enumerate(serialized.reshape(-1, 3))]
+        rows = giving_way(serialized.reshape(-1, 3), _COST)
+        tensors = [_checked(i, list(row), dtype) for i, row in enumerate(rows)]
         return tensors[0] if not leading else stacked(tensors, leading, dtype)
 
     return compute

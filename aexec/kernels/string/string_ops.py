@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from aexec.framework import dtypes, errors
-from aexec.framework.allocator import Growth
+from aexec.framework.allocator import Growth, announce_scratch
 from aexec.framework.kernel_registry import kernel
 from aexec.framework.loop_budget import OBJECT_NS, giving_way
 from aexec.framework.op_kernel import Builder, Compute, OpKernelConstruction
@@ -359,6 +359,8 @@ for _index_type in _INDEX_TYPES:
 _Join = Callable[[Sequence[bytes]], bytes]
 # Nanoseconds of an n-gram, and of each of its tokens.
 _GRAM_NS, _TOKEN_NS = 200.0, 20.0
+# Of a row split: nanoseconds, and bytes as a Python object.
+_SPLIT_NS, _SPLIT_BYTES = 150.0, 48
 # Of the n-grams of one row and width.
 _MOST_BYTES = 1 << 30
 
@@ -384,7 +386,7 @@ def _grams_cost(attrs: Mapping[str, Any]) -> Callable[..., float]:
     def cost(data: Any, splits: Any) -> Any:
         rows = max(1, splits.size - 1)
         grams = ((data.size + rows * max(0, pads - width + 1), width) for width, pads in sizes)
-        return sum((_GRAM_NS + _TOKEN_NS * width) * number for number, width in grams)
+        return _SPLIT_NS * splits.size + sum((_GRAM_NS + _TOKEN_NS * width) * number for number, width in grams)
 
     return cost
 
@@ -421,14 +423,15 @@ def string_ngrams(c: OpKernelConstruction) -> Compute:
         return found
 
     def compute(data: Any, data_splits: Any) -> Any:
-        splits, tokens = data_splits.ravel().tolist(), values_of(data)
+        announce_scratch(_SPLIT_BYTES * data_splits.size)
+        splits, tokens = values_of(data_splits), values_of(data)
         if not splits:
             return np.full(data.shape, b"", object), np.zeros(data_splits.shape, split_type)
         _check_splits(data, splits)
         if not tokens:
             return data.ravel(), np.zeros(data_splits.shape, split_type)
         join = joining(separator)
-        rows = [row(join, tokens[a:b]) for a, b in pairwise(splits)]
+        rows = [row(join, tokens[a:b]) for a, b in giving_way(pairwise(splits), _SPLIT_NS)]
         out = np.zeros(len(splits), split_type)
         np.cumsum([len(r) for r in rows], out=out[1:])
         return string_array([gram for r in rows for gram in r]), out.reshape(data_splits.shape)

@@ -445,3 +445,8 @@ def test_interlaced_sixteen_bits_are_not_supported():
     png[28] = 1
     message = "Interlaced PNG images of 16 bits per channel are not supported"
     assert_refuses("DecodePng", [text(bytes(png))], message, errors.UnimplementedError, dtype="uint16")
+
+
+def test_error_of_very_many_empty_images_names_some():
+    with pytest.raises(errors.InvalidArgumentError, match=r"indices: 0,1,2,.*,15,...\(3000000 in all\)"):
+        run_op("EncodePng", [np.zeros((3_000_000, 0, 2, 3), np.uint8)])

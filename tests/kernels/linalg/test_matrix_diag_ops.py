@@ -8,8 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import aexec
+from aexec.framework import dtypes, errors
 from tests.kernels.harness import in_tensorflow, ops_of, registered
 from tests.kernels.linalg_support import build, refused, run_op
+from tests.support.graphs import GraphBuilder
 
 ALIGNMENTS = ["LEFT_RIGHT", "RIGHT_LEFT", "LEFT_LEFT", "RIGHT_RIGHT"]
 TABLE = np.float32([[1, 2, 3, 4], [5, 6, 7, 8], [9, 10, 11, 12]])
@@ -246,3 +249,13 @@ def test_band_part_errors():
     )
     assert refused("MatrixBandPart", TABLE, np.int64([1]), zero) == "num_lower must be scalar, got shape [1]"
     assert refused("MatrixBandPart", TABLE, zero, np.int64([1])) == "num_upper must be scalar, got shape [1]"
+
+
+async def test_matrices_of_long_diagonals_are_refused_before_they_are_made():
+    """Their op is so old that its shape function says nothing."""
+    g = GraphBuilder(12)
+    g.placeholder("x", dtypes.uint8)
+    g("y", "BatchMatrixDiag", "x", T=dtypes.uint8)
+    async with aexec.Session(g.graph(), config=aexec.SessionConfig(step_bytes=1 << 20)) as session:
+        with pytest.raises(errors.ResourceExhaustedError, match="step_bytes"):
+            await session.run("y:0", {"x:0": np.zeros((2, 3000), np.uint8)})

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tests.kernels.array_support import F32, assert_refuses, assert_same
-from tests.kernels.harness import in_tensorflow, ops_of, registered, run_op
+from tests.kernels.harness import build, in_tensorflow, ops_of, registered, run_op
 
 TYPES = [(np.float32, 1e-4), (np.float16, 5e-3), (ml_dtypes.bfloat16, 5e-2)]
 NOTHING = F32([])
@@ -262,3 +262,15 @@ def test_side_inputs_and_activations_that_there_are_not(sides, attrs, message):
     vector, x = np.ones(4, np.float32), np.zeros((2, 2, 1, 4), np.float32)
     inputs = [x, vector, vector, vector, vector, [np.zeros(shape, np.float32) for shape in sides]]
     assert_refuses("_FusedBatchNormEx", inputs, message, is_training=False, **attrs)
+
+
+@pytest.mark.parametrize("op", ["LRN", "LRNGrad"])
+def test_cost_of_response_normalisation_is_by_neighbours(op):
+    x = np.ones((1, 1, 1, 3000), np.float32)
+    near, far = (build(op, [x] * (3 if op == "LRNGrad" else 1), depth_radius=radius)[0] for radius in (1, 10**6))
+    assert far.cost(x, x, x) > 50 * near.cost(x, x, x)
+
+
+def test_response_normalisation_of_nothing():
+    assert run_op("LRN", [np.zeros((2, 1, 3, 0), np.float32)], depth_radius=3).shape == (2, 1, 3, 0)
+    assert run_op("LRN", [np.zeros((0, 1, 1, 5), np.float32)], depth_radius=3).shape == (0, 1, 1, 5)

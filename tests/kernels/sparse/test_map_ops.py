@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from aexec.framework import errors
+from aexec.framework.inline_call import PostponedError
+from aexec.framework.kept_memory import KeptMemory
+from aexec.framework.memory_account import MemoryAccount
+from aexec.kernels.sparse.map_ops import SparseTensorsMap
 from tests.kernels.answer_tables import INDICES, SHAPE, VALUES
 from tests.kernels.array_support import F32, I64
 from tests.kernels.harness import run_op
@@ -82,3 +88,28 @@ def test_a_row_may_be_as_variants():
     rows = run_op("SerializeManySparse", [INDICES, VALUES, SHAPE], out_type="variant")
     got = run_op("DeserializeSparse", [rows], dtype="float32")
     assert [part.tolist() for part in got] == [INDICES.tolist(), VALUES.tolist(), SHAPE.tolist()]
+
+
+def test_map_that_a_thread_holds_postpones_calls_of_the_loop():
+    tensors = SparseTensorsMap()
+
+    async def on_the_loop():
+        with pytest.raises(PostponedError):
+            tensors.add([(INDICES, VALUES, SHAPE)])
+
+    with tensors._lock:
+        asyncio.run(on_the_loop())
+    assert tensors.add([(INDICES, VALUES, SHAPE)] * 2) == range(2)
+
+
+def test_tensors_of_a_map_count_for_its_session():
+    account = MemoryAccount("session", "session_bytes", 1 << 20)
+    tensors = SparseTensorsMap()
+    tensors.kept = KeptMemory(account)
+    with pytest.raises(errors.ResourceExhaustedError, match="session_bytes"):
+        tensors.add([(INDICES, VALUES, SHAPE)] * 3000)
+    assert not len(tensors)
+    tensors.add([(INDICES, VALUES, SHAPE)] * 1000)
+    assert account.in_use > 300_000
+    tensors.take(range(1000))
+    assert account.in_use < 100_000

@@ -8,7 +8,7 @@ import pytest
 from aexec.framework import errors
 from aexec.kernels.common.strings import string_cost
 from tests.kernels.array_support import F32, I32, I64, assert_gives, assert_refuses, assert_same
-from tests.kernels.harness import in_tensorflow, ops_of, registered, run_op, strings
+from tests.kernels.harness import build, in_tensorflow, ops_of, registered, run_op, strings
 
 MODULES = ("string.string_ops", "string.hash_ops", "string.convert_ops")
 
@@ -345,3 +345,10 @@ def test_cost_of_strings_is_not_that_of_the_first(count):
 def test_cost_of_very_many_strings_is_found_without_a_copy_of_them():
     strings = np.broadcast_to(np.array(b"abcd", object), (10**9,))
     assert string_cost(200, 0.5)(strings) == pytest.approx(202e9)
+
+
+def test_cost_of_n_grams_is_by_rows_too():
+    splits = np.zeros(1_000_000, np.int64)
+    attrs = {"separator": "", "left_pad": "", "right_pad": "", "pad_width": 0, "preserve_short_sequences": False}
+    built, _, _ = build("StringNGrams", [strings(), splits], ngram_widths=[1], Tsplits="int64", **attrs)
+    assert built.cost(strings(), splits) > 10_000_000
