@@ -168,7 +168,7 @@ def _initial_gradients(ys: Sequence[Tensor], given: Any) -> Iterator[Gradient]:
             yield tensor
         elif y.dtype.is_complex:
             raise errors.InvalidValueError(
-                f"'{y.name}' is of type {y.dtype.name}: gradients of complex tensors need grad_ys"
+                f"'{y.name}' is of type {y.dtype}: gradients of complex tensors need grad_ys"
             )
         else:
             yield ops.ones_like(y, name=f"grad_ys_{index}")

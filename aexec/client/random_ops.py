@@ -37,7 +37,7 @@ def random_uniform(
     wanted = dtypes.as_dtype(dtype)
     if maxval is None:
         if wanted.is_integer:
-            raise errors.InvalidValueError(f"Must specify maxval for integer dtype {wanted.name}")
+            raise errors.InvalidValueError(f"Must specify maxval for integer dtype {wanted}")
         maxval = 1
     with name_scope(name or "random_uniform") as scope:
         size = _shape(shape)

@@ -109,7 +109,7 @@ class OutputConverter:
     # Messages
 
     def _output(self, slot: int) -> str:
-        return f"{self._names[slot]}: {self._types[slot].name}"
+        return f"{self._names[slot]}: {self._types[slot]}"
 
     def _signature(self) -> str:
         return ", ".join(self._output(slot) for slot in range(len(self._types)))

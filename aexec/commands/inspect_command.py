@@ -135,7 +135,7 @@ def _describe_model(model: SavedModel) -> dict[str, Any]:
         with BundleReader(model.variables_prefix) as reader:
             for name in reader.keys():  # noqa: SIM118
                 dtype, shape = reader.dtype_and_shape(name)
-                variables[name] = f"{dtype.name}{list(shape)}"
+                variables[name] = f"{dtype}{list(shape)}"
     return {
         "tags": sorted(model.tags),
         "signatures": {

@@ -201,7 +201,7 @@ def _check_texts(graph: aexec.Graph, feeds: Mapping[str, Any]) -> None:
         if dtype.is_floating or dtype.is_integer or dtype.is_complex or dtype is aexec.bool_:
             wrong(
                 f"--feed {name}: {value!r} is neither JSON, such as 3, [[1, 2], [3, 4]] or NaN, nor the name of an "
-                f".npy file, and '{name}' is {dtype.name}"
+                f".npy file, and '{name}' is {dtype}"
             )
 
 

@@ -117,7 +117,7 @@ def cond(
             if one.dtype.base is not other.dtype.base:
                 raise errors.InvalidValueError(
                     "Outputs of true_fn and false_fn must have the same type: "
-                    f"{other.name} is {other.dtype.base.name}, {one.name} is {one.dtype.base.name}"
+                    f"{other.name} is {other.dtype.base}, {one.name} is {one.dtype.base}"
                 )
         return pack(then, [ops.merge(pair)[0] for pair in pairs])
 

@@ -52,7 +52,7 @@ class TensorSpec:
     name: str | None = None
 
     def __repr__(self) -> str:
-        return f"{dtypes.as_dtype(self.dtype).name}{_static(self.shape)}"
+        return f"{dtypes.as_dtype(self.dtype)}{_static(self.shape)}"
 
 
 def _static(shape: Any) -> PartialTensorShape:
@@ -94,7 +94,7 @@ class _Given(NamedTuple):
 
     def __str__(self) -> str:
         texts = [
-            repr(leaf) if tensor is None else f"{tensor.dtype.base.name}{tensor.static_shape}"
+            repr(leaf) if tensor is None else f"{tensor.dtype.base}{tensor.static_shape}"
             for leaf, tensor in zip(self.leaves, self.tensors, strict=True)
         ]
         packed = self.packed([_Text(text) for text in texts])

@@ -63,7 +63,7 @@ def chosen_branch(choice: Tensor, functions: Sequence[Callable[[], Any]], labels
             if one.dtype.base is not other.dtype.base:
                 raise errors.InvalidValueError(
                     f"Outputs of {labels[0]} and {label} must have the same type: "
-                    f"{one.name} is {one.dtype.base.name}, {other.name} is {other.dtype.base.name}"
+                    f"{one.name} is {one.dtype.base}, {other.name} is {other.dtype.base}"
                 )
     captured = share_captures(graphs)
     references = [finished(graph) for graph in graphs]

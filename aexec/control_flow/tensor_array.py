@@ -171,7 +171,7 @@ class TensorArray(Composite):
         return ops.tensor_array_size_v3(self.handle, self.flow, name=name)
 
     def __repr__(self) -> str:
-        return f"<TensorArray '{self.handle.node.name}' of {self.dtype.name} {self.element_shape}>"
+        return f"<TensorArray '{self.handle.node.name}' of {self.dtype} {self.element_shape}>"
 
 
 def _known(made: Tensor, shape: PartialTensorShape) -> Tensor:

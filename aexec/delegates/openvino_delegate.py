@@ -104,7 +104,7 @@ class _CompiledRegion:
         self.memory = int(_COPIES * region.constant_bytes)
         for (_, element_type, _), dtype in zip(self._outputs, region.output_types, strict=True):
             if element_type.to_dtype() != dtype.np:
-                raise RefusedError(f"an output of type {element_type.get_type_name()}, expected {dtype.name}")
+                raise RefusedError(f"an output of type {element_type.get_type_name()}, expected {dtype}")
         compiled.create_infer_request()  # the first takes long
 
     def start(self, inputs: Sequence[Any]) -> Inference:

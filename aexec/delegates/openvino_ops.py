@@ -63,7 +63,7 @@ def _wrong_value(graph: WorkingGraph, endpoint: tuple[int, int], dtype: DType) -
         return f"of shape {list(dims)}"
     if dtype in (float32, bool_) or (dtype == int32 and len(dims) <= 1):
         return ""
-    return f"{dtype.name} of rank {len(dims)}"
+    return f"{dtype} of rank {len(dims)}"
 
 
 # Checks of one aspect
@@ -76,7 +76,7 @@ def _any(graph: WorkingGraph, node: Node) -> str:
 def _floats(graph: WorkingGraph, node: Node) -> str:
     """All that flows in is float32."""
     wrong = next((t for t in node.input_types if t != float32), None)
-    return "" if wrong is None else f"of {wrong.name}"
+    return "" if wrong is None else f"of {wrong}"
 
 
 def _all(*checks: _Check) -> _Check:
@@ -102,7 +102,7 @@ def _constant(*positions: int) -> _Check:
 def _data_is_float(positions: slice) -> _Check:
     def check(graph: WorkingGraph, node: Node) -> str:
         wrong = next((t for t in node.input_types[positions] if t != float32), None)
-        return "" if wrong is None else f"of {wrong.name}"
+        return "" if wrong is None else f"of {wrong}"
 
     return check
 
@@ -160,14 +160,14 @@ def _reduced(graph: WorkingGraph, node: Node) -> str:
 
 def _types(*dtypes: DType) -> _Check:
     """The first input is of one of these types."""
-    return lambda graph, node: "" if node.input_types[0] in dtypes else f"of {node.input_types[0].name}"
+    return lambda graph, node: "" if node.input_types[0] in dtypes else f"of {node.input_types[0]}"
 
 
 def _cast(graph: WorkingGraph, node: Node) -> str:
     pair = (node.input_types[0], node.output_types[0])
     if pair in ((bool_, float32), (int32, float32), (float32, float32)) and not node.attrs.get("Truncate"):
         return ""
-    return f"from {pair[0].name} to {pair[1].name}"
+    return f"from {pair[0]} to {pair[1]}"
 
 
 _nhwc = _text("data_format", b"NHWC")

@@ -59,7 +59,7 @@ class Message:
             try:
                 frame = tensor_codec.to_proto(value, dtype).SerializeToString()
             except (TypeError, ValueError) as error:
-                raise errors.UnimplementedError(f"A {dtype.name} cannot go to another task: {error}") from None
+                raise errors.UnimplementedError(f"A {dtype} cannot go to another task: {error}") from None
         self.frames.append(frame)
         return [dtype.enum, list(value.shape), len(self.frames) - 1]
 

@@ -72,7 +72,7 @@ def _tensor_text(tensor: TensorAttr) -> str:
         array = tensor.array
     except errors.OpError as e:
         return f"<Invalid TensorProto: {e.message}>"
-    return f"Tensor<type: {tensor.dtype.name} shape: {shape_text(array.shape)} values: {_values_text(array)}>"
+    return f"Tensor<type: {tensor.dtype} shape: {shape_text(array.shape)} values: {_values_text(array)}>"
 
 
 def _values_text(array: npt.NDArray[Any]) -> str:

@@ -332,7 +332,7 @@ def c_unescape(text: str) -> bytes:
     return _SIMPLE_ESCAPE.sub(replace, text.encode())
 
 
-_TYPE_NAMES = {d.name: d for d in vars(dtypes).values() if isinstance(d, DType)}
+_TYPE_NAMES = {d.wire_name: d for d in vars(dtypes).values() if isinstance(d, DType)}
 _TYPE_NAMES |= {d.enum_name: d for d in _TYPE_NAMES.values()}
 _TYPE_NAMES |= {"float32": dtypes.float32, "float64": dtypes.float64, "float16": dtypes.float16}
 

@@ -89,11 +89,11 @@ class DType:
 
     Attributes:
         enum: DataType number of the wire format (1 = float32; a ref type adds 100).
-        name: TensorFlow's name in messages and attr text, e.g. `float`, `int32`, `float_ref`.
         np: the NumPy dtype that holds it; `object` for string, resource and variant.
         is_ref: True for the ref type of a variable's cell.
         is_floating, is_complex, is_quantized: of the value type.
         is_integer: integer and not quantised.
+        wire_name: TensorFlow's name in messages and attr text, e.g. `float`, `int32`, `float_ref`; what `str` gives.
     """
 
     __slots__ = (
@@ -106,8 +106,8 @@ class DType:
         "is_integer",
         "is_quantized",
         "is_ref",
-        "name",
         "np",
+        "wire_name",
     )
 
     _partner: DType
@@ -121,7 +121,7 @@ class DType:
     def __init__(self, enum: int, name: str, np_dtype: Any, *, is_ref: bool = False) -> None:
         # What the messages ask for: the generated stubs have a class for it, the generated modules plain integers.
         self.enum = cast("proto.DataType", enum)
-        self.name = name
+        self.wire_name = name
         self.np: np.dtype[Any] = np.dtype(np_dtype)
         self.is_ref = is_ref
         self._hash = enum
@@ -133,6 +133,12 @@ class DType:
 
     def __hash__(self) -> int:
         return self._hash
+
+    @property
+    def name(self) -> str:
+        """Its name in Python programs, TensorFlow's too, e.g. `float32`, `int32`, `float32_ref`."""
+        name = _PYTHON_NAMES.get(self.base.wire_name, self.base.wire_name)
+        return f"{name}_ref" if self.is_ref else name
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -158,7 +164,7 @@ class DType:
     @property
     def enum_name(self) -> str:
         """Name of the enum value, e.g. `DT_FLOAT_REF`."""
-        return "DT_" + self.name.upper()
+        return "DT_" + self.wire_name.upper()
 
     @property
     def is_signed(self) -> bool:
@@ -187,11 +193,10 @@ class DType:
         return _limits(self).max
 
     def __repr__(self) -> str:
-        name = _OUR_NAMES.get(self.base.name, self.base.name)
-        return f"aexec.{name}.ref" if self.is_ref else f"aexec.{name}"
+        return f"aexec.{self.base.name}.ref" if self.is_ref else f"aexec.{self.name}"
 
     def __str__(self) -> str:
-        return self.name
+        return self.wire_name
 
     def __reduce__(self) -> tuple[object, ...]:
         return (as_dtype, (self.enum,))
@@ -271,7 +276,7 @@ def _limits(dtype: DType) -> Any:
         return ml_dtypes.iinfo(dtype.np)
     if dtype.is_floating:
         return ml_dtypes.finfo(dtype.np)
-    raise errors.InvalidTypeError(f"{dtype.name} has no numeric limits")
+    raise errors.InvalidTypeError(f"{dtype} has no numeric limits")
 
 
 # Value types only: a quantised type shares its NumPy dtype with an integer type, which wins.
@@ -309,7 +314,7 @@ _BY_PYTHON: dict[Any, DType] = {
 }
 
 # Names as Python programs write them, where the wire has others.
-_OUR_NAMES = {"float": "float32", "double": "float64", "half": "float16"}
+_PYTHON_NAMES = {"float": "float32", "double": "float64", "half": "float16"}
 
 
 class TensorFlowDType(Protocol):
@@ -386,4 +391,4 @@ def from_numpy(dtype: np.dtype[Any]) -> DType:
 
 def names(dtypes: Iterable[DType]) -> str:
     """Comma-separated names, as error messages list them."""
-    return ", ".join(dtype.name for dtype in dtypes)
+    return ", ".join(map(str, dtypes))

@@ -315,7 +315,7 @@ def _check_types(attr: AttrDef, value: Any) -> None:
     if attr.type in ("type", "list(type)"):
         for dtype in value if isinstance(value, list) else (value,):
             if dtype.is_ref:
-                raise _wrong(attr, f"AttrValue must not have reference type value of {dtype.name}")
+                raise _wrong(attr, f"AttrValue must not have reference type value of {dtype}")
 
 
 def _wrong(attr: AttrDef, message: str) -> errors.InvalidArgumentError:

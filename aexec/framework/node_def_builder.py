@@ -198,14 +198,14 @@ class NodeDefBuilder:
                     self._set_attr(arg.type_attr, dtype)
                 elif dtype is not as_dtype(wanted):
                     raise errors.InvalidArgumentError(
-                        f"Input '{arg.name}' passed {dtype.name} expected {as_dtype(wanted).name}"
+                        f"Input '{arg.name}' passed {dtype} expected {as_dtype(wanted)}"
                         + (f" (element {i})" if arg.number_attr else "")
                     )
         if arg.is_ref:
             for s in sources:
                 if not s.dtype.is_ref:
                     raise errors.InvalidArgumentError(
-                        f"Input '{arg.name}' passed {s.dtype.name} expected ref type {s.dtype.ref.name}"
+                        f"Input '{arg.name}' passed {s.dtype} expected ref type {s.dtype.ref}"
                     )
         self._inputs += [s.name for s in sources]
 

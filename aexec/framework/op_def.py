@@ -101,7 +101,7 @@ class ArgDef:
 
     def __str__(self) -> str:
         """`name:type`, e.g. `x:T`, `inputs:N*T`, `ref:Ref(float)`."""
-        text = self.type.name if self.type is not None else self.type_attr or self.type_list_attr
+        text = self.type.wire_name if self.type is not None else self.type_attr or self.type_list_attr
         if self.number_attr:
             text = f"{self.number_attr}*{text}"
         return f"{self.name}:Ref({text})" if self.is_ref else f"{self.name}:{text}"
@@ -190,7 +190,7 @@ class AttrDef:
 
 
 def _allowed_text(value: DType | bytes) -> str:
-    return value.name if isinstance(value, DType) else attr_value.summarize(value)
+    return value.wire_name if isinstance(value, DType) else attr_value.summarize(value)
 
 
 @dataclass(frozen=True, slots=True)

@@ -361,7 +361,7 @@ def _compatible(have: Sequence[DType], wanted: Sequence[DType]) -> bool:
 
 
 def _signature(inputs: Sequence[DType], outputs: Sequence[DType]) -> str:
-    return ", ".join(d.name for d in inputs) + "->" + ", ".join(d.name for d in outputs)
+    return ", ".join(map(str, inputs)) + "->" + ", ".join(map(str, outputs))
 
 
 class OpKernel:

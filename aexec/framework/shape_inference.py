@@ -429,4 +429,4 @@ def _element_text(element: Any) -> str:
 
 def dtype_text(dtype: DType | None) -> str:
     """Name of a type in messages; `INVALID` where there is none."""
-    return "INVALID" if dtype is None else dtype.name
+    return "INVALID" if dtype is None else str(dtype)

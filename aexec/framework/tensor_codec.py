@@ -106,7 +106,7 @@ def value_field(dtype: DType) -> str:
     try:
         return _FIELDS[dtype]
     except KeyError:
-        raise errors.InvalidArgumentError(f"a TensorProto cannot hold elements of type {dtype.name}") from None
+        raise errors.InvalidArgumentError(f"a TensorProto cannot hold elements of type {dtype}") from None
 
 
 def from_proto(message: proto.TensorProto, *, max_fill_bytes: int = MAX_FILL_BYTES) -> Array:
@@ -252,7 +252,7 @@ def _from_field(message: proto.TensorProto, dtype: DType, field: str, count: int
     if count > elements and count * itemsize > max_bytes:
         shape = shape_text(d.size for d in message.tensor_shape.dim)
         raise errors.ResourceExhaustedError(
-            f"a TensorProto with {elements} values declares a {dtype.name} tensor of shape {shape}, "
+            f"a TensorProto with {elements} values declares a {dtype} tensor of shape {shape}, "
             f"{count * itemsize} bytes; at most {max_bytes} bytes are filled"
         )
     if count > _MAX_COPIES and elements <= (dtype.size > 0 or dtype is dtypes.string):
@@ -423,7 +423,7 @@ def has_values(message: proto.TensorProto) -> bool:
 def _converted(values: Array, dtype: DType) -> Array:
     if values.dtype.newbyteorder("=") == dtype.np:
         return values.astype(dtype.np)
-    raise errors.InvalidArgumentError(f"expected an array of {dtype.np} for a {dtype.name} tensor, got {values.dtype}")
+    raise errors.InvalidArgumentError(f"expected an array of {dtype.np} for a {dtype} tensor, got {values.dtype}")
 
 
 def _all_equal(flat: Array) -> bool:

@@ -219,7 +219,7 @@ def _carried(tensors: Sequence[Tensor]) -> str:
     """What an arrow says: the type and shape of its tensor, or how many there are."""
     if len({(tensor.node.id, tensor.index) for tensor in tensors}) > 1:
         return f"{len(tensors)} tensors"
-    return f"{tensors[0].dtype.name}{tensors[0].static_shape}"
+    return f"{tensors[0].dtype}{tensors[0].static_shape}"
 
 
 def _beside(name: str, scope: str) -> str:

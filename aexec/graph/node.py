@@ -274,7 +274,7 @@ class Node:
         tables = [
             facts_table({"device": self.device, "at": self.site, "derived from": self.origin}),
             *(
-                table(heading, ["type", "shape"], [(t.name, t.dtype.name, t.static_shape) for t in tensors], count)
+                table(heading, ["type", "shape"], [(t.name, t.dtype.wire_name, t.static_shape) for t in tensors], count)
                 for heading, tensors, count in (
                     ("inputs", inputs, len(self.in_edges)),
                     ("outputs", [self.output(i) for i in range(min(MAX_ROWS, self.num_outputs))], self.num_outputs),
@@ -387,8 +387,8 @@ class Tensor(TensorOperators):
         )
 
     def _repr_html_(self) -> str:
-        row = (self.node.op, self.dtype.name, self.static_shape, self.node.site or "")
+        row = (self.node.op, self.dtype.wire_name, self.static_shape, self.node.site or "")
         return block("Tensor", self.name, table("made by", ["type", "shape", "at"], [row], 1))
 
     def __repr__(self) -> str:
-        return f"<Tensor '{self.name}' shape={self.static_shape} dtype={self.dtype.name}>"
+        return f"<Tensor '{self.name}' shape={self.static_shape} dtype={self.dtype}>"

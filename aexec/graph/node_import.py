@@ -228,7 +228,7 @@ class NodeImport:
                 wire=wire,
             )
             if len(node.in_edges) != len(node.input_types):
-                expected = ", ".join(t.name for t in node.input_types)
+                expected = ", ".join(map(str, node.input_types))
                 raise errors.InvalidArgumentError(
                     f"NodeDef expected inputs '{expected}' do not match {len(inputs)} inputs specified; {op_def}; "
                     f"NodeDef: {{{{node {imported_name}}}}}"

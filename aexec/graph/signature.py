@@ -77,7 +77,7 @@ class TensorInfo:
 
     def facts(self) -> tuple[str, str, str]:
         """Names of its tensors, its type and its shape, for people."""
-        dtype, shape = ("operation", "") if self.dtype is None else (self.dtype.name, str(self.shape))
+        dtype, shape = ("operation", "") if self.dtype is None else (str(self.dtype), str(self.shape))
         return self.name or ", ".join(self.components), dtype, shape
 
     def __str__(self) -> str:

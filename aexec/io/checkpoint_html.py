@@ -38,4 +38,4 @@ def checkpoint_html(reader: _Reader, where: str) -> str:
 
 def _facts(reader: _Reader, name: str) -> tuple[str, str]:
     dtype, shape = reader.dtype_and_shape(name)
-    return dtype.name, shape_text(shape)
+    return str(dtype), shape_text(shape)

@@ -191,7 +191,7 @@ class CheckpointV1Writer:
             UnimplementedError: the format cannot hold this type.
         """
         if dtype in _UNSUPPORTED or not dtype.np.itemsize:
-            raise errors.UnimplementedError(f"Saving data type {dtype.name} not yet supported")
+            raise errors.UnimplementedError(f"Saving data type {dtype} not yet supported")
         shape = tuple(array.shape if whole is None else whole)
         part = box or TensorSlice.full(len(shape))
         if tuple(array.shape) != part.shape(shape):

@@ -468,7 +468,7 @@ class BundleWriter:
             self._file.write(raw.data)
             return raw.size, crc32c(raw)
         if dtype not in (dtypes.string, dtypes.variant):
-            raise errors.UnimplementedError(f"Saving tensor {_name(name)} of type {dtype.name} is not supported")
+            raise errors.UnimplementedError(f"Saving tensor {_name(name)} of type {dtype} is not supported")
         encode = _encode_strings if dtype is dtypes.string else _encode_variants
         parts, crc = encode(array.reshape(-1).tolist())
         self._file.writelines(parts)

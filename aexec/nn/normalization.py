@@ -127,7 +127,7 @@ def dropout(x: Any, rate: Any, noise_shape: Any = None, seed: int | None = None,
         value = convert_to_tensor(x)
         if not value.dtype.is_floating:
             raise errors.InvalidValueError(
-                f"x.dtype must be a floating point tensor as x will be scaled, got {value.dtype.name}"
+                f"x.dtype must be a floating point tensor as x will be scaled, got {value.dtype}"
             )
         if isinstance(rate, int | float):
             if not 0 <= rate < 1:

@@ -295,8 +295,8 @@ class Optimizer:
 
 def _check_type(name: str, dtype: DType) -> None:
     if dtype.base not in _TYPES:
-        allowed = ", ".join(dtype.name for dtype in _TYPES)
-        raise errors.InvalidValueError(f"Invalid type {dtype.name} for {name}, expected: {allowed}.")
+        allowed = ", ".join(map(str, _TYPES))
+        raise errors.InvalidValueError(f"Invalid type {dtype} for {name}, expected: {allowed}.")
 
 
 def once_each(grad: IndexedSlices[Tensor]) -> tuple[Tensor, Tensor]:

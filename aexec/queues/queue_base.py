@@ -524,7 +524,7 @@ class QueueBase:
         facts |= {"dequeued": statistics.dequeued, "waiting": waiting}
         shapes = self.spec.shapes or [""] * len(self.spec.types)
         components = [
-            (i, dtype.name, shape) for i, (dtype, shape) in enumerate(zip(self.spec.types, shapes, strict=True))
+            (i, dtype.wire_name, shape) for i, (dtype, shape) in enumerate(zip(self.spec.types, shapes, strict=True))
         ]
         return block(
             self.kind, self.name, facts_table(facts), table("component", ["type", "shape"], components, len(components))
@@ -559,7 +559,7 @@ def _deliver(attempts: Iterable[Attempt]) -> None:
 
 
 def _types_text(types: Iterable[DType]) -> str:
-    return ", ".join(dtype.name for dtype in types)
+    return ", ".join(map(str, types))
 
 
 def _shapes_text(shapes: Iterable[PartialTensorShape]) -> str:

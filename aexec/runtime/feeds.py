@@ -302,7 +302,7 @@ def _type_name(value: Any) -> str:
 
 def _name_of(dtype: np.dtype[Any]) -> str:
     try:
-        return dtypes.from_numpy(dtype).name
+        return str(dtypes.from_numpy(dtype))
     except errors.InvalidArgumentError:
         return str(dtype)
 

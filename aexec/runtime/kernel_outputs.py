@@ -64,4 +64,4 @@ def _described(value: Any, dtype: Any) -> str:
         known = from_numpy(dtype)
     except (errors.OpError, AttributeError):
         return str(dtype)
-    return known.name if known.np == dtype else str(dtype)  # text of fixed width, or another byte order
+    return known.wire_name if known.np == dtype else str(dtype)  # text of fixed width, or another byte order

@@ -109,7 +109,7 @@ def text(name: str, tensor: Any, collections: Iterable[str] | None = None) -> Te
     """
     value = convert_to_tensor(tensor)
     if value.dtype.base is not dtypes.string:
-        raise errors.InvalidValueError(f"Expected tensor {value.name} to have dtype string, got {value.dtype.name}")
+        raise errors.InvalidValueError(f"Expected tensor {value.name} to have dtype string, got {value.dtype}")
     plugin = proto.SummaryMetadata.PluginData(plugin_name="text")
     return tensor_summary(name, value, proto.SummaryMetadata(plugin_data=plugin), collections)
 

@@ -118,7 +118,7 @@ class PartitionedVariable(TensorProxy):
 
     def __repr__(self) -> str:
         parts = f"{len(self)} parts along axis {self._axis}"
-        return f"<PartitionedVariable '{self.name}' shape={self.static_shape} dtype={self.dtype.name} in {parts}>"
+        return f"<PartitionedVariable '{self.name}' shape={self.static_shape} dtype={self.dtype} in {parts}>"
 
 
 def parts_or_self(variable: Any) -> list[Any]:

@@ -308,7 +308,7 @@ class Variable(TensorProxy):
         return self._form.after(change)
 
     def __repr__(self) -> str:
-        return f"<Variable '{self.name}' shape={self.static_shape} dtype={self.dtype.name}>"
+        return f"<Variable '{self.name}' shape={self.static_shape} dtype={self.dtype}>"
 
 
 @contextmanager

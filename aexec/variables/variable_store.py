@@ -174,8 +174,7 @@ class VariableStore:
             )
         if wish.dtype is not found.dtype:
             raise errors.InvalidValueError(
-                f"Trying to share variable {wish.name}, but specified dtype {wish.dtype.name} "
-                f"and found dtype {found.dtype.name}."
+                f"Trying to share variable {wish.name}, but specified dtype {wish.dtype} and found dtype {found.dtype}."
             )
         return found
 
@@ -272,8 +271,8 @@ def _shared_in_parts(found: PartitionedVariable, wish: Wish) -> PartitionedVaria
         )
     if wish.dtype is not found.dtype:
         raise errors.InvalidValueError(
-            f"Trying to reuse partitioned variable {wish.name}, but specified dtype {wish.dtype.name} "
-            f"and found dtype {found.dtype.name}."
+            f"Trying to reuse partitioned variable {wish.name}, but specified dtype {wish.dtype} "
+            f"and found dtype {found.dtype}."
         )
     if wish.partitioner is not None:
         shape = [int(size) for size in found.static_shape if size is not None]
@@ -291,4 +290,4 @@ def _default_initializer(wish: Wish) -> Initializer:
         return glorot_uniform()
     if wish.dtype.is_integer or wish.dtype.name in ("bool", "string"):
         return Zeros()
-    raise errors.InvalidValueError(f"An initializer for variable {wish.name} of {wish.dtype.name} is required")
+    raise errors.InvalidValueError(f"An initializer for variable {wish.name} of {wish.dtype} is required")

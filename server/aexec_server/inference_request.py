@@ -63,7 +63,7 @@ class InferenceRequest:
                 )
         for name, dtype in zip(served.names, served.dtypes, strict=True):
             if not has_datatype(dtype):
-                raise _no_datatype(f"Output '{name}' has", dtype.name)
+                raise _no_datatype(f"Output '{name}' has", str(dtype))
 
     def write(self, version: ModelVersion, served: AnswerForm, values: Sequence[Any]) -> Answer:
         """The answer."""

@@ -113,7 +113,7 @@ def _output_parts(output: Output, as_list: bool, style: JsonStyle | None) -> Ite
         yield f',"datatype":"{datatype_of(output.dtype)}","shape":{list(array.shape)},"data":'
         yield from tensors.v2_pieces(array, output.dtype, style)
     else:
-        yield f',"dtype":"{tensors.people_dtype(output.dtype)}","shape":{list(array.shape)},"value":'
+        yield f',"dtype":"{output.dtype.name}","shape":{list(array.shape)},"value":'
         yield from tensors.people_pieces(array, output.dtype, style)
     yield "}"
 

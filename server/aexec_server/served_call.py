@@ -11,7 +11,7 @@ import aexec
 from aexec import hosting
 from aexec.hosting import BatchedCallable, DType
 from aexec_server.bodies import encode_json
-from aexec_server.tensors import has_people_form, people_dtype
+from aexec_server.tensors import has_people_form
 
 __all__ = ["AnswerForm", "ServedCall"]
 
@@ -33,7 +33,7 @@ class AnswerForm:
         self.names = names
         self.dtypes = dtypes
         self.name_texts = [encode_json(name) for name in names]
-        self.dtypes_text = encode_json({n: people_dtype(d) for n, d in zip(names, dtypes, strict=True)})
+        self.dtypes_text = encode_json({n: d.name for n, d in zip(names, dtypes, strict=True)})
         self.people_can_read = all(has_people_form(dtype) for dtype in dtypes)
 
 

@@ -194,7 +194,7 @@ def tensors_text(
     arrays = [tensors.as_array(value, dtype) for value, dtype in zip(values, dtypes, strict=True)]
     nested = [tensors.people_text(array, dtype, style) for array, dtype in zip(arrays, dtypes, strict=True)]
     text = (
-        f'{{{head}"{member}":[{",".join(nested)}],"dtypes":{encode_json([tensors.people_dtype(d) for d in dtypes])},'
+        f'{{{head}"{member}":[{",".join(nested)}],"dtypes":{encode_json([d.name for d in dtypes])},'
         f'"shapes":{encode_json([list(array.shape) for array in arrays])}}}'
     )
     return text.encode(), None

@@ -45,7 +45,6 @@ __all__ = [
     "from_json",
     "from_people",
     "has_people_form",
-    "people_dtype",
     "people_pieces",
     "people_text",
     "read_shape",
@@ -62,8 +61,6 @@ Array = npt.NDArray[Any]
 
 _OPAQUE = (dtypes.resource, dtypes.variant)
 _BINARY_ONLY = (dtypes.float16, dtypes.bfloat16)
-# The names that people know from NumPy and from TensorFlow's Python.
-_PEOPLE = {dtypes.float32: "float32", dtypes.float64: "float64", dtypes.float16: "float16"}
 
 # Decoding or encoding a string, in JSON.
 _STRING_NS = 10 * loop_budget.OBJECT_NS
@@ -91,11 +88,6 @@ def dtype_of_datatype(name: Any, tensor: str) -> DType:
             f"got {str(name)[:40]!r}"
         )
     return dtype
-
-
-def people_dtype(dtype: DType) -> str:
-    """`float32`, `int64`, `string`, `complex64`, …"""
-    return _PEOPLE.get(dtype) or dtype.name
 
 
 def as_array(value: Any, dtype: DType) -> Array:
@@ -145,7 +137,7 @@ def check_v2_form(name: str, dtype: DType, binary: bool) -> None:
         return
     if dtype in _BINARY_ONLY or not has_datatype(dtype):
         raise errors.InvalidArgumentError(
-            f"{name} has type {dtype.name}, which has no JSON form in this tensor list: ask for it with "
+            f"{name} has type {dtype}, which has no JSON form in this tensor list: ask for it with "
             '"parameters": {"binary_data": true}, or send it with "binary_data_size" and '
             "the header Inference-Header-Content-Length"
         )
@@ -161,14 +153,14 @@ def check_people_form(name: str, dtype: DType) -> None:
     _check_plain(name, dtype)
     if dtype.is_complex:
         raise errors.InvalidArgumentError(
-            f"{name} has type {dtype.name}, which has no JSON form: ask for the tensor list with binary outputs"
+            f"{name} has type {dtype}, which has no JSON form: ask for the tensor list with binary outputs"
         )
 
 
 def _check_plain(name: str, dtype: DType) -> None:
     if dtype in _OPAQUE:
         raise errors.UnimplementedError(
-            f"{name} has type {dtype.name}, which has neither a JSON nor a binary form: use application/x-protobuf"
+            f"{name} has type {dtype}, which has neither a JSON nor a binary form: use application/x-protobuf"
         )
 
 
@@ -198,7 +190,7 @@ def from_people(name: str, dtype: DType, value: Any) -> Any:
 def _a(dtype: DType) -> str:
     if dtype is dtypes.bool_:
         return "true or false"
-    return f"a number ({people_dtype(dtype)})"
+    return f"a number ({dtype.name})"
 
 
 def _numbers(name: str, dtype: DType, value: Any) -> Any:

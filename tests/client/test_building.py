@@ -17,7 +17,7 @@ from aexec import errors, ops
 def constant(value: Any, dtype: Any = None, shape: Any = None) -> Any:
     with aexec.Graph():
         tensor = aexec.constant(value, dtype, shape)
-    return tensor.dtype.name, tensor.node.attrs["value"].array.tolist()
+    return str(tensor.dtype), tensor.node.attrs["value"].array.tolist()
 
 
 class TestConstants:

@@ -119,3 +119,4 @@ def test_renamed() -> None:
 def test_types_are_ours() -> None:
     assert tf.float32 is aexec.float32 and tf.bool is aexec.bool_ and tf.errors is aexec.errors
     assert tf.float32.as_numpy_dtype(1.5) == 1.5 and tf.int32.base_dtype is tf.int32
+    assert (tf.float32.name, tf.half.name, tf.bool.name) == ("float32", "float16", "bool")

@@ -64,6 +64,34 @@ class TestNames:
             as_dtype(bad)
 
 
+@pytest.mark.parametrize(
+    ("dtype", "name", "wire_name"),
+    [
+        (aexec.float32, "float32", "float"),
+        (aexec.float64, "float64", "double"),
+        (aexec.float16, "float16", "half"),
+        (aexec.bfloat16, "bfloat16", "bfloat16"),
+        (aexec.int8, "int8", "int8"),
+        (aexec.bool_, "bool", "bool"),
+        (aexec.string, "string", "string"),
+        (aexec.qint8, "qint8", "qint8"),
+        (aexec.variant, "variant", "variant"),
+    ],
+)
+def test_names_are_those_of_tensorflow(dtype: DType, name: str, wire_name: str) -> None:
+    """One in programs, as `tf.DType.name` has it, and one in messages and attrs."""
+    assert (dtype.name, dtype.wire_name, str(dtype)) == (name, wire_name, wire_name)
+    assert (dtype.ref.name, dtype.ref.wire_name, str(dtype.ref)) == (f"{name}_ref", *[f"{wire_name}_ref"] * 2)
+    assert as_dtype(name) is as_dtype(wire_name) is dtype and as_dtype(f"{name}_ref") is dtype.ref
+
+
+@pytest.mark.parametrize("dtype", ALL, ids=str)
+def test_each_name_names_it(dtype: DType) -> None:
+    assert as_dtype(dtype.name) is as_dtype(dtype.wire_name) is dtype
+    if dtype in WITH_TWIN and dtype is not aexec.string:
+        assert dtype.np == dtype.name == dtype.np.name
+
+
 class TestEquality:
     @pytest.mark.parametrize("dtype", WITH_TWIN, ids=str)
     def test_the_same_type_of_numpy_is_equal_from_both_sides(self, dtype: DType) -> None:

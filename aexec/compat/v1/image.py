@@ -155,7 +155,7 @@ def convert_image_dtype(image: Any, dtype: Any, saturate: bool = False, name: st
             if saturate:
                 scaled = ops.minimum(ops.maximum(scaled, float(wanted.min)), float(wanted.max))
             return cast(scaled, wanted)
-        raise errors.UnsupportedError(f"convert_image_dtype: from {given.name} to {wanted.name}; go over float32")
+        raise errors.UnsupportedError(f"convert_image_dtype: from {given} to {wanted}; go over float32")
 
 
 def _as_floats(image: Any, change: Callable[[Tensor], Tensor], saturate: bool = True) -> Tensor:

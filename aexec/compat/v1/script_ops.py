@@ -44,8 +44,8 @@ def py_func(
     several = isinstance(Tout, list | tuple)
     types = [as_dtype(dtype) for dtype in (Tout if several else [Tout])]
     tensors = [convert_to_tensor(value) for value in inp]
-    given = ", ".join(f"x{i}: {tensor.dtype.base.name}" for i, tensor in enumerate(tensors))
-    taken = ", ".join(f"y{i}: {dtype.name}" for i, dtype in enumerate(types))
+    given = ", ".join(f"x{i}: {tensor.dtype.base}" for i, tensor in enumerate(tensors))
+    taken = ", ".join(f"y{i}: {dtype}" for i, dtype in enumerate(types))
     number = next(_numbers)
 
     def call(*arguments: Any) -> Any:
@@ -91,5 +91,5 @@ def _array(value: Any, dtype: DType, which: str) -> Any:
         raise errors.InternalError(f"{which}: Unsupported object type {type(value).__name__}")
     given = dtypes.string if array.dtype.kind in "OSU" else dtypes.from_numpy(array.dtype)
     if given is not dtype.base:
-        raise errors.InvalidArgumentError(f"{which} is {given.name}, but expects {dtype.name}")
+        raise errors.InvalidArgumentError(f"{which} is {given}, but expects {dtype}")
     return array.astype(object) if given is dtypes.string else array

@@ -112,7 +112,7 @@ def _refused(shape: Any, dtype: DType, device: str) -> errors.OpError:
 
 def _out_of_memory(shape: Iterable[int], dtype: DType, device: str) -> errors.ResourceExhaustedError:
     return errors.ResourceExhaustedError(
-        f"OOM when allocating tensor with shape{shape_text(shape)} and type {dtype.name} on {device} by allocator cpu"
+        f"OOM when allocating tensor with shape{shape_text(shape)} and type {dtype} on {device} by allocator cpu"
     )
 
 

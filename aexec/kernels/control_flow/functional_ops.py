@@ -78,7 +78,7 @@ def _same_types(given: Sequence[DType], wanted: Sequence[DType]) -> bool:
 
 
 def _text(types: Sequence[DType]) -> str:
-    return f"{len(types)} tensors ({', '.join(t.name for t in types)})"
+    return f"{len(types)} tensors ({', '.join(map(str, types))})"
 
 
 @kernel("If", "StatelessIf", "_If", cost=0)

@@ -84,9 +84,7 @@ def _check_types(bundle: BundleReader, wanted: Sequence[tuple[str, str, DType]])
     for name, _, dtype in sorted(wanted, key=lambda entry: entry[0]):
         stored, _ = bundle.dtype_and_shape(name)
         if stored is not dtype:
-            complaints.append(
-                f"tensor_name = {name}; expected dtype {dtype.name} does not equal original dtype {stored.name}"
-            )
+            complaints.append(f"tensor_name = {name}; expected dtype {dtype} does not equal original dtype {stored}")
     if complaints:
         raise errors.InvalidArgumentError("\n".join(complaints))
 
@@ -205,7 +203,7 @@ def _restore_v1(reader: CheckpointV1Reader, name: str, spec: str, dtype: DType) 
     stored_type, stored = reader.dtype_and_shape(name)
     if stored_type is not dtype:
         raise errors.InvalidArgumentError(
-            f"Expected to restore a tensor of type {dtype.name}, got a tensor of type {stored_type.name} instead: "
+            f"Expected to restore a tensor of type {dtype}, got a tensor of type {stored_type} instead: "
             f"tensor_name = {name}"
         )
     if not spec:

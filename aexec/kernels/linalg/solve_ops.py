@@ -346,7 +346,7 @@ def banded_triangular_solve(c: OpKernelConstruction) -> Compute:
         for i, operand in enumerate((bands, rhs)):
             if not operand.size:
                 raise errors.InvalidArgumentError(
-                    f"In[{i}] must not be an empty tensor: Tensor<type: {dtype.name} "
+                    f"In[{i}] must not be an empty tensor: Tensor<type: {dtype} "
                     f"shape: {shape_text(operand.shape)} values: >"
                 )
         _check_broadcast(bands, rhs, lower, adjoint)

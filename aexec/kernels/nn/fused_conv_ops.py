@@ -35,7 +35,7 @@ def fused_conv_2d(c: OpKernelConstruction) -> Compute:
     if c.attr("num_host_args"):
         raise errors.UnimplementedError("host_args scale 8-bit convolutions, and there is no kernel for these")
     if any(dtype is not c.output_types[0] for dtype in c.attr("TArgs")):
-        raise errors.InvalidArgumentError(f"the args must be of type {c.output_types[0].name}")
+        raise errors.InvalidArgumentError(f"the args must be of type {c.output_types[0]}")
     return conv_2d_then(c, Fusion(c, "Conv2D", _THEN, len(c.attr("TArgs"))))
 
 

@@ -29,9 +29,9 @@ Format = Callable[[Any], bytes]
 def _check_format(c: OpKernelConstruction, dtype: DType) -> None:
     whole = dtype.is_integer or dtype is dtypes.bool_
     if whole and (c.attr("scientific") or c.attr("shortest")):
-        raise errors.InvalidArgumentError(f"scientific and shortest format not supported for datatype {dtype.name}")
+        raise errors.InvalidArgumentError(f"scientific and shortest format not supported for datatype {dtype}")
     if whole and c.attr("precision") >= 0:
-        raise errors.InvalidArgumentError(f"precision not supported for datatype {dtype.name}")
+        raise errors.InvalidArgumentError(f"precision not supported for datatype {dtype}")
     if c.attr("scientific") and c.attr("shortest"):
         raise errors.InvalidArgumentError("Cannot select both scientific and shortest notation")
     fill = c.text("fill")
