@@ -83,6 +83,10 @@ class ClientShares:
         """The client that holds most; None if nobody holds anything."""
         return max(self.held, key=self.held.__getitem__, default=None)
 
+    def holds_little(self, client: str) -> bool:
+        """Would a client hold little, if it held one unit more?"""
+        return self.held.get(client, 0) + self._unit <= self._little
+
     def refusal(self, caller: Caller, amount: int = 1, quota: int | None = None) -> ShareError | None:
         """Why a caller may not take so much more; None if it may.
 
@@ -90,7 +94,7 @@ class ClientShares:
             quota: how much it may hold, as its token says.
         """
         held = self.held.get(caller.client, 0)
-        most_of_it = min((limit for limit in (self._of_one, quota) if limit is not None), default=None)
+        most_of_it = self._of_one if quota is None else quota if self._of_one is None else min(quota, self._of_one)
         after = self.in_use + amount
         if most_of_it is not None and held + amount > most_of_it:
             why = f"{_named(caller)} has as many {self._what} as it may have, {held} of {most_of_it}"

@@ -1,9 +1,10 @@
 """`ConnectionTable`: the open connections of clients, which are bounded in number and in how long they may do nothing.
 
 When there are as many as there may be, a new one takes the place of the one that has waited longest for its client: for
-a request, or else for a body.  One whose request is being answered is never closed for another.  Once a second those
-are closed whose client is too slow: with the head of a request, between requests, or in taking an answer.  (How long a
-body may take `bodies.py` says, which reads it.)
+a request, or else for a body.  One whose request is being answered is never closed for another.  An address that has
+many has to give up one of its own, and may not have the last share (`client_shares.py`): requests that are answered for
+long keep nobody else out.  Once a second those are closed whose client is too slow: with the head of a request, between
+requests, or in taking an answer.  (How long a body may take `bodies.py` says, which reads it.)
 
 `guarded_connection.py` has the connections of aiohttp's server, `relay.py` those of the front process.
 """
@@ -19,6 +20,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from aexec import errors
+from aexec_server.callers import anyone_at
+from aexec_server.client_shares import ClientShares, ShareError
 from aexec_server.error_responses import error_body, status_of, title_of
 from aexec_server.farewells import Farewells
 from aexec_server.server_config import ServerConfig
@@ -88,16 +91,19 @@ class ConnectionTable:
         limits: as given.
         now: seconds of the loop's clock, not newer than some: cheap to ask for.
         farewells: connections that are in use no more.
+        shares: of the connections.
     """
 
     def __init__(self, limits: ConnectionLimits) -> None:
         self.limits = limits
         self.now = asyncio.get_running_loop().time()
         self.farewells = Farewells()
-        self._open: dict[Connection, None] = {}
-        # Those that may be closed for others, longest waiting first, and since when they waited when that was found.
-        self._line: deque[tuple[Connection, tuple[Waiting, float]]] = deque()
-        self._none_waited = False  # when it was last looked, which was just now
+        self.shares = ClientShares("connections", "connections", limits.most)
+        self._open: dict[Connection, str] = {}  # and their clients
+        # Those that may be closed for others, of a client or of all (None), longest waiting first, and since when they
+        # waited when that was found.
+        self._lines: dict[str | None, deque[tuple[Connection, tuple[Waiting, float]]]] = {}
+        self._none_waited: set[str | None] = set()  # of these, when it was last looked, which was just now
         self._warned = -_WARN_EVERY
 
     def __len__(self) -> int:
@@ -108,40 +114,53 @@ class ConnectionTable:
         """Is any request on the way, or being answered?"""
         return any((waiting := c.waiting()) is None or waiting[0] is Waiting.FOR_BODY for c in self._open)
 
-    def admit(self, connection: Connection) -> bool:
-        """Take it in, in another's place if need be; False if all that are open are being answered."""
-        if len(self._open) >= self.limits.most and not self._make_room():
-            return False
-        self._open[connection] = None
-        return True
+    def admit(self, connection: Connection, host: str) -> ShareError | None:
+        """Take one in that comes from this address, in another's place if need be.
+
+        Returns:
+            Why not: all that might give way are being answered.
+        """
+        caller = anyone_at(host)
+        client = caller.client
+        refusal = self.shares.refusal(caller)
+        if refusal is not None and not self._make_room(None if self.shares.holds_little(client) else client):
+            return refusal
+        self.shares.hold(caller)
+        self._open[connection] = client
+        return None
 
     def remove(self, connection: Connection) -> None:
         """It was closed."""
-        self._open.pop(connection, None)
+        client = self._open.pop(connection, None)
+        if client is not None:
+            self.shares.give_back(client)
 
-    def _make_room(self) -> bool:
+    def _make_room(self, client: str | None) -> bool:
+        """Close one of a client, or of any."""
         self._warn()
         while True:
-            if not self._line:
-                if self._none_waited:
-                    return False
-                self._find_waiting()
-                if not self._line:
-                    self._none_waited = True
-                    asyncio.get_running_loop().call_later(_LOOK_AGAIN_SECONDS, self._look_again)
-                    return False
-            connection, waiting = self._line.popleft()
+            line = self._lines.get(client) or self._find_waiting(client)
+            if not line:
+                return False
+            connection, waiting = line.popleft()
             if connection in self._open and connection.waiting() == waiting:
-                del self._open[connection]
+                self.remove(connection)
                 connection.close()
                 return True
 
-    def _look_again(self) -> None:
-        self._none_waited = False
-
-    def _find_waiting(self) -> None:
-        found = [(c, waiting) for c in self._open if (waiting := c.waiting()) is not None]
-        self._line.extend(sorted(found, key=lambda one: one[1]))
+    def _find_waiting(self, client: str | None) -> deque[tuple[Connection, tuple[Waiting, float]]] | None:
+        """Those that wait; None if there are none, or were none just now."""
+        self._lines.pop(client, None)
+        if client in self._none_waited:
+            return None
+        open_ones = [c for c, whose in self._open.items() if client in (None, whose)]
+        found = [(c, waiting) for c in open_ones if (waiting := c.waiting()) is not None]
+        if not found:
+            self._none_waited.add(client)
+            asyncio.get_running_loop().call_later(_LOOK_AGAIN_SECONDS, self._none_waited.discard, client)
+            return None
+        line = self._lines[client] = deque(sorted(found, key=lambda one: one[1]))
+        return line
 
     def _warn(self) -> None:
         if self.now - self._warned >= _WARN_EVERY:
@@ -182,9 +201,9 @@ class AnswerWatch:
         return now - self._since > limits.slow_seconds
 
 
-def refused_connection(limits: ConnectionLimits) -> bytes:
+def refused_connection(refusal: ShareError) -> bytes:
     """What a client is told for whom there is no connection."""
-    error = errors.UnavailableError(f"{limits.most} clients are being answered, the most at a time: try again later")
+    error = errors.UnavailableError(f"All connections that might give way are being answered. {refusal.message}")
     body = json.dumps(error_body(error, "/")).encode()
     head = (
         f"HTTP/1.1 {status_of(error)} {title_of(error.code)}\r\nContent-Type: application/json\r\n"

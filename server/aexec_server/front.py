@@ -140,6 +140,7 @@ async def run_front(config: ServerConfig, stop: asyncio.Queue[int], on_ready: Ca
                 here = Upstream(f"{folder}/front")
                 most = most_connections(config, files_each=2, others=FILES_OF_A_HOST * hosts.limits.most)
                 table = ConnectionTable(ConnectionLimits.of(config, most))
+                app[SERVER].metrics.add_shares(table.shares)
                 app[SERVER].metrics.gauge("aexec_connections", lambda: {(): len(table)})
                 router = _Router(config, hosts, here, app[SERVER].sessions.__contains__)
                 gate = _Gate(config, app[SERVER].access.source, router, hosts, here)

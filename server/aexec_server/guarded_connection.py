@@ -16,6 +16,7 @@ from typing import cast
 from aiohttp import web
 
 from aexec_server.backlog import Backlog, MessageFollower, PassedOver
+from aexec_server.client_address import peer_host
 from aexec_server.connections import AnswerWatch, ConnectionTable, Waiting, refused_connection
 from aexec_server.plain_runs import Fate, PlainRuns
 
@@ -96,10 +97,11 @@ class GuardedConnection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
-        if self._table.admit(self):
+        refusal = self._table.admit(self, peer_host(transport))
+        if refusal is None:
             self._handler.connection_made(transport)
         else:
-            self._table.farewells.say(self._transport, refused_connection(self._table.limits))
+            self._table.farewells.say(self._transport, refused_connection(refusal))
 
     def data_received(self, data: bytes) -> None:
         self._is_new = False

@@ -85,6 +85,7 @@ async def serve_app(
             listening = _listening_on_socket(app, handlers, path)
         else:
             table = ConnectionTable(ConnectionLimits.of(config, most_connections(config, files_each=1)))
+            server.metrics.add_shares(table.shares)
             server.metrics.gauge("aexec_connections", lambda: {(): len(table)})
             protocols = guarded(handlers, table, server.backlog, PlainRuns.of(app))
             listening = listening_to_clients(protocols, table, config, server.access)

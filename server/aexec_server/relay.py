@@ -259,8 +259,9 @@ class ClientConnection(asyncio.Protocol):
         self.write = self._transport.write
         self._host = peer_host(transport)
         table = self._relay.table
-        if not table.admit(self):
-            table.farewells.say(self._transport, refused_connection(table.limits))
+        refusal = table.admit(self, self._host)
+        if refusal is not None:
+            table.farewells.say(self._transport, refused_connection(refusal))
 
     # For the table
 
