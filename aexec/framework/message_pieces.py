@@ -12,8 +12,11 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cache
 from typing import Any, NamedTuple
 
+import numpy as np
+import numpy.typing as npt
 from google.protobuf import json_format, text_encoding, text_format
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
@@ -28,7 +31,7 @@ _SMALL = 2048
 _NUMBERS = 512
 # Bytes written as base64 at a stretch, in whole groups of three, and escaped for text.
 _BASE64_AT_ONCE = 3 << 14
-_ESCAPED_AT_ONCE = 4096
+_ESCAPED_AT_ONCE = 1 << 14
 _NUMBER_SIZE = 8
 _NOT_NUMBERS = (FieldDescriptor.CPPTYPE_MESSAGE, FieldDescriptor.CPPTYPE_STRING)
 
@@ -186,7 +189,14 @@ def _base64_pieces(data: memoryview) -> Iterator[str]:
 def _escaped_pieces(data: memoryview) -> Iterator[str]:
     """Bytes as protobuf's text form has them between quotes."""
     for start in range(0, len(data), _ESCAPED_AT_ONCE):
-        yield text_encoding.CEscape(bytes(data[start : start + _ESCAPED_AT_ONCE]), as_utf8=False)
+        written = _escapes()[np.frombuffer(data[start : start + _ESCAPED_AT_ONCE], np.uint8)]
+        yield written.tobytes().translate(None, b"\0").decode()
+
+
+@cache
+def _escapes() -> npt.NDArray[np.uint32]:
+    """What is written of each byte: four bytes, the last of them 0 if it takes less, as no byte is written so."""
+    return np.array([text_encoding.CEscape(bytes([byte]), as_utf8=False).encode() for byte in range(256)], "S4").view(np.uint32)
 
 
 def _with_contents(

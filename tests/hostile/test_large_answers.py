@@ -59,8 +59,8 @@ def read_all(connection: socket.socket, sizes: list[int]) -> None:
         pytest.param(partial(constant, 30), "application/json", 24, marks=pytest.mark.soak),
         pytest.param(partial(constant, 30), "text/plain", 24, marks=pytest.mark.soak),
         pytest.param(partial(constant, 30), "application/octet-stream", 24, marks=pytest.mark.soak),
-        pytest.param(partial(many_nodes, 5), "application/json", 24, marks=pytest.mark.soak),
-        pytest.param(partial(many_nodes, 5), "text/plain", 24, marks=pytest.mark.soak),
+        pytest.param(partial(many_nodes, 2), "application/json", 8, marks=pytest.mark.soak),
+        pytest.param(partial(many_nodes, 2), "text/plain", 8, marks=pytest.mark.soak),
     ],
     ids=["small", "json", "text", "bytes", "nodes", "nodes as text"],
 )
