@@ -196,7 +196,9 @@ def _escaped_pieces(data: memoryview) -> Iterator[str]:
 @cache
 def _escapes() -> npt.NDArray[np.uint32]:
     """What is written of each byte: four bytes, the last of them 0 if it takes less, as no byte is written so."""
-    return np.array([text_encoding.CEscape(bytes([byte]), as_utf8=False).encode() for byte in range(256)], "S4").view(np.uint32)
+    return np.array([text_encoding.CEscape(bytes([byte]), as_utf8=False).encode() for byte in range(256)], "S4").view(
+        np.uint32
+    )
 
 
 def _with_contents(

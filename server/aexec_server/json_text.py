@@ -14,6 +14,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from json.decoder import scanstring  # type: ignore[attr-defined]  # typeshed lacks it
+from json.encoder import encode_basestring_ascii
 from typing import Any
 
 import numpy as np
@@ -37,6 +38,7 @@ _SKIPPED = 1 << 20
 # Values written at a stretch, of which so many characters are as good as one; characters of a long text.
 _SMALL_VALUES = 500
 _CHARACTERS_OF_VALUE = 64
+_SCALARS = frozenset({int, float, bool, type(None)})
 _CHARACTERS = 1 << 15
 
 # Bytes of memory that Python's values take, by what they are written with: an object, a list, a quote, a comma.
@@ -339,7 +341,7 @@ def value_pieces(value: Any) -> Iterator[str]:
             return
         opening = "{"
         for name, member in value.items():
-            yield f"{opening}{_encode(name)}:"
+            yield f"{opening}{encode_basestring_ascii(name)}:"
             yield from value_pieces(member)
             opening = ","
         yield "}"
@@ -353,14 +355,26 @@ def value_pieces(value: Any) -> Iterator[str]:
 
 def _items_pieces(items: Iterable[Any]) -> Iterator[str]:
     opening = "["
+    few: list[Any] = []
+    room = _SMALL_VALUES
     for item in items:
-        if _room_after(item, _SMALL_VALUES) >= 0:
-            yield opening + _encode(item)
+        room = _room_after(item, room)
+        if room >= 0:
+            few.append(item)
+            continue
+        if few:
+            yield opening + _encode(few)[1:-1]
+            opening, few = ",", []
+        room = _room_after(item, _SMALL_VALUES)
+        if room >= 0:
+            few.append(item)
         else:
             yield opening
             yield from value_pieces(item)
-        opening = ","
-    yield "[]" if opening == "[" else "]"
+            opening, room = ",", _SMALL_VALUES
+    if few:
+        yield opening + _encode(few)[1:-1]
+    yield "[]" if opening == "[" and not few else "]"
 
 
 def _string_pieces(text: str) -> Iterator[str]:
@@ -372,19 +386,25 @@ def _string_pieces(text: str) -> Iterator[str]:
 
 def _room_after(value: Any, room: int) -> int:
     """What is left of room for so many values after this one; less than 0 if it has more."""
-    if isinstance(value, str):
-        return room - 1 - len(value) // _CHARACTERS_OF_VALUE
     if isinstance(value, dict):
         value = value.values()
-    elif isinstance(value, Iterator):
-        return -1
     elif not isinstance(value, list | tuple):
-        return room - 1
+        return -1 if isinstance(value, Iterator) else room - 1 - _length(value)
     for member in value:
-        room = _room_after(member, room - 1)
+        kind = type(member)
+        if kind in _SCALARS:
+            room -= 1
+        elif kind is str:
+            room -= 1 + len(member) // _CHARACTERS_OF_VALUE
+        else:
+            room = _room_after(member, room - 1)
         if room < 0:
             break
     return room
+
+
+def _length(value: Any) -> int:
+    return len(value) // _CHARACTERS_OF_VALUE if isinstance(value, str) else 0
 
 
 def _lists_text(array: npt.NDArray[Any], style: JsonStyle | None) -> str:

@@ -38,9 +38,9 @@ def test_items_are_made_when_it_is_their_turn() -> None:
     made = []
     items = ({"item": made.append(number)} for number in range(1000))  # type: ignore[func-returns-value]  # it is null
     pieces = value_pieces({"name": "n", "items": items, "none": iter(())})
-    while len(made) < 10:
+    while not made:
         next(pieces)
-    assert len(made) == 10
+    assert len(made) < 510  # values, which are written together
     assert "".join(pieces).endswith('{"item":null}],"none":[]}')
 
 
