@@ -8,7 +8,7 @@ repository, and model configuration as far as there is any.  `inference_request.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any
 
@@ -23,6 +23,7 @@ from aexec_server import bodies
 from aexec_server.callers import Scope, caller_of
 from aexec_server.inference_request import InferenceRequest, RepeatedInference, read_inference, read_raw
 from aexec_server.json_style import json_style
+from aexec_server.json_text import value_pieces
 from aexec_server.model_calls import PlainModelCall, model_names, run_model
 from aexec_server.model_upload import read_load_request
 from aexec_server.models import Model, ModelVersion, VersionState
@@ -33,6 +34,7 @@ from aexec_server.run_events import as_they_come, media_of_events
 from aexec_server.run_request import parse_header_length, read_ns
 from aexec_server.runs import RunHandlers
 from aexec_server.server_state import Server
+from aexec_server.signatures import signatures_ns
 from aexec_server.store import HostedSession
 
 __all__ = ["routes"]
@@ -183,40 +185,43 @@ class _Handlers:
         """GET /v2/models, as KServe has it"""
         return model_names(self.server.models)
 
-    async def metadata(self, request: web.Request) -> web.Response:
+    async def metadata(self, request: web.Request) -> web.StreamResponse:
         """GET /v2/models/{model}"""
         model, version = self._model(request), self._version(request)
         signature = version.hosted.session.signature()
-        return bodies.json_response(
-            {
-                "name": model.name,
-                "versions": [str(v.number) for v in model.available],
-                "platform": _PLATFORM,
-                "inputs": _tensors(signature.inputs),
-                "outputs": _tensors(signature.outputs),
-            }
-        )
+        described = {
+            "name": model.name,
+            "versions": [str(v.number) for v in model.available],
+            "platform": _PLATFORM,
+            "inputs": _tensors(signature.inputs),
+            "outputs": _tensors(signature.outputs),
+        }
+        return await self._told(request, version, described)
 
-    async def model_config(self, request: web.Request) -> web.Response:
+    async def _told(self, request: web.Request, version: ModelVersion, described: dict[str, Any]) -> web.StreamResponse:
+        """An answer with the signature of a version."""
+        in_thread = not loop_budget.DEFAULT.allows(signatures_ns(version.hosted.session))
+        return await self.server.door.send(request, value_pieces(described), bodies.JSON, in_thread=in_thread)
+
+    async def model_config(self, request: web.Request) -> web.StreamResponse:
         """GET …/config: what Triton's clients look up there; a batch dimension is one of the shape here."""
         version = self._version(request)
         signature = version.hosted.session.signature()
 
-        def described(infos: Mapping[str, TensorInfo]) -> list[dict[str, Any]]:
-            return [
+        def described(infos: Mapping[str, TensorInfo]) -> Iterator[dict[str, Any]]:
+            return (
                 {"name": t["name"], "data_type": f"TYPE_{t['datatype']}".replace("BYTES", "STRING"), "dims": t["shape"]}
                 for t in _tensors(infos)
-            ]
+            )
 
-        return bodies.json_response(
-            {
-                "name": version.model,
-                "platform": _PLATFORM,
-                "max_batch_size": 0,
-                "input": described(signature.inputs),
-                "output": described(signature.outputs),
-            }
-        )
+        config = {
+            "name": version.model,
+            "platform": _PLATFORM,
+            "max_batch_size": 0,
+            "input": described(signature.inputs),
+            "output": described(signature.outputs),
+        }
+        return await self._told(request, version, config)
 
     async def model_ready(self, request: web.Request) -> web.Response:
         """GET …/ready"""
@@ -319,16 +324,16 @@ async def _read(header: str | None, body: bodies.Body, hosted: HostedSession) ->
     return await bodies.beside(read_ns(body, length), lambda: read_inference(body, length))
 
 
-def _tensors(infos: Mapping[str, TensorInfo]) -> list[dict[str, Any]]:
+def _tensors(infos: Mapping[str, TensorInfo]) -> Iterator[dict[str, Any]]:
     """As the protocol has them: -1 for a size that is open, and for all sizes of an open rank."""
-    return [
+    return (
         {
             "name": name,
             "datatype": "" if info.dtype is None else datatype_of(info.dtype),
             "shape": [-1] if info.shape.dims is None else [-1 if d is None else d for d in info.shape.dims],
         }
         for name, info in infos.items()
-    ]
+    )
 
 
 def _index_entry(version: ModelVersion) -> dict[str, str]:

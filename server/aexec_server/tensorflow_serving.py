@@ -6,7 +6,7 @@ requests and writes answers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
@@ -19,6 +19,7 @@ from aexec.hosting import Signature, loop_budget
 from aexec_server import bodies
 from aexec_server.callers import Scope
 from aexec_server.json_style import json_style
+from aexec_server.json_text import value_pieces
 from aexec_server.model_calls import ModelRequest, PlainModelCall, model_names, run_model
 from aexec_server.models import Model, ModelVersion
 from aexec_server.plain_call import MakePlainCall, PlainCall
@@ -28,6 +29,7 @@ from aexec_server.run_request import read_ns
 from aexec_server.runs import RunHandlers
 from aexec_server.server_state import Server
 from aexec_server.serving_request import ExamplesRequest, RegressRequest, SignatureOf, read_examples, read_predict
+from aexec_server.signatures import signatures_ns
 from aexec_server.store import HostedSession
 
 __all__ = ["routes"]
@@ -136,17 +138,24 @@ class _Handlers:
             }
         )
 
-    async def metadata(self, request: web.Request) -> web.Response:
+    async def metadata(self, request: web.Request) -> web.StreamResponse:
         """GET …/metadata"""
         version = self._version(request)
-        signatures = version.hosted.session.signatures or {"serving_default": version.hosted.session.signature()}
-        described = {name: _described(signature) for name, signature in signatures.items()}
-        return bodies.json_response(
-            {
-                "model_spec": {"name": version.model, "signature_name": "", "version": str(version.number)},
-                "metadata": {"signature_def": {"signature_def": described}},
-            }
-        )
+        session = version.hosted.session
+        in_thread = not loop_budget.DEFAULT.allows(signatures_ns(session))
+        signatures = session.signatures or {"serving_default": session.signature()}
+        parts = _metadata_parts(version, signatures)
+        return await self.server.door.send(request, parts, bodies.JSON, in_thread=in_thread)
+
+
+def _metadata_parts(version: ModelVersion, signatures: Mapping[str, Signature]) -> Iterator[str]:
+    described = {name: _described(signature) for name, signature in signatures.items()}
+    yield from value_pieces(
+        {
+            "model_spec": {"name": version.model, "signature_name": "", "version": str(version.number)},
+            "metadata": {"signature_def": {"signature_def": described}},
+        }
+    )
 
 
 def _described(signature: Signature) -> dict[str, Any]:

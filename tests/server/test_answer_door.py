@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from aexec_server import ServerConfig, answer_door
-from aexec_server.answer_parts import PIECE
+from aexec_server import ServerConfig, answer_door, answer_parts
+from aexec_server.answer_parts import PIECE, taking
 from aexec_server.app import route_table
 from aexec_server.callers import Caller
 from aexec_server.server_state import Server
@@ -117,7 +117,26 @@ async def test_an_answer_is_made_no_faster_than_it_is_read(api: Api) -> None:
 # Who gets none
 
 
-async def test_who_does_not_read_is_cut_off(start: Start) -> None:
+@pytest.fixture
+def cut_off(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What is said of each answer that was cut off."""
+    said: list[str] = []
+
+    @contextlib.asynccontextmanager
+    async def noting(*args: Any) -> AsyncIterator[None]:
+        try:
+            async with taking(*args):
+                yield
+        except ConnectionResetError as error:
+            said.append(str(error))
+            raise
+
+    monkeypatch.setattr(answer_door, "taking", noting)
+    monkeypatch.setattr(answer_parts, "taking", noting)
+    return said
+
+
+async def test_who_does_not_read_is_cut_off(start: Start, cut_off: list[str]) -> None:
     api = await start(slow_seconds=0.05)
     handle = await api.create(large_graph())
     path = await kept(api, handle, np.arange(LARGE, dtype=np.int32))
@@ -130,17 +149,12 @@ async def test_who_does_not_read_is_cut_off(start: Start) -> None:
         ("POST", f"/v1/sessions/{handle}:run", json.dumps(binary), {}),
         ("POST", f"/v1/sessions/{handle}:run", json.dumps({"fetches": ["c"]}), {"Accept": SSE}),
     ):
-        async with api.connection() as (reader, writer):
-            reader._transport.pause_reading()  # type: ignore[attr-defined]
-            said = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
-            head = f"{method} {where} HTTP/1.1\r\nHost: localhost\r\n{said}Content-Length: {len(body)}\r\n\r\n"
-            writer.write(f"{head}{body}".encode())
-            await until(lambda: api.server.sessions.memory.in_use > before)
+        async with not_reading(api, method, where, body, **headers):
+            await until(lambda: cut_off)
             await until(lambda: api.server.sessions.memory.in_use <= before)
             assert not api.hosted(handle).requests and not api.server.door.shares.in_use
-            reader._transport.resume_reading()  # type: ignore[attr-defined]
-            with contextlib.suppress(ConnectionError):
-                assert len(await reader.read()) < LARGE
+        assert cut_off == ["The client did not take its answer"]
+        cut_off.clear()
 
 
 async def test_places_are_bounded_and_the_last_are_for_others(start: Start) -> None:
@@ -234,16 +248,17 @@ async def test_answers_of_queues_are_counted(api: Api) -> None:
 
 # Answers whose size nobody but the server's operator decides on, or that are one document.
 BOUNDED = frozenset(
-    "Cancelled Closed CreatedSession Devices Done ExtendedSession Live Metrics ModelConfig ModelMetadata ModelNames "
+    "Cancelled Closed CreatedSession Devices Done ExtendedSession Live Metrics ModelNames "
     "ModelReady OpenApi Page PageFile PartialRunHandle Queue Ready RepositoryIndex Reset Run ServerMetadata "
-    "ServingMetadata ServingStatus SessionTensor Stats Status".split()
+    "ServingStatus SessionTensor Stats Status".split()
 )
 # Answers of runs and their like, which are counted before they are made.
 MADE_WHOLE = frozenset(
     "ClassifyResponse Elements InferResponse Operation PredictResponse RegressResponse RunResponse".split()
 )
 SENT_IN_PIECES = frozenset(
-    "ChromeTrace Events GraphDef Nodes Queues Runs Session SessionTensorValue SessionTensors Sessions".split()
+    "ChromeTrace Events GraphDef ModelConfig ModelMetadata Nodes Queues Runs ServingMetadata Session "
+    "SessionTensorValue SessionTensors Sessions".split()
 )
 
 
@@ -253,16 +268,24 @@ def test_each_call_says_what_bounds_its_answer() -> None:
     assert answers == BOUNDED | MADE_WHOLE | SENT_IN_PIECES
 
 
-async def test_heads_make_nothing(api: Api, small: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_heads_make_nothing(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    api = await start(graphs={"m": large_graph(10).graph()})
+    small = await api.create(small_graph())
     await kept(api, small, np.arange(10.0))
     traced = {"feeds": {"x": [1]}, "fetches": ["y"], "run_id": "t", "options": {"trace_level": "FULL_TRACE"}}
     assert (await api.run(small, **traced))[0] == 200
     hosted = api.hosted(small)
     run = hosted.runs.add()
     monkeypatch.delattr("aexec_server.answer_door._Pieces")
-    names = {"session": small, "run": run.id, "tensor": hosted.session.tensors.list()[0].handle}
+    names = {
+        "model": "m",
+        "version": "1",
+        "session": small,
+        "run": run.id,
+        "tensor": hosted.session.tensors.list()[0].handle,
+    }
     for route in route_table(api.server):
-        if route.response in SENT_IN_PIECES and route.method == "GET":
+        if route.response in SENT_IN_PIECES and route.method == "GET" and "{label}" not in route.path:
             path = route.path.format(**(names | {"run": "t"} if route.response == "ChromeTrace" else names))
             response, body = await api.raw("HEAD", path)
             assert response.status == 200 and not body, path
