@@ -82,12 +82,19 @@ def check_addresses(addresses: Iterable[str], security: Any) -> None:
         FailedPreconditionError: one is; the message names what to set.
     """
     for address in addresses:
-        if not address.startswith(_TLS) and not is_loopback(urlsplit(address).hostname or ""):
+        if not address.startswith(_TLS) and not is_loopback(_host(address)):
             raise _refused(
                 f"{address} of the cluster is not an address of this machine alone, and whoever answers there could "
                 "run code in this process: it has to be reached by TLS",
                 security,
             )
+
+
+def _host(address: str) -> str:
+    try:
+        return urlsplit(address).hostname or ""
+    except ValueError:  # which Dask could not connect to
+        return ""
 
 
 def _refused(why: str, security: Any) -> errors.OpError:

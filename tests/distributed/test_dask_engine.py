@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import subprocess
@@ -10,6 +11,7 @@ import tempfile
 import time
 from pathlib import Path
 
+import aiohttp
 import numpy as np
 import pytest
 import trustme
@@ -26,7 +28,7 @@ from tests.conformance.test_passes import complete_cases
 from tests.distributed.clusters import chain, on
 from tests.distributed.test_dask_wire import listening
 from tests.distributed.test_split_conformance import NOT_SPLIT, scatter
-from tests.support.graphs import counting_loop
+from tests.support.graphs import GraphBuilder, counting_loop
 
 dask = pytest.importorskip("dask")
 distributed = pytest.importorskip("distributed")
@@ -134,13 +136,50 @@ async def by_mutual_tls() -> None:
                 await refused(f"dask://{addresses[0].partition('://')[2]}")
 
 
+async def served_by_tls() -> None:
+    """`aexec serve --cluster` has a model on two workers, and listens for its clients alone."""
+    with tempfile.TemporaryDirectory() as folder:
+        settings = certified(Path(folder), trustme.CA())
+        graph = Path(folder) / "graph.pb"
+        g = GraphBuilder()
+        g("n0", "Neg", g.placeholder("x"), T=aexec.float32)
+        graph.write_bytes(g.graph_def.SerializeToString())
+        with dask.config.set(settings):
+            cluster = distributed.LocalCluster(
+                n_workers=2, threads_per_worker=1, asynchronous=True, dashboard_address=None, silence_logs=50
+            )
+            await cluster
+        async with cluster:
+            certificate = f"{folder}/client.pem"
+            flags = ["--cluster-ca", f"{folder}/ca.pem", "--cluster-cert", certificate, "--cluster-key", certificate]
+            target = f"dask://{cluster.scheduler_address.partition('://')[2]}"
+            command = ["-m", "aexec.cli", "serve", "--port", "0", "--cluster", target, "--graph", f"g={graph}", *flags]
+            server = await asyncio.create_subprocess_exec(sys.executable, *command, stdout=subprocess.PIPE, cwd=ROOT)
+            try:
+                assert server.stdout is not None
+                line = (await server.stdout.readline()).decode()
+                assert f"; cluster {target}, by TLS;" in line
+                port = int(line.partition("http://127.0.0.1:")[2].partition(";")[0])
+                assert listening(server.pid) == {("127.0.0.1", port)}
+                async with aiohttp.ClientSession(f"http://127.0.0.1:{port}") as client:
+                    fields = {"feeds": {"x": [1, 2]}, "fetches": ["n0"]}
+                    async with client.post("/v1/sessions/g:run", json=fields) as response:
+                        assert (await response.json())["outputs"] == {"n0": [-1, -2]}
+                assert listening(server.pid) == {("127.0.0.1", port)}
+            finally:
+                server.terminate()
+                await server.wait()
+
+
 async def refused(target: str) -> None:
     with dask.config.set({"distributed.comm.timeouts.connect": "1s"}), pytest.raises(errors.UnavailableError):
         await aexec.Session(chain(2).graph(), target)
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("what", ["on_three_processes", "on_a_cluster_of_its_own", "fifty_cases", "by_mutual_tls"])
+@pytest.mark.parametrize(
+    "what", ["on_three_processes", "on_a_cluster_of_its_own", "fifty_cases", "by_mutual_tls", "served_by_tls"]
+)
 def test_three_processes(what: str) -> None:
     # In a process of its own: Dask's start looks at files, which the watch over event loops would report.
     run = f"import asyncio; from tests.distributed import test_dask_engine as t; asyncio.run(t.{what}())"

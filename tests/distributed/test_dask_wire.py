@@ -125,9 +125,9 @@ async def test_a_client_listens_nowhere() -> None:
             assert worker.address in {f"tcp://127.0.0.1:{port}" for _, port in before}
 
 
-def listening() -> set[tuple[str, int]]:
-    """The addresses on which this process listens."""
-    found = psutil.Process().net_connections("inet")
+def listening(process: int | None = None) -> set[tuple[str, int]]:
+    """The addresses on which a process listens, this one by default."""
+    found = psutil.Process(process).net_connections("inet")
     return {(each.laddr.ip, each.laddr.port) for each in found if each.status == psutil.CONN_LISTEN}
 
 
@@ -217,7 +217,7 @@ def test_frames_come_as_they_were(size: int) -> None:
 
 
 @pytest.mark.parametrize("scheme", ["tcp", "tls"])
-@pytest.mark.parametrize("other", ["10.0.0.7:4000", "[fd00::7]:4000", "node:4000"])
+@pytest.mark.parametrize("other", ["10.0.0.7:4000", "[fd00::7]:4000", "node:4000", "127.0.0.1@node:4000", "[::1:4000"])
 def test_a_worker_elsewhere_needs_tls_too(scheme: str, other: str) -> None:
     """Though the scheduler was reached by a loopback address."""
     addresses = ["tcp://127.0.0.1:8786", "tcp://[::1]:3", f"{scheme}://{other}"]

@@ -10,9 +10,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import aexec_server
 import pytest
 import trustme
-from aexec_server import ServerConfig
+from aexec_server import ServerConfig, server_log
 from aexec_server.exposure import check_exposure
 
 from aexec import cli, errors
@@ -157,6 +158,19 @@ def test_a_program_connects_as_dask_says(files: dict[str, str]) -> None:
 def test_the_command_refuses_to_start(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["serve", "--cluster", "dask://10.0.0.5:8786", "--port", "0"]) == 19
     assert "--cluster-ca" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("tls", ["none", "flags"])
+def test_the_line_at_the_start_says_how_the_cluster_is_reached(
+    tls: str, files: dict[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(aexec_server, "serve", lambda config, on_ready: on_ready("http://127.0.0.1:8500"))
+    monkeypatch.setattr(server_log, "begin_log", lambda level, form: None)
+    given = TLS[tls][1](files)[0]
+    flags = [part for name, file in given.items() for part in (f"--{name.replace('_', '-')}", file)]
+    assert cli.main(["serve", "--cluster", "dask://127.0.0.1:8786", *flags]) == 0
+    how = "by TLS" if given else "without TLS, on loopback"
+    assert f"; cluster dask://127.0.0.1:8786, {how}; Ctrl-C stops it" in capsys.readouterr().out
 
 
 def test_loopback_addresses() -> None:
