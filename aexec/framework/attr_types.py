@@ -155,11 +155,17 @@ class TensorAttr:
         return tensor_codec.to_proto_apart(self._array, self.dtype)
 
     def _key(self) -> tuple[Any, ...]:
-        """What equality goes by: the value, or the message if that has none."""
+        """What equality goes by: the value, or the message if that has none.
+
+        What is a view of one value is equal to other such views only: its elements need not be made.
+        """
         try:
             array = self.array
         except errors.OpError:
             return (self.dtype_enum, self.to_proto().SerializeToString(deterministic=True))
+        if array.size > 1 and not any(array.strides):
+            element = array[(0,) * array.ndim]
+            return (self.dtype_enum, array.shape, element if array.dtype == object else element.tobytes(), "repeated")
         content = tuple(array.reshape(-1).tolist()) if array.dtype == object else array.tobytes()
         return (self.dtype_enum, array.shape, content)
 

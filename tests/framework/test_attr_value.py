@@ -300,3 +300,19 @@ def test_a_small_tensor_goes_out_as_it_came_in_after_it_was_decoded():
     tensor = attr_value.TensorAttr(message)
     assert tensor.array.tolist() == [1, 2]
     assert tensor.to_proto() == message
+
+
+def test_tensors_of_one_value_are_compared_without_being_made() -> None:
+    def repeated(value: float, size: int = 10**9) -> TensorAttr:
+        message = proto.TensorProto(dtype=dtypes.float16.enum, half_val=[int(np.float16(value).view(np.uint16))])
+        message.tensor_shape.dim.add(size=size)
+        return TensorAttr(message)
+
+    assert repeated(1) == repeated(1) and hash(repeated(1)) == hash(repeated(1))
+    assert repeated(1) != repeated(2) and repeated(1) != repeated(1, 10**9 - 1)
+    assert len({attr_value.hashable(repeated(value)) for value in (1, 1, 2)}) == 2
+
+
+def test_messages_that_cannot_be_decoded_are_compared() -> None:
+    one, other = (proto.AttrValue(s=text) for text in (b"one", b"other"))
+    assert attr_value.hashable(one) == attr_value.hashable(proto.AttrValue(s=b"one")) != attr_value.hashable(other)

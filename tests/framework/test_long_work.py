@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from itertools import count
 
 import pytest
@@ -156,6 +157,21 @@ def test_short_work_that_takes_long_ends() -> None:
         ShortWork(0.001).do(forever)
     assert next(passed)
     go_on()  # it has left nothing behind
+
+
+def test_short_work_that_takes_long_ends_at_the_first_item_after() -> None:
+    passed = count()
+
+    def work() -> None:
+        for _ in steadily(range(3)):
+            next(passed)
+            end = time.thread_time() + 0.01
+            while time.thread_time() < end:
+                pass
+
+    with pytest.raises(NeedsThreadError):
+        ShortWork(0.001).do(work)
+    assert next(passed) == 1
 
 
 def test_short_work_does_not_begin_what_takes_long() -> None:

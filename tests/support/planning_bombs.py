@@ -155,14 +155,14 @@ def nested_conditions(size: int) -> tuple[proto.GraphDef, Request]:
     """An If in each branch of an If, in loops, and so on."""
     g = GraphBuilder()
     types = {"Tin": [float32], "Tout": [float32]}
-    _function(g, "Less(x: float) -> y: bool", body=[("n", "Less", ["x", "x"], _F)], ret={"y": "n:z:0"})
+    _function(g, "Smaller(x: float) -> y: bool", body=[("n", "Less", ["x", "x"], _F)], ret={"y": "n:z:0"})
     for number in range(size):
         inner = NameAttrList(f"F{number + 1}")
         if number == size - 1:
             body: Any = [("n", "Neg", ["x"], _F)]
             ret = "n:y:0"
         elif number % 2:
-            body = [("n", "While", ["x"], {"T": [float32], "cond": NameAttrList("Less"), "body": inner})]
+            body = [("n", "While", ["x"], {"T": [float32], "cond": NameAttrList("Smaller"), "body": inner})]
             ret = "n:output:0"
         else:
             condition = ("c", "Less", ["x", "x"], _F)

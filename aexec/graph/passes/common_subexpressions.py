@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from aexec.framework import attr_value, dtypes
+from aexec.framework.attr_value import NameAttrList, TensorAttr
 from aexec.framework.long_work import steadily
 from aexec.graph import control_flow
 from aexec.graph.node import Endpoint, Node
@@ -26,8 +27,9 @@ _NEVER = frozenset(
     | control_flow.NEXT_ITERATION
 )
 _VALUES = frozenset({*dtypes.POD, dtypes.string})
-# Larger constants are not compared: to hash them would take longer than it saves.
+# Larger constants, and nodes with longer lists, are not compared: to hash them would take longer than it saves.
 _MAX_CONSTANT = 64
+_MAX_LIST = 1000
 
 
 def merge_common_subexpressions(working: WorkingGraph) -> None:
@@ -42,10 +44,10 @@ def merge_common_subexpressions(working: WorkingGraph) -> None:
             continue
         key = _outline(node, forward)
         first = first_of.setdefault(key, node)
-        if first is node:
+        if first is node or not _is_comparable(node):
             continue
         # Attrs are looked at only where everything else is the same.
-        same_outline = others.setdefault(key, {_attrs(first): first})
+        same_outline = others.setdefault(key, {_attrs(first): first} if _is_comparable(first) else {})
         first = same_outline.setdefault(_attrs(node), node)
         if first is not node and node.id not in working.pinned and node.id not in waited_for:
             forward.update(((node.id, slot), (first.id, slot)) for slot in range(node.num_outputs))
@@ -69,6 +71,21 @@ def _outline(node: Node, forward: dict[Endpoint, Endpoint]) -> Any:
         inputs.sort()
     value = node.attrs["value"] if node.op == "Const" else None
     return (node.op, tuple(inputs), frozenset(node.control_edges), node.device, value)
+
+
+def _is_comparable(node: Node) -> bool:
+    """Are its attrs few and small enough to be hashed?"""
+    return all(map(_is_small, node.attrs.values()))
+
+
+def _is_small(value: Any) -> bool:
+    if type(value) is list:
+        return len(value) <= _MAX_LIST and all(map(_is_small, value))
+    if type(value) is TensorAttr:
+        return value.num_elements <= _MAX_CONSTANT
+    if type(value) is NameAttrList:
+        return all(map(_is_small, value.attrs.values()))
+    return True
 
 
 def _attrs(node: Node) -> Any:
