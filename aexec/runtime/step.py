@@ -12,6 +12,7 @@ import time
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
+from functools import partial
 from types import TracebackType
 from typing import Any, Protocol, TypeVar
 
@@ -448,7 +449,7 @@ class Step:
                 self._timer.cancel()
             try:
                 if self._options is not None and isinstance(self._prepared, CachedPlan):
-                    self._fill_metadata(self._options, self._prepared)
+                    await self._fill_metadata(self._options, self._prepared)
                 if self.metadata is not None and environment.memory is not None:
                     self.metadata.device_peak_bytes = environment.memory.device_peaks
                     if environment.memory.is_exact:
@@ -552,17 +553,26 @@ class Step:
         finally:
             del waiter  # it may hold an error, whose traceback holds this frame
 
-    def _fill_metadata(self, options: RunOptions, cached: CachedPlan) -> None:
+    async def _fill_metadata(self, options: RunOptions, cached: CachedPlan) -> None:
+        environment = self.environment
         if self.metadata is None:
             self.metadata = RunMetadata()
-        if self.environment.tracer is not None:
-            self.metadata.step_stats = self.environment.tracer.to_proto()
-        if isinstance(printed := self.environment.printer, Prints):
+        if isinstance(printed := environment.printer, Prints):
             self.metadata.prints, self.metadata.prints_left_out = printed.text, printed.left_out
-        if options.output_partition_graphs:
-            self.metadata.partition_graphs.extend(self.session.executed_graphs(cached))
+        if environment.tracer is not None or options.output_partition_graphs:
+            fill = partial(self._fill_from_nodes, self.metadata, options, cached)
+            if cached.plan.num_nodes < environment.slices.budget.plan_nodes:
+                fill()
+            else:
+                await environment.worker_pool.run(fill)
         if options.cost_graph and self._state is StepState.SUCCEEDED and self.metadata.step_stats is not None:
             self.metadata.cost_graph = self.session.learn_costs(cached, self.metadata.step_stats)
+
+    def _fill_from_nodes(self, metadata: RunMetadata, options: RunOptions, cached: CachedPlan) -> None:
+        if self.environment.tracer is not None:
+            metadata.step_stats = self.environment.tracer.to_proto()
+        if options.output_partition_graphs:
+            metadata.partition_graphs.extend(self.session.executed_graphs(cached))
 
     def dump(self) -> str:
         """What the step is doing, for people: itself, then a line per node that runs or waits, and per feed to come."""

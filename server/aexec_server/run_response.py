@@ -32,6 +32,7 @@ __all__ = [
     "check_answerable",
     "list_answer",
     "message_answer",
+    "metadata_ns",
     "people_answer",
     "tensor_list",
     "tensors_answer",
@@ -44,6 +45,9 @@ _AS_JSON = CIMultiDict({CONTENT_TYPE: "application/json"})
 
 # Characters that a number takes in JSON, mostly.
 _NUMBER_BYTES = 20
+
+# What a node of a trace, or of a graph, takes to be written as JSON.
+_NODE_NS = 100_000.0
 
 # What is sent, and how much of it is JSON if binary tensors follow that.
 Answer = tuple[bytes | AnswerParts, int | None]
@@ -150,6 +154,13 @@ def tensors_answer(
 def answer_ns(request: RunRequest, values: Sequence[Any]) -> float:
     """How long `people_answer` or `list_answer` takes."""
     return sum([tensors.write_ns(v, binary=b) for v, b in zip(values, request.binary, strict=True)])
+
+
+def metadata_ns(metadata: aexec.RunMetadata) -> float:
+    """How long writing what a run is told besides its tensors takes."""
+    stats, graphs = metadata.step_stats, metadata.partition_graphs
+    nodes = sum(len(device.node_stats) for device in stats.dev_stats) if stats is not None else 0
+    return _NODE_NS * (nodes + sum(len(graph.node) for graph in graphs))
 
 
 def answer_bytes(values: Sequence[Any], *, as_text: bool) -> int:

@@ -58,6 +58,7 @@ from aexec_server.run_response import (
     check_answerable,
     list_answer,
     message_answer,
+    metadata_ns,
     people_answer,
     tensors_response,
 )
@@ -420,6 +421,8 @@ class RunHandlers:
             held = answer_bytes(values, as_text=write is not message_answer and not any(asked.binary))
             run.held = self.server.door.reserve(held)
         nanoseconds = size * loop_budget.WIRE_NS if write is message_answer else answer_ns(asked, values)
+        if metadata is not None:
+            nanoseconds += metadata_ns(metadata)
         return await bodies.beside(
             nanoseconds, lambda: write(run.id, asked, begun.served, values, metadata), run.deadline
         )

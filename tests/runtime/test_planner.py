@@ -176,3 +176,23 @@ async def test_attr_that_cannot_be_decoded_is_passed_over() -> None:
     graph_def.node[-1].name = "same"
     async with aexec.Session(aexec.Graph.from_graph_def(graph_def)) as session:
         assert await session.run(["n0:0", "same:0"], {"x:0": 1.0}) == [-1, -1]
+
+
+@pytest.mark.parametrize(("length", "in_thread"), [(20, False), (400, True)])
+async def test_graph_that_was_executed_is_told_in_a_thread_if_it_is_large(
+    length: int, in_thread: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph_def, request = BOMBS["long chain"](length)
+    threads = []
+    async with aexec.Session(aexec.Graph.from_graph_def(graph_def)) as session:
+        graphs_of = session.executed_graphs
+
+        def noting(cached: Any) -> Any:
+            threads.append(threading.current_thread() is not threading.main_thread())
+            return graphs_of(cached)
+
+        monkeypatch.setattr(session, "executed_graphs", noting)
+        options, metadata = aexec.RunOptions(output_partition_graphs=True, trace=True), aexec.RunMetadata()
+        await session.run(f"{request['fetches'][0]}:0", {"x:0": 1.0}, options=options, metadata=metadata)
+    assert threads == [in_thread]
+    assert len(metadata.partition_graphs[0].node) >= length and metadata.step_stats is not None

@@ -284,7 +284,7 @@ def products_with_repeated_values(size: int) -> tuple[proto.GraphDef, Request]:
 
 
 def long_chain(size: int) -> tuple[proto.GraphDef, Request]:
-    return chain_of("Neg", size, **_F), _request(f"n{size - 1}", x=1.0)
+    return chain_of("Sin", size, **_F), _request(f"n{size - 1}", x=1.0)
 
 
 def identities(size: int) -> tuple[proto.GraphDef, Request]:
