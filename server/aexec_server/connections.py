@@ -124,6 +124,7 @@ class ConnectionTable:
         client = caller.client
         refusal = self.shares.refusal(caller)
         if refusal is not None and not self._make_room(None if self.shares.holds_little(client) else client):
+            self.shares.refused += 1
             return refusal
         self.shares.hold(caller)
         self._open[connection] = client

@@ -9,6 +9,7 @@ import io
 import json
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
 from typing import Any, cast
 
 import pytest
@@ -97,6 +98,7 @@ class Api:
     def __init__(self, client: TestClient[web.Request, web.Application], server: Server) -> None:
         self.client = client
         self.server = server
+        self._connecting = lambda: asyncio.open_connection(client.host, client.port)
 
     async def call(self, method: str, path: str, body: Any = None, **kwargs: Any) -> tuple[int, Any]:
         """Status and decoded JSON; the text if it is none, None if there is nothing."""
@@ -134,7 +136,7 @@ class Api:
     @contextlib.asynccontextmanager
     async def connection(self) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
         """Bytes as they are."""
-        reader, writer = await asyncio.open_connection(self.client.host, self.client.port)
+        reader, writer = await self._connecting()
         try:
             yield reader, writer
         finally:
@@ -147,7 +149,11 @@ class Api:
         """Another client of the server, whose connections come from this address."""
         connector = TCPConnector(local_addr=(address, 0))
         async with ClientSession(self.client.make_url("/"), connector=connector) as client:
-            yield Api(cast(Any, client), self.server)
+            other = Api(cast(Any, client), self.server)
+            other._connecting = partial(
+                asyncio.open_connection, self.client.host, self.client.port, local_addr=(address, 0)
+            )
+            yield other
 
     def hosted(self, handle: str) -> HostedSession:
         return self.server.sessions.get(handle, SEES_ALL)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
 import json
+import random
 from typing import Any
 
 import pytest
@@ -185,3 +187,125 @@ async def test_limits_of_one_client_are_settings(start: Start) -> None:
     assert (await api.run(session, feeds={"a": 1, "b": 1}, fetches=["r1"]))[0] == 429
     gate.open.set()
     assert (await running)[0] == 200
+
+
+class Crowd:
+    """Clients that do anything, at random, and leave whenever they like."""
+
+    def __init__(self, rng: random.Random, clients: list[Api], gate: gates.Gate) -> None:
+        self.rng = rng
+        self.clients = clients
+        self.gate = gate
+        self.sessions: list[str] = []
+        self.partials: list[tuple[str, str]] = []
+        self.operations: list[str] = []
+        self.waiting: list[asyncio.Task[Any]] = []
+
+    @property
+    def session(self) -> str:
+        return self.rng.choice(self.sessions)
+
+    async def create(self, api: Api) -> None:
+        body = {"graph_def": encoded(self.gate)} if self.rng.random() < 0.8 else {"graph_def": {"node": [{"op": "No"}]}}
+        key = {"Idempotency-Key": f"k{self.rng.randrange(5)}"} if self.rng.random() < 0.3 else {}
+        status, answer = await api.call("POST", "/v1/sessions", body, headers=key)
+        if status == 201 and answer["session_handle"] not in self.sessions:
+            self.sessions.append(answer["session_handle"])
+
+    async def delete(self, api: Api) -> None:
+        if len(self.sessions) > 1:
+            session = self.session
+            self.sessions.remove(session)
+            await api.call("DELETE", f"/v1/sessions/{session}")
+
+    async def set_up(self, api: Api) -> None:
+        path, session = ":partialRunSetup", self.session
+        asked = PARTS if self.rng.random() < 0.8 else {"feeds": ["none"], "fetches": ["r1"]}
+        status, answer = await api.call("POST", f"/v1/sessions/{session}{path}", asked)
+        if status == 200:
+            self.partials.append((session, answer["partial_run_handle"]))
+
+    async def part(self, api: Api) -> None:
+        if self.partials:
+            one = self.rng.choice(self.partials)
+            fields = self.rng.choice([{"feeds": {"a": 1}}, {"feeds": {"b": 1}, "fetches": ["r1"]}, {"feeds": {"x": 1}}])
+            await part(api, *one, **fields)
+
+    async def cancel(self, api: Api) -> None:
+        session, run = self.rng.choice([*self.partials, (self.session, f"r{self.rng.randrange(4)}")])
+        await api.call("POST", f"/v1/sessions/{session}/runs/{run}:cancel")
+
+    async def run(self, api: Api) -> None:
+        fields = self.rng.choice(
+            [
+                {"feeds": {"a": 1, "b": 2}, "fetches": ["r1"]},
+                {"fetches": ["none"]},
+                {"run_id": f"r{self.rng.randrange(4)}"},
+            ]
+        )
+        await api.run(self.session, **fields)
+
+    async def run_later(self, api: Api) -> None:
+        body = json.dumps({"feeds": {"a": 1, "b": 2}, "fetches": ["r1"]}).encode()
+        response, _ = await api.raw("POST", f"/v1/sessions/{self.session}:run", body, Prefer="respond-async")
+        if response.status == 202:
+            self.operations.append(response.headers["Location"])
+
+    async def wait(self, api: Api) -> None:
+        run = api.run(self.session, feeds={"a": 1}, fetches=["waits"])
+        self.waiting.append(asyncio.create_task(run))
+        await asyncio.sleep(0)
+
+    async def leave(self, api: Api) -> None:
+        if self.waiting:
+            task = self.waiting.pop(self.rng.randrange(len(self.waiting)))
+            task.cancel()
+            await asyncio.wait([task])
+
+    async def stop_short(self, api: Api) -> None:
+        path = self.rng.choice([":run", ":partialRunSetup", ":extend"])
+        head = f"POST /v1/sessions/{self.session}{path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 900\r\n\r\n"
+        async with api.connection() as (_, writer):
+            writer.write(head.encode() + b" " * self.rng.randrange(900))
+            await writer.drain()
+
+    async def act(self) -> None:
+        acts = [self.create, self.delete, self.set_up, self.part, self.cancel, self.run, self.run_later, self.wait]
+        await self.rng.choice([*acts, self.leave, self.stop_short])(self.rng.choice(self.clients))
+
+    async def end(self) -> None:
+        self.gate.open.set()
+        for task in self.waiting:
+            task.cancel()
+        if self.waiting:
+            await asyncio.wait(self.waiting)
+        for path in self.operations:
+            await self.clients[0].call("GET", f"{path}?wait_s=60")
+            await self.clients[0].call("DELETE", path)
+        for session in self.sessions:
+            await self.clients[0].call("DELETE", f"/v1/sessions/{session}")
+
+
+def encoded(gate: gates.Gate) -> str:
+    return base64.b64encode(two_step_graph(gate).graph_def.SerializeToString()).decode()
+
+
+@pytest.mark.parametrize("seed", [*range(3), *[pytest.param(seed, marks=pytest.mark.soak) for seed in range(3, 60)]])
+async def test_nothing_stays_held_whatever_clients_do(start: Start, seed: int) -> None:
+    limits = {"max_runs": 8, "max_partial_runs": 10, "max_sessions": 12, "max_body_bytes": 2000}
+    api = await start(max_stored_bytes=9000, queue_seconds=60.0, **limits)
+    async with api.elsewhere() as second, api.elsewhere("127.0.0.3") as third:
+        crowd = Crowd(random.Random(seed), [api, second], gates.Gate())
+        await crowd.create(api)
+        while not crowd.sessions:
+            await crowd.create(api)
+        for _ in range(80):
+            await crowd.act()
+        # However much two have taken: who has nothing gets something.
+        if api.server.sessions.shares.in_use < 12:
+            assert await created(third) == 201
+            crowd.sessions += [hosted.handle for hosted in api.server.sessions if hosted.client == "127.0.0.3"]
+        await crowd.end()
+    lasting = ("keys", "stored_bytes")
+    shares = [one for one in api.server.metrics._shares if one.kind not in lasting]
+    await until(lambda: not any(one.in_use or one.held for one in shares))
