@@ -157,7 +157,9 @@ class PartialRuns:
             self.shares.give_back(caller.client)
             raise
         run.begin(step)
-        part = hosted.partial_steps[run.key] = PartialStep(run, step, served)
+        part = hosted.partial_steps[run.key] = PartialStep(
+            run, step, served, of_front=self.server.config.caller_key is not None
+        )
         part.keep(connection)
         self.server.in_background(self._until_ended(hosted, caller, part, began), f"partial run {run.id}")
         return run.id

@@ -20,14 +20,18 @@ LEFT_SECONDS = 60.0
 class PartialStep:
     """A step in parts, and what is known of its feeds and fetches.
 
+    Args:
+        of_front: connections are a front's, and say nothing of whether the client is still there.
+
     Attributes:
         run: by which it is listed and cancelled.
         step: itself.
     """
 
-    def __init__(self, run: Run, step: PartialRun, served: ServedCall) -> None:
+    def __init__(self, run: Run, step: PartialRun, served: ServedCall, *, of_front: bool = False) -> None:
         self.run = run
         self.step = step
+        self._of_front = of_front
         self._feeds = dict(zip(map(canonical_name, served.inputs), served.input_dtypes, strict=True))
         self._fetches = dict(zip(map(canonical_name, served.names), served.dtypes, strict=True))
         self._timer: asyncio.TimerHandle | None = None
@@ -53,7 +57,7 @@ class PartialStep:
     def _look(self) -> None:
         loop = asyncio.get_running_loop()
         idle = loop.time() - self._asked
-        left = self._connection is None or self._connection.is_closing()
+        left = not self._of_front and (self._connection is None or self._connection.is_closing())
         if left or idle >= IDLE_SECONDS:
             where = " and its client has left" if left else ""
             self.run.cancel(f"nobody asked for a part of it for {idle:.0f} s{where}")

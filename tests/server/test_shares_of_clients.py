@@ -79,6 +79,20 @@ async def test_partial_run_ends_sooner_when_its_connection_is_closed(
     assert (await part(api, session, kept, feeds={"a": 1, "b": 1}, fetches=["r1"]))[0] == 200
 
 
+async def test_partial_run_behind_a_front_outlasts_the_fronts_connection(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(partial_step, "LEFT_SECONDS", 0.01)
+    api = await start(caller_key="k")
+    session = await api.create(two_step_graph())
+    async with api.elsewhere() as other:
+        handle = await set_up(other, session, **PARTS)
+    for _ in range(3):  # it is looked whether its client has left
+        looked = api.hosted(session).partial_steps[handle]._timer
+        await until(lambda looked=looked: api.hosted(session).partial_steps[handle]._timer is not looked)
+    assert (await part(api, session, handle, feeds={"a": 1, "b": 1}, fetches=["r1"]))[0] == 200
+
+
 async def test_runs_of_one_client_leave_the_last_share(start: Start) -> None:
     api = await start(max_runs=8)
     gate = gates.Gate()
