@@ -333,11 +333,11 @@ def _object_array(value: Any) -> Any:
 
 def _as_bytes(array: Any, name: str) -> Any:
     """Object array of bytes: str is encoded as UTF-8, anything else refused."""
-    flat = array.ravel()
-    pieces = [flat[start : start + _AT_ONCE] for start in range(0, len(flat), _AT_ONCE)]
-    if all(_are_bytes(piece) for piece in pieces):
+    # Of a view of few elements no copy is made, which may be many.
+    flat = array.ravel() if array.flags.c_contiguous else array.flat
+    if all(_are_bytes(flat[start : start + _AT_ONCE]) for start in range(0, array.size, _AT_ONCE)):
         return array
-    encoded = np.empty(flat.shape, object)
+    encoded = np.empty(array.size, object)
     for index, item in enumerate(flat):
         if index and not index % _AT_ONCE:
             let_others_run()

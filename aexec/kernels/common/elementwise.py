@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from aexec.framework import dtypes, errors
+from aexec.framework.allocator import announce_scratch
 from aexec.framework.dtypes import DType
 from aexec.framework.intra_op import in_pieces
 from aexec.framework.kernel_registry import kernel
@@ -45,6 +46,8 @@ SIGNED = (*dtypes.FLOAT, *dtypes.SIGNED_INTEGRAL)
 # Above this number of elements it pays to convert bfloat16 to float32, compute there, and convert
 # back: ml_dtypes computes element by element, NumPy's float32 loops are vectorised.
 _WIDEN_ABOVE = 1024
+# What is needed for an element that is converted: itself, and what is computed of it.
+_WIDE_BYTES = 12
 
 # Up to this number of elements a ufunc or two are done sooner than the method `clip` has found its own.
 CLIP_ABOVE = 2000
@@ -84,6 +87,7 @@ def ufunc(c: OpKernelConstruction, name: str) -> Compute:
     def widened(*inputs: Any) -> Any:
         if sum(x.size for x in inputs) <= _WIDEN_ABOVE:
             return plain(*inputs)
+        announce_scratch(_WIDE_BYTES * max([x.size for x in inputs]))
         wide = plain(*[x.astype(np.float32) for x in inputs])
         return wide if out is None else wide.astype(out)
 
@@ -175,8 +179,18 @@ def in_float32(c: OpKernelConstruction, compute: Compute, forwards: Sequence[int
         return compute
     narrow, wide = dtype.np, np.float32
     if len(c.input_types) == 1:
-        return lambda x: compute(x.astype(wide)).astype(narrow)
-    return lambda x, y: compute(x.astype(wide), y.astype(wide)).astype(narrow)
+
+        def of_one(x: Any) -> Any:
+            announce_scratch(_WIDE_BYTES * x.size)
+            return compute(x.astype(wide)).astype(narrow)
+
+        return of_one
+
+    def of_two(x: Any, y: Any) -> Any:
+        announce_scratch(_WIDE_BYTES * max(x.size, y.size))
+        return compute(x.astype(wide), y.astype(wide)).astype(narrow)
+
+    return of_two
 
 
 def clipper(c: OpKernelConstruction, dtype: np.dtype[Any], low: float | None, high: float | None) -> Compute:

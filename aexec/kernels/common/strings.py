@@ -85,18 +85,20 @@ def made(strings: Iterable[bytes]) -> list[bytes]:
 
 def values_of(array: Any) -> list[Any]:
     """The elements in row-major order, scalars too."""
-    flat = np.asarray(array).ravel()
-    if flat.size <= _OBJECTS:
-        values: list[Any] = flat.tolist()
+    array = np.asarray(array)
+    if array.size <= _OBJECTS:
+        values: list[Any] = array.ravel().tolist()
         return values
-    return [value for chunk in lists_of(flat) for value in chunk]
+    return [value for chunk in lists_of(array) for value in chunk]
 
 
 def lists_of(array: Any, size: int = _OBJECTS) -> Iterator[list[Any]]:
     """The elements in row-major order, scalars too, so many at a time; fewer where it takes long to use them."""
-    flat = np.asarray(array).ravel()
+    array = np.asarray(array)
+    # Of a view of few elements no copy is made, which may be many.
+    flat = array.ravel() if array.flags.c_contiguous else array.flat
     pace, start = loop_budget.Pace(size), 0
-    while start < flat.size:
+    while start < array.size:
         few = pace.rest() if start else pace.size
         yield flat[start : start + few].tolist()
         start += few
@@ -122,11 +124,10 @@ def string_array(values: Sequence[Any], shape: Sequence[int] | None = None) -> A
 
 def map_strings(function: Callable[[bytes], Any], array: Any, dtype: Any = object) -> Any:
     """`function` of every element, as an array of the same shape."""
-    flat = np.asarray(array).ravel()
-    out, start = np.empty(flat.size, dtype), 0
+    out, start = np.empty(array.size, dtype), 0
     if dtype is object and WATCHED_CALLS[0]:
         function = _announcing(function)
-    for chunk in lists_of(flat, _CHUNK):
+    for chunk in lists_of(array, _CHUNK):
         out[start : start + len(chunk)] = [function(s) for s in chunk]
         start += len(chunk)
     return out.reshape(array.shape)

@@ -44,6 +44,14 @@ def _diag_ns(diagonal: Any, *_: Any) -> float:
     return 2000.0 + 0.3 * elements
 
 
+def _band_ns(diagonal: Any, k: Any, num_rows: Any, num_cols: Any, *_: Any) -> float:
+    """The same of matrices whose size the band and numbers say."""
+    length = diagonal.shape[-1] if diagonal.ndim else 1
+    side = length + max(map(abs, k.ravel()[:2].tolist()), default=0)
+    rows, columns = (max(side, *n.ravel()[:1].tolist()) for n in (num_rows, num_cols))
+    return 2000.0 + 0.5 * float(diagonal.size) / max(1, length) * rows * columns
+
+
 def _matrix_ns(matrix: Any, *_: Any) -> float:
     elements: int = matrix.size
     return 3000.0 + 0.5 * elements
@@ -52,6 +60,13 @@ def _matrix_ns(matrix: Any, *_: Any) -> float:
 def _diag_part_ns(matrix: Any, *_: Any) -> float:
     rows: float = matrix.size / max(matrix.shape[-1:] or (1,))
     return 3000.0 + 2.0 * rows
+
+
+def _band_part_ns(matrix: Any, k: Any, *_: Any) -> float:
+    """The same of several diagonals."""
+    ends = k.ravel()[:2].tolist()
+    diagonals = max(1, min(sum(matrix.shape[-2:]), 1 + max(ends) - min(ends)))
+    return 3000.0 + diagonals * (_diag_part_ns(matrix) - 3000.0)
 
 
 # Diag and DiagPart: a tensor of any rank on the diagonal of one of twice the rank
@@ -211,7 +226,7 @@ def matrix_diag(c: OpKernelConstruction) -> Compute:
     return compute
 
 
-@kernel("MatrixDiagV2", "MatrixDiagV3", T=MATRIX_TYPES, cost=_diag_ns)
+@kernel("MatrixDiagV2", "MatrixDiagV3", T=MATRIX_TYPES, cost=_band_ns)
 def matrix_diag_v2(c: OpKernelConstruction) -> Compute:
     """Matrices with a band of diagonals and padding elsewhere; sizes of -1 are as small as the band allows."""
     xp, bands = c.xp, _Bands(c.xp, _align(c))
@@ -271,7 +286,7 @@ def matrix_diag_part(c: OpKernelConstruction) -> Compute:
     return compute
 
 
-@kernel("MatrixDiagPartV2", "MatrixDiagPartV3", T=MATRIX_TYPES, cost=_diag_part_ns)
+@kernel("MatrixDiagPartV2", "MatrixDiagPartV3", T=MATRIX_TYPES, cost=_band_part_ns)
 def matrix_diag_part_v2(c: OpKernelConstruction) -> Compute:
     """A band of diagonals, padded to the length of the longest; without the diagonals' axis if k is one number."""
     xp, bands = c.xp, _Bands(c.xp, _align(c))

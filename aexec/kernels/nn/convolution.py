@@ -20,6 +20,7 @@ from itertools import pairwise
 from math import prod
 from typing import Any
 
+from aexec.framework.abandoned_calls import check_wanted
 from aexec.framework.allocator import announce_scratch
 from aexec.framework.intra_op import at_once, in_pieces
 from aexec.framework.loop_budget import giving_way
@@ -136,6 +137,7 @@ class Geometry:
         return windows * self.taps + part.met_elements
 
     def _part(self, images: slice, rows: slice) -> windowing.Part:
+        check_wanted()
         return windowing.Part(self.spec, self.input_shape, images, rows)
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from aexec.framework import dtypes, errors
+from aexec.framework.allocator import announce_scratch
 from aexec.framework.intra_op import in_pieces
 from aexec.framework.kernel_registry import kernel
 from aexec.framework.op_kernel import Compute, OpKernelConstruction
@@ -177,6 +178,10 @@ def _top_k_in_pieces(rows: Any, k: int) -> tuple[Any, Any]:
     return values, where
 
 
+# What an element needs where all are put in order: its place, and a copy of it.
+_PLACED_BYTES = 16
+
+
 def _top_k_cost(x: Any, *k: Any) -> float:
     return float(x.size) * 30.0
 
@@ -201,6 +206,7 @@ def _top_k_of(c: OpKernelConstruction) -> Compute:
         if xp is np and rows.size >= 2 * _ROWS_PIECE and len(rows) > 1:
             values, where = _top_k_in_pieces(rows, k)
             return values.reshape(shape), where.astype(index_type.np, copy=False).reshape(shape)
+        announce_scratch(_PLACED_BYTES * rows.size)
         where = _largest(xp, _ordered(rows), k)
         values = _taken(xp, rows, where)
         return values.reshape(shape), where.astype(index_type.np).reshape(shape)

@@ -259,3 +259,16 @@ async def test_matrices_of_long_diagonals_are_refused_before_they_are_made():
     async with aexec.Session(g.graph(), config=aexec.SessionConfig(step_bytes=1 << 20)) as session:
         with pytest.raises(errors.ResourceExhaustedError, match="step_bytes"):
             await session.run("y:0", {"x:0": np.zeros((2, 3000), np.uint8)})
+
+
+@pytest.mark.parametrize(
+    ("k", "rows", "columns"), [([3000], -1, -1), ([-3000, 0], -1, -1), ([0], 3000, 3000), ([0], 9_000_000, -1)]
+)
+def test_cost_of_diagonals_is_by_the_matrix(k, rows, columns):
+    inputs = [zeros(1, 1) if len(k) == 1 else zeros(3001, 1), int32(k), int32(rows), int32(columns), PAD]
+    assert build("MatrixDiagV3", *inputs).cost(*inputs) > 1e6
+
+
+def test_cost_of_many_diagonals_is_by_all():
+    inputs = [zeros(1000, 1000), int32([-999, 999]), PAD]
+    assert build("MatrixDiagPartV3", *inputs).cost(*inputs) > 1e6

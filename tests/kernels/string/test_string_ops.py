@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from aexec.framework import errors
-from aexec.kernels.common.strings import string_cost
+from aexec.kernels.common.strings import lists_of, map_strings, string_cost, values_of
 from tests.kernels.array_support import F32, I32, I64, assert_gives, assert_refuses, assert_same
 from tests.kernels.harness import build, in_tensorflow, ops_of, registered, run_op, strings
 
@@ -352,3 +352,10 @@ def test_cost_of_n_grams_is_by_rows_too():
     attrs = {"separator": "", "left_pad": "", "right_pad": "", "pad_width": 0, "preserve_short_sequences": False}
     built, _, _ = build("StringNGrams", [strings(), splits], ngram_widths=[1], Tsplits="int64", **attrs)
     assert built.cost(strings(), splits) > 10_000_000
+
+
+def test_strings_of_a_view_are_not_copied_to_be_gone_through():
+    strings_of_one = np.broadcast_to(np.array(b"ab", object), (10**6, 10**6))
+    assert next(lists_of(strings_of_one, 3)) == [b"ab"] * 3
+    few = np.broadcast_to(np.array([[b"a"], [b"b"]], object), (2, 40_000))
+    assert map_strings(len, few, np.int32).sum() == 80_000 and values_of(few)[40_000] == b"b"
