@@ -391,6 +391,7 @@ class DenseHashTable(MutableHashTable):
                 f"Empty and deleted keys must have same shape, got shapes: {shape_text(empty_key.shape)} "
                 f"and {shape_text(deleted_key.shape)}"
             )
+        check_inline(empty_key.size * OBJECT_NS)
         super().__init__(key_dtype, value_dtype, empty_key.shape, value_shape)
         self._reserved = {self._hashable(empty_key)[0]: "empty_key"}
         if deleted_key is not None:

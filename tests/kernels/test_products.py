@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from time import process_time
 from typing import Any
 
 import numpy as np
@@ -67,3 +68,18 @@ def test_sizes_that_do_not_fit(left: tuple[int, ...], right: tuple[int, ...]) ->
         batch_product(a, b)
     with pytest.raises(ValueError, match="mismatch"):
         matrix_product(np, a[0] if a.ndim > 2 else a, b)
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "shape"),
+    [
+        ((10**9, 0, 3), (3, 0), (10**9, 0, 0)),
+        ((10**9, 2, 0), (0, 0), (10**9, 2, 0)),
+        ((5, 1, 2, 0), (4, 0, 3), (5, 4, 2, 3)),
+    ],
+)
+def test_products_without_terms_are_zeros_at_once(a, b, shape):
+    began = process_time()
+    product = batch_product(np.zeros(a, np.float32), np.zeros(b, np.float32))
+    assert process_time() - began < 0.5
+    assert product.shape == shape and not product.any()

@@ -256,3 +256,11 @@ def test_large_values_are_found_in_a_thread() -> None:
 
     asyncio.run(on_the_loop())
     assert table.find(np.zeros(10, np.int64), np.zeros(1 << 20, np.int8)).shape == (10, 1 << 20)
+
+
+def test_long_keys_are_made_in_a_thread() -> None:
+    async def on_the_loop() -> None:
+        with pytest.raises(NeedsThreadError):
+            DenseHashTable(dtypes.int64, dtypes.int64, (), np.zeros(1_000_000, np.int64))
+
+    asyncio.run(on_the_loop())

@@ -73,6 +73,9 @@ def batch_product(a: Any, b: Any) -> Any:
     Raises:
         ValueError: NumPy's, for sizes that do not fit.
     """
+    if a.shape[-1] == b.shape[-2] and not (a.size and b.size):
+        # NumPy would go over all matrices, and there may be any number of them.
+        return np.zeros((*np.broadcast_shapes(a.shape[:-2], b.shape[:-2]), a.shape[-2], b.shape[-1]), a.dtype)
     if a.size * b.shape[-1] < _LEAST or a.shape[-1] != b.shape[-2]:
         return np.matmul(a, b)
     if b.size == b.shape[-1] * b.shape[-2] and a.ndim >= b.ndim and a.flags.c_contiguous:

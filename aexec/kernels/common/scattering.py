@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from aexec.framework import errors
+from aexec.framework.allocator import announce_scratch
 from aexec.framework.op_kernel import OpKernelConstruction
 from aexec.framework.shape import shape_text
 from aexec.kernels.common.allocation import allocator
@@ -76,6 +77,10 @@ def flat_index(xp: Any, indices: Any, dims: Sequence[int]) -> Any:
     return xp.ravel_multi_index(tuple(rows.T), tuple(dims), "raise")
 
 
+# What the place of a number takes where rows are spread to numbers: twice, for a moment.
+_SPREAD_BYTES = 16
+
+
 def accumulate(ufunc: Any, out: Any, index: Any, rows: Any) -> None:
     """`out[index[i]] = ufunc(out[index[i]], rows[i])`, one after the other, repeated indices included.
 
@@ -85,6 +90,7 @@ def accumulate(ufunc: Any, out: Any, index: Any, rows: Any) -> None:
         rows: array [n, ...], as wide as `out`.
     """
     width = prod(out.shape[1:])
+    announce_scratch(index.size * width * (_SPREAD_BYTES + rows.itemsize))
     if width == 1:
         apply_at(ufunc, out.reshape(-1), index, rows.reshape(-1))
     elif index.size * width < 64:

@@ -49,7 +49,7 @@ def _band_ns(diagonal: Any, k: Any, num_rows: Any, num_cols: Any, *_: Any) -> fl
     length = diagonal.shape[-1] if diagonal.ndim else 1
     side = length + max(map(abs, k.ravel()[:2].tolist()), default=0)
     rows, columns = (max(side, *n.ravel()[:1].tolist()) for n in (num_rows, num_cols))
-    return 2000.0 + 0.5 * float(diagonal.size) / max(1, length) * rows * columns
+    return float(2000.0 + 0.5 * diagonal.size / max(1, length) * rows * columns)
 
 
 def _matrix_ns(matrix: Any, *_: Any) -> float:
@@ -66,7 +66,7 @@ def _band_part_ns(matrix: Any, k: Any, *_: Any) -> float:
     """The same of several diagonals."""
     ends = k.ravel()[:2].tolist()
     diagonals = max(1, min(sum(matrix.shape[-2:]), 1 + max(ends) - min(ends)))
-    return 3000.0 + diagonals * (_diag_part_ns(matrix) - 3000.0)
+    return float(3000.0 + diagonals * (_diag_part_ns(matrix) - 3000.0))
 
 
 # Diag and DiagPart: a tensor of any rank on the diagonal of one of twice the rank
