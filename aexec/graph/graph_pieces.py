@@ -98,7 +98,8 @@ class _GraphWriter:
     def wire(self) -> Iterator[_Bytes]:
         """The bytes of the GraphDef."""
         for node, tensors in self._nodes():
-            yield from enclosed(proto.GraphDef.NODE_FIELD_NUMBER, _wire_node(node, tensors))
+            parts = enclosed(proto.GraphDef.NODE_FIELD_NUMBER, _wire_node(node, tensors))
+            yield from parts if tensors else (b"".join(parts),)
         if len(self._library):
             yield from self._wire_library()
         yield from enclosed(proto.GraphDef.VERSIONS_FIELD_NUMBER, [_wire(self._graph.versions)])
@@ -127,7 +128,10 @@ _Tensors = dict[str, tuple[proto.TensorProto, memoryview]]
 def _large_tensors(node: Node) -> tuple[_Tensors, int]:
     """The attrs of a node that are large tensors of numbers, and the bytes of what is large besides them."""
     found: _Tensors = {}
-    others = 0 if node.wire is None else sum(map(len, node.wire.attr))
+    wire = node.wire
+    others = 0 if wire is None else sum(map(len, wire.attr))
+    if wire is not None and not wire.tensors:
+        return found, others
     for name, tensor in node.large_tensors().items():
         apart = None
         with suppress(OpError):  # what is no tensor goes out as it came

@@ -18,11 +18,11 @@ import asyncio
 import logging
 import weakref
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from time import perf_counter
 
 from aiohttp import web
-from aiohttp.hdrs import CONTENT_TYPE, METH_HEAD
+from aiohttp.hdrs import CONTENT_TYPE, METH_GET, METH_HEAD
 
 from aexec import errors
 from aexec.hosting import MemoryAccount, OnCancel, loop_budget, run_in_thread
@@ -43,6 +43,7 @@ Holding = Callable[[int], AbstractContextManager[object]]
 
 # What an answer that is sent in pieces takes of memory: the parts of a piece, the piece, and what the connection keeps.
 _WINDOW = 8 * PIECE
+_LOOKING = (METH_GET, METH_HEAD)
 _RESERVED = web.ResponseKey("its memory is counted", bool)
 
 
@@ -169,18 +170,20 @@ class AnswerDoor:
         """
         return _Reservation(self._memory, size if size > PIECE else 0)
 
-    def check_out(self, response: web.StreamResponse) -> web.StreamResponse:
+    def check_out(self, request: web.Request, response: web.StreamResponse) -> web.StreamResponse:
         """What is sent of a handler's answer: a large one is counted, unless it is already, and written in pieces.
 
         Raises:
-            ResourceExhaustedError: there is not so much memory.
+            ResourceExhaustedError: there is not so much memory, and it was only looked for something.  What has been
+                done is told in any case: what is large of that is counted before it is done.
         """
         body = response.body if isinstance(response, web.Response) else None
         if not isinstance(body, bytes | AnswerParts) or len(body) <= PIECE:
             return response
         assert isinstance(response, web.Response)
         if _RESERVED not in response:
-            self.reserve(len(body))(response)
+            with suppress(*(() if request.method in _LOOKING else (errors.ResourceExhaustedError,))):
+                self.reserve(len(body))(response)
         if isinstance(body, bytes):
             response.body = body = AnswerParts([body])
         body.patience = self._patience
@@ -213,9 +216,7 @@ class _Pieces:
     """
 
     def __init__(self, parts: Iterable[Part]) -> None:
-        self._parts = (
-            data for part in parts for data in slices(part.encode() if isinstance(part, str) else part, PIECE)
-        )
+        self._parts = _sliced(parts)
         self.ended = False
 
     def take(self) -> bytes:
@@ -244,6 +245,16 @@ class _Pieces:
                 return False
         self.ended = True
         return True
+
+
+def _sliced(parts: Iterable[Part]) -> Iterator[bytes | memoryview]:
+    """Bytes of the parts, none of them larger than a piece."""
+    for part in parts:
+        data = part.encode() if isinstance(part, str) else part
+        if len(data) <= PIECE:
+            yield data
+        else:
+            yield from slices(data, PIECE)
 
 
 @contextmanager

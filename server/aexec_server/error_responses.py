@@ -158,7 +158,7 @@ def error_response(request: web.Request, error: errors.OpError, instance: str | 
 
 
 def errors_as_responses(
-    let_out: Callable[[web.StreamResponse], web.StreamResponse], ended: Callable[[web.Request], object]
+    let_out: Callable[[web.Request, web.StreamResponse], web.StreamResponse], ended: Callable[[web.Request], object]
 ) -> Middleware:
     """The outermost layer: whatever a handler raises becomes an answer, and a request id is echoed.
 
@@ -171,7 +171,7 @@ def errors_as_responses(
     async def answered(request: web.Request, handler: Handler) -> web.StreamResponse:
         response: web.StreamResponse
         try:
-            response = let_out(await handler(request))
+            response = let_out(request, await handler(request))
         except asyncio.CancelledError:
             raise  # the client has gone
         except ConnectionError:  # it has gone, or was sent away, and nobody reads an answer: that is no fault

@@ -121,12 +121,14 @@ class _Handlers:
                         size * loop_budget.WIRE_NS, lambda: run_step_response(names, types, components, None)
                     )
                     message = counted(web.Response(body=answer, content_type=bodies.PROTOBUF))
-                    return await _delivered(request, self.server.door.check_out(message))
+                    return await _delivered(request, self.server.door.check_out(request, message))
                 written = await bodies.beside(
                     sum(write_ns(value, binary=bool(binary)) for value in components),
                     lambda: tensors_text("", "components", names, types, components, binary, style),
                 )
-                return await _delivered(request, self.server.door.check_out(counted(tensors_response(*written))))
+                return await _delivered(
+                    request, self.server.door.check_out(request, counted(tensors_response(*written)))
+                )
 
     async def close(self, request: web.Request) -> web.Response:
         """POST …/{queue}:close"""
