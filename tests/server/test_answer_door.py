@@ -15,9 +15,11 @@ from aexec_server.answer_parts import PIECE, taking
 from aexec_server.app import route_table
 from aexec_server.callers import Caller
 from aexec_server.server_state import Server
+from aiohttp import web
+from aiohttp.test_utils import make_mocked_request
 
 import aexec
-from aexec import proto
+from aexec import errors, proto
 from aexec.framework import dtypes, tensor_codec
 from tests.server.conftest import Api, Start, small_graph
 from tests.server.test_run_events import NDJSON, SSE, posted
@@ -183,6 +185,21 @@ async def test_without_memory_it_is_refused(start: Start) -> None:
         assert response.status == 429 and response.headers["Retry-After"] == "1"
         assert json.loads(body)["code"] == "RESOURCE_EXHAUSTED"
     assert (await api.raw("GET", f"/v1/sessions/{handle}/graph"))[0].status == 200
+
+
+def test_what_was_done_is_told_without_memory_too() -> None:
+    """What could be large of it was counted before it was done."""
+    server = Server(ServerConfig(max_memory_bytes=1_000_000))
+    with server.door.holding(950_000):
+        response = web.Response(body=bytes(100_000))
+        assert server.door.check_out(make_mocked_request("POST", "/"), response) is response
+        with pytest.raises(errors.ResourceExhaustedError):
+            server.door.check_out(make_mocked_request("GET", "/"), response)
+    before = server.sessions.memory.in_use
+    server.door.check_out(make_mocked_request("GET", "/"), response)
+    assert server.sessions.memory.in_use == before + 100_000
+    del response
+    assert server.sessions.memory.in_use == before
 
 
 async def test_an_answer_that_cannot_be_made_is_cut_off(
