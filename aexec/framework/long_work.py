@@ -39,6 +39,7 @@ __all__ = [
     "holding",
     "steadily",
     "taken_from",
+    "to_the_end",
 ]
 
 T = TypeVar("T")
@@ -280,20 +281,30 @@ def steadily(items: Iterable[T]) -> Iterator[T]:
             left = size
 
 
-def drained(container: list[T]) -> Iterator[T]:
-    """The last items of a list that are to be freed, until it is empty, with pauses as `steadily` makes them.
+def to_the_end(items: Iterable[T]) -> Iterator[T]:
+    """The items, with pauses as `steadily` makes them.
 
-    It goes on although the work was called off: what that has made is to be freed, too.
+    It goes on although the work was called off, or takes too long: what that has made is to be freed, too.
     """
     work = _here.work
     left = _PIECE
-    while container:
-        yield container.pop()
+    for item in items:
+        yield item
         left -= 1
         if not left:
             left = _PIECE
             if work is not None:
                 work.give_way()
+
+
+def drained(container: list[T]) -> Iterator[T]:
+    """The last items of a list that are to be freed, until it is empty, as `to_the_end`."""
+
+    def popped() -> Iterator[T]:
+        while container:
+            yield container.pop()
+
+    return to_the_end(popped())
 
 
 def empty(container: list[Any] | dict[Any, Any]) -> None:

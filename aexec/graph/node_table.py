@@ -11,7 +11,7 @@ from typing import Self
 
 from aexec import proto
 from aexec.framework import errors
-from aexec.framework.long_work import empty, steadily
+from aexec.framework.long_work import empty, to_the_end
 from aexec.framework.near_names import near_names
 from aexec.framework.node_def import parse_tensor_name
 from aexec.graph.function_library import FunctionLibrary
@@ -98,7 +98,7 @@ class NodeTable:
         For graphs that only the caller knows of and does not use any more.
         """
         tables = {id(self): self}
-        for node in steadily(self.nodes):
+        for node in to_the_end(self.nodes):
             if isinstance(node.graph, NodeTable):
                 tables[id(node.graph)] = node.graph
         for table in tables.values():

@@ -15,11 +15,13 @@ from aexec.framework.long_work import (
     CalledOffError,
     LongWork,
     ShortWork,
+    drained,
     expect,
     go_on,
     holding,
     steadily,
     taken_from,
+    to_the_end,
 )
 from aexec.framework.loop_budget import let_others_run
 from aexec.runtime.worker_pool import run_in_turns
@@ -172,6 +174,21 @@ def test_short_work_that_takes_long_ends_at_the_first_item_after() -> None:
     with pytest.raises(NeedsThreadError):
         ShortWork(0.001).do(work)
     assert next(passed) == 1
+
+
+@pytest.mark.parametrize("size", [0, 1, 7, 8, 9, 1000])
+def test_what_frees_goes_to_its_end_within_short_work(size: int) -> None:
+    """A finaliser may run amid any work, and would leave half of what it is to free."""
+    passed: list[int] = []
+
+    def work() -> None:
+        with pytest.raises(CalledOffError):
+            list(steadily(count()))
+        passed.extend(to_the_end(range(size)))
+        passed.extend(drained(list(range(size))))
+
+    ShortWork(0.0).do(work)
+    assert passed == [*range(size), *reversed(range(size))]
 
 
 def test_short_work_does_not_begin_what_takes_long() -> None:
