@@ -74,8 +74,7 @@ class TensorAttr:
         self._encoded: proto.TensorProto | bytes | None = None
         if isinstance(value, proto.TensorProto):
             if _is_large(value):
-                self._encoded = proto.TensorProto()
-                self._encoded.CopyFrom(value)
+                self._encoded = tensor_codec.copied(value)
             else:
                 self._encoded = value.SerializeToString()
             self.dtype_enum = int(value.dtype)

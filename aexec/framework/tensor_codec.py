@@ -26,9 +26,9 @@ from aexec.framework.dtypes import DType
 from aexec.framework.loop_budget import COPY_NS, DEFAULT, OBJECT_NS, giving_way, let_others_run
 from aexec.framework.shape import shape_text
 from aexec.framework.tensor_buffer import STRING_BYTES
-from aexec.framework.wire_format import enclosed
+from aexec.framework.wire_format import enclosed, is_repeated
 
-__all__ = ["decode_ns", "from_proto", "has_values", "to_parts", "to_proto", "to_proto_apart", "value_field"]
+__all__ = ["copied", "decode_ns", "from_proto", "has_values", "to_parts", "to_proto", "to_proto_apart", "value_field"]
 
 Array = npt.NDArray[Any]
 
@@ -81,6 +81,8 @@ for _dtype in (
     _FIELDS[_dtype] = "float8_val"
 
 _BY_ENUM: dict[int, tuple[DType, str]] = {dtype.enum: (dtype, field) for dtype, field in _FIELDS.items()}
+
+_REPEATED = sorted(set(_FIELDS.values()) - {"float8_val"})
 
 # What the elements of a repeated field are before they become elements of the tensor.
 _FIELD_NUMPY: dict[str, Any] = {
@@ -156,6 +158,25 @@ def from_proto(message: proto.TensorProto, *, max_fill_bytes: int = MAX_FILL_BYT
     if log_memory.is_enabled():
         log_memory.record_tensor_allocation(log_memory.SpecialStep.PROTO_BUFFER, "from proto", array)
     return array
+
+
+def copied(message: proto.TensorProto) -> proto.TensorProto:
+    """A copy; of very many values it is made in pieces, as each is a piece of work under the interpreter's lock."""
+    copy = proto.TensorProto()
+    if all(len(getattr(message, field)) <= _PIECE for field in _REPEATED):
+        copy.CopyFrom(message)
+        return copy
+    for field, value in message.ListFields():
+        if field.message_type is not None and not is_repeated(field):
+            getattr(copy, field.name).CopyFrom(value)
+        elif not is_repeated(field):
+            setattr(copy, field.name, value)
+        else:
+            values = getattr(copy, field.name)
+            for start in range(0, len(value), _PIECE):
+                values.extend(value[start : start + _PIECE])
+                let_others_run()
+    return copy
 
 
 def decode_ns(message: proto.TensorProto) -> float:

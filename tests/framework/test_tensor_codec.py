@@ -325,3 +325,19 @@ def test_estimate_of_decoding_grows_with_what_is_made() -> None:
     repeated = tensor_codec.decode_ns(shaped("FLOAT", 100_000_000, "float_val: [1]"))
     assert repeated < 1e3 and filled > 50e6
     assert tensor_codec.decode_ns(proto.TensorProto(dtype=99)) == 0
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        shaped("INT64", 100_000, ""),
+        proto.TensorProto(dtype=9, int64_val=range(100_000), version_number=3, float_val=[1, 2]),
+        proto.TensorProto(dtype=7, string_val=[b"a", b"b"] * 40_000, tensor_content=b"xyz"),
+        proto.TensorProto(dtype=20, resource_handle_val=[proto.ResourceHandleProto(name="r")] * 40_000),
+    ],
+)
+def test_copies_are_equal_and_of_their_own(message: proto.TensorProto) -> None:
+    copy = tensor_codec.copied(message)
+    assert copy == message and copy is not message
+    message.version_number += 1
+    assert copy != message
