@@ -24,7 +24,7 @@ from aexec.errors import Code
 from aexec_server import sessions
 from aexec_server.app import make_app
 from aexec_server.host_channel import HostChannel
-from aexec_server.host_rehearsal import warm_up
+from aexec_server.host_rehearsal import WARM_UP_PATH, warm_up
 from aexec_server.host_report import HostReport
 from aexec_server.listening import run_on_loop, serve_app
 from aexec_server.routes import add_routes
@@ -96,11 +96,17 @@ async def _serve(config: ServerConfig, path: str, sock: socket.socket) -> None:
     app = make_app(config)
     _add_own_routes(app)
     server = app[SERVER]
-    await warm_up(server)
     told = _Told(server)
+
+    async def begin() -> None:
+        try:
+            await warm_up(server, path)
+        finally:
+            told.begin()
+
     await asyncio.get_running_loop().create_unix_connection(lambda: told.channel, sock=sock)
     try:
-        await serve_app(app, told.stop, lambda _: told.channel.say({"listens": True}), path=path)
+        await serve_app(app, told.stop, lambda _: server.in_background(begin(), "warm up"), path=path)
         if server.spans is not None:
             await asyncio.to_thread(server.spans.flush)
         told.report()
@@ -124,7 +130,12 @@ class _Told:
         self._memory = server.sessions.memory
         self._own_limit = self._memory.limit
         self._report = HostReport(server)
-        server.sessions.on_change = self.report
+        self._sessions = server.sessions
+
+    def begin(self) -> None:
+        """It listens: say so, and from now on of what sessions there are."""
+        self.channel.say({"listens": True})
+        self._sessions.on_change = self.report
 
     def _hear(self, message: dict[str, Any]) -> None:
         if "stop" in message:
@@ -156,7 +167,9 @@ def failure(described: dict[str, Any]) -> errors.OpError | OSError:
 
 
 def _add_own_routes(app: web.Application) -> None:
-    """A call of the front, of which there are no spans: it answers a client's request with it."""
+    """What is not asked by a client, and of which there are no spans."""
     server = app[SERVER]
-    listed = next(route for route in sessions.routes(server) if (route.method, route.path) == ("GET", "/v1/sessions"))
-    add_routes(app, [replace(listed, path=SESSIONS_PATH, traced=False)], server.access.guard)
+    paths = {"GET": SESSIONS_PATH, "POST": WARM_UP_PATH}
+    of_all = [route for route in sessions.routes(server) if route.path == "/v1/sessions"]
+    own = [replace(route, path=paths[route.method], traced=False) for route in of_all]
+    add_routes(app, own, server.access.guard)

@@ -11,23 +11,28 @@ import asyncio
 import json
 import tempfile
 import threading
+from functools import cache
 from typing import Any
 
 import aexec
-from aexec import ops, proto
+from aexec import ops
 from aexec.hosting import end_idle_threads
 from aexec_server.app import make_app
-from aexec_server.bodies import OCTETS, parse_graph
+from aexec_server.bodies import OCTETS
+from aexec_server.caller_header import with_caller
 from aexec_server.callers import ANYONE
 from aexec_server.listening import run_on_loop, serve_app
 from aexec_server.server_config import ServerConfig
 from aexec_server.server_state import Server
-from aexec_server.store import NewSession
 
-__all__ = ["rehearse", "warm_up"]
+__all__ = ["WARM_UP_PATH", "rehearse", "warm_up"]
 
-# A plan is compiled at its third run.
+# Where a host makes the session of `warm_up`: of what is asked for here no spans are made.
+WARM_UP_PATH = "/warm-up"
+
+# A plan is compiled at its third run; Python specialises code that has run some ten times.
 _RUNS = 3
+_SESSIONS = 20
 
 
 def rehearse() -> None:
@@ -47,15 +52,16 @@ def rehearse() -> None:
         raise RuntimeError(f"These threads were left: {left}")
 
 
-async def warm_up(server: Server) -> None:
-    """See the module's head.  Nothing counts what is done."""
-    data = _graph()
-    hosted = await server.sessions.create(
-        lambda: NewSession(parse_graph(data, server.config.message_limits), proto.ConfigProto(), None),
-        len(data),
-        ANYONE,
-    )
-    await server.sessions.delete(hosted)
+async def warm_up(server: Server, path: str) -> None:
+    """Make a session and close it.  Nothing counts that.
+
+    Args:
+        server: that of this process.
+        path: of its socket, where `WARM_UP_PATH` is served as /v1/sessions is.
+    """
+    async with _Client(path, server.config.caller_key) as client:
+        made = json.loads(await client.call("POST", WARM_UP_PATH, OCTETS, _graph()))
+    await server.sessions.delete(server.sessions.get(made["session_handle"], ANYONE))
 
 
 async def _serve(path: str) -> None:
@@ -64,33 +70,59 @@ async def _serve(path: str) -> None:
     listens = asyncio.Event()
     serving = asyncio.create_task(serve_app(app, stop, lambda _: listens.set(), path=path))
     await listens.wait()
-    await _ask(path)
+    async with _Client(path) as client:
+        for _ in range(_SESSIONS):
+            await _ask(client)
     stop.put_nowait(0)
     await serving
 
 
-async def _ask(path: str) -> None:
+async def _ask(client: _Client) -> None:
     """What a client asks: a session, some runs, and its end."""
-    reader, writer = await asyncio.open_unix_connection(path)
-
-    async def call(method: str, target: str, media: str, body: bytes) -> bytes:
-        head = (
-            f"{method} {target} HTTP/1.1\r\nHost: localhost\r\nContent-Type: {media}\r\nContent-Length: {len(body)}\r\n"
-        )
-        writer.write(f"{head}\r\n".encode() + body)
-        answered = (await reader.readuntil(b"\r\n\r\n")).lower()
-        length = answered.partition(b"content-length: ")[2].partition(b"\r\n")[0]
-        return await reader.readexactly(int(length or 0))
-
-    session = f"/v1/sessions/{json.loads(await call('POST', '/v1/sessions', OCTETS, _graph()))['session_handle']}"
+    made = json.loads(await client.call("POST", "/v1/sessions", OCTETS, _graph()))
+    session = f"/v1/sessions/{made['session_handle']}"
     run = json.dumps({"feeds": {"x:0": [1.0]}, "fetches": ["y:0"]}).encode()
     for _ in range(_RUNS):
-        answer: dict[str, Any] = json.loads(await call("POST", f"{session}:run", "application/json", run))
+        answer: dict[str, Any] = json.loads(await client.call("POST", f"{session}:run", "application/json", run))
         assert answer["outputs"] == {"y:0": [3.0]}, answer
-    await call("DELETE", session, "application/json", b"")
-    writer.close()
+    await client.call("DELETE", session, "application/json", b"")
 
 
+class _Client:
+    """A connection to a server, on its Unix socket.
+
+    Args:
+        path: of the socket.
+        key: by which the server knows its front; None if it has none.
+    """
+
+    def __init__(self, path: str, key: str | None = None) -> None:
+        self._path = path
+        self._key = key
+
+    async def __aenter__(self) -> _Client:
+        self._reader, self._writer = await asyncio.open_unix_connection(self._path)
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        self._writer.close()
+
+    async def call(self, method: str, target: str, media: str, body: bytes) -> bytes:
+        """The body of the answer."""
+        lines = [
+            f"{method} {target} HTTP/1.1",
+            "Host: localhost",
+            f"Content-Type: {media}",
+            f"Content-Length: {len(body)}",
+        ]
+        head = "\r\n".join([*lines, "", ""]).encode()
+        self._writer.write((head if self._key is None else with_caller(head, self._key, ANYONE)) + body)
+        answered = (await self._reader.readuntil(b"\r\n\r\n")).lower()
+        length = answered.partition(b"content-length: ")[2].partition(b"\r\n")[0]
+        return await self._reader.readexactly(int(length or 0))
+
+
+@cache
 def _graph() -> bytes:
     with aexec.Graph() as graph:
         ops.identity(ops.add_v2(aexec.placeholder("float32", [None], name="x"), 2.0), name="y")

@@ -25,7 +25,7 @@ _ASK_SECONDS = 0.2
 _IDLE_ASK_SECONDS = 5.0
 _IDLE_CONNECTIONS = 2
 # All hosts together are asked once in so many seconds, at most.
-_LEAST_ASK_SECONDS = 0.004
+_LEAST_ASK_SECONDS = 0.008
 
 
 class HostWatch:

@@ -124,9 +124,7 @@ class Hosts:
             self._check_room(caller)
             if caller.quotas.memory_bytes is not None:
                 self._memory_quotas[caller.client] = caller.quotas.memory_bytes
-        host = self._places.take(caller.client)
-        self._fill()
-        return host
+        return self._places.take(caller.client)  # another is started when this request does not wait any more
 
     def _check_room(self, caller: Caller) -> None:
         """Raise if a caller can have no other session: hosts of single clients know of their own sessions only."""
