@@ -256,7 +256,7 @@ def _own_hosts(two: ServerProcess, repeats: int, seconds: float, count: int = 64
 
 def _timed(server: ServerProcess, graph: bytes) -> tuple[float, str]:
     """Seconds that making a session takes, and its handle; others that make one leave time between."""
-    time.sleep(0.05)
+    time.sleep(0.1)
     began = time.perf_counter()
     handle = server.create(graph)
     return time.perf_counter() - began, handle

@@ -8,11 +8,9 @@ seldom, so that hundreds of idle hosts cost next to nothing.
 from __future__ import annotations
 
 import asyncio
-import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-
-from aexec_server.session_host import SessionHost
+from typing import Generic, Protocol, TypeVar
 
 __all__ = ["LOOK_SECONDS", "HostWatch"]
 
@@ -28,29 +26,69 @@ _IDLE_CONNECTIONS = 2
 _LEAST_ASK_SECONDS = 0.008
 
 
-class HostWatch:
+class Watched(Protocol):
+    """What is looked at of a host; `SessionHost` says what it is."""
+
+    client: str | None
+    own_bytes: int
+    busy_until: float
+    asked_at: float
+    serves: bool
+    may_idle: bool
+    told: bool
+
+    @property
+    def busy(self) -> bool: ...
+
+    @property
+    def silent_for(self) -> float: ...
+
+    @property
+    def most_bytes(self) -> int | None: ...
+
+    def ask(self, memory_bytes: int | None) -> None: ...
+
+    def measure(self) -> int: ...
+
+    def close_idle(self, keep: int = 0) -> None: ...
+
+    def kill(self, why: str) -> None: ...
+
+
+H = TypeVar("H", bound=Watched)
+
+
+class HostWatch(Generic[H]):
     """See the module's head.
 
     Args:
         silence: seconds after which a host that does not answer is killed.
         most_bytes: of memory that all hosts may have together, without what they share; None for no limit.
         allowance: of tensors in a host, as `SessionHost.ask` takes it.
+        clock: seconds.
 
     Attributes:
         own_bytes: of memory that all hosts have together, about.
     """
 
-    def __init__(self, silence: float, most_bytes: int | None, allowance: Callable[[SessionHost], int | None]) -> None:
+    def __init__(
+        self,
+        silence: float,
+        most_bytes: int | None,
+        allowance: Callable[[H], int | None],
+        clock: Callable[[], float],
+    ) -> None:
         self.own_bytes = 0
         self._silence = silence
         self._most_bytes = most_bytes
         self._allowance = allowance
+        self._clock = clock
         self._looks = 0
         self._ask_seconds = _ASK_SECONDS
 
-    async def look(self, hosts: Sequence[SessionHost]) -> None:
+    async def look(self, hosts: Sequence[H]) -> None:
         """Look at them once."""
-        now = time.monotonic()
+        now = self._clock()
         self._looks += 1
         looked_at = [host for number, host in enumerate(hosts) if self._is_due(host, number, now)]
         self._ask_seconds = max(_ASK_SECONDS, len(looked_at) * _LEAST_ASK_SECONDS)
@@ -60,19 +98,19 @@ class HostWatch:
         self._check_all(hosts)
         await self._end_silent(looked_at)
 
-    def _is_due(self, host: SessionHost, number: int, now: float) -> bool:
+    def _is_due(self, host: H, number: int, now: float) -> bool:
         if host.busy or not host.serves:
             host.busy_until = now + _BUSY_SECONDS
         return now < host.busy_until or (self._looks + number) % _IDLE_LOOKS == 0
 
-    def _ask(self, host: SessionHost, now: float) -> None:
+    def _ask(self, host: H, now: float) -> None:
         busy = now < host.busy_until
         if now - host.asked_at >= (self._ask_seconds if busy or not host.may_idle else _IDLE_ASK_SECONDS):
             host.ask(self._allowance(host))
         if not busy:
             host.close_idle(_IDLE_CONNECTIONS)
 
-    async def _end_silent(self, hosts: Sequence[SessionHost]) -> None:
+    async def _end_silent(self, hosts: Sequence[H]) -> None:
         silent = [host for host in hosts if not host.told and host.silent_for > self._silence]
         if silent:
             await asyncio.sleep(0)  # was it this loop that was late, and the answer is there?
@@ -81,7 +119,7 @@ class HostWatch:
             if host.silent_for > self._silence:
                 host.kill(f"was ended: it did not answer for {self._silence:g} s")
 
-    def _check_all(self, hosts: Sequence[SessionHost]) -> None:
+    def _check_all(self, hosts: Sequence[H]) -> None:
         self.own_bytes = sum(host.own_bytes for host in hosts)
         most = self._most_bytes
         if most is None or self.own_bytes <= most:
@@ -97,7 +135,7 @@ class HostWatch:
         )
 
 
-def _check_memory(host: SessionHost) -> None:
-    has, most = host.measure(), host.config.max_host_bytes
+def _check_memory(host: Watched) -> None:
+    has, most = host.measure(), host.most_bytes
     if most is not None and has > most:
         host.kill(f"was ended: it had {has >> 20} MB of memory, and may have {most >> 20}")

@@ -28,6 +28,7 @@ from aexec_server.host_names import HostNames
 from aexec_server.host_places import OwnPlaces, Places, SharedPlaces
 from aexec_server.host_totals import HostTotals
 from aexec_server.host_watch import LOOK_SECONDS, HostWatch
+from aexec_server.idempotency import ForgottenError
 from aexec_server.memory_limits import memory_limits
 from aexec_server.metrics import Snapshot
 from aexec_server.model_source import GraphSource
@@ -35,6 +36,7 @@ from aexec_server.relay import Upstream
 from aexec_server.server_config import ServerConfig
 from aexec_server.session_host import SessionHost
 from aexec_server.session_limits import session_shares
+from aexec_server.spent_keys import SpentKeys
 
 __all__ = ["Hosts"]
 
@@ -77,9 +79,10 @@ class Hosts:
             else SharedPlaces(limits.most, self._new_session_host)
         )
         self._names = HostNames()
+        self._spent = SpentKeys()
         self._memory_quotas: dict[str, int] = {}  # of clients that have one
         self._totals = HostTotals()
-        self._watch = HostWatch(config.host_silence_seconds, limits.most_bytes, self._tensors_allowed)
+        self._watch = HostWatch(config.host_silence_seconds, limits.most_bytes, self._tensors_allowed, time.monotonic)
         self._gone: OrderedDict[str, str] = OrderedDict()
         self._lives: set[asyncio.Task[None]] = set()
         self._watching: asyncio.Task[None] | None = None
@@ -105,6 +108,7 @@ class Hosts:
 
         Raises:
             InvalidArgumentError: no name.
+            ForgottenError: the request of this key was carried out, in a host that has ended.
             AlreadyExistsError: another client's session has the name.
             ResourceExhaustedError, UnavailableError: the client may not have another now.
         """
@@ -112,12 +116,18 @@ class Hosts:
         named = None if name is None else self._names.find(check_name(name))
         if named is not None and named.client not in (None, client):
             raise errors.AlreadyExistsError(f"There is a session '{name}' already")
-        known = key and next((host for host in self._places.of_client(client) if key in host.keys), None)
+        known = None if key is None else self._keyed(client, key)
         host = named or known or self._place(caller)
         host.count_session(key)
         if name is not None and named is None:
             self._names.reserve(name, host)
         return host
+
+    def _keyed(self, client: str, key: bytes) -> SessionHost | None:
+        """The host that knows what became of an earlier request of this key."""
+        if (client, key) in self._spent:
+            raise ForgottenError("The request of this Idempotency-Key was carried out, and its session has ended")
+        return next((host for host in self._places.of_client(client) if key in host.keys), None)
 
     def _place(self, caller: Caller) -> SessionHost:
         if self.limits.own:
@@ -295,6 +305,8 @@ class Hosts:
     def _end(self, host: SessionHost) -> None:
         """Let a host end that holds nothing."""
         del self._by_name[host.name]
+        if host.client is not None:
+            self._spent.add(host.client, host.keys)
         self._names.remove(host)
         host.tell_to_stop("it had no sessions")
         why = "was ended: it did not end when it was told to"

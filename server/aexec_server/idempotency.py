@@ -33,7 +33,7 @@ from aexec_server.error_responses import HasHeaders, RequestError, error_respons
 from aexec_server.server_config import ServerConfig
 from aexec_server.stored_answer import StoredAnswer
 
-__all__ = ["BEGUN", "SECRET", "AnsweredOnce"]
+__all__ = ["BEGUN", "SECRET", "AnsweredOnce", "ForgottenError"]
 
 # Of an answer: what was asked for had begun when it failed.
 BEGUN = web.ResponseKey("had it begun", bool)
@@ -50,7 +50,7 @@ _TRY_AGAIN = (429, 503)
 Begin = Callable[[Coroutine[Any, Any, web.Response], str], "asyncio.Task[web.Response]"]
 
 
-class _ForgottenError(HasHeaders, errors.FailedPreconditionError):
+class ForgottenError(HasHeaders, errors.FailedPreconditionError):
     """A request was carried out, and its answer is not there any more."""
 
     status = 410
@@ -137,7 +137,7 @@ class AnsweredOnce:
         entry = self._find(client, name)
         if secret is not None and (entry is None or entry.secret != secret):
             # There was an answer, or there would be no secret.
-            raise _ForgottenError(f"The answer that told this {SECRET} is not known any more, or was to another key")
+            raise ForgottenError(f"The answer that told this {SECRET} is not known any more, or was to another key")
         if entry is None:
             entry = self._remember(caller, name, fingerprint)
             return await asyncio.shield(
@@ -150,7 +150,7 @@ class AnsweredOnce:
         if not entry.ended:
             raise errors.AbortedError("The request of this Idempotency-Key is being carried out: ask again later")
         if entry.answer is None:
-            raise _ForgottenError("The request of this Idempotency-Key was carried out, and its answer is not kept")
+            raise ForgottenError("The request of this Idempotency-Key was carried out, and its answer is not kept")
         return entry.answer.response({"Idempotent-Replayed": "true"})
 
     def _find(self, client: str, name: bytes) -> _Entry | None:

@@ -316,6 +316,11 @@ class SessionHost(Upstream):
 
     # What the kernel says of it
 
+    @property
+    def most_bytes(self) -> int | None:
+        """Of resident memory that it may have; None for no limit."""
+        return self.config.max_host_bytes
+
     def measure(self) -> int:
         """How much of its memory is resident, in bytes; `own_bytes` is what it was then."""
         if self._figures is None or self._why is not None:

@@ -143,6 +143,14 @@ def test_keys_are_of_one_client(server: ServerProcess) -> None:
     key = {"Idempotency-Key": "key"}
     first, again, theirs = (post(server, address, **key) for address in (mine, mine, others))
     assert first.body == again.body and host(first.body["session_handle"]) != host(theirs.body["session_handle"])
+    # What was carried out is never carried out again, though its host has ended.
+    kept = post(server, mine).body["session_handle"]
+    pid = server.host_of(first.body["session_handle"])
+    for handle in (first.body["session_handle"], kept):
+        server.delete(handle)
+    server.until(lambda: not os.path.exists(f"/proc/{pid}"))
+    spent = post(server, mine, **key)
+    assert spent.status == 410 and spent.body["reason"] == "answer_forgotten"
 
 
 def test_operations_outlive_their_session(server: ServerProcess) -> None:

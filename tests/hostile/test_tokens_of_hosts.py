@@ -6,6 +6,7 @@ import base64
 import signal
 from pathlib import Path
 
+import pytest
 from aexec_server.tokens import new_token_line
 
 from tests.hostile.conftest import HostileServer
@@ -13,14 +14,15 @@ from tests.hostile.test_hosts import square
 from tests.hostile.test_messages import GRAPH
 
 
-def test_owners_quotas_and_reloading(hostile_server: HostileServer, tmp_path: Path) -> None:
+@pytest.mark.parametrize("hosts", [2, "auto"])
+def test_owners_quotas_and_reloading(hostile_server: HostileServer, tmp_path: Path, hosts: int | str) -> None:
     tokens, lines = zip(
         *[new_token_line(name, ["run", "manage"], {"max_sessions": 1}) for name in ("alice", "bob")], strict=True
     )
     file = tmp_path / "tokens.toml"
     file.write_text("\n".join(lines))
     file.chmod(0o600)
-    server = hostile_server(hosts=2, access_log=True, token_file=file, example=True)
+    server = hostile_server(hosts=hosts, access_log=True, token_file=file, example=True)
     alice, bob = ({"Authorization": f"Bearer {token}"} for token in tokens)
     graph = {"graph_def": base64.b64encode(square().graph_def.SerializeToString()).decode()}
     assert server.call("GET", "/livez").status == 200
