@@ -8,6 +8,7 @@ itself, whose pages are its own after that.  So the first session of a client ta
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import tempfile
 import threading
@@ -53,15 +54,17 @@ def rehearse() -> None:
 
 
 async def warm_up(server: Server, path: str) -> None:
-    """Make a session and close it.  Nothing counts that.
+    """Make a session and close it, unless this process is told to stop meanwhile.  Nothing counts that.
 
     Args:
         server: that of this process.
         path: of its socket, where `WARM_UP_PATH` is served as /v1/sessions is.
     """
-    async with _Client(path, server.config.caller_key) as client:
-        made = json.loads(await client.call("POST", WARM_UP_PATH, OCTETS, _graph()))
-    await server.sessions.delete(server.sessions.get(made["session_handle"], ANYONE))
+    with contextlib.suppress(OSError, EOFError):
+        async with _Client(path, server.config.caller_key) as client:
+            made = json.loads(await client.call("POST", WARM_UP_PATH, OCTETS, _graph()))
+        if "session_handle" in made:
+            await server.sessions.delete(server.sessions.get(made["session_handle"], ANYONE))
 
 
 async def _serve(path: str) -> None:

@@ -92,7 +92,10 @@ async def serve_app(
         async with listening as address:
             on_ready(address)
             await told_to_stop(server, stop)
-            logger.info("told to stop: %d runs in flight", server.sessions.live_runs)
+            runs = server.sessions.live_runs
+            # Session hosts end whenever their sessions do.
+            level = logging.INFO if runs or path is None else logging.DEBUG
+            logger.log(level, "told to stop: %d runs in flight", runs)
         await _drain(server, stop)
 
 
