@@ -65,14 +65,17 @@ class ShortWork:
 
     Args:
         seconds: of the processor's time that it may take.
+
+    Attributes:
+        look_at: by `perf_counter`: before, `go_on` need not be called.
     """
 
-    __slots__ = ("_end", "_look_at", "_seconds")
+    __slots__ = ("_end", "_seconds", "look_at")
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
-        # By the processor's time of this thread; and by the clock, which is asked more cheaply, not before.
-        self._end = self._look_at = 0.0
+        # By the processor's time of this thread, which is asked seldom: the clock is cheaper.
+        self._end = self.look_at = 0.0
 
     def do(self, call: Callable[[], T]) -> T:
         """What `call()` returns.
@@ -82,7 +85,7 @@ class ShortWork:
         """
         around, _here.work = _here.work, self
         self._end = thread_time() + self._seconds
-        self._look_at = perf_counter() + self._seconds
+        self.look_at = perf_counter() + self._seconds
         try:
             with suppress(_TooLongError):
                 return call()
@@ -92,9 +95,9 @@ class ShortWork:
 
     def go_on(self) -> None:
         """Between two pieces."""
-        if perf_counter() > self._look_at:
+        if perf_counter() > self.look_at:
             self.expect(0)
-            self._look_at = perf_counter() + self._end - thread_time()
+            self.look_at = perf_counter() + self._end - thread_time()
 
     def expect(self, nanoseconds: float) -> None:
         """A piece that takes so long is about to begin."""
@@ -272,13 +275,19 @@ def steadily(items: Iterable[T]) -> Iterator[T]:
     if work is None:
         yield from items
         return
-    left = size = _PIECE if type(work) is LongWork else 1
+    if type(work) is ShortWork:
+        for item in items:
+            yield item
+            if perf_counter() > work.look_at:
+                work.go_on()
+        return
+    left = _PIECE
     for item in items:
         yield item
         left -= 1
         if not left:
             work.go_on()
-            left = size
+            left = _PIECE
 
 
 def to_the_end(items: Iterable[T]) -> Iterator[T]:
