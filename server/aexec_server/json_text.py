@@ -13,6 +13,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from itertools import chain, islice
 from json.decoder import scanstring  # type: ignore[attr-defined]  # typeshed lacks it
 from json.encoder import encode_basestring_ascii
 from typing import Any
@@ -38,6 +39,8 @@ _SKIPPED = 1 << 20
 # Values written at a stretch, of which so many characters are as good as one; characters of a long text.
 _SMALL_VALUES = 500
 _CHARACTERS_OF_VALUE = 64
+# An iterator of fewer items is a list.
+_FEW = 16
 _SCALARS = frozenset({int, float, bool, type(None)})
 _CHARACTERS = 1 << 15
 
@@ -336,21 +339,42 @@ def array_pieces(array: npt.NDArray[Any], style: JsonStyle | None = None) -> Ite
 def value_pieces(value: Any) -> Iterator[str]:
     """A value as JSON, in pieces.  Iterators are lists, whose items are made when it is their turn."""
     if isinstance(value, dict):
-        if _room_after(value, _SMALL_VALUES) >= 0:
-            yield _encode(value)
-            return
-        opening = "{"
-        for name, member in value.items():
-            yield f"{opening}{encode_basestring_ascii(name)}:"
-            yield from value_pieces(member)
-            opening = ","
-        yield "}"
+        yield from _members_pieces(value)
     elif isinstance(value, str):
         yield from _string_pieces(value)
     elif isinstance(value, Iterable):
         yield from _items_pieces(value)
     else:
         yield _encode(value)
+
+
+def _members_pieces(members: dict[str, Any]) -> Iterator[str]:
+    opening = "{"
+    few: dict[str, Any] = {}
+    room = _SMALL_VALUES
+    for name, member in members.items():
+        member = _looked_into(member)
+        left = _room_after(member, room)
+        if left >= 0:
+            few[name], room = member, left
+            continue
+        if few:
+            yield opening + _encode(few)[1:-1]
+            opening, few, room = ",", {}, _SMALL_VALUES
+        yield f"{opening}{encode_basestring_ascii(name)}:"
+        yield from value_pieces(member)
+        opening = ","
+    if few:
+        yield opening + _encode(few)[1:-1]
+    yield "{}" if opening == "{" and not few else "}"
+
+
+def _looked_into(value: Any) -> Any:
+    """The value; of an iterator of a few items a list."""
+    if not isinstance(value, Iterator):
+        return value
+    first = list(islice(value, _FEW))
+    return first if len(first) < _FEW else chain(first, value)
 
 
 def _items_pieces(items: Iterable[Any]) -> Iterator[str]:
