@@ -65,7 +65,10 @@ def _alike(function: Callable[[Any], Any], x: Any) -> Any:
     one = function(x[(slice(1),) * len(batch)])
 
     def of_all(result: Any) -> Any:
-        return np.broadcast_to(result, batch + result.shape[len(batch) :]).copy()
+        shape = batch + result.shape[len(batch) :]
+        if not result.size:
+            return result.reshape(shape)
+        return result.reshape(1, -1).repeat(math.prod(batch), 0).reshape(shape)
 
     return tuple(map(of_all, one)) if isinstance(one, tuple) else of_all(one)
 
