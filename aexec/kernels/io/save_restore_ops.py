@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Sequence
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ from aexec.io.files import text_path
 from aexec.io.tensor_bundle import BundleReader, BundleWriter, index_path, merge_bundles
 from aexec.io.tensor_slice import TensorSlice, parse_shape_and_slice
 from aexec.kernels.common.files import blocking, scalar_of
+from aexec.kernels.common.strings import lists_of
 
 # Format V2
 
@@ -116,7 +118,8 @@ def merge_v2_checkpoints(c: OpKernelConstruction) -> Compute:
                 f"Input destination_prefix should be a scalar tensor, got {shape_text(destination.shape)} instead."
             )
         target = text_path(destination.item())
-        sources = [text_path(p) for p in prefixes.tolist()]
+        named = dict.fromkeys(chain.from_iterable(lists_of(prefixes)))  # each once, however often it is there
+        sources = [text_path(prefix) for prefix in named]
         merge_bundles(sources, target, allow_missing=allow_missing)
         if delete_old_dirs:
             for directory in {os.path.dirname(p) for p in sources} - {os.path.dirname(target), ""}:

@@ -455,7 +455,12 @@ def _self_adjoint(xp: Any, function: Callable[[Array], Any], x: Array) -> Any:
     return _decompose(xp, function, x, "Self-adjoint eigen", xp.tril(x))
 
 
-@kernel("SelfAdjointEigV2", "BatchSelfAdjointEigV2", T=LINALG_TYPES, cost=cubic_ns(0.5))
+def _triangle_scratch(x: Array) -> int:
+    """The part that is used, the eigenvalues, and which numbers are finite."""
+    return 2 * int(x.nbytes) + int(x.size)
+
+
+@kernel("SelfAdjointEigV2", "BatchSelfAdjointEigV2", T=LINALG_TYPES, cost=cubic_ns(0.5), scratch=_triangle_scratch)
 def self_adjoint_eig_v2(c: OpKernelConstruction) -> Compute:
     """(eigenvalues in ascending order, eigenvectors as columns, or a scalar if they are not wanted).
 
@@ -473,7 +478,7 @@ def self_adjoint_eig_v2(c: OpKernelConstruction) -> Compute:
     return _square(values_and_vectors)
 
 
-@kernel("SelfAdjointEig", "BatchSelfAdjointEig", T=REAL_TYPES, cost=cubic_ns(0.5))
+@kernel("SelfAdjointEig", "BatchSelfAdjointEig", T=REAL_TYPES, cost=cubic_ns(0.5), scratch=_triangle_scratch)
 def self_adjoint_eig(c: OpKernelConstruction) -> Compute:
     """Eigenvalues as first row, then the eigenvectors as columns."""
     xp = c.xp

@@ -71,8 +71,13 @@ def _sum_rows(xp: Any, allocate: Allocate, rows: Any, ids: Any, count: int) -> A
     return (matrix @ parts).view(rows.dtype).reshape(out_shape)
 
 
+# What counting the rows of a segment takes.
+_COUNT_BYTES = 16
+
+
 def _counts(xp: Any, ids: Any, count: int, rank: int, dtype: np.dtype[Any]) -> Any:
     """How many rows each segment has, at least 1, shaped to divide an array of that rank."""
+    announce_scratch(_COUNT_BYTES * count)
     found = xp.maximum(xp.bincount(ids, minlength=count), 1).astype(dtype)
     return found.reshape(count, *(1,) * (rank - 1))
 
@@ -130,7 +135,7 @@ def segment_sum_or_mean(c: OpKernelConstruction) -> Compute:
         _check_segment_inputs(data, ids)
         count = _check_sorted(xp, ids)
         sums = _sum_rows(xp, allocate, data.astype(work, copy=False), ids, count)
-        if is_mean:
+        if is_mean and sums.size:
             sums = divide(sums, _counts(xp, ids, count, data.ndim, work))
         return sums.astype(out, copy=False)
 
@@ -331,9 +336,10 @@ def sparse_segment(c: OpKernelConstruction) -> Compute:
                 f"Bad: indices[{bad}] == {indices[bad]} out of range [0, {data.shape[0]})"
             )
         result = _pick_and_sum(xp, allocate, data.astype(work, copy=False), indices, ids, count)
-        if is_mean:
+        # Segments without elements may be any number.
+        if is_mean and result.size:
             result = result / _counts(xp, ids, count, data.ndim, work)
-        elif is_sqrt_n:
+        elif is_sqrt_n and result.size:
             result = result / xp.sqrt(_counts(xp, ids, count, data.ndim, work))
         return result.astype(out, copy=False)
 
@@ -360,7 +366,7 @@ def _spread_gradient(c: OpKernelConstruction) -> Callable[[Any, Any, Any, Any, s
                 bad = values[(values < 0) | (values >= bound)][0]
                 raise errors.InvalidArgumentError(f"{what} {bad} out of range [0, {bound}).")
         grad = grad.astype(work, copy=False)
-        if is_mean or is_sqrt_n:
+        if (is_mean or is_sqrt_n) and grad.size:  # rows without elements may be any number
             counts = _counts(xp, ids, segments, grad.ndim, work)
             grad = grad / (counts if is_mean else xp.sqrt(counts))
         announce_scratch(ids.size * prod(grad.shape[1:]) * grad.itemsize)

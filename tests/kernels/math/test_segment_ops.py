@@ -307,3 +307,10 @@ def test_gradients_of_nothing_are_zero():
     rows, picked = run_op("SparseSegmentSumGradV2", [np.float32(ROWS), nothing, nothing, 3])
     assert rows.shape == (0, 2)
     assert picked.shape == (0,)
+
+
+@pytest.mark.parametrize("op", ["SparseSegmentMeanGrad", "SparseSegmentSqrtNWithNumSegments"])
+def test_segments_without_elements_are_not_counted(op):
+    """There may be any number of them."""
+    inputs = [np.zeros((10**9, 0), np.float32), np.array([0], np.int32), np.array([0], np.int32), np.int32(10**9)]
+    assert run_op(op, inputs).shape == (10**9, 0)
