@@ -196,9 +196,17 @@ def _encoded(data: bytes) -> Any:
     return out
 
 
+# The format has 16 bits for them.
+_LONGEST_JPEG = 65_535
+
+
 def _check_jpeg_image(image: Any) -> None:
     if image.ndim != 3:
         raise errors.InvalidArgumentError(f"image must be 3-dimensional{shape_text(image.shape)}")
+    if max(image.shape[:2]) > _LONGEST_JPEG:
+        raise errors.InvalidArgumentError(
+            f"image must have at most {_LONGEST_JPEG} rows and columns, got {shape_text(image.shape)}"
+        )
 
 
 def _check_quality(quality: int) -> None:

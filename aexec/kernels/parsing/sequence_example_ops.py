@@ -14,8 +14,10 @@ import numpy as np
 
 from aexec import proto
 from aexec.framework import errors
+from aexec.framework.allocator import announce_scratch
 from aexec.framework.dtypes import DType
 from aexec.framework.kernel_registry import kernel
+from aexec.framework.loop_budget import giving_way
 from aexec.framework.op_kernel import Compute, OpKernelConstruction
 from aexec.framework.shape import shape_text
 from aexec.kernels.common.allocation import allocator
@@ -26,6 +28,8 @@ __all__: list[str] = []
 
 # Nanoseconds per serialised example, and per byte.
 _COST = string_cost(40_000, 20)
+# What a record takes when it is read, at least: bytes, and nanoseconds.
+_RECORD_BYTES, _RECORD_NS = 2500, 40_000.0
 
 
 @dataclass(frozen=True)
@@ -330,10 +334,11 @@ def _batch(parser: _Parser, serialized: Any, names: Any, keys: _Keys, defaults: 
         )
     if names.size and names.size != serialized.size:
         raise errors.InvalidArgumentError("example_names must be empty or have the correct number of elements")
+    announce_scratch(_RECORD_BYTES * (serialized.size + names.size))
     labels = [example.printable(name) for name in values_of(names)] or ["<unknown>"] * serialized.size
     examples = [
         _Example(data, label, f"Invalid protocol message input, example id: {label}", shows_feature=False)
-        for data, label in zip(values_of(serialized), labels, strict=True)
+        for data, label in giving_way(zip(values_of(serialized), labels, strict=True), _RECORD_NS)
     ]
     outputs = parser.outputs(examples, keys, defaults)
     return _flattened(outputs if serialized.ndim else _of_one(outputs))

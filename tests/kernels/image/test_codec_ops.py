@@ -450,3 +450,8 @@ def test_interlaced_sixteen_bits_are_not_supported():
 def test_error_of_very_many_empty_images_names_some():
     with pytest.raises(errors.InvalidArgumentError, match=r"indices: 0,1,2,.*,15,...\(3000000 in all\)"):
         run_op("EncodePng", [np.zeros((3_000_000, 0, 2, 3), np.uint8)])
+
+
+def test_image_that_is_too_long_for_a_jpeg_is_refused():
+    with pytest.raises(errors.InvalidArgumentError, match="at most 65535 rows and columns"):
+        run_op("EncodeJpeg", [np.broadcast_to(np.uint8(0), (1, 2**40, 3))[:, :70_000]])
