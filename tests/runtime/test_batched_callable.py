@@ -150,6 +150,8 @@ async def test_strings_are_joined() -> None:
 class Turn:
     """Lets nobody pass before `free` is set; remembers who asked."""
 
+    level = 0
+
     def __init__(self, error: errors.OpError | None = None) -> None:
         self.free = asyncio.Event()
         self.error = error
