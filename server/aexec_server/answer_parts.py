@@ -75,7 +75,7 @@ def slices(data: bytes | memoryview, size: int) -> Iterator[bytes | memoryview]:
 
 
 @asynccontextmanager
-async def taking(transport: asyncio.BaseTransport | None, seconds: float | None) -> AsyncIterator[None]:
+async def taking(transport: asyncio.WriteTransport | None, seconds: float | None) -> AsyncIterator[None]:
     """What is written within has to be taken by its client in so many seconds, or the connection is closed.
 
     Raises:
@@ -85,6 +85,6 @@ async def taking(transport: asyncio.BaseTransport | None, seconds: float | None)
         async with asyncio.timeout(seconds):
             yield
     except TimeoutError:
-        if isinstance(transport, asyncio.WriteTransport):
+        if transport is not None:
             transport.abort()
         raise ConnectionResetError("The client did not take its answer") from None
