@@ -77,6 +77,7 @@ class ServerProcess:
 
     Attributes:
         port, pid: of it.
+        ran: how many requests for runs were answered without an error.
         may_log_tracebacks: `stop` does not complain of them.
         expected_status: with which it exits.
     """
@@ -87,6 +88,7 @@ class ServerProcess:
         self.temporary = Path(tempfile.mkdtemp(prefix="aexec-test-"))
         self.may_log_tracebacks = False
         self.expected_status = 0
+        self.ran = 0
         self._told = False
         self._killed = False
         self._token = f"{os.getpid()}-{folder}"
@@ -165,6 +167,7 @@ class ServerProcess:
         seconds = time.monotonic() - began
         if "json" in response.headers.get("Content-Type", ""):
             data = json.loads(data)
+        self.ran += path.endswith(":run") and response.status in (200, 202)
         return Answer(response.status, data, seconds, dict(response.headers))
 
     def create(self, graph: GraphBuilder | bytes, *, address: str = "127.0.0.1", **fields: Any) -> str:
