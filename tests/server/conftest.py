@@ -8,6 +8,7 @@ import contextlib
 import io
 import json
 import os
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
 from typing import Any, cast
@@ -49,9 +50,19 @@ class _Here(Upstream):
         self._port = port
 
     async def connect(self) -> UpstreamConnection:
-        loop = asyncio.get_running_loop()
-        _, connection = await loop.create_connection(lambda: UpstreamConnection(self), "127.0.0.1", self._port)
+        loop, ours = asyncio.get_running_loop(), _small_buffered()
+        await loop.sock_connect(ours, ("127.0.0.1", self._port))
+        _, connection = await loop.create_connection(lambda: UpstreamConnection(self), sock=ours)
         return connection
+
+
+def _small_buffered() -> socket.socket:
+    """A socket that takes little before it is read, however many of them lie between a client and a server."""
+    made = socket.socket()
+    made.setblocking(False)
+    for buffer in (socket.SO_SNDBUF, socket.SO_RCVBUF):
+        made.setsockopt(socket.SOL_SOCKET, buffer, 1 << 17)
+    return made
 
 
 class GuardedServer(TestServer):
@@ -65,7 +76,9 @@ class GuardedServer(TestServer):
 
     async def _listen(self, connections: Callable[[], asyncio.BaseProtocol]) -> asyncio.Server:
         """Lead the address to these from now on."""
-        listening = await asyncio.get_running_loop().create_server(connections, "127.0.0.1", 0)
+        ours = _small_buffered()
+        ours.bind(("127.0.0.1", 0))
+        listening = await asyncio.get_running_loop().create_server(connections, sock=ours)
         self.port = listening.sockets[0].getsockname()[1]
         assert self._root is not None
         self._root = self._root.with_port(self.port)
