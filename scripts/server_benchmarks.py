@@ -206,7 +206,7 @@ def _vanished_clients(repeats: int, clients: int = 1000) -> Figure:
 def measure_hosts(repeats: int, seconds: float) -> list[Figure]:
     """All figures of `hosts`."""
     with _server(watch=False) as one, _server(watch=False, hosts=2) as two:
-        own = statistics.median(_own_megabytes(pid) for pid in two.hosts)
+        own = statistics.median(_megabytes(pid, "Private_") for pid in two.hosts)
         figures = [Figure("memory of a host's own", own, "MB", None, "<= 40", own <= 40)]
         figures += [_cost_of_a_run(one, two, repeats, seconds)]
         figures += _rate(one, two, repeats, seconds, "on the loop", _graph(_chain))
@@ -215,10 +215,10 @@ def measure_hosts(repeats: int, seconds: float) -> list[Figure]:
     return [*figures, *_killed(seconds)]
 
 
-def _own_megabytes(pid: int) -> float:
-    """Of memory that no other process shares."""
+def _megabytes(pid: int, kind: str) -> float:
+    """Of a process's memory: `Private_` is what no other process shares; of `Pss:` shared pages are divided."""
     lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
-    return sum(int(line.split()[1]) for line in lines if line.startswith("Private_")) / 1024
+    return sum(int(line.split()[1]) for line in lines if line.startswith(kind)) / 1024
 
 
 def _cost_of_a_run(one: ServerProcess, two: ServerProcess, repeats: int, seconds: float) -> Figure:
@@ -236,15 +236,16 @@ def _own_hosts(two: ServerProcess, repeats: int, seconds: float, count: int = 64
         servers = (two, own)
         made = {server: [_timed(server, graph) for _ in range(count)] for server in servers}
         paths = {s: ",".join([f"/v1/sessions/{handle}:run" for _, handle in made[s]]) for s in servers}
-        together = sum(_own_and_shared_megabytes(pid) for pid in own.hosts)
+        together = sum(_megabytes(pid, "Pss:") for pid in own.hosts)
         yield Figure(
             f"memory of {count} sessions in hosts of their own", together, "MB", None, "<= 1024", together <= 1024
         )
         base, took = (1e3 * statistics.median(seconds for seconds, _ in made[server]) for server in servers)
         ratio = took / base
         yield Figure("making a session in a host of its own", took, "ms", base, f"<= 1.2: {ratio:.2f}", ratio <= 1.2)
-        rates = [[_load_of(s, paths[s], "closed", count, seconds).rate for s in servers] for _ in range(repeats + 1)][
-            1:
+        # The first round compiles what the others run.
+        _, *rates = [
+            [_load_of(s, paths[s], "closed", count, seconds).rate for s in servers] for _ in range(repeats + 1)
         ]
         base, rate = (statistics.median(pair[i] for pair in rates) for i in (0, 1))
         ratio = statistics.median(alone / shared for shared, alone in rates)
@@ -260,12 +261,6 @@ def _timed(server: ServerProcess, graph: bytes) -> tuple[float, str]:
     began = time.perf_counter()
     handle = server.create(graph)
     return time.perf_counter() - began, handle
-
-
-def _own_and_shared_megabytes(pid: int) -> float:
-    """Of memory, shared pages divided among those that share them."""
-    lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
-    return sum(int(line.split()[1]) for line in lines if line.startswith("Pss:")) / 1024
 
 
 def _products(x: object) -> object:

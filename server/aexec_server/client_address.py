@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
-from functools import lru_cache
 
 __all__ = ["client_at", "peer_host"]
 
 # Whoever has an address of IPv6 has all of such a network, as a rule.
 _IPV6_PREFIX = 64
-_REMEMBERED = 4096
 
 
 def peer_host(transport: asyncio.BaseTransport | None) -> str:
@@ -19,7 +17,6 @@ def peer_host(transport: asyncio.BaseTransport | None) -> str:
     return str(peer[0]) if isinstance(peer, tuple) and peer else ""
 
 
-@lru_cache(_REMEMBERED)
 def client_at(host: str) -> str:
     """`192.0.2.7`, or of IPv6 the network, `2001:db8:1:2::/64`; empty for what is no address."""
     try:

@@ -26,11 +26,11 @@ from aexec_server.handles import shortened
 from aexec_server.trace_context import TRACERESPONSE, known_trace, trace_of
 
 __all__ = [
-    "RETRY_STATUSES",
     "Handler",
     "HasHeaders",
     "RequestError",
     "error_body",
+    "error_headers",
     "error_response",
     "errors_as_responses",
     "public_error",
@@ -44,7 +44,7 @@ logger = logging.getLogger(__name__)
 _CLIENT_CLOSED_REQUEST = 499  # nginx's; the standard library has no phrase for it
 _CLOSED_BY_CLIENT = "Client Closed Request"
 _MAX_NAME = 200
-RETRY_STATUSES = (429, 503)
+_RETRY_STATUSES = (429, 503)
 _REQUEST_ID = re.compile(r"[!-~]{1,200}")  # what can be printed, and has no blanks
 _X_REQUEST_ID = istr("X-Request-Id")
 
@@ -149,12 +149,15 @@ def error_response(request: web.Request, error: errors.OpError, instance: str | 
         reason=_CLOSED_BY_CLIENT if status == _CLIENT_CLOSED_REQUEST else None,
         content_type="application/problem+json" if problem else "application/json",
     )
-    if status in RETRY_STATUSES:
-        response.headers["Retry-After"] = "1"
-    if isinstance(error, HasHeaders):
-        response.headers.update(error.headers)
+    response.headers.update(error_headers(error, status))
     request.app[ACTIVITY].note_error(error, status, request)
     return response
+
+
+def error_headers(error: errors.OpError, status: int) -> dict[str, str]:
+    """The headers that an answer with this status has because of the error."""
+    retry = {"Retry-After": "1"} if status in _RETRY_STATUSES else {}
+    return {**retry, **(error.headers if isinstance(error, HasHeaders) else {})}
 
 
 def errors_as_responses(

@@ -21,7 +21,7 @@ from aexec import errors
 from aexec_server.access_log import log_access
 from aexec_server.client_address import peer_host
 from aexec_server.connections import AnswerWatch, ConnectionTable, Waiting, refused_connection
-from aexec_server.error_responses import RETRY_STATUSES, HasHeaders, RequestError, error_body, status_of, title_of
+from aexec_server.error_responses import RequestError, error_body, error_headers, status_of, title_of
 from aexec_server.framing import (
     MAX_HEAD,
     Body,
@@ -519,10 +519,7 @@ def refusal(error: errors.OpError, request: RequestHead) -> bytes:
         f"Content-Length: {len(body)}",
         "Connection: close",
     ]
-    headers = {"Retry-After": "1"} if status in RETRY_STATUSES else {}
-    if isinstance(error, HasHeaders):
-        headers.update(error.headers)
-    lines += [f"{name}: {value}" for name, value in headers.items()]
+    lines += [f"{name}: {value}" for name, value in error_headers(error, status).items()]
     return "\r\n".join([*lines, "", ""]).encode() + (b"" if request.method == b"HEAD" else body)
 
 
