@@ -125,7 +125,7 @@ class AccessControl:
     def _who(self, request: web.Request) -> Caller | Refusal:
         if self._key is not None:
             who = read_caller(request.headers.get(CALLER_HEADER), self._key)
-            # A front without tokens passes some requests on as they come, of which it cannot find the head's end.
+            # A front passes a request whose head it cannot read on unchanged, so that it names no caller.
             return who if self._wants_tokens or isinstance(who, Caller) else ANYONE
         assert self.source is not None
         sent = request.headers.getall(hdrs.AUTHORIZATION, ())

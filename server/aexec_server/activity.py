@@ -66,13 +66,11 @@ class OtherProcesses:
     Attributes:
         hosts: what `process_status` said of each when it was asked last, by name.
         ended: sums of what those counted that are no more.
-        tensor_bytes_limit: of all together; None for no limit.
         recent_errors: the latest of all, as `Activity.recent_errors`.
     """
 
     hosts: Mapping[str, dict[str, Any]] = field(default_factory=dict)
     ended: Mapping[str, int] = field(default_factory=dict)
-    tensor_bytes_limit: int | None = None
     recent_errors: Sequence[dict[str, Any]] = ()
 
 

@@ -168,6 +168,7 @@ async def _own_application(config: ServerConfig, hosts: Hosts, path: str) -> Asy
     server.ready_elsewhere = lambda: hosts.models is None or hosts.models.serves
     server.sessions_elsewhere = lambda request: hosts.sessions(request.headers.get(CALLER_HEADER), caller_of(request))
     server.others = hosts.status
+    server.tensor_bytes_limit = hosts.limits.tensor_bytes
     server.sessions.why_gone = hosts.why_gone
     async with serving_on_socket(app, path):
         yield app

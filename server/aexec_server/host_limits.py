@@ -39,7 +39,7 @@ class HostLimits:
         most: how many hosts there may be for clients' sessions.
         warm: how many of them are started ahead of need, where sessions have hosts of their own.
         most_bytes: of memory that all may have together, without what they share; None for no limit.
-        tensor_bytes: what the tensors of all may take together; None for what each has by itself.
+        tensor_bytes: what the tensors of all may take together; None for no limit.
         host: the settings of one.
     """
 
@@ -68,7 +68,9 @@ def _fixed(config: ServerConfig, hosts: int, share: int | None) -> HostLimits:
         max_host_bytes=config.max_host_bytes or (None if share is None else share // hosts),
         max_memory_bytes=None if config.max_memory_bytes is None else config.max_memory_bytes / hosts,
     )
-    return HostLimits(own=False, most=hosts, warm=0, most_bytes=None, tensor_bytes=None, host=host)
+    all_hosts = replace(config, max_host_bytes=host.max_host_bytes and hosts * host.max_host_bytes)
+    tensor_bytes = memory_limits(all_hosts).server
+    return HostLimits(own=False, most=hosts, warm=0, most_bytes=None, tensor_bytes=tensor_bytes, host=host)
 
 
 def _own(config: ServerConfig, share: int | None) -> HostLimits:

@@ -49,7 +49,7 @@ class Place(Protocol):
 
     @property
     def is_empty(self) -> bool:
-        """Does it hold nothing?  For sure, if it did not either when the event loop came round before."""
+        """Does it hold nothing, as far as is known?  Only what is true in two turns of the event loop is certain."""
         ...
 
     @property
@@ -181,6 +181,7 @@ class OwnPlaces(Generic[P]):
         own = self._of.get(client, [])
         spare = next((place for place in own if place.is_empty), None)
         if spare is not None:
+            self._forget_spare(spare)
             return spare
         spares = [place for place in self._surely_spare if place.is_empty]
         if len(own) < self._most - self._taken + len(spares):
@@ -225,11 +226,11 @@ class OwnPlaces(Generic[P]):
             too_old = now - before[place] > _SPARE_SECONDS
             if too_old or place.client in kept or place.own_bytes > _SPARE_BYTES:
                 self._let_go(place)
-            kept.add(place.client)
+            else:
+                kept.add(place.client)
 
     def remove(self, place: P, *, broken: bool) -> None:
-        self._spare_since.pop(place, None)
-        self._surely_spare = [spare for spare in self._surely_spare if spare is not place]
+        self._forget_spare(place)
         if place in self._warm:
             self._warm.remove(place)
             return
@@ -242,6 +243,10 @@ class OwnPlaces(Generic[P]):
             del self._of[client]
         if broken:
             self._penalties.note(client)
+
+    def _forget_spare(self, place: P) -> None:
+        self._spare_since.pop(place, None)
+        self._surely_spare = [spare for spare in self._surely_spare if spare is not place]
 
     def of_client(self, client: str) -> Iterable[P]:
         return self._of.get(client, ())

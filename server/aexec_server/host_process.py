@@ -96,6 +96,7 @@ async def _serve(config: ServerConfig, path: str, sock: socket.socket) -> None:
     app = make_app(config)
     _add_own_routes(app)
     server = app[SERVER]
+    server.tensor_bytes_limit = None
     told = _Told(server)
 
     async def begin() -> None:
@@ -109,7 +110,7 @@ async def _serve(config: ServerConfig, path: str, sock: socket.socket) -> None:
         await serve_app(app, told.stop, lambda _: server.in_background(begin(), "warm up"), path=path)
         if server.spans is not None:
             await asyncio.to_thread(server.spans.flush)
-        told.report()
+        told.report(counted=True)
     except (errors.OpError, OSError) as error:
         told.channel.say({"failed": _described(error)})
     told.channel.close()
@@ -144,11 +145,11 @@ class _Told:
         allowed = message.get("memory_bytes")  # of all hosts together, what is left for this one
         if allowed is not None:
             self._memory.limit = allowed if self._own_limit is None else min(allowed, self._own_limit)
-        self.channel.say({"report": self._report.changes(), "asked": True})
+        self.channel.say({"report": self._report.changes(counted=True), "asked": True})
 
-    def report(self) -> None:
-        """Tell the front unasked what has changed."""
-        self.channel.say({"report": self._report.changes()})
+    def report(self, *, counted: bool = False) -> None:
+        """Tell the front unasked what has changed; with `counted` also what was counted."""
+        self.channel.say({"report": self._report.changes(counted=counted)})
 
 
 def _described(error: errors.OpError | OSError) -> dict[str, Any]:

@@ -20,11 +20,20 @@ class HostReport:
         self._counted: Snapshot = {}
         self._errors = 0
 
-    def changes(self) -> dict[str, Any]:
-        """The fields of `_fields` that are not as they were told last; `metrics` and `errors` since then, if any."""
+    def changes(self, *, counted: bool) -> dict[str, Any]:
+        """The fields of `_fields` that have changed since they were told last.
+
+        Args:
+            counted: with `metrics` and `errors` since they were told last, if there are any.  All of a process's
+                metrics are read for that: too much for each session that is made or closed.
+        """
         fields = self._fields()
         changed = {name: value for name, value in fields.items() if self._told.get(name) != value}
         self._told = fields
+        return changed | self._counts() if counted else changed
+
+    def _counts(self) -> dict[str, Any]:
+        changed: dict[str, Any] = {}
         now = self._server.metrics.snapshot()
         grown = increase(now, self._counted)
         self._counted = now

@@ -36,9 +36,7 @@ class HostTotals:
         """A host has told this."""
         told = snapshot_from_json(report.get("metrics", {}))
         self._counted.add({name: samples for name, samples in told.items() if not is_gauge(name)})
-        gauges = {name: dict(samples) for name, samples in told.items() if is_gauge(name)}
-        gauges.get("aexec_memory_bytes", {}).pop(("limit",), None)  # is not what all have together
-        host.gauges = {**host.gauges, **gauges}
+        host.gauges = {**host.gauges, **{name: samples for name, samples in told.items() if is_gauge(name)}}
         self._errors.extend(report.get("errors", ()))
         self._count_tensors(host, host.tensor_bytes)
 
@@ -57,11 +55,10 @@ class HostTotals:
         """To be added up."""
         return [self._counted.sums, *(host.gauges for host in hosts)]
 
-    def status(self, hosts: Iterable[SessionHost], tensor_bytes_limit: int | None) -> OtherProcesses:
+    def status(self, hosts: Iterable[SessionHost]) -> OtherProcesses:
         """How hosts were when they were asked last."""
         return OtherProcesses(
             hosts={host.name: host.status for host in hosts if host.status is not None},
             ended=dict(self._ended),
-            tensor_bytes_limit=tensor_bytes_limit,
             recent_errors=list(self._errors),
         )

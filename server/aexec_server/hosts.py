@@ -29,7 +29,6 @@ from aexec_server.host_places import OwnPlaces, Places, SharedPlaces
 from aexec_server.host_totals import HostTotals
 from aexec_server.host_watch import LOOK_SECONDS, HostWatch
 from aexec_server.idempotency import ForgottenError
-from aexec_server.memory_limits import memory_limits
 from aexec_server.metrics import Snapshot
 from aexec_server.model_source import GraphSource
 from aexec_server.relay import Upstream
@@ -80,6 +79,7 @@ class Hosts:
         )
         self._names = HostNames()
         self._spent = SpentKeys()
+        self._shares = session_shares(config)
         self._memory_quotas: dict[str, int] = {}  # of clients that have one
         self._totals = HostTotals()
         self._watch = HostWatch(config.host_silence_seconds, limits.most_bytes, self._tensors_allowed, time.monotonic)
@@ -137,14 +137,13 @@ class Hosts:
         return self._places.take(caller.client)  # another is started when this request does not wait any more
 
     def _check_room(self, caller: Caller) -> None:
-        """Raise if a caller can have no other session: hosts of single clients know of their own sessions only."""
+        """Raise if a caller may have no other session: a host counts the sessions of its own client only."""
         held: Counter[str] = Counter()
         for host in self._places:
             if host.client is not None:
                 held[host.client] += host.sessions
-        shares = session_shares(self._config)
-        shares.held, shares.in_use = dict(held), held.total()
-        shares.check(caller, quota=caller.quotas.sessions)
+        self._shares.held, self._shares.in_use = dict(held), held.total()
+        self._shares.check(caller, quota=caller.quotas.sessions)
         most = self.limits.most_bytes
         if most is not None and self._watch.own_bytes > _FULL_SHARE * most:
             raise errors.UnavailableError(
@@ -168,32 +167,25 @@ class Hosts:
 
     def metrics(self) -> list[Snapshot]:
         """What hosts have counted, those that are no more included, as of some tenths of a second ago."""
-        limit = self._tensor_bytes_limit()
         own: Snapshot = {
             "aexec_hosts": {(): sum(host.ready for host in self._by_name.values())},
             "aexec_host_restarts": {(): self._totals.restarts},
-            "aexec_memory_bytes": {} if limit is None else {("limit",): limit},
+            "aexec_shared_refusals": {(self._shares.kind,): self._shares.refused},
         }
         return [own, *self._totals.metrics(self._by_name.values())]
 
     def status(self) -> OtherProcesses:
         """How each was when it was asked last."""
-        return self._totals.status(self._by_name.values(), self._tensor_bytes_limit())
+        return self._totals.status(self._by_name.values())
 
-    def _tensor_bytes_limit(self) -> int | None:
-        """What the tensors in all hosts may take."""
-        apart = [*(() if self.limits.own else self._places), *([] if self.models is None else [self.models])]
-        limits = [memory_limits(host.config).server for host in apart]
-        if self.limits.own:
-            limits.append(self.limits.tensor_bytes)
-        known = [limit for limit in limits if limit is not None]
-        return sum(known) if len(known) == len(limits) else None
+    @property
+    def _of_models(self) -> list[SessionHost]:
+        return [] if self.models is None else [self.models]
 
     async def sessions(self, header: str | None, caller: Caller) -> list[dict[str, Any]]:
         """Those that hosts list for a caller, whom the front's header tells; without a name the models' host alone."""
-        own = [] if self.models is None else [self.models]
         seen = self._places if caller.is_admin else self._places.of_client(caller.client) if caller.name else ()
-        asked = [host for host in (*own, *seen) if host.ready]
+        asked = [host for host in (*self._of_models, *seen) if host.ready]
         listed = await asyncio.gather(*(host.listed_sessions(header) for host in asked))
         return [session for sessions in listed for session in sessions]
 
@@ -202,20 +194,16 @@ class Hosts:
         quotas = caller.quotas
         if quotas == NO_QUOTAS:
             return caller
-        models = [] if self.models is None else [self.models]
-        others = [other for other in (*self._places.of_client(caller.client), *models) if other is not host]
+        others = [o for o in (*self._places.of_client(caller.client), *self._of_models) if o is not host]
         of_caller = [other.of_callers.get(caller.name, (0, 0)) for other in others]
         sessions = sum(other.sessions if other.client else of[0] for other, of in zip(others, of_caller, strict=True))
+        hosts = 1 if self.limits.own else self.limits.most  # `_tensors_allowed` bounds a client's own hosts together
         left = Quotas(
             None if quotas.sessions is None else quotas.sessions - sessions,
             None if quotas.runs is None else quotas.runs - sum(runs for _, runs in of_caller),
-            None if quotas.memory_bytes is None else self._memory_part(quotas.memory_bytes),
+            None if quotas.memory_bytes is None else quotas.memory_bytes // hosts,
         )
         return replace(caller, quotas=left)
-
-    def _memory_part(self, quota: int) -> int:
-        """Of a client's quota, for one host; `_tensors_allowed` bounds it further where a host has one client."""
-        return quota if self.limits.own else quota // self.limits.most
 
     def _tensors_allowed(self, host: SessionHost) -> int | None:
         """What tensors in a host may take, beside those in the other hosts, of all or of its client."""
@@ -281,7 +269,7 @@ class Hosts:
         """Run a host until it ends."""
         await host.run(self._context)
         self._by_name.pop(host.name, None)
-        self._places.remove(host, broken=not host.told)
+        self._places.remove(host, broken=host.was_ready and not host.told)
         self._names.remove(host)
         self._totals.remove(host)
         if self._stopping or host.told:

@@ -127,10 +127,17 @@ FAMILIES = {
         Family("aexec_tensor_store_bytes", "gauge", "What sessions keep under handles."),
         Family("aexec_memory_bytes", "gauge", "What tensors of sessions take of memory, and may take.", ("kind",)),
         Family("aexec_gpu_pool_bytes", "gauge", "Memory of GPUs.", ("device", "kind")),
-        Family("aexec_shared_in_use", "gauge", "What clients hold of what they share, by kind.", ("kind",)),
-        Family("aexec_shared_limit", "gauge", "What there is of that.", ("kind",)),
-        Family("aexec_shared_largest", "gauge", "What the client holds of that that holds most.", ("kind",)),
-        Family("aexec_shared_refusals", "counter", "Requests for more than there was for their client.", ("kind",)),
+        Family("aexec_shared_in_use", "gauge", "Amount of each shared resource that clients hold together.", ("kind",)),
+        Family("aexec_shared_limit", "gauge", "Amount of each shared resource that there is.", ("kind",)),
+        Family(
+            "aexec_shared_largest", "gauge", "Amount of each shared resource that its largest holder has.", ("kind",)
+        ),
+        Family(
+            "aexec_shared_refusals",
+            "counter",
+            "Requests refused because their client could have no more of a shared resource.",
+            ("kind",),
+        ),
         Family("aexec_sessions", "gauge", "Sessions that are open."),
         Family("aexec_connections", "gauge", "Connections of clients."),
         Family("aexec_hosts", "gauge", "Session hosts that are ready."),

@@ -51,13 +51,14 @@ class Upstream:
 
     Attributes:
         path: of the socket.
-        in_flight: requests that it has not answered.
+        requests: how many were sent to it.
+        completed: how many of them it has answered, or were given up.
         connecting: requests that wait for a connection to it.
     """
 
     def __init__(self, path: str) -> None:
         self.path = path
-        self.in_flight = self.connecting = 0
+        self.requests = self.completed = self.connecting = 0
         self._idle: list[UpstreamConnection] = []
 
     def idle_connection(self) -> UpstreamConnection | None:
@@ -124,11 +125,11 @@ class UpstreamConnection(asyncio.Protocol):
         self._raw = raw
         self._body = None
         self.begun = False
-        self.upstream.in_flight += 1
+        self.upstream.requests += 1
 
     def _end(self) -> None:
         self._client = None
-        self.upstream.in_flight -= 1
+        self.upstream.completed += 1
 
     def release(self) -> None:
         """Request and answer have ended: it is free for the next."""

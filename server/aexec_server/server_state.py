@@ -60,6 +60,8 @@ class Server:
         metrics_elsewhere: the same of other processes.
         activity: what was done in this process.
         began: when, by the configuration's clock.
+        tensor_bytes_limit: what tensors may take, in this process and those behind it together; None for no limit, and
+            in a session host, whose front reports the limit of all.
         others: how other processes are.
     """
 
@@ -98,7 +100,8 @@ class Server:
             self.metrics.add_shares(shares)
         self.metrics.gauge("aexec_sessions", lambda: {(): len(self.sessions)})
         self.metrics.gauge("aexec_tensor_store_bytes", lambda: {(): self.sessions.kept_bytes})
-        self.metrics.gauge("aexec_memory_bytes", lambda: _memory(self.sessions))
+        self.tensor_bytes_limit = self.sessions.memory.limit
+        self.metrics.gauge("aexec_memory_bytes", lambda: _memory(self))
         self.metrics.gauge("aexec_gpu_pool_bytes", lambda: _gpu_pools(self.sessions))
         self.metrics.gauge("aexec_queue_size", lambda: _queue_sizes(self.sessions))
         self.activity = Activity()
@@ -152,12 +155,11 @@ class Server:
         return hosted
 
 
-def _memory(sessions: SessionStore) -> dict[tuple[str, ...], float]:
+def _memory(server: Server) -> dict[tuple[str, ...], float]:
     """Bytes in use, and allowed."""
-    account = sessions.memory
-    sizes: dict[tuple[str, ...], float] = {("in_use",): account.in_use}
-    if account.limit is not None:
-        sizes["limit",] = account.limit
+    sizes: dict[tuple[str, ...], float] = {("in_use",): server.sessions.memory.in_use}
+    if server.tensor_bytes_limit is not None:
+        sizes["limit",] = server.tensor_bytes_limit
     return sizes
 
 

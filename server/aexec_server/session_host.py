@@ -9,7 +9,6 @@ import asyncio
 import contextlib
 import json
 import logging
-import os
 import signal
 import socket
 import tempfile
@@ -17,6 +16,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 from multiprocessing.context import ForkServerContext, ForkServerProcess
+from pathlib import Path
 from typing import Any
 
 from aexec import errors
@@ -89,6 +89,7 @@ class SessionHost(Upstream):
         self.own_bytes = 0
         self.may_idle = not (config.graphs or config.models or config.model_repository)
         self.asked_at = self.busy_until = 0.0
+        self._requests_before = 0  # it was asked last
         self._on_report = on_report
         self._sessions = self._operations = 0  # when it was asked last
         self._sent = 0  # requests for sessions that were sent to it, and of which it has not told
@@ -132,17 +133,21 @@ class SessionHost(Upstream):
 
     @property
     def busy(self) -> bool:
-        """Does it work for anybody, as far as is known?"""
-        return bool(self.in_flight or self.connecting or self.runs)
+        """Does it work for anybody, or did it since it was asked last?  As far as is known."""
+        return self._works or self.requests != self._requests_before
+
+    @property
+    def _works(self) -> bool:
+        return bool(self.requests > self.completed or self.connecting or self.runs)
 
     @property
     def is_empty(self) -> bool:
         """Does it hold nothing, as far as is known?
 
-        It tells of each request for a session before it answers that.  So if this is true, and still is when this loop
-        has come round again and read what there was, it is so.
+        The host reports each new session before it answers the request for it.  A report may have come that this loop
+        has not read yet: only what is true in two turns of the loop is certain.
         """
-        return not (self._sessions or self._operations or self.busy)
+        return not (self._sessions or self._operations or self._works)
 
     def count_session(self, key: bytes | None = None) -> None:
         """A request for a session is sent to it, which has this key if it may come again."""
@@ -182,44 +187,53 @@ class SessionHost(Upstream):
         await asyncio.wait(futures, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
 
     async def run(self, context: ForkServerContext) -> None:
-        """Start the process, and wait until it has ended.  Cancelling this kills it."""
-        process = await self._start(context)
-        if process is None:
+        """Start the process, and wait until it has ended; `ended` says why, also if it could not be started.
+
+        Cancelling this kills it.
+        """
+        try:
+            ours, theirs = socket.socketpair()
+            with theirs:
+                process = await self._start(context, ours, theirs)
+        except (OSError, EOFError) as error:
+            self.ended = f"could not be started, with {tempfile.gettempdir()} for temporary files: {error}"
+            self._exited.set_result(None)
             return
         try:
-            asyncio.get_running_loop().add_reader(process.sentinel, self._has_exited)
+            loop = asyncio.get_running_loop()
+            loop.add_reader(process.sentinel, self._has_exited)
+            await loop.create_unix_connection(lambda: self._channel, sock=ours)
+            if self.told:
+                self._channel.say({"stop": True})
             await asyncio.wait([self._exited])
         finally:
             await self._bury(process)
 
-    async def _start(self, context: ForkServerContext) -> ForkServerProcess | None:
-        """The process, or None if it cannot be started; `ended` says why."""
-        ours, theirs = socket.socketpair()
+    async def _start(self, context: ForkServerContext, ours: socket.socket, theirs: socket.socket) -> ForkServerProcess:
+        """The process, which has one end of the channel.
+
+        Raises:
+            OSError, EOFError: it cannot be started.  Our end of the channel is closed then.
+        """
         level = logging.getLogger().getEffectiveLevel()
         process = context.Process(
             target=run_host, args=(self.config, self.path, theirs, level), name=f"session host {self.name}", daemon=True
         )
-        loop = asyncio.get_running_loop()
-        starting = loop.run_in_executor(None, process.start)
+        starting = asyncio.get_running_loop().run_in_executor(None, process.start)
         try:
             await asyncio.shield(starting)
-        except (OSError, EOFError) as error:
+        except (OSError, EOFError):
             ours.close()
-            self.ended = f"could not be started, with {tempfile.gettempdir()} for temporary files: {error}"
-            self._exited.set_result(None)
-            return None
+            raise
         except asyncio.CancelledError:
             ours.close()
             with contextlib.suppress(OSError, EOFError):
                 await starting
                 process.kill()
             raise
-        finally:
-            theirs.close()
         self._process = process
         assert process.pid is not None
         self._figures = HostFigures(process.pid)
-        await loop.create_unix_connection(lambda: self._channel, sock=ours)
         return process
 
     def _hear(self, message: dict[str, Any]) -> None:
@@ -255,8 +269,7 @@ class SessionHost(Upstream):
         process.join()  # it has exited
         process.close()
         self._process = None
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(self.path)
+        await asyncio.to_thread(Path(self.path).unlink, missing_ok=True)
 
     def tell_to_stop(self, why: str) -> None:
         """Drain; told again: cancel what runs."""
@@ -285,6 +298,7 @@ class SessionHost(Upstream):
             self.asked_at = time.monotonic()
             self._asked = self.asked_at, self._figures.waited()
             self._sent_before = self._sent
+            self._requests_before = self.requests
             self._channel.say({"ask": True} if memory_bytes is None else {"ask": True, "memory_bytes": memory_bytes})
 
     def _note(self, report: dict[str, Any]) -> None:
@@ -304,14 +318,17 @@ class SessionHost(Upstream):
     async def listed_sessions(self, caller: str | None) -> list[dict[str, Any]]:
         """Those that it lists for a caller, whom the front's header names; none if it does not answer in time."""
         header = "" if caller is None else f"{CALLER_HEADER}: {caller}\r\n"
-        with contextlib.suppress(OSError, asyncio.IncompleteReadError, TimeoutError):
+        # ValueError: it was killed, and what it answered is not whole.
+        with contextlib.suppress(OSError, TimeoutError, ValueError):
             async with asyncio.timeout(self.config.host_silence_seconds):
                 reader, writer = await asyncio.open_unix_connection(self.path)
                 try:
-                    answer = await _asked(reader, writer, SESSIONS_PATH, f"{header}Connection: close\r\n", "1.0")
+                    # Of HTTP/1.0, as the answer may be large: its end is that of the connection.
+                    writer.write(f"GET {SESSIONS_PATH} HTTP/1.0\r\nHost: localhost\r\n{header}\r\n".encode())
+                    answer = await reader.read()
                 finally:
                     writer.close()
-            return list(answer.get("sessions", ()))
+            return list(json.loads(answer.partition(b"\r\n\r\n")[2]).get("sessions", ()))
         return []
 
     # What the kernel says of it
@@ -337,22 +354,6 @@ class SessionHost(Upstream):
             return 0.0
         asked, waited = self._asked
         return time.monotonic() - asked - (self._figures.waited() - waited)
-
-
-async def _asked(
-    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, path: str, header: str, version: str = "1.1"
-) -> dict[str, Any]:
-    """What a host answers, in JSON.
-
-    Args:
-        version: of HTTP: 1.0 for an answer that may be large, whose end is that of the connection.
-    """
-    writer.write(f"GET {path} HTTP/{version}\r\nHost: localhost\r\n{header}\r\n".encode())
-    head = (await reader.readuntil(b"\r\n\r\n")).lower()
-    if version == "1.0":
-        return dict(json.loads(await reader.read()))
-    length = int(head.partition(b"content-length:")[2].partition(b"\r\n")[0])
-    return dict(json.loads(await reader.readexactly(length)))
 
 
 def _described(code: int | None) -> str:

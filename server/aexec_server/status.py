@@ -35,14 +35,12 @@ def routes(server: Server) -> list[Route]:
 
 def process_status(server: Server) -> dict[str, Any]:
     """That of this process."""
-    memory = server.sessions.memory
     return {
         "sessions": len(server.sessions),
         "runs_in_flight": server.sessions.live_runs,
         "runs": server.metrics.runs.total,
         "errors": server.activity.errors,
-        "tensor_bytes": memory.in_use,
-        "tensor_bytes_limit": memory.limit,
+        "tensor_bytes": server.sessions.memory.in_use,
     }
 
 
@@ -61,7 +59,7 @@ def _status(server: Server, *, named: bool) -> dict[str, Any]:
         "uptime_s": round(server.config.clock() - server.began, 3),
         "ready": server.ready,
         **{name: sum(part.get(name, 0) for part in parts) for name in _SUMS},
-        "tensor_bytes_limit": others.tensor_bytes_limit if others.hosts else here["tensor_bytes_limit"],
+        "tensor_bytes_limit": server.tensor_bytes_limit,
         "host_count": len(others.hosts),
         "hosts": [{"name": name} | {key: others.hosts[name][key] for key in _SUMS} for name in _busiest(others.hosts)],
         "recent_errors": [_error(error, named=named) for error in recent[-_KEPT:]],

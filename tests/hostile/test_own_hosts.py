@@ -95,7 +95,7 @@ def test_host_ends_when_its_sessions_do(server: ServerProcess) -> None:
     assert len({host(handle) for handle in handles}) == 3
     processes = [server.host_of(handle) for handle in handles]
     ran = server.ran
-    # An idle host tells of its last runs with the end of a session: none of another test's are to come meanwhile.
+    # Those of other tests' hosts are reported within some tenths of a second.
     server.until(lambda: counted(server, 'aexec_runs_total{code="OK",model=""}') == ran)
     for handle in handles:
         assert server.run(handle, feeds={"x": [3]}, fetches=["y"]).status == 200
@@ -104,7 +104,7 @@ def test_host_ends_when_its_sessions_do(server: ServerProcess) -> None:
     server.until(lambda: sum(os.path.exists(f"/proc/{pid}") for pid in processes) == 1)
     assert server.run(handles[0], fetches=["y"]).status == 404
     assert host(server.create(square(), address=address)) in map(host, handles)
-    assert counted(server, 'aexec_runs_total{code="OK",model=""}') == ran + 3
+    server.until(lambda: counted(server, 'aexec_runs_total{code="OK",model=""}') == ran + 3)
 
 
 def test_hosts_of_failed_requests_are_used_again(server: ServerProcess) -> None:
@@ -183,6 +183,5 @@ def test_status_names_a_hundred_hosts_at_most(server: ServerProcess) -> None:
     server.until(lambda: server.call("GET", "/v1/status").body["hosts"])  # the first ones have begun
     status = server.call("GET", "/v1/status").body
     assert status["host_count"] >= len(status["hosts"]) > 0
-    assert status["tensor_bytes_limit"] > 0
-    text = server.call("GET", "/metrics").body.decode()
-    assert 'aexec_memory_bytes{kind="limit"}' in text and "host=" not in text
+    assert status["tensor_bytes_limit"] == counted(server, 'aexec_memory_bytes{kind="limit"}') > 0
+    assert "host=" not in server.call("GET", "/metrics").body.decode()

@@ -169,6 +169,18 @@ def test_empty_host_is_used_again_by_its_client_alone() -> None:
     assert machine.create("a") is host
 
 
+def test_empty_host_that_was_given_for_a_session_is_not_ended_for_another_client() -> None:
+    machine = Machine(most=1)
+    host = machine.create("a")
+    host.sessions.clear()
+    for _ in range(2):
+        machine.places.tidy()
+    assert machine.places.take("a") is host  # the request for its session is on the way
+    with pytest.raises(NoPlaceError):
+        machine.create("b")
+    assert host in machine.hosts
+
+
 def test_empty_host_is_kept_for_some_seconds() -> None:
     machine = Machine(most=10)
     host = machine.create("a")
@@ -203,6 +215,19 @@ def test_empty_host_with_much_memory_is_ended() -> None:
     machine.places.tidy()
     machine.places.tidy()
     assert host not in machine.hosts
+
+
+def test_empty_host_is_kept_where_one_with_much_memory_is_ended() -> None:
+    machine = Machine(most=10)
+    older, newer = machine.create("a"), machine.create("a")
+    older.sessions.clear()
+    machine.places.tidy()
+    machine.now += 1
+    newer.sessions.clear()
+    newer.own_bytes = 1 << 30
+    for _ in range(2):
+        machine.places.tidy()
+    assert list(machine.places.of_client("a")) == [older]
 
 
 def test_client_that_breaks_hosts_waits_longer_each_time() -> None:

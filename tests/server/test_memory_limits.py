@@ -38,17 +38,19 @@ def test_nobody_knows_what_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("config", "limit"),
+    ("config", "limit", "together"),
     [
-        (ServerConfig(hosts=4), GB),  # half of a fourth of 8 GB
-        (ServerConfig(hosts=4, max_memory_bytes=2 * GB), GB // 2),
-        (ServerConfig(hosts=4, max_host_bytes=GB), GB // 2),
+        (ServerConfig(hosts=4), GB, 4 * GB),  # half of a fourth of 8 GB
+        (ServerConfig(hosts=4, max_memory_bytes=2 * GB), GB // 2, 2 * GB),
+        (ServerConfig(hosts=4, max_host_bytes=GB), GB // 2, 2 * GB),
+        (ServerConfig(hosts=4, max_memory_bytes=math.inf), None, None),
     ],
 )
-def test_each_of_a_number_of_hosts_has_its_part(config: ServerConfig, limit: int) -> None:
+def test_each_of_a_number_of_hosts_has_its_part(config: ServerConfig, limit: int | None, together: int | None) -> None:
     limits = HostLimits.of(config)
-    assert memory_limits(limits.host).server == limit and memory_limits(limits.host).run == limit // 2
-    assert (limits.own, limits.most, limits.warm, limits.tensor_bytes) == (False, 4, 0, None)
+    half = None if limit is None else limit // 2
+    assert memory_limits(limits.host).server == limit and memory_limits(limits.host).run == half
+    assert (limits.own, limits.most, limits.warm, limits.tensor_bytes) == (False, 4, 0, together)
     assert limits.host.max_sessions == 250 and limits.host.max_runs == 250
 
 

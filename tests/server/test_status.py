@@ -75,8 +75,9 @@ async def test_processes_are_added_up(api: Api) -> None:
         "tensor_bytes": 10,
     }
     errors = [here["recent_errors"][0] | {"time": 1.0, "route": "/first"}]
-    others = OtherProcesses({"1": part, "2": part}, {"runs": 5, "errors": 2}, 200, errors)
+    others = OtherProcesses({"1": part, "2": part}, {"runs": 5, "errors": 2}, errors)
     api.server.others = lambda: others
+    api.server.tensor_bytes_limit = 200
     status = await status_of(api)
     assert (status["sessions"], status["runs_in_flight"], status["runs"], status["errors"]) == (6, 2, 19, 5)
     assert status["tensor_bytes_limit"] == 200 and [host["name"] for host in status["hosts"]] == ["1", "2"]
