@@ -4,8 +4,9 @@ A line on standard input begins a window, and another ends it: what was seen in 
 Meanwhile it asks `/livez` every few milliseconds over one connection, and adds up the resident memory of the process
 and of those that it started; between windows it does nothing.
 
-A busy machine makes answers late too.  So what the asked process and this one waited for a processor (the kernel
-counts it) is taken off each answer's time; what is left is how long the server's own work held it.
+A busy machine makes answers late too, and `held_seconds` says how long the server's own work held one.  The kernel
+knows when an answer arrived, however late this process reads it; and it counts how long the server could have run and
+had no processor, which is taken off.
 """
 
 from __future__ import annotations
@@ -15,14 +16,27 @@ import json
 import os
 import select
 import socket
+import struct
 import sys
 import time
 
-__all__ = ["open_files", "parent_of", "process_tree", "resident_bytes", "seconds_waited", "seconds_waited_by_all"]
+__all__ = [
+    "arrival",
+    "ask_for_arrival",
+    "held_seconds",
+    "open_files",
+    "parent_of",
+    "process_tree",
+    "resident_bytes",
+    "seconds_waited",
+    "seconds_waited_by_all",
+]
 
 _EVERY = 0.004
 _MEMORY_EVERY = 0.02
 _PAGE = os.sysconf("SC_PAGE_SIZE")
+_SO_TIMESTAMPNS = 35
+_TIMESPEC = struct.Struct("qq")
 _ASK = b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 
@@ -78,6 +92,39 @@ def seconds_waited_by_all(pid: int) -> float:
     return total * 1e-9
 
 
+def held_seconds(asked: float, arrived: float, waited: float) -> float:
+    """For how long a server's own work held an answer.
+
+    Args:
+        asked: when the question was sent.
+        arrived: when the answer was there to be read, by the same clock.
+        waited: seconds that the server waited for a processor between the question and the reading of the answer.
+            What it waited after the answer is among them: the result is too small by how late that was read at most.
+    """
+    return max(0.0, arrived - asked - waited)
+
+
+def ask_for_arrival(connection: socket.socket) -> None:
+    """Let `recvmsg` say when what it gives arrived, if the kernel can."""
+    with contextlib.suppress(OSError):
+        connection.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
+
+
+def arrival(ancillary: list[tuple[int, int, bytes]], now: float, wall: float) -> float:
+    """When something arrived, by the clock of `now`; `now` where the kernel does not say.
+
+    Args:
+        ancillary: what `recvmsg` gave with it.
+        now: when it was read.
+        wall: when that was by `time.time`, of which the kernel speaks.
+    """
+    for level, kind, data in ancillary:
+        if (level, kind) == (socket.SOL_SOCKET, _SO_TIMESTAMPNS) and len(data) == _TIMESPEC.size:
+            seconds, nanoseconds = _TIMESPEC.unpack(data)
+            return now - max(0.0, wall - (seconds + nanoseconds * 1e-9))
+    return now
+
+
 class _Window:
     def __init__(self, pid: int, port: int) -> None:
         self.pid = pid
@@ -90,14 +137,12 @@ class _Window:
         self.resident = 0
         self._measured = 0.0
 
-    def waited(self) -> float:
-        return seconds_waited(self.pid) + seconds_waited(os.getpid())
-
     def ask(self) -> None:
-        self.asked = time.monotonic(), self.waited()
         try:
             if self.connection is None:
                 self.connection = socket.create_connection(("127.0.0.1", self.port))
+                ask_for_arrival(self.connection)
+            self.asked = time.monotonic(), seconds_waited(self.pid)
             self.connection.sendall(_ASK)
         except OSError as error:
             self.fail(str(error))
@@ -105,13 +150,14 @@ class _Window:
     def answer(self) -> None:
         assert self.connection is not None
         try:
-            data = self.connection.recv(65536)
+            data, ancillary, _, _ = self.connection.recvmsg(65536, 1024)
         except OSError as error:
             return self.fail(str(error))
         if not data.startswith(b"HTTP/1.1 200"):
             return self.fail(data[:100].decode("latin-1") or "connection closed")
         self.answers += 1
-        self.note(time.monotonic())
+        now = time.monotonic()
+        self.note(now, arrival(ancillary, now, time.time()))
         self.asked = None
 
     def fail(self, why: str) -> None:
@@ -121,11 +167,11 @@ class _Window:
             self.connection.close()
         self.connection = self.asked = None
 
-    def note(self, now: float) -> None:
+    def note(self, now: float, arrived: float) -> None:
         if self.asked is not None:
-            took = now - self.asked[0]
-            self.worst_raw = max(self.worst_raw, took)
-            self.worst = max(self.worst, took - (self.waited() - self.asked[1]))
+            asked, waited = self.asked
+            self.worst_raw = max(self.worst_raw, now - asked)
+            self.worst = max(self.worst, held_seconds(asked, arrived, seconds_waited(self.pid) - waited))
 
     def measure(self, now: float) -> None:
         if now - self._measured > _MEMORY_EVERY:
@@ -134,7 +180,7 @@ class _Window:
 
     def report(self) -> str:
         now = time.monotonic()
-        self.note(now)  # of an answer that has not come
+        self.note(now, now)  # of an answer that has not come
         if self.connection is not None:
             self.connection.close()
         self._measured = 0.0
