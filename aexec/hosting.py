@@ -52,7 +52,7 @@ from typing import TYPE_CHECKING, Any
 
 from aexec.distributed.cluster_security import ClusterSecurity
 from aexec.distributed.cluster_target import check_cluster
-from aexec.framework import dtypes, kernel_registry, loop_budget, op_registry, wire_format
+from aexec.framework import dtypes, kernel_registry, loop_budget, node_def, op_registry, wire_format
 from aexec.framework.attr_value import NameAttrList, summarize
 from aexec.framework.datatypes import DATATYPES, datatype_of, has_datatype
 from aexec.framework.dtypes import DType
@@ -183,8 +183,13 @@ def find_op_def(op: str) -> OpDef | None:
 
 
 def load_kernels() -> None:
-    """Import all ops and kernels, and what those need: it reads files, and takes a second or two."""
+    """Import all ops and kernels, and what those need, and make all definitions that wait for their op's first use.
+
+    It reads files, and takes a second or two.
+    """
     op_registry.global_registry.load()
+    for op in op_registry.global_registry.ops():
+        node_def.attr_readers(op_registry.global_registry.lookup(op).op_def)
     kernel_registry.global_registry.load()
 
 

@@ -25,6 +25,7 @@ from aexec.framework.op_def import AttrDef, OpDef
 __all__ = [
     "CONTROL_PORT",
     "TensorName",
+    "attr_readers",
     "attrs_to_proto",
     "check_attrs",
     "check_input_count",
@@ -129,7 +130,7 @@ def resolve_attrs(
         InvalidArgumentError: an attr is missing, of the wrong type, too small or not allowed.
     """
     values = dict(op_def.defaults)
-    readers = op_def.attr_readers or _compile_readers(op_def)
+    readers = attr_readers(op_def)
     for name in attr_map:
         message = attr_map[name]
         reader = readers.get(name)
@@ -218,9 +219,11 @@ def _read_unknown(op_def: OpDef, name: str, message: proto.AttrValue) -> Any:
         return attr_value.encode(message)  # a copy, kept as it came
 
 
-def _compile_readers(op_def: OpDef) -> Mapping[str, Reader]:
-    for attr in op_def.attrs:
-        op_def.attr_readers[attr.name] = _reader(attr)
+def attr_readers(op_def: OpDef) -> Mapping[str, Reader]:
+    """How to read each attr of an op's nodes; made at the first call."""
+    if not op_def.attr_readers:
+        for attr in op_def.attrs:
+            op_def.attr_readers[attr.name] = _reader(attr)
     return op_def.attr_readers
 
 

@@ -12,6 +12,7 @@ on that connection: it refuses it in its own words.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import time
 from collections.abc import Callable
@@ -70,6 +71,11 @@ class Upstream:
         loop = asyncio.get_running_loop()
         _, connection = await loop.create_unix_connection(lambda: UpstreamConnection(self), self.path)
         return connection
+
+    async def connect_ahead(self) -> None:
+        """Have a connection for its first request, so that it need not wait for one; without one if that fails."""
+        with contextlib.suppress(OSError):
+            self.give_back(await self.connect())
 
     def give_back(self, connection: UpstreamConnection) -> None:
         """It has carried its request, and waits for another."""

@@ -205,6 +205,9 @@ class SessionHost(Upstream):
             await loop.create_unix_connection(lambda: self._channel, sock=ours)
             if self.told:
                 self._channel.say({"stop": True})
+            await self._started_or_exited(None)
+            if self.ready:
+                await self.connect_ahead()
             await asyncio.wait([self._exited])
         finally:
             await self._bury(process)

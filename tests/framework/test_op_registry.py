@@ -7,6 +7,7 @@ import threading
 
 import pytest
 
+from aexec import hosting
 from aexec.framework import errors, op_registry
 from aexec.framework.op_def_builder import OpDefBuilder
 from aexec.framework.op_registry import OpRegistry, check_deprecation, register_op
@@ -27,6 +28,14 @@ def test_register_and_lookup(registry):
     assert found is registry.lookup("Twice") is registry.find("Twice")
     assert found.shape_fn is shape_fn
     assert str(found.op_def) == ("Op<name=Twice; signature=x:T -> y:T; attr=T:type,allowed=[DT_FLOAT, DT_INT32]>")
+
+
+def test_definitions_are_made_ahead_where_processes_are_forked(monkeypatch):
+    """Else each session host makes that of an op when its first session has it."""
+    hosting.load_kernels()
+    monkeypatch.setattr(op_registry, "parse_signature", lambda signature: pytest.fail(f"{signature} is made late"))
+    for op in op_registry.global_registry.ops():
+        op_registry.global_registry.lookup(op)
 
 
 def test_flags(registry):

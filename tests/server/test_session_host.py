@@ -7,9 +7,9 @@ import contextlib
 import errno
 import json
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import pytest
 from aexec_server import session_host
@@ -19,6 +19,8 @@ from aexec_server.session_host import SessionHost
 from aexec import errors
 from tests.support.fake_hosts import FakeHosts, FakeProcess
 from tests.support.waiting import until
+
+T = TypeVar("T")
 
 
 def new_host(folder: Path) -> SessionHost:
@@ -48,6 +50,13 @@ async def heard(process: FakeProcess) -> Any:
     assert process.channel is not None
     process.channel.setblocking(False)
     return json.loads(await asyncio.get_running_loop().sock_recv(process.channel, 1000))
+
+
+async def found(look: Callable[[], T | None]) -> T:
+    """What it gives as soon as it gives something."""
+    while (value := look()) is None:
+        await asyncio.sleep(0)
+    return value
 
 
 async def test_host_for_which_there_is_no_file_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -95,6 +104,27 @@ async def test_sessions_of_a_host_that_is_killed_while_it_answers_are_none(tmp_p
     host = new_host(tmp_path)
     async with await asyncio.start_unix_server(answer_half, host.path):
         assert await host.listed_sessions("somebody") == []
+
+
+async def test_host_that_listens_has_a_connection_before_the_first_request(tmp_path: Path) -> None:
+    connected = asyncio.Event()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connected.set()
+        await reader.read()
+        writer.close()
+
+    host = new_host(tmp_path)
+    async with await asyncio.start_unix_server(serve, host.path), started(host) as (life, process):
+        process.may_start.set()
+        await until(lambda: process.channel)
+        cast(socket.socket, process.channel).send(b'{"listens": true}\n')
+        await connected.wait()
+        connection = await found(host.idle_connection)
+        connection.close()
+        assert host.is_empty and not host.busy
+        process.kill()
+        await life
 
 
 async def test_host_that_worked_since_it_was_asked_is_busy(tmp_path: Path) -> None:
