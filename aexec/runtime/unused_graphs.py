@@ -14,6 +14,7 @@ import sys
 import threading
 import weakref
 from collections import Counter
+from dataclasses import dataclass
 from typing import Any
 
 from aexec.framework.loop_budget import DEFAULT
@@ -33,8 +34,48 @@ _CONTAINERS = (dict, list, set, tuple)
 # What lasts longer, or is of a session, leads to too much else to be looked through.
 _OTHERS = ("aexec.framework.", "aexec.kernels.", "aexec.devices.", "aexec.runtime.")
 
+
+@dataclass(frozen=True, slots=True)
+class _Hold:
+    """A part of a graph to which something else referred when the graph was looked through.
+
+    While the part has more references than the other parts account for, the graph is in use: it need not be looked
+    through again, which takes as long as it is large.
+
+    Attributes:
+        node: the id of the node that is the part; None for the graph itself.
+        own: how many references the other parts have to it.
+        size: that of the graph then, by `_size`.
+    """
+
+    node: int | None
+    own: int
+    size: int
+
+    def lasts(self, graph: Graph) -> bool:
+        """Is the graph in use for sure?"""
+        if _size(graph) != self.size:
+            return False
+        if self.node is None:
+            return sys.getrefcount(graph) > self.own + 3  # the caller's variable, the argument's, and that of counting
+        return sys.getrefcount(graph.nodes[self.node]) > self.own + 1
+
+
+@dataclass(slots=True)
+class _Remembered:
+    """A graph of which a session has closed, and what was found to hold it."""
+
+    graph: weakref.ref[Graph]
+    hold: _Hold | None = None
+
+    def is_held(self) -> bool:
+        """Is the graph in use for sure?"""
+        graph = self.graph()
+        return graph is not None and self.hold is not None and self.hold.lasts(graph)
+
+
 _lock = threading.Lock()
-_remembered: dict[int, weakref.ref[Graph]] = {}
+_remembered: dict[int, _Remembered] = {}
 
 
 def remember_graph(graph: Graph) -> None:
@@ -42,7 +83,7 @@ def remember_graph(graph: Graph) -> None:
     if len(graph) < DEFAULT.plan_nodes and _constant_bytes(graph) < _LARGE:
         return
     with _lock:
-        _remembered[id(graph)] = weakref.ref(graph)
+        _remembered[id(graph)] = _Remembered(weakref.ref(graph))
         while len(_remembered) > _MOST:
             del _remembered[next(iter(_remembered))]
 
@@ -52,11 +93,13 @@ def free_unused_graphs() -> None:
     if not _remembered or not _lock.acquire(blocking=False):  # another thread is at it
         return
     try:
-        for key, reference in list(_remembered.items()):
-            parts = _parts(reference)
-            if reference() is None:
+        for key, remembered in list(_remembered.items()):
+            if remembered.is_held():
+                continue
+            parts = _parts(remembered.graph)
+            if remembered.graph() is None:
                 del _remembered[key]
-            elif parts and _is_unused(parts):
+            elif parts and _is_unused(parts, remembered):
                 del _remembered[key]
                 dispose(parts[0], nodes=len(parts[0]))
     finally:
@@ -69,8 +112,12 @@ def _constant_bytes(graph: Graph) -> int:
 
 def _is_held(graph: Graph) -> bool:
     """Are there more references to the graph itself than its parts have?  Then there is no need to look at those."""
-    own = len(graph) + sum(belongs is not None for belongs in (graph._build_state, graph._collections))
-    return sys.getrefcount(graph) > own + 3  # the caller's variable, the argument's, and that of counting
+    return sys.getrefcount(graph) > _size(graph) + 3  # the caller's variable, the argument's, and that of counting
+
+
+def _size(graph: Graph) -> int:
+    """How many parts refer to the graph, at most."""
+    return len(graph) + sum(belongs is not None for belongs in (graph._build_state, graph._collections))
 
 
 def _parts(reference: weakref.ref[Graph]) -> list[Any]:
@@ -95,8 +142,8 @@ def _may_belong_to_graph(thing: Any) -> bool:
     return isinstance(thing, _CONTAINERS) or (module.startswith("aexec.") and not module.startswith(_OTHERS))
 
 
-def _is_unused(parts: list[Any]) -> bool:
-    """Can the first of these objects be reached from nowhere but from them?"""
+def _is_unused(parts: list[Any], remembered: _Remembered) -> bool:
+    """Can the first of these objects be reached from nowhere but from them?  Else what holds it is noted, if it can."""
     own = {id(part) for part in parts}
     leads_to = {id(part): [id(to) for to in gc.get_referents(part) if id(to) in own] for part in parts}
     internal = Counter(to for found in leads_to.values() for to in found)
@@ -109,4 +156,15 @@ def _is_unused(parts: list[Any]) -> bool:
         new = set(leads_to[pending.pop()]) - reached
         reached |= new
         pending += new
-    return id(parts[0]) not in reached
+    if id(parts[0]) not in reached:
+        return True
+    remembered.hold = _hold(parts[0], {part: internal[part] for part, count in counts.items() if count > least})
+    return False
+
+
+def _hold(graph: Graph, own: dict[int, int]) -> _Hold | None:
+    """Of the objects to which others refer, by `id` with the references among the parts: one that holds the graph."""
+    size = _size(graph)
+    if id(graph) in own:
+        return _Hold(None, own[id(graph)], size)
+    return next((_Hold(node.id, own[id(node)], size) for node in graph if id(node) in own), None)

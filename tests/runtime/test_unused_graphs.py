@@ -17,6 +17,7 @@ from aexec import errors, ops, proto
 from aexec.framework.attr_types import TensorAttr
 from aexec.graph.meta_graph import MetaGraph
 from aexec.graph.signature import Signature
+from aexec.runtime import unused_graphs
 from aexec.runtime.session import Session
 from aexec.saved_model import SavedModel
 
@@ -185,6 +186,33 @@ async def test_graph_in_use_stays(held: str) -> None:
     assert len(found) == 3
     async with aexec.Session(found) as again:
         await use(again, 1)
+
+
+@pytest.mark.parametrize("held", ["graph", "node", "tensor"])
+async def test_graph_in_use_is_looked_through_once_and_freed_when_it_is_not_used(
+    large: Callable[[], int], monkeypatch: pytest.MonkeyPatch, held: str
+) -> None:
+    """Sessions of other graphs take no longer because of it, however many nodes it has."""
+    looked: list[int] = []
+    is_unused = unused_graphs._is_unused
+
+    def counted(parts: list[Any], remembered: Any) -> bool:
+        looked.append(len(parts))
+        return is_unused(parts, remembered)
+
+    monkeypatch.setattr(unused_graphs, "_is_unused", counted)
+    session = await aexec.Session(imported())
+    await use(session)
+    kept: Any = HELD[held](session)
+    await session.close()
+    del session
+    for _ in range(5):
+        await of_nothing()
+    assert len(looked) <= 1
+    assert large() > 0
+    del kept
+    await of_nothing()
+    assert large() == 0
 
 
 async def test_graph_that_was_taken_from_session_stays() -> None:
