@@ -103,7 +103,7 @@ class DaskEngine(DeliveringEngine):
         """The answer to a message that came from another end, packed as that is."""
         try:
             (sender, number, oldest, verb), message = unpacked(body, large)
-        except (ValueError, errors.InvalidArgumentError) as error:
+        except (TypeError, ValueError, errors.InvalidArgumentError) as error:
             refused = errors.InvalidArgumentError(f"This is no message: {error}")
             return packed([], Message({"error": error_fields(refused)}))
         return packed([], await self.receive((sender, number, oldest, verb, message)))

@@ -1,7 +1,7 @@
-"""Text of a caller's in messages: what is long is cut, and its length said.
+"""Shortens text from clients before it goes into error messages.
 
-An equation, a pattern, a name or a shape that a client sent may be megabytes, and would come back to it, to the log and
-to every span.
+A client may send an equation, pattern, name or shape of megabytes, which would otherwise be repeated in its answer, in
+the log and in every trace span.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from typing import Any
 
 __all__ = ["MAX_MESSAGE", "abridged", "abridged_list"]
 
-# Characters of one text within a message, of a whole message, and elements of a list.
+# Most characters of one text within a message; of a whole message; most elements of a list.
 _MOST = 200
 MAX_MESSAGE = 16_000
 _MOST_ELEMENTS = 16
 
 
 def abridged(text: str | bytes, most: int = _MOST) -> str:
-    """The text; of a longer one its first and last characters, together so many, and between them its length."""
+    """The text; if it has more than `most` characters, its beginning and end with its length between them."""
     if len(text) > most:
         half = most // 2
         return f"{_decoded(text[:half])}...({len(text)} long)...{_decoded(text[-half:])}"
@@ -31,6 +31,6 @@ def _decoded(text: str | bytes) -> str:
 
 
 def abridged_list(elements: Sequence[Any], separator: str = ", ", most: int = _MOST_ELEMENTS) -> str:
-    """The elements, joined; of more than so many the first ones, and how many there are."""
+    """The elements as text, joined; if there are more than `most`, the first ones and how many there are."""
     shown = separator.join(map(str, islice(elements, most)))
     return shown if len(elements) <= most else f"{shown}{separator}...({len(elements)} in all)"

@@ -1,17 +1,18 @@
-"""Importing and planning graphs: in threads, in turns, no longer than somebody wants it; and on the loop briefly.
+"""Work that makes or rewrites graphs: how it pauses, and how it is stopped.
 
-What makes or rewrites a graph goes through its nodes with `steadily`, or calls `go_on` between two pieces; before a
-piece that takes long and cannot be cut it says so, with `expect`.  What happens there depends on whose work it is:
+Code that goes through the nodes of a graph uses `steadily`, or calls `go_on` between two pieces of its work.  Before a
+piece that takes long and cannot be interrupted it calls `expect`.  What these do depends on who runs the code:
 
-* `LongWork`, in a thread, gives the interpreter's lock to whoever waits for it, lets other long work have its turn, and
-  ends if it was called off, as nobody waits for it any more.
-* `ShortWork`, on an event loop, ends if it has taken as long as it may there, or would: it is begun anew in a thread.
-* In a program that uses the package without either of them, nothing happens.
+* In a thread, under `LongWork`: they release the interpreter's lock now and then, let other long work have a turn, and
+  raise CalledOffError once nobody waits for the result.
+* On an event loop, under `ShortWork`: they stop the work when its time is used up, or would be by the piece that is
+  announced.  The caller then starts it again in a thread.
+* Under neither, as in a program that uses the package directly: they do nothing.
 
-So nobody has to know beforehand how long planning a graph will take.
+So a caller need not know beforehand how long planning a graph takes.
 
-Only one thread has its turn at any time: more would not be faster, as all need the interpreter's lock, and the loop
-would have to wait for it behind each of them.
+Only one thread works at a time.  More would not be faster, as all need the interpreter's lock, and the event loop would
+have to wait behind each of them.
 Next to read: `runtime/worker_pool.py`, whose `run_in_turns` makes the threads.
 """
 
@@ -53,15 +54,15 @@ _TURN = 5e-3
 
 
 class CalledOffError(BaseException):
-    """Work ends because it was called off.  No `Exception`: nothing that copes with errors is to cope with it."""
+    """Raised inside work that must stop.  A BaseException, so that code which handles errors does not catch it."""
 
 
 class _TooLongError(CalledOffError):
-    """Work is to go on in a thread."""
+    """The work has used up its time on the event loop and must be done in a thread."""
 
 
 class ShortWork:
-    """Work on an event loop that ends if it takes longer than it may.
+    """Work on an event loop with a limited time.
 
     Args:
         seconds: of the processor's time that it may take.
@@ -78,10 +79,10 @@ class ShortWork:
         self._end = self.look_at = 0.0
 
     def do(self, call: Callable[[], T]) -> T:
-        """What `call()` returns.
+        """Run `call` and return its result.
 
         Raises:
-            NeedsThreadError: it takes longer than it may, and ended amid its work.
+            NeedsThreadError: the time was used up; the call was stopped halfway.
         """
         around, _here.work = _here.work, self
         self._end = thread_time() + self._seconds
@@ -94,22 +95,22 @@ class ShortWork:
             _here.work = around
 
     def go_on(self) -> None:
-        """Between two pieces."""
+        """Stop the work if its time is used up."""
         if perf_counter() > self.look_at:
             self.expect(0)
             self.look_at = perf_counter() + self._end - thread_time()
 
     def expect(self, nanoseconds: float) -> None:
-        """A piece that takes so long is about to begin."""
+        """Stop the work if a piece of so many nanoseconds does not fit into the time that is left."""
         if thread_time() + nanoseconds * 1e-9 > self._end:
             raise _TooLongError
 
     def give_way(self) -> bool:
-        """What is to be done in any case is done: as of `LongWork`."""
+        """Do nothing.  Called where work must be finished in any case; see `LongWork.give_way`."""
         return False
 
     def acquire(self, lock: threading.Lock) -> None:
-        """Take a lock, unless a thread has it."""
+        """Take a lock; stop the work if another thread holds it."""
         if not lock.acquire(blocking=False):
             raise _TooLongError
 
@@ -132,7 +133,7 @@ class LongWork:
         return self._call.abandoned
 
     def call_off(self) -> None:
-        """Nobody wants it any more.  From any thread, any number of times; it ends at its next `go_on`."""
+        """Tell the work that its result is not wanted: it stops at its next `go_on`.  From any thread, repeatedly."""
         self._call.abandoned = True
         _turns.withdraw(self)
 
@@ -158,11 +159,11 @@ class LongWork:
             self._check()
 
     def expect(self, nanoseconds: float) -> None:
-        """A piece that takes so long is about to begin."""
+        """Stop if the work was called off, before a piece that cannot be interrupted."""
         self._check()
 
     def give_way(self) -> bool:
-        """Between two pieces of what is to be done even if the work was called off; True if others had their turn."""
+        """Pause if it is time to, but do not stop: clean-up must be finished.  Returns whether others had a turn."""
         now = perf_counter()
         if now - self._looked < _AT_A_STRETCH:
             return False
@@ -174,7 +175,7 @@ class LongWork:
         return passes_on
 
     def acquire(self, lock: threading.Lock) -> None:
-        """Wait for a lock, whose holder may be other long work that waits for its turn."""
+        """Take a lock, giving up the turn while waiting, as its holder may itself be waiting for a turn."""
         while not lock.acquire(timeout=_AT_A_STRETCH):
             self._check()
             _turns.pass_on(self)
@@ -210,7 +211,7 @@ class _Turns:
         work.wait_for_turn()
 
     def pass_on(self, work: LongWork) -> None:
-        """Let who waits have a turn first."""
+        """If others wait, let them work first and wait for the next turn."""
         if self._waiting:
             self.give_up(work)
             self.take(work)
@@ -224,7 +225,7 @@ class _Turns:
                 self._at_work.wake()
 
     def withdraw(self, work: LongWork) -> None:
-        """It waits no longer."""
+        """Stop waiting for a turn."""
         with self._guard:
             if work in self._waiting:
                 self._waiting.remove(work)
@@ -242,14 +243,14 @@ _here = _Here()
 
 
 def go_on() -> None:
-    """Called between two pieces of work.  Raises CalledOffError if it is not to go on here."""
+    """Pause between two pieces of work.  Raises CalledOffError if the work must stop here."""
     work = _here.work
     if work is not None:
         work.go_on()
 
 
 def expect(nanoseconds: float) -> None:
-    """Called before a piece of work that takes so long, and cannot be cut.  Raises CalledOffError as `go_on`."""
+    """Announce a piece of so many nanoseconds that cannot be interrupted.  Raises CalledOffError as `go_on`."""
     work = _here.work
     if work is not None:
         work.expect(nanoseconds)
@@ -257,7 +258,7 @@ def expect(nanoseconds: float) -> None:
 
 @contextmanager
 def holding(lock: threading.Lock) -> Iterator[None]:
-    """Hold a lock while work goes on that looks after others.  Raises CalledOffError while it waits for it."""
+    """Hold a lock, letting other long work go on while waiting for it.  Raises CalledOffError while waiting."""
     work = _here.work
     if work is None:
         lock.acquire()
@@ -270,7 +271,7 @@ def holding(lock: threading.Lock) -> Iterator[None]:
 
 
 def steadily(items: Iterable[T]) -> Iterator[T]:
-    """The items, with `go_on` after some of them each.  Raises CalledOffError."""
+    """Yield the items, calling `go_on` now and then.  Raises CalledOffError."""
     work = _here.work
     if work is None:
         yield from items
@@ -291,9 +292,9 @@ def steadily(items: Iterable[T]) -> Iterator[T]:
 
 
 def to_the_end(items: Iterable[T]) -> Iterator[T]:
-    """The items, with pauses as `steadily` makes them.
+    """Yield all items, pausing as `steadily` does but never stopping.
 
-    It goes on although the work was called off, or takes too long: what that has made is to be freed, too.
+    For freeing what the work has made, which must be finished even if the work was called off or takes too long.
     """
     work = _here.work
     left = _PIECE
@@ -307,7 +308,7 @@ def to_the_end(items: Iterable[T]) -> Iterator[T]:
 
 
 def drained(container: list[T]) -> Iterator[T]:
-    """The last items of a list that are to be freed, until it is empty, as `to_the_end`."""
+    """Remove and yield items from the end of a list until it is empty, as `to_the_end`."""
 
     def popped() -> Iterator[T]:
         while container:
@@ -317,7 +318,7 @@ def drained(container: list[T]) -> Iterator[T]:
 
 
 def empty(container: list[Any] | dict[Any, Any]) -> None:
-    """Take everything out, as `drained` does: what nothing else refers to is freed in pieces, and not all at once."""
+    """Empty a list or dict item by item, so that what it alone refers to is not freed all at once."""
     if isinstance(container, dict):
         keys = list(container)
         for key in drained(keys):
@@ -328,7 +329,7 @@ def empty(container: list[Any] | dict[Any, Any]) -> None:
 
 
 def taken_from(stack: list[T]) -> Iterator[T]:
-    """The last items of a stack, until it is empty, `steadily`; more may be put on it meanwhile."""
+    """Remove and yield items from the end of a stack until it is empty, `steadily`.  More may be pushed meanwhile."""
     return steadily(_popped(stack))
 
 

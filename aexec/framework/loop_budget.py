@@ -20,6 +20,7 @@ import threading
 import time
 from asyncio import _get_running_loop
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import TypeVar
 
 from aexec.framework.abandoned_calls import check_wanted
@@ -48,10 +49,13 @@ __all__ = [
     "giving_way",
     "let_lock_go",
     "let_others_run",
+    "update_in_pieces",
     "use_budget",
 ]
 
 T = TypeVar("T")
+K = TypeVar("K")
+V = TypeVar("V")
 
 # How long inline work may hold the loop at a stretch, unless a session's config says otherwise.
 SLICE_SECONDS = 1e-3
@@ -226,3 +230,10 @@ def giving_way(items: Iterable[T], nanoseconds: float) -> Iterator[T]:
             left = pace.rest()
         left -= 1
         yield item
+
+
+def update_in_pieces(target: dict[K, V], entries: Iterable[tuple[K, V]], at_once: int) -> None:
+    """`target.update(entries)`, so many at a time: other threads get the interpreter's lock between."""
+    left = iter(entries)
+    while some := dict(islice(left, at_once)):
+        target.update(some)

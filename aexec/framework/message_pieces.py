@@ -1,10 +1,11 @@
-"""Messages as JSON and as text, in pieces: of a large one neither all of the text is ever there, nor made at a stretch.
+"""Writes protobuf messages as JSON or text piece by piece, so that a large one never blocks other threads for long.
 
-protobuf writes a message under the interpreter's lock, however large it is.  So protobuf writes small parts, a few at a
-time, and this module what is around them.  Joined, the pieces are what `json_format.MessageToJson` (with the names of
-the .proto files) and `text_format.MessageToString` give, but for the order of a map's entries in JSON.  Whoever takes
-the pieces decides when other threads get their turn.
-Next to read: `aexec/graph/graph_pieces.py`, which writes graphs so.
+protobuf's own writers hold the interpreter's lock until the whole message is written, and return it as one string.
+Here protobuf writes small parts only, and this module writes what surrounds them.  The pieces joined are what
+`json_format.MessageToJson` (with the .proto files' field names) and `text_format.MessageToString` return, except that
+map entries may be in another order in JSON.  The caller decides what to do between two pieces, such as to let other
+threads run.
+Next to read: `aexec/graph/graph_pieces.py`, which writes graphs this way.
 """
 
 from __future__ import annotations
@@ -37,11 +38,11 @@ _NOT_NUMBERS = (FieldDescriptor.CPPTYPE_MESSAGE, FieldDescriptor.CPPTYPE_STRING)
 
 
 class Fields(NamedTuple):
-    """A large message that is made while it is written.
+    """A large message whose fields are produced while it is written.
 
     Attributes:
-        kind: of which it is.
-        values: its fields by name, in the order of their numbers; elements of a repeated one may be any iterable.
+        kind: its message class.
+        values: (field name, value) in the order of field numbers; a repeated field's value may be any iterable.
     """
 
     kind: type[Message]
@@ -49,37 +50,43 @@ class Fields(NamedTuple):
 
 
 class Apart(NamedTuple):
-    """A small message with large bytes in it.
+    """A small message with placeholders for large bytes fields.
 
     Attributes:
-        message: it, with marks in the place of those bytes.
-        contents: the bytes by their marks, which are ASCII letters and digits, and come nowhere else.
+        message: has a placeholder as the value of each of those fields.
+        contents: placeholder → the bytes to write there; placeholders are ASCII letters and digits that occur nowhere
+            else in the message.
     """
 
     message: Message
     contents: Mapping[str, memoryview]
 
 
-# What may be written: a message, or something that stands for one; or a scalar.
+# A message, something that stands for one, or a scalar.
 _Value = Any
 
 
 class _Large(NamedTuple):
-    """A value that is written by itself, and its key if it is a map's."""
+    """An element that is too large to be written together with others; `key` is its key if the field is a map."""
 
     value: _Value
     key: Any
 
 
 def json_pieces(message: Message | Fields, indent: str = "") -> Iterator[str]:
-    """A message as JSON.
+    """Yield a message as JSON.
 
     Args:
-        indent: with which its lines begin, but for the first.
+        indent: put before every line but the first.
     """
     if isinstance(message, Message) and message.ByteSize() <= _SMALL:
         yield _json(message).replace("\n", f"\n{indent}")
-        return
+    else:
+        yield from _json_object(message, indent)
+
+
+def _json_object(message: Message | Fields, indent: str) -> Iterator[str]:
+    """Yield a large message as JSON, field by field."""
     kind, fields = _fields(message)
     opening = "{"
     for field, value in fields:
@@ -94,7 +101,7 @@ def json_pieces(message: Message | Fields, indent: str = "") -> Iterator[str]:
 
 
 def _json_field(kind: type[Message], field: Any, value: _Value, indent: str) -> Iterator[str]:
-    """A member of an object, whose lines begin with `indent`, but for the first."""
+    """Yield one member of a JSON object; `indent` is put before every line but the first."""
     name = f'  "{field.name}": '
     if not is_repeated(field):
         for part in _parts(kind, field, [value]):
@@ -123,7 +130,7 @@ def _json_value(value: _Value, indent: str) -> Iterator[str]:
     if isinstance(value, Apart):
         yield from _with_contents(json_pieces(value.message, indent), value.contents, _base64, _base64_pieces)
     elif isinstance(value, Message | Fields):
-        yield from json_pieces(value, indent)
+        yield from _json_object(value, indent)
     else:
         yield '"'
         if isinstance(value, bytes):
@@ -135,14 +142,19 @@ def _json_value(value: _Value, indent: str) -> Iterator[str]:
 
 
 def text_pieces(message: Message | Fields, indent: int = 0) -> Iterator[str]:
-    """A message in protobuf's text form.
+    """Yield a message in protobuf's text form.
 
     Args:
-        indent: blanks with which its lines begin.
+        indent: number of spaces before every line.
     """
     if isinstance(message, Message) and message.ByteSize() <= _SMALL:
         yield _text(message, indent)
-        return
+    else:
+        yield from _text_fields(message, indent)
+
+
+def _text_fields(message: Message | Fields, indent: int) -> Iterator[str]:
+    """Yield a large message in text form, field by field."""
     kind, fields = _fields(message)
     for field, value in fields:
         elements = value if is_repeated(field) else [value]
@@ -168,7 +180,7 @@ def _text_field(field: Any, large: _Large, indent: int) -> Iterator[str]:
             message, contents = large.value
             yield from _with_contents(text_pieces(message, indent + 2), contents, str, _escaped_pieces)
         else:
-            yield from text_pieces(large.value, indent + 2)
+            yield from _text_fields(large.value, indent + 2)
         yield f"{blanks}}}\n"
     else:
         yield f'{blanks}{field.name}: "'
@@ -231,7 +243,7 @@ def _fields(message: Message | Fields) -> tuple[type[Message], Iterator[tuple[An
 
 
 def _parts(kind: type[Message], field: Any, elements: Iterable[Any]) -> Iterator[Message | _Large]:
-    """Messages with some of a field's elements each, which are small together, and large elements by themselves."""
+    """Split a field: messages that hold some of its small elements each, and every large element as a `_Large`."""
     if field.cpp_type not in _NOT_NUMBERS:
         yield from _numbers(kind, field, elements)
         return
@@ -265,7 +277,7 @@ def _numbers(kind: type[Message], field: Any, elements: Iterable[Any]) -> Iterat
 
 
 def _put(part: Message, field: Any, key: Any, value: Any) -> None:
-    """Give a message an element of a field."""
+    """Set a field of a message, or add an element to it."""
     held = getattr(part, field.name)
     if key is not None:
         if isinstance(value, Message):

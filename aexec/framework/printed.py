@@ -75,7 +75,8 @@ class PrintRate:
         self._timer: asyncio.TimerHandle | None = None
 
     def __call__(self, stream: str, text: str) -> None:
-        size = len(text) + _LINE_BYTES
+        num_bytes = len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+        size = num_bytes + _LINE_BYTES
         with self._lock:
             now = monotonic()
             if now - self._began >= _SECOND:
@@ -84,7 +85,7 @@ class PrintRate:
             if fits:
                 self._left -= size
             else:
-                self._texts, self._bytes = self._texts + 1, self._bytes + len(text)
+                self._texts, self._bytes = self._texts + 1, self._bytes + num_bytes
             is_first = self._texts == 1 and not fits
         if fits:
             print_text(stream, text)

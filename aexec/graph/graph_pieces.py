@@ -1,7 +1,7 @@
-"""`graph_pieces`: a graph as bytes, JSON or text in small pieces, for who sends it to somebody.
+"""`graph_pieces`: writes a graph as bytes, JSON or text in small pieces, to be sent while it is written.
 
-Each node is made a message when it is its turn, and large tensors are written from their arrays.  So writing a graph
-takes the memory of a few nodes, however large it is, and no piece takes more than some milliseconds.
+A node becomes a message only when it is written, and large tensors are written straight from their arrays.  So writing
+takes the memory of a few nodes, however large the graph is, and no piece takes more than some milliseconds.
 Next to read: `aexec/framework/message_pieces.py`.
 """
 
@@ -31,7 +31,7 @@ _HELD_BYTES = 1 << 16
 _COPIES = 3
 _KEY, _VALUE = 1, 2  # of an entry of a map
 
-# Counts bytes of memory as long as its context lasts, or raises ResourceExhaustedError.
+# A context that counts so many bytes of memory while it is open; raises ResourceExhaustedError if there is no room.
 Holding = Callable[[int], AbstractContextManager[object]]
 _Bytes = bytes | memoryview
 
@@ -47,12 +47,12 @@ class GraphForm(enum.Enum):
 def graph_pieces(
     graph: NodeTable, form: GraphForm, holding: Holding = nullcontext
 ) -> Iterator[str | bytes | memoryview]:
-    """What `Graph.to_bytes`, `to_json` or `to_text` give; entries of maps may be in another order.
+    """Yield what `Graph.to_bytes`, `to_json` or `to_text` return, except that map entries may be in another order.
 
     The graph must not change meanwhile.
 
     Args:
-        holding: of what is large and not written in pieces.
+        holding: is asked for memory for each large part that cannot be written in pieces.
     """
     writer = _GraphWriter(graph, holding)
     if form is GraphForm.BYTES:
@@ -71,7 +71,7 @@ class _GraphWriter:
         return self._holding(_COPIES * size) if size > _HELD_BYTES else nullcontext()
 
     def _nodes(self) -> Iterator[tuple[Node, _Tensors]]:
-        """The nodes, with what is written apart of each; what is left of one is held until the next is asked for."""
+        """Yield each node with its large tensors.  The memory of its other large attrs is held until the next node."""
         for node in self._graph.nodes:
             tensors, others = _large_tensors(node)
             with self._held(others):
@@ -105,7 +105,7 @@ class _GraphWriter:
         yield from enclosed(proto.GraphDef.VERSIONS_FIELD_NUMBER, [_wire(self._graph.versions)])
 
     def _wire_library(self) -> Iterator[_Bytes]:
-        """The library, whose functions are written twice: for their sizes, and when it is their turn."""
+        """Yield the library.  The total size of its functions comes before them, so they are measured first."""
         number = proto.FunctionDefLibrary.FUNCTION_FIELD_NUMBER
         gradients = b"".join(
             part
@@ -113,20 +113,21 @@ class _GraphWriter:
             for part in enclosed(proto.FunctionDefLibrary.GRADIENT_FIELD_NUMBER, [_wire(one)])
         )
         size = len(gradients)
-        for function in self._functions():
-            size += sum(map(len, enclosed(number, [_wire(function)])))
+        for name in self._library:
+            length = self._library.get(name).ByteSize()
+            size += len(put_varint(number << 3 | LENGTH)) + len(put_varint(length)) + length
         yield put_varint(proto.GraphDef.LIBRARY_FIELD_NUMBER << 3 | LENGTH) + put_varint(size)
         for function in self._functions():
             yield from enclosed(number, [_wire(function)])
         yield gradients
 
 
-# Of large tensors what is said of each, and its elements' bytes, by attr.
+# Attr name → the TensorProto without its elements, and the bytes of the elements.
 _Tensors = dict[str, tuple[proto.TensorProto, memoryview]]
 
 
 def _large_tensors(node: Node) -> tuple[_Tensors, int]:
-    """The attrs of a node that are large tensors of numbers, and the bytes of what is large besides them."""
+    """A node's large numeric tensors by attr name, and how many bytes its other large attrs have."""
     found: _Tensors = {}
     wire = node.wire
     others = 0 if wire is None else sum(map(len, wire.attr))

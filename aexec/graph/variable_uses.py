@@ -128,7 +128,10 @@ class FunctionEffects:
         return self._known[key]
 
     def _find_out(self, function: NameAttrList) -> None:
-        """Of a function and all that it calls, these first: calls may be nested deeper than Python's stack is."""
+        """Find out what a function does, and before it what all do that it calls.
+
+        Without recursion, as calls may be nested deeper than Python's stack allows.
+        """
         bodies: dict[Hashable, tuple[FunctionBody, list[Node]]] = {}
         left = [(function, attr_value.hashable(function), False)]
         try:
@@ -138,9 +141,9 @@ class FunctionEffects:
                     del bodies[key]
                 elif key not in self._known:
                     body = self._body_of(function)
+                    nodes = [] if body is None else _nodes_that_run(body)
                     self._known[key] = _NO_EFFECTS  # for a function that calls itself
                     if body is not None:
-                        nodes = _nodes_that_run(body)
                         bodies[key] = body, nodes
                         left.append((function, key, True))
                         left += self._called_by(nodes)

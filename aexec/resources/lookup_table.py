@@ -9,7 +9,6 @@ that reserves two keys for its own use.  Semantics and messages are TensorFlow's
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from itertools import islice
 from math import prod
 from typing import Any
 
@@ -21,8 +20,9 @@ from aexec.framework.allocator import announce, announce_scratch
 from aexec.framework.dtypes import DType
 from aexec.framework.inline_call import check_inline
 from aexec.framework.kept_memory import KeptMemory
-from aexec.framework.loop_budget import COPY_NS, OBJECT_NS, giving_way
+from aexec.framework.loop_budget import COPY_NS, OBJECT_NS, giving_way, update_in_pieces
 from aexec.framework.memory import available_memory
+from aexec.framework.output_sizes import rows_of
 from aexec.framework.postponing_lock import PostponingLock
 from aexec.framework.shape import shape_text
 
@@ -158,20 +158,14 @@ class LookupTable:
         """Store values, an array [n, *value_shape], under new or old keys; returns their rows."""
         row_of, free = self._row_of, self._free
         # Before anything is changed: if there is no memory, or nobody waits for it any more, the table stays as it is.
-        entries = len(row_of) + max(len(free), len(names) - sum(map(row_of.__contains__, names)))
+        rows, new = self._rows_for(names)
+        entries = len(row_of) + max(len(free), len(new))
         text = self._text + self._text_of(names, values)
         self._hold(entries, text)
-        try:
-            rows, new = self._rows_for(names)
-        except BaseException:
-            self._hold(len(row_of), self._text)
-            raise
         self._make_room(entries)
         self._text = text
         del free[len(free) - min(len(free), len(new)) :]
-        entries_left = iter(new.items())
-        while some := dict(islice(entries_left, _AT_ONCE)):  # a moment each, and not for as long as it takes
-            row_of.update(some)
+        update_in_pieces(row_of, new.items(), _AT_ONCE)
         self._values[rows] = values
         return rows
 
@@ -261,6 +255,7 @@ class LookupTable:
                 for start in giving_way(starts, _AT_ONCE * OBJECT_NS)
                 for name in flat[start : start + _AT_ONCE].tolist()
             ]
+        announce_scratch(rows_of(keys.shape) * _NAME_BYTES)
         width = prod(self.key_shape)
         rows = keys.reshape(-1, width) if width else keys.reshape(prod(keys.shape[:-1]), 0)
         return [tuple(key.tolist()) for key in giving_way(rows, _KEY_NS)]

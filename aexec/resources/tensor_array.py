@@ -42,7 +42,7 @@ class _Cleared:
 class TensorArray:
     """A growable or fixed array whose elements are each written once.
 
-    Elements behind the last one that was written or read are a number alone, and take no memory.
+    Elements behind the last one read or written are only counted, and take no memory.
 
     Attributes:
         name: for messages.
@@ -342,13 +342,13 @@ class TensorArray:
             let_others_run()
 
     def _add_places(self, elements: list[Any], count: int) -> bool:
-        """Some places more, as long as there are not `count`; False if there were.  Any thread may do so."""
+        """Some places more, as long as there are not `count`; True if there are still too few.  From any thread."""
         with self._lock:
             self._length = max(self._length, count)
             missing = count - len(elements)
             if missing > 0:
                 elements.extend([None] * min(missing, _AT_ONCE))
-        return missing > 0
+        return missing > _AT_ONCE
 
     def _error(self, message: str) -> errors.InvalidArgumentError:
         return errors.InvalidArgumentError(f"TensorArray {self.name}: {message}")

@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import suppress
 from contextvars import ContextVar
 from functools import partial
 from time import perf_counter
@@ -115,6 +114,7 @@ class CalledFunction:
         self._always: BodyPlan | None = None
         self._bodies: dict[Places, BodyPlan] = {}
         self._building: dict[Places, SharedWork[BodyPlan]] = {}
+        self._is_slow = False  # building it took longer than the loop can spare, so threads do it
 
     @property
     def types(self) -> tuple[tuple[DType, ...], tuple[DType, ...]]:
@@ -180,7 +180,7 @@ class CalledFunction:
         """The body's plan, which is built now if it is small.  Raises what building it raises.
 
         Returns:
-            None if it is large, or depends on where resources are.
+            None if it is large or takes long, or depends on where resources are.
         """
         if self.plan is None and self._depends_on() == ():
             self._prepared(places_by_type(self.types[0], self._caller))
@@ -202,12 +202,14 @@ class CalledFunction:
         return tuple(places)
 
     def _prepared(self, places: Places) -> BodyPlan | None:
-        """The body for arguments in these places, which is built now if it is small; None if it is not."""
+        """The body for arguments in these places, which is built now if that is quick; None if it is not."""
         body = self._bodies.get(places)
         runtime = self._function.runtime
-        if body is None and self._function.size < runtime.budget.plan_nodes:
-            with suppress(NeedsThreadError):
+        if body is None and not self._is_slow and self._function.size < runtime.budget.plan_nodes:
+            try:
                 body = self._keep(places, runtime.on_the_loop(lambda: self._build(places)))
+            except NeedsThreadError:
+                self._is_slow = True
         return body
 
     async def _built(self, places: Places) -> BodyPlan:

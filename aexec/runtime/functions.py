@@ -161,6 +161,7 @@ class FunctionRuntime:
         self._functions: dict[tuple[str, Any], Function] = {}
         self._gradients: dict[Any, NameAttrList] = {}
         self._made_nodes = 0
+        self._sent_nodes: int | None = None
         self._lock = threading.Lock()
 
     def function(self, reference: NameAttrList | str, attrs: Mapping[str, Any] | None = None) -> Function:
@@ -190,7 +191,11 @@ class FunctionRuntime:
             )
 
     def _num_nodes(self) -> int:
-        return sum(len(self.library.get(name).node_def) for name in steadily(self.library))
+        """Nodes of all functions: those that came with the graph are counted once for each library."""
+        if self._sent_nodes is None:
+            every = sum(len(self.library.get(name).node_def) for name in steadily(self.library))
+            self._sent_nodes = every - self._made_nodes
+        return self._sent_nodes + self._made_nodes
 
     def gradient_of(self, function: NameAttrList) -> NameAttrList:
         """The function that computes the gradient of one; made once.
@@ -225,6 +230,7 @@ class FunctionRuntime:
         """The graph has another library now, with all that was in the one before."""
         self.library, self.versions = self.library.moved_to(library), versions
         self.effects = None
+        self._sent_nodes = None
 
     def take_apart(self) -> None:
         """Nobody calls functions any more: let go of all of them."""

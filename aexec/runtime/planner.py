@@ -408,7 +408,7 @@ class Planner:
         return self._build(signature)
 
     def _build_beside_the_loop(self, signature: PlanKey) -> CachedPlan:
-        """The plan; what is known of the graph then need not be looked for on the loop."""
+        """Build the plan in a thread, and check there whether all kernels are imported, so that the loop need not."""
         cached = self._build(signature)
         self._has_kernels()
         return cached

@@ -192,6 +192,7 @@ async def test_a_pickled_answer_is_refused() -> None:
         {"body": b"\x93\x90\x80\x91\xc0", "large": []},
         {"body": b"\x93\x90\x80\x90", "large": []},
         {},
+        dask_wire.packed(5, Message({})),
     ],
 )
 async def test_what_is_no_message_is_refused_in_words(sent: dict[str, Any]) -> None:

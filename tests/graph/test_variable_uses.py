@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import aexec
-from aexec.framework import dtypes, op_registry
+from aexec.framework import dtypes, long_work, op_registry
 from aexec.framework.attr_value import NameAttrList
-from aexec.framework.long_work import CalledOffError
+from aexec.framework.long_work import CalledOffError, LongWork
 from aexec.graph.function_body import instantiate
 from aexec.graph.variable_uses import (
     FunctionEffects,
@@ -211,6 +211,35 @@ def test_what_was_not_found_out_is_not_remembered() -> None:
     assert effects.of(NameAttrList("Outer")).reads == {0}
     assert effects.of(NameAttrList("Reads")).reads == {0}
     assert asked == ["Outer", "Reads"] * 2
+
+
+def test_search_that_is_called_off_in_a_body_remembers_nothing_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    reads = function_def(
+        "Reads(v: resource) -> y: float",
+        body=[("r", "ReadVariableOp", ["v"], {"dtype": F})],
+        ret={"y": "r:value:0"},
+        stateful=True,
+    )
+    g = GraphBuilder()
+    g.graph_def.library.function.append(reads)
+    library, versions = g.graph().library, g.graph_def.versions
+
+    def body_of(function: NameAttrList) -> Any:
+        return instantiate(library, function.name, function.attrs, versions)
+
+    effects = FunctionEffects(library, body_of, lambda node: False)
+    work = LongWork()
+
+    def call_off_in_body() -> None:
+        body = body_of(NameAttrList("Reads"))
+        effects._body_of = lambda function: work.call_off() or body
+        effects.of(NameAttrList("Reads"))
+
+    monkeypatch.setattr(long_work, "_PIECE", 1)
+    with pytest.raises(CalledOffError):
+        work.do(call_off_in_body)
+    effects._body_of = body_of
+    assert effects.of(NameAttrList("Reads")).reads == {0}
 
 
 def test_calls_may_be_nested_deeper_than_the_stack() -> None:

@@ -14,6 +14,8 @@ from aexec import errors
 from aexec.framework import dtypes
 from aexec.framework.abandoned_calls import AbandonedError, CallInThread
 from aexec.framework.inline_call import NeedsThreadError
+from aexec.framework.kept_memory import KeptMemory
+from aexec.framework.memory_account import MemoryAccount
 from aexec.resources import lookup_table
 from aexec.resources.lookup_table import DenseHashTable, HashTable, MutableHashTable
 
@@ -245,6 +247,23 @@ def test_what_nobody_waits_for_any_more_is_not_put_in() -> None:
         assert _contents(table) == {1: 10, 3: 30}
     table.insert(many, many)
     assert _contents(table) == dict(zip(many.tolist(), many.tolist(), strict=True))
+
+
+def test_table_whose_replacement_is_abandoned_holds_its_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    account = MemoryAccount("session", "s", 1 << 30)
+    table = MutableHashTable(dtypes.int64, dtypes.int64)
+    table.kept = KeptMemory(account)
+    many = np.arange(100_000)
+    table.insert(many, many)
+    held = account.in_use
+
+    def abandoned(names: Any) -> Any:
+        raise AbandonedError
+
+    monkeypatch.setattr(table, "_rows_for", abandoned)
+    with pytest.raises(AbandonedError):
+        table.replace(_array([4]), _array([40]))
+    assert len(table) == len(many) and account.in_use == held > 0
 
 
 def test_large_values_are_found_in_a_thread() -> None:

@@ -13,7 +13,8 @@ import pytest
 import aexec
 from aexec import errors, proto
 from aexec.framework import op_registry
-from aexec.framework.dtypes import float32
+from aexec.framework.attr_value import NameAttrList
+from aexec.framework.dtypes import bool_, float32
 from aexec.framework.kernel_registry import kernel
 from aexec.framework.long_work import expect, go_on
 from aexec.framework.op_kernel import Compute, OpKernelConstruction
@@ -77,6 +78,28 @@ async def test_body_that_takes_long_is_planned_in_a_thread_after_all() -> None:
             assert await session.run("y:0") == 1
     on_the_loop, in_thread = made_in
     assert on_the_loop == threading.main_thread().name and in_thread.startswith("planner")
+
+
+async def test_body_that_takes_long_and_is_not_called_is_tried_on_the_loop_once() -> None:
+    g = GraphBuilder()
+    for name, kind in (("Slow", "long"), ("Quick", "quick")):
+        body = [("n", "PlannerTestMade", [], {"kind": kind})]
+        g.graph_def.library.function.append(
+            function_def(f"{name}() -> y: float", body=body, ret={"y": "n:y:0"}, stateful=True)
+        )
+    g("p", "Placeholder", dtype=bool_)
+    branches = {"then_branch": NameAttrList("Slow"), "else_branch": NameAttrList("Quick")}
+    g("y", "If", "p", Tcond=bool_, Tin=[], Tout=[float32], **branches)
+    made_in.clear()
+    async with aexec.Session(g.graph()) as session:
+        for _ in range(40):
+            assert await session.run("y:0", {"p:0": False}) == 1
+        assert len(made_in) <= 2
+        call = session.make_callable("y:0", ["p:0"])
+        with pytest.raises(errors.UnimplementedError, match="function 'Slow' is large"):
+            await session.plan_source(call)
+        assert await call(True) == 1  # in a thread
+        assert "def" in await session.plan_source(call)
 
 
 async def test_bodies_of_calls_that_begin_together_are_made_one_after_another() -> None:

@@ -30,9 +30,13 @@ def joined(parts: Sequence[Any], out: Any) -> Any:
     return out
 
 
-def stacked(elements: Sequence[Any], out: Any) -> Any:
-    """The array `out`, whose rows are these elements, all of the shape of a row; it stays where they are None."""
-    if out.ndim > 1 and len(elements) == len(out) and elements and all(element is not None for element in elements):
+def stacked(elements: Sequence[Any], out: Any, *, all_set: bool = True) -> Any:
+    """The array `out`, whose rows are these elements, all of the shape of a row.
+
+    Args:
+        all_set: there is an element for each row; else a row stays as it is where there is none, or None.
+    """
+    if all_set and out.ndim > 1 and elements:
         joined(elements, out.reshape(-1, *out.shape[2:]))
         return out
     for index, element in enumerate(giving_way(elements, ROW_NS)):

@@ -34,9 +34,9 @@ def variant_text(value: Any) -> str:
 
 
 def _once_for_each(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The same function of tensors, which calls itself: within a call once for the same ones, however often they come.
+    """Make a recursive function of tensors compute each result once per outermost call.
 
-    A list may hold a list in two places, and so on: few lists have billions of elements.
+    A list may hold the same list many times, at many levels: without this a few lists would mean billions of calls.
     """
     here = threading.local()
 

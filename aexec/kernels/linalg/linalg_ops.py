@@ -65,10 +65,10 @@ def _alike(function: Callable[[Any], Any], x: Any) -> Any:
     one = function(x[(slice(1),) * len(batch)])
 
     def of_all(result: Any) -> Any:
+        if not result.ndim:
+            return result  # it stands for an output that is not wanted
         shape = batch + result.shape[len(batch) :]
-        if not result.size:
-            return result.reshape(shape)
-        return result.reshape(1, -1).repeat(math.prod(batch), 0).reshape(shape)
+        return result.reshape(shape) if not result.size else np.broadcast_to(result, shape).copy()
 
     return tuple(map(of_all, one)) if isinstance(one, tuple) else of_all(one)
 

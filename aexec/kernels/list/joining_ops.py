@@ -36,7 +36,8 @@ def _stacking(c: OpKernelConstruction) -> _Stack:
         shape = element_shape.as_tuple()
         check_inline(len(elements) * ROW_NS + count * prod(shape) * itemsize * COPY_NS)
         all_set = len(elements) == count and all(element is not None for element in elements)
-        return stacked(elements, allocate((count, *shape)) if all_set else allocate((count, *shape), make))
+        out = allocate((count, *shape)) if all_set else allocate((count, *shape), make)
+        return stacked(elements, out, all_set=all_set)
 
     return stack
 

@@ -6,7 +6,6 @@ Next to read: `serialize_ops.py`.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,7 @@ from aexec.framework.allocator import announce_scratch
 from aexec.framework.inline_call import check_inline
 from aexec.framework.kept_memory import KeptMemory
 from aexec.framework.kernel_registry import kernel
-from aexec.framework.loop_budget import DEFAULT, OBJECT_NS, giving_way
+from aexec.framework.loop_budget import DEFAULT, OBJECT_NS, giving_way, update_in_pieces
 from aexec.framework.op_kernel import Compute, OpKernelConstruction, OpKernelContext
 from aexec.framework.postponing_lock import PostponingLock
 from aexec.framework.resource_manager import ContainerInfo
@@ -56,9 +55,7 @@ class SparseTensorsMap:
         with self._lock:
             self._hold(len(tensors))
             numbers = range(self._next, self._next + len(tensors))
-            entries = zip(numbers, tensors, strict=True)
-            while some := dict(islice(entries, _AT_ONCE)):  # a moment each, and not for as long as it takes
-                self._tensors.update(some)
+            update_in_pieces(self._tensors, zip(numbers, tensors, strict=True), _AT_ONCE)
             self._next = numbers.stop
             return numbers
 

@@ -414,3 +414,10 @@ def test_matrices_without_elements_are_not_gone_through(op):
     first = y[0] if isinstance(y, tuple) else y
     assert first.shape == {"MatrixDeterminant": (count,), "SelfAdjointEigV2": (count, 0)}.get(op, x.shape)
     assert op != "MatrixDeterminant" or (first == 1).all()
+
+
+def test_eigenvectors_that_are_not_wanted_are_a_scalar_of_empty_matrices_too():
+    x = np.zeros((3, 0, 0), np.float32)
+    for op, attrs in (("SelfAdjointEigV2", {}), ("Eig", {"Tout": dtypes.complex64})):
+        of_none, of_one = (run_op(op, matrices, compute_v=False, **attrs)[1] for matrices in (x, SINGULAR))
+        assert of_none.shape == of_one.shape
