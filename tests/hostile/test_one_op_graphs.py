@@ -1,4 +1,5 @@
-"""Graphs of one op with extreme attrs, shapes and values, sent to a server as a client sends them.
+"""Graphs of one op with extreme attrs, shapes and values, sent to a server as a client sends them; and graphs of a few
+ops that cost much and are made of little.
 
 `tests/kernels/test_every_op.py` makes the same calls within a process, and sees more of each; here it is seen what a
 client does to all others, with session hosts and without.
@@ -8,6 +9,7 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -16,6 +18,7 @@ from aexec import proto
 from aexec.framework import tensor_codec
 from tests.hostile.conftest import LIVE_WITHIN, HostileServer
 from tests.hostile.test_hosts import counted
+from tests.support.attacks import chained_attack
 from tests.support.extreme_calls import ExtremeCall, extreme_call, ops_to_run
 from tests.support.foreign_errors import foreign_words
 from tests.support.seeds import Seeds
@@ -28,6 +31,8 @@ RUN = {"Content-Type": "application/x-protobuf"}
 DEADLINE, LATE, FREED = 0.3, 0.3, 1.0
 # What tensors may take, and what more there is when they take it: what kernels need for themselves, and the process.
 RUN_MB, MORE_MB = 200, 400
+Make = Callable[[str, int], ExtremeCall]
+MAKERS: list[Make] = [extreme_call, chained_attack]
 _MAY_ANSWER = {501, 503, 504}
 _IN_USE = 'aexec_memory_bytes{kind="in_use"}'
 
@@ -41,7 +46,7 @@ def ask(server: ServerProcess, call: ExtremeCall) -> Answer:
     feeds = [
         proto.NamedTensorProto(name=name, tensor=tensor_codec.to_proto(value)) for name, value in call.feeds.items()
     ]
-    request = proto.RunStepRequest(feed=feeds, fetch=call.fetches, target=["y"])
+    request = proto.RunStepRequest(feed=feeds, fetch=call.fetches, target=call.targets)
     request.options.timeout_in_ms = round(1000 * DEADLINE)
     waited = -server.waited
     answer = server.call("POST", f"/v1/sessions/{handle}:run", request.SerializeToString(), RUN)
@@ -51,9 +56,9 @@ def ask(server: ServerProcess, call: ExtremeCall) -> Answer:
     return answer
 
 
-def check(server: ServerProcess, op: str, seed: int) -> float:
+def check(server: ServerProcess, make: Make, op: str, seed: int) -> float:
     """Make a call.  Returns the most seconds that `/livez` took; AssertionError if something is wrong."""
-    call = extreme_call(op, seed)
+    call = make(op, seed)
     try:
         with server.watched() as watch:
             answer = ask(server, call)
@@ -74,19 +79,20 @@ def limits(**more: Any) -> dict[str, Any]:
 @pytest.mark.parametrize("hosts", [0, 1])
 def test_some(hostile_server: HostileServer, hosts: int) -> None:
     server = hostile_server(**limits(hosts=hosts))
-    for op in random.Random(hosts).sample(ops_to_run(), 30):
-        check(server, op, 0)
+    for number, op in enumerate(random.Random(hosts).sample(ops_to_run(), 30)):
+        check(server, MAKERS[number % 2], op, 0)
 
 
 @pytest.mark.soak
+@pytest.mark.parametrize("make", MAKERS)
 @pytest.mark.parametrize("hosts", [0, 1], ids="{}hosts".format)
-def test_many(hostile_server: HostileServer, hosts: int) -> None:
+def test_many(hostile_server: HostileServer, hosts: int, make: Make) -> None:
     server = hostile_server(**limits(hosts=hosts))
-    ops, seeds = ops_to_run(), Seeds(20_000)
+    ops, seeds = ops_to_run(), Seeds(100_000 if make is chained_attack else 20_000)
     worst = 0.0
     for seed in seeds:
         with seeds.trying(seed):
             again, number = divmod(seed, len(ops))
-            worst = max(worst, check(server, ops[number], again + 1))
+            worst = max(worst, check(server, make, ops[number], again + 1))
     print(f"/livez was answered within {1000 * worst:.0f} ms")
     seeds.check()

@@ -3,7 +3,8 @@
 `data/kernel_calls.pb.gz` is a GraphDef with a node per call, the inputs in its attr `_inputs`.
 `python -m tests.kernels.kernel_calls` makes it anew: a few calls per kernel, small ones, as different as
 there are; `python -m tests.kernels.kernel_calls MatMul` only the calls of MatMul, from the tests of its family.
-Kernels that need their step, or touch strings, handles or variants, are left out.
+Kernels that need their step, or touch strings, handles or variants, are left out; those that touch strings and need
+nothing else are in `data/string_calls.pb.gz`, which `python -m tests.kernels.kernel_calls strings` makes.
 """
 
 from __future__ import annotations
@@ -22,16 +23,19 @@ import numpy as np
 import pytest
 
 from aexec import proto
-from aexec.framework import attr_value, errors, kernel_registry, node_def, op_registry
+from aexec.framework import attr_value, dtypes, errors, kernel_registry, node_def, op_registry
 from aexec.framework.kernel_registry import KernelRegistration
 from aexec.framework.op_kernel import BuiltKernel, OpKernelConstruction
 from aexec.ops.families import FAMILIES
 
-__all__ = ["KernelCall", "load"]
+__all__ = ["KernelCall", "load", "load_of_strings"]
 
 FILE = Path(__file__).parent / "data" / "kernel_calls.pb.gz"
+STRINGS_FILE = FILE.with_name("string_calls.pb.gz")
 PER_KERNEL = 6
 _MOST_ELEMENTS = 2000
+# The folders of tests whose kernels touch strings.
+_OF_STRINGS = ("string", "parsing", "sparse", "ragged", "logging", "image")
 
 
 @dataclass(frozen=True)
@@ -64,7 +68,17 @@ class KernelCall:
 @cache
 def load() -> tuple[KernelCall, ...]:
     """The calls on file, by op."""
-    graph = proto.GraphDef.FromString(gzip.decompress(FILE.read_bytes()))
+    return _read(FILE)
+
+
+@cache
+def load_of_strings() -> tuple[KernelCall, ...]:
+    """The calls of kernels that touch strings."""
+    return _read(STRINGS_FILE)
+
+
+def _read(file: Path) -> tuple[KernelCall, ...]:
+    graph = proto.GraphDef.FromString(gzip.decompress(file.read_bytes()))
     calls = []
     for node in graph.node:
         inputs = tuple(tensor.array for tensor in attr_value.decode(node.attr.pop("_inputs")) or ())
@@ -78,15 +92,20 @@ def load() -> tuple[KernelCall, ...]:
 
 
 class _Recorder:
-    """Calls seen, by kernel and by what they are like: attrs, types and ranks."""
+    """Calls seen, by kernel and by what they are like: attrs, types and ranks.
 
-    def __init__(self) -> None:
+    Args:
+        strings: of kernels that touch strings, and of no others.
+    """
+
+    def __init__(self, *, strings: bool = False) -> None:
         self.seen: dict[tuple[str, str], dict[Any, KernelCall]] = {}
+        self._strings = strings
 
     def watch(self, registration: KernelRegistration, c: OpKernelConstruction, built: BuiltKernel) -> None:
         types = (*c.input_types, *c.output_types)
-        numeric = c.input_types and all(t.is_simple and not t.is_ref for t in types)
-        if built.is_async or built.wants_context or not numeric:
+        plain = c.input_types and all((t.is_simple or t is dtypes.string) and not t.is_ref for t in types)
+        if built.is_async or built.wants_context or not plain or (dtypes.string in types) is not self._strings:
             return
         kernel = (c.op, f"{registration.builder.__module__}.{registration.builder.__qualname__}")
         compute, node = built.compute, c.node_def
@@ -95,14 +114,15 @@ class _Recorder:
         def recorded(*inputs: Any) -> Any:
             before = [np.array(x) for x in inputs]
             outputs = compute(*inputs)
-            if all(x.dtype != object for x in before):  # a reference may be given where a value is declared
+            # A reference may be given where a value is declared.
+            if all((x.dtype == object) is (t is dtypes.string) for x, t in zip(before, c.input_types, strict=True)):
                 self.add(kernel, node, before)
             return outputs
 
         built.compute = recorded
 
     def add(self, kernel: tuple[str, str], node: proto.NodeDef, inputs: list[Any]) -> None:
-        if sum(x.size for x in inputs) > _MOST_ELEMENTS:
+        if sum(x.size for x in inputs) > _MOST_ELEMENTS or not all(map(_is_plain, inputs)):
             return
         kinds = self.seen.setdefault(kernel, {})
         attrs = tuple((name, value.SerializeToString(deterministic=True)) for name, value in sorted(node.attr.items()))
@@ -123,10 +143,15 @@ class _Recorder:
                 yield kinds[like]
 
 
+def _is_plain(array: Any) -> bool:
+    """Is it of numbers or strings, and not of variants?"""
+    return array.dtype != object or all(type(element) is bytes for element in array.ravel().tolist())
+
+
 @contextlib.contextmanager
-def _recording() -> Iterator[_Recorder]:
+def _recording(*, strings: bool = False) -> Iterator[_Recorder]:
     kernel_registry.global_registry.load()  # the class gets its methods with its first instance
-    recorder, build = _Recorder(), KernelRegistration.build
+    recorder, build = _Recorder(strings=strings), KernelRegistration.build
 
     def watched(self: KernelRegistration, construction: OpKernelConstruction) -> BuiltKernel:
         built = build(self, construction)
@@ -157,16 +182,17 @@ def _twins(calls: list[KernelCall]) -> Iterator[KernelCall]:
                 yield copied
 
 
-def _recorded() -> list[KernelCall]:
+def _recorded(*, strings: bool = False) -> list[KernelCall]:
     """A sample of the calls of all conformance cases and kernel tests."""
     from tests.conformance import cases
     from tests.conformance.test_conformance import outcome
 
-    with _recording() as recorder:
-        for family in cases.families():
+    with _recording(strings=strings) as recorder:
+        for family in cases.families() if not strings else ():
             for name in cases.names(family):
                 outcome(family, name)
-        _run_tests(Path(__file__).parent)
+        for folder in _OF_STRINGS if strings else (".",):
+            _run_tests(Path(__file__).parent / folder)
     calls = list(recorder.sample())
     return [*calls, *_twins(calls)]
 
@@ -187,15 +213,16 @@ def _run_tests(path: Path) -> None:
 
 
 def main(ops: list[str]) -> None:
-    """Run tests, and write the sample: of all ops, or with new calls of some."""
-    graph = proto.GraphDef()
-    for call in _with_calls_of(ops) if ops else _recorded():
+    """Run tests, and write the sample: of all ops, with new calls of some, or of those that touch strings."""
+    graph, strings = proto.GraphDef(), ops == ["strings"]
+    file = STRINGS_FILE if strings else FILE
+    for call in _with_calls_of(ops) if ops and not strings else _recorded(strings=strings):
         node = graph.node.add()
         node.CopyFrom(call.node)
         node.name = call.op
         node.attr["_inputs"].CopyFrom(attr_value.encode(list(call.inputs), "list(tensor)"))
-    FILE.write_bytes(gzip.compress(graph.SerializeToString(deterministic=True), mtime=0))
-    print(f"{len(graph.node)} calls of {len({node.op for node in graph.node})} ops, {FILE.stat().st_size} bytes")
+    file.write_bytes(gzip.compress(graph.SerializeToString(deterministic=True), mtime=0))
+    print(f"{len(graph.node)} calls of {len({node.op for node in graph.node})} ops, {file.stat().st_size} bytes")
 
 
 if __name__ == "__main__":

@@ -26,9 +26,10 @@ from aexec.framework.shape import PartialTensorShape
 from aexec.framework.shape_inference import InferenceContext, Shape
 from aexec.ops.families import FAMILIES
 from tests.kernels import kernel_calls
-from tests.support.graphs import GraphBuilder
+from tests.support.graphs import PRODUCER, GraphBuilder
+from tests.support.handles import Maker
 
-__all__ = ["Call", "ExtremeCall", "enlarged_call", "extreme_call", "hollow_call", "ops_to_run", "recorded"]
+__all__ = ["Call", "ExtremeCall", "enlarged_call", "extreme_call", "ops_to_run", "recorded"]
 
 # Ops that call functions, wait for a peer or for somebody else, or end the process on purpose.
 _LEFT_OUT = frozenset(
@@ -46,10 +47,6 @@ _MOST_ELEMENTS = 300_000
 # Rows of calls that are good but for their size: those on either side of what is small, and of what is a call's
 # share of a slice where an element takes from 1 to 1000 ns.
 _ROWS = [400, 2000, 8000, 16_000, 50_000, 150_000, 300_000]
-# Sizes beside a size of 0, and of arrays that nobody writes: they take no memory, whatever they are.
-_HOLLOW_SIZES = [100_000, 1_000_000, 3_000_000]
-# Of shapes, splits, paddings and the like that a call is given as values or attrs.
-_HOLLOW_INTS = [0, 1, 3000, 50_000, 1_000_000, 10**8]
 _FLOATS = [0.0, 1.0, -1.0, 0.5, 2.5, 1e-3]
 _LARGE_FLOATS = [1e9, -1e15, 1e300, math.inf, -math.inf, math.nan, 1e-300]
 _STRINGS = [b"", b"a", b"abc", b"1", b"a,b", b"SAME", b"VALID", b"\xff\xfe", b"UTF-8", b"%s"]
@@ -66,13 +63,18 @@ class ExtremeCall:
     Attributes:
         feeds: tensor name → array.
         fetches: the outputs that can be fetched.
-        targets: what to run before, in order, and with the call.
+        targets: nodes to run.
+        as_it_is: is the graph to be run without being rewritten?
+        elements: of all that the call is given.
     """
 
     op: str
     graph_def: proto.GraphDef
     feeds: dict[str, Any] = field(default_factory=dict)
     fetches: list[str] = field(default_factory=list)
+    targets: list[str] = field(default_factory=lambda: ["y"])
+    as_it_is: bool = True
+    elements: int = 0
 
     def __str__(self) -> str:
         node = next(node for node in self.graph_def.node if node.name == "y")
@@ -138,29 +140,6 @@ def enlarged_call(op: str, seed: int) -> ExtremeCall:
     return made.graph()
 
 
-def hollow_call(op: str, seed: int) -> ExtremeCall:
-    """A call of an op whose inputs have next to no bytes, and very many rows: what costs are counted by may be none."""
-    rng = random.Random(f"{op} hollow {seed}")
-    good = recorded().get(op)
-    made = Call(rng, op)
-    made.hollow = True
-    if good and rng.random() < 0.7:
-        made.repeat(rng.choice(good))
-    else:
-        for _ in range(_TRIES):
-            made.draw(extreme=False)
-            if made.is_accepted():
-                break
-    # What the shape function refuses does not come to the kernel.
-    attrs, inputs = dict(made.attrs), list(made.inputs)
-    for _ in range(_TRIES):
-        made.attrs, made.inputs = dict(attrs), list(inputs)
-        made.empty()
-        if made.is_accepted():
-            break
-    return made.graph()
-
-
 @cache
 def recorded() -> dict[str, list[kernel_calls.KernelCall]]:
     """Good calls by their ops."""
@@ -181,7 +160,9 @@ class Call:
         self.rng = rng
         self.plain = plain
         self.extreme = False
-        self.hollow = False  # are handles of what has many elements, and no bytes?
+        # Elements of lists, queues and the like that it is given, and the shape of variables.
+        self.count = 3
+        self.shape: tuple[int, ...] = (4, 3)
         self.op = op
         self.op_def: OpDef = op_registry.global_registry.lookup(op).op_def
         self.attrs: dict[str, Any] = {}
@@ -192,7 +173,14 @@ class Call:
         attrs = call.construction(np).attrs.items()
         # Where a test had its files is nothing to complain of.
         self.attrs = {name: value.rpartition(b"/")[2] if type(value) is bytes else value for name, value in attrs}
+        self.attrs.pop("_class", None)  # the nodes beside which it was are not here
         self.inputs = [np.array(value) for value in call.inputs]
+
+    @property
+    def producer(self) -> int:
+        """A version of graphs in which the op is there."""
+        gone = self.op_def.deprecation
+        return PRODUCER if gone is None else min(PRODUCER, gone.version - 1)
 
     def changed(self, inputs: Mapping[int, Any]) -> Call:
         """The same call with other inputs at some positions."""
@@ -340,7 +328,7 @@ class Call:
             kind = rng.random()
             ints = [a for a in self.op_def.attrs if a.type in ("int", "list(int)", "float") and a.allowed is None]
             if kind < 0.35 and ints:
-                self._spoil_attr(rng.choice(ints))
+                self.spoil_attr(rng.choice(ints))
             elif self.inputs and kind < 0.7:
                 position = rng.randrange(len(self.inputs))
                 array = self.inputs[position]
@@ -362,7 +350,7 @@ class Call:
             i = self.rng.choice(vectors)
             self.inputs[i] = np.full(_LONG_VECTOR, self.rng.choice([1, 3]), self.inputs[i].dtype)
 
-    def _spoil_attr(self, attr: AttrDef, large: Sequence[int] = _LARGE_INTS) -> None:
+    def spoil_attr(self, attr: AttrDef, large: Sequence[int] = _LARGE_INTS) -> None:
         numbers = {arg.number_attr for arg in (*self.op_def.inputs, *self.op_def.outputs)}
         if attr.name in numbers:
             return
@@ -396,47 +384,6 @@ class Call:
                 info = np.iinfo(array.dtype)
                 value = min(max(rng.choice(_LARGE_INTS), info.min), info.max)
                 self.inputs[position] = np.full(array.shape, value, array.dtype)
-
-    def empty(self) -> None:
-        """Give an input very many rows of no elements, or of empty strings; or let a number say as much."""
-        rng = self.rng
-        arrays = [i for i, x in enumerate(self.inputs) if not isinstance(x, tuple)]
-        kind = rng.random()
-        if arrays and kind < 0.65:
-            self._hollow_out(rng.choice(arrays))
-        if kind > 0.5:
-            numbers = [i for i in arrays if self.inputs[i].dtype.kind in "iu" and 0 < self.inputs[i].size <= 16]
-            ints = [a for a in self.op_def.attrs if a.type in ("int", "list(int)") and a.allowed is None]
-            if numbers and (not ints or rng.random() < 0.6):
-                position = rng.choice(numbers)
-                array = self.inputs[position] = self.inputs[position].copy()
-                for _ in range(rng.choice([1, 2])):
-                    most = np.iinfo(array.dtype).max
-                    array.flat[rng.randrange(array.size)] = min(most, rng.choice(_HOLLOW_INTS))
-            elif ints:
-                self._spoil_attr(rng.choice(ints), _HOLLOW_INTS)
-
-    def _hollow_out(self, position: int) -> None:
-        """One axis of no elements, another one very long, in all inputs that were alike there."""
-        rng = self.rng
-        array, size = self.inputs[position], rng.choice(_HOLLOW_SIZES)
-        if array.dtype.kind == "O" and array.ndim == 1 and rng.random() < 0.5:
-            self.inputs[position] = np.full(size, b"", object)
-            return
-        if array.ndim < 2:
-            array = array.reshape((1,) * (2 - array.ndim) + array.shape)
-        gone, long = rng.sample(range(array.ndim), 2)
-        old = array.shape
-        alike = rng.random() < 0.7
-        for i, other in enumerate(self.inputs):
-            if isinstance(other, tuple) or (i != position and not alike):
-                continue
-            shape = list(array.shape if i == position else other.shape)
-            for axis, new in ((gone, 0), (long, size)):
-                if axis < len(shape) and axis < len(old) and shape[axis] == old[axis]:
-                    shape[axis] = new
-            if i == position or math.prod(shape) <= _MOST_ELEMENTS:
-                self.inputs[i] = np.resize(other, shape) if other.size else np.zeros(shape, other.dtype)
 
     def _enlarge(self, position: int, sizes: list[int] = _LARGE_SIZES, alike: float = 0.7) -> None:
         array = self.inputs[position]
@@ -480,19 +427,21 @@ class Call:
     # The graph
 
     def graph(self) -> ExtremeCall:
-        builder = GraphBuilder()
+        builder = GraphBuilder(self.producer)
         call = ExtremeCall(self.op, builder.graph_def)
+        maker = Maker(builder, self.op, self.attrs, self.rng, self.count, self.shape)
         names: list[str] = []
         for index, value in enumerate(self.inputs):
             if isinstance(value, tuple):
-                names.append(self._producer(builder, f"x{index}", *value))
+                names.append(maker.make(f"x{index}", *value))
             else:
                 name = f"x{index}"
                 builder.placeholder(name, self._dtype_of(index))
                 call.feeds[f"{name}:0"] = value
                 names.append(name)
+        call.elements = sum(value.size for value in call.feeds.values())
         attrs = {name: value for name, value in self.attrs.items() if value is not None}
-        builder("y", self.op, *names, **attrs)
+        builder("y", self.op, *names, *maker.controls, **attrs)
         try:
             types = self.op_def.output_types(self.attrs)
         except Exception:
@@ -502,65 +451,3 @@ class Call:
 
     def _dtype_of(self, index: int) -> DType:
         return self.op_def.input_types(self.attrs)[index].base
-
-    def _producer(self, builder: GraphBuilder, name: str, arg: ArgDef, dtype: DType) -> str:
-        """A node that makes a handle, a list or a variable, such as the op may want."""
-        rng, types = self.rng, [v for v in self.attrs.values() if isinstance(v, DType) and not v.is_ref]
-        element = rng.choice(types) if types else dtypes.float32
-        if element.enum in (20, 21):
-            element = dtypes.float32
-        shape = PartialTensorShape([rng.choice([1, 2, 3])] * rng.choice([0, 1, 1, 2]))
-        elements = rng.choice(_HOLLOW_SIZES) if self.hollow else 0
-        if self.hollow and rng.random() < 0.7:
-            shape = PartialTensorShape(rng.choice([[0], [0, elements], [elements, 0]]))
-        if arg.is_ref and dtype.base.name != "string":
-            return builder(name, "VariableV2", shape=shape, dtype=dtype.base)
-        if dtype.enum == 21:
-            dims = (
-                rng.choice([[], [0], [0, 1], [elements, 0], [3000]]) if self.hollow else [2, 3][: rng.choice([0, 1, 2])]
-            )
-            builder.const(f"{name}s", dims, dtypes.int32)
-            builder.const(f"{name}n", elements or rng.choice([0, 1, 5]), dtypes.int32)
-            return builder(
-                name, "TensorListReserve", f"{name}s", f"{name}n", element_dtype=element, shape_type=dtypes.int32
-            )
-        op = self.op
-        component = [element]
-        old = arg.is_ref  # handles of old are refs to strings
-        if "Queue" in op:
-            return builder(name, "FIFOQueue" if old else "FIFOQueueV2", component_types=component)
-        if "Table" in op:
-            suffix = "" if old else "V2"
-            return builder(name, f"MutableHashTable{suffix}", key_dtype=dtypes.int64, value_dtype=dtypes.float32)
-        if op.startswith("Barrier"):
-            return builder(name, "Barrier", component_types=component)
-        if "Reader" in op:
-            return builder(name, "IdentityReader" if old else "IdentityReaderV2")
-        if op.startswith("TensorArray"):
-            builder.const(f"{name}n", elements or 3, dtypes.int32)
-            version = "V3" if not old else ""
-            return builder(name, f"TensorArray{version}", f"{name}n", dtype=element)
-        if op.startswith("Stack"):
-            builder.const(f"{name}n", -1, dtypes.int32)
-            if old:
-                return builder(name, "Stack", elem_type=element)
-            return builder(name, "StackV2", f"{name}n", elem_type=element)
-        if "Accumulator" in op:
-            made = {True: "ConditionalAccumulator", False: "ResourceConditionalAccumulator"}[old]
-            if "Sparse" in op:
-                made = "SparseConditionalAccumulator"
-            return builder(name, made, dtype=element if element.np.kind == "f" else dtypes.float32, shape=shape)
-        if "Summary" in op or "Event" in op:
-            return builder(name, "SummaryWriter")
-        if "Mutex" in op:
-            return builder(name, "MutexV2")
-        handle = builder(name, "VarHandleOp", dtype=element, shape=PartialTensorShape(None), shared_name=name.encode())
-        if rng.random() < 0.9 and element.np.kind != "O":
-            value = self._values(element, [rng.choice([1, 2, 4]) for _ in range(rng.choice([0, 1, 2]))])
-            if self.hollow:
-                value = np.zeros(rng.choice([[elements, 0], [0, elements], [2, 0, elements]]), element.np)
-            builder.const(f"{name}v", value, element)
-            builder(f"{name}i", "AssignVariableOp", handle, f"{name}v", dtype=element)
-            builder.graph_def.node[-1].name = f"{name}i"
-            return builder(f"{name}h", "Identity", handle, f"^{name}i", T=dtypes.resource)
-        return handle

@@ -18,11 +18,14 @@ from aexec.framework import attr_value, dtypes, tensor_codec
 from aexec.framework.dtypes import DType
 from aexec.framework.op_registry import global_registry
 
+# The version of graphs that TensorFlow 2.21 makes.
+PRODUCER = 2474
+
 
 class GraphBuilder:
     """Collects NodeDefs; call it once per node."""
 
-    def __init__(self, producer: int = 2474) -> None:
+    def __init__(self, producer: int = PRODUCER) -> None:
         self.graph_def = proto.GraphDef(versions=proto.VersionDef(producer=producer))
 
     def __call__(self, name: str, op: str, *inputs: str, device: str = "", **attrs: Any) -> str:

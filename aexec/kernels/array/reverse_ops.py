@@ -50,7 +50,7 @@ def reverse_v2(c: OpKernelConstruction) -> Compute:
     return compute
 
 
-@kernel("ReverseSequence", T=_TYPES, Tlen=INDEX)
+@kernel("ReverseSequence", T=_TYPES, Tlen=INDEX, scratch=16.0)
 def reverse_sequence(c: OpKernelConstruction) -> Compute:
     """In each row of a batch, turn the first `seq_lengths[row]` elements around and leave the others."""
     seq_dim, batch_dim = c.attr("seq_dim"), c.attr("batch_dim")

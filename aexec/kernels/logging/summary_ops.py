@@ -55,7 +55,7 @@ def scalar_summary(c: OpKernelConstruction) -> Compute:
     return compute
 
 
-@kernel("HistogramSummary", T=dtypes.REAL_NUMBER, cost=30.0)
+@kernel("HistogramSummary", T=dtypes.REAL_NUMBER, cost=30.0, scratch=20.0)
 def histogram_summary(c: OpKernelConstruction) -> Compute:
     """How the values of a tensor are spread."""
     name = c.name

@@ -8,12 +8,14 @@ Next to read: `optimizers.py`, the formulas.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from aexec.framework import dtypes, errors
+from aexec.framework.allocator import announce_scratch
 from aexec.framework.intra_op import in_pieces
 from aexec.framework.kernel_registry import kernel
 from aexec.framework.op_kernel import Builder, Compute, OpKernelConstruction, OpKernelContext
@@ -31,6 +33,8 @@ __all__ = ["UpdateArguments", "find_variable"]
 
 # Nanoseconds per element of the gradient, a few passes over memory for each.
 _DENSE_COST = 8.0
+# What it takes to tell repeated indices apart, for each.
+_PLACE_BYTES = 100
 _SPARSE_COST = 20.0
 
 # A formula goes over the arrays several times; parts of this many elements stay in cache meanwhile.
@@ -223,11 +227,14 @@ def _without_repetition(xp: Any, indices: Any) -> Iterator[Any]:
     if starts.all():
         yield slice(None)
         return
+    announce_scratch(_PLACE_BYTES * len(order))
     positions = xp.arange(len(order))
     occurrence = positions - accumulator(xp, "maximum")(xp.where(starts, positions, 0), 0)
     by_occurrence = xp.argsort(occurrence, kind="stable")
     ends = xp.cumsum(xp.bincount(occurrence)).tolist()
-    yield from xp.split(order[by_occurrence], ends[:-1])
+    ordered = order[by_occurrence]
+    for start, end in itertools.pairwise((0, *ends)):
+        yield ordered[start:end]
 
 
 def _register() -> None:
