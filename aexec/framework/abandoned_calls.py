@@ -2,8 +2,8 @@
 
 When a step is over, by its deadline say, what still computes for it in a worker thread is abandoned: the step is
 answered at once, and the thread learns of it the next time it asks.  `in_pieces` and `let_others_run` ask
-for whoever uses them; `check_wanted` is for other loops.  What changes state is never abandoned, or it would be torn,
-and one call of a library goes on to its end.
+for whoever uses them; `check_wanted` is for other loops.  What changes state is not abandoned while it does, or that
+would be torn: within `finishing` whoever would abandon the call waits for it.  A call of a library goes on to its end.
 Next to read: `loop_budget.py` for `giving_way`, `aexec/runtime/worker_pool.py` for who abandons.
 """
 
@@ -13,7 +13,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-__all__ = ["AbandonedError", "CallInThread", "check_wanted"]
+__all__ = ["AbandonedError", "CallInThread", "check_wanted", "finishing"]
 
 
 class AbandonedError(BaseException):
@@ -27,10 +27,27 @@ class CallInThread:
         abandoned: nobody waits for it any more; set by any thread.
     """
 
-    __slots__ = ("abandoned",)
+    __slots__ = ("_claim", "abandoned")
 
     def __init__(self) -> None:
         self.abandoned = False
+        self._claim = threading.Lock()  # of who abandons it, or of it while it finishes
+
+    def abandon(self) -> bool:
+        """Nobody waits for it any more, from any thread; False if it is finishing, and so is to be waited for."""
+        if self._claim.acquire(blocking=False):
+            self.abandoned = True
+        return self.abandoned
+
+    @contextmanager
+    def finishing(self) -> Iterator[None]:
+        """Within, on its own thread, it is not abandoned.  Raises AbandonedError if it has been."""
+        if self.abandoned or not self._claim.acquire(blocking=False):
+            raise AbandonedError
+        try:
+            yield
+        finally:
+            self._claim.release()
 
     @contextmanager
     def running(self) -> Iterator[None]:
@@ -47,6 +64,20 @@ class _Here(threading.local):
 
 
 _here = _Here()
+
+
+@contextmanager
+def finishing() -> Iterator[None]:
+    """Within, what this thread does is not abandoned, as it changes state: if need be the step waits for it.
+
+    Raises AbandonedError if it is not wanted any more, before anything is changed.
+    """
+    call = _here.call
+    if call is None:
+        yield
+        return
+    with call.finishing():
+        yield
 
 
 def check_wanted() -> None:

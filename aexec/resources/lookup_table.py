@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from aexec.framework import errors
+from aexec.framework.abandoned_calls import finishing
 from aexec.framework.abridged_text import abridged
 from aexec.framework.allocator import announce, announce_scratch
 from aexec.framework.dtypes import DType
@@ -161,12 +162,13 @@ class LookupTable:
         rows, new = self._rows_for(names)
         entries = len(row_of) + max(len(free), len(new))
         text = self._text + self._text_of(names, values)
-        self._hold(entries, text)
-        self._make_room(entries)
-        self._text = text
-        del free[len(free) - min(len(free), len(new)) :]
-        update_in_pieces(row_of, new.items(), _AT_ONCE)
-        self._values[rows] = values
+        with finishing():
+            self._hold(entries, text)
+            self._make_room(entries)
+            self._text = text
+            del free[len(free) - min(len(free), len(new)) :]
+            update_in_pieces(row_of, new.items(), _AT_ONCE)
+            self._values[rows] = values
         return rows
 
     def _rows_for(self, names: Sequence[Any]) -> tuple[Any, dict[Any, int]]:

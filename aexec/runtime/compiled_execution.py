@@ -253,9 +253,8 @@ class CompiledExecution(Execution):
             stretch.given_up = True
             if future.cancel() or future.done():
                 line.close()  # else the worker does
-            elif stretch.changes:
+            elif stretch.changes or not environment.worker_pool.abandon(future):
                 await self._changed(stretch)
-            environment.worker_pool.abandon(future)
             raise
         finally:
             self._stretch = None

@@ -839,11 +839,10 @@ class Execution:
             state.node_ended(receiving.started[1])
         self._receiving.clear()
         for future, (node, _, _) in list((self._futures or {}).items()):
-            if future.cancel() or not node.touches_state:
+            if future.cancel() or (not node.touches_state and self.environment.worker_pool.abandon(future)):
                 assert self._futures is not None
                 if self._futures.pop(future, None) is not None:
                     state.outstanding -= 1
-                self.environment.worker_pool.abandon(future)
         self.wake()
 
 

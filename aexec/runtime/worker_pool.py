@@ -141,11 +141,16 @@ class WorkerPool:
         future.add_done_callback(ended)
         return future
 
-    def abandon(self, future: Future[Any]) -> None:
-        """Nobody waits for a call any more, which only computes: it is to end as soon as it can."""
+    def abandon(self, future: Future[Any]) -> bool:
+        """Nobody waits for a call any more: it is to end as soon as it can.
+
+        Returns False if it is finishing what it has begun to change, and so is to be waited for.
+        """
         if not future.cancel() and (call := self._outstanding.get(future)) is not None:
-            call.abandoned = True
+            if not call.abandon():
+                return False
             _threads.abandon(future)
+        return True
 
     def start(self, call: Callable[..., T], *args: Any) -> asyncio.Future[T]:
         """A future of what `call(*args)` returns, called in a thread.
@@ -294,7 +299,7 @@ class _Call(Generic[T]):
 
     def abandon(self) -> None:
         """Nobody waits for it any more: it ends when it next asks."""
-        self._in_thread.abandoned = True
+        self._in_thread.abandon()
 
     def withdraw(self) -> bool:
         """It will not begin; False if it has."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from aexec.framework.abandoned_calls import AbandonedError, CallInThread, check_wanted
+from aexec.framework.abandoned_calls import AbandonedError, CallInThread, check_wanted, finishing
 from aexec.framework.intra_op import in_pieces
 from aexec.framework.loop_budget import giving_way, let_others_run
 
@@ -45,3 +45,19 @@ def test_items_are_given_until_then() -> None:
         take()
     assert given == [0, 1, 2, 3, 4, 5]
     assert list(giving_way("abc", 1e9)) == ["a", "b", "c"]
+
+
+def test_call_that_finishes_is_waited_for() -> None:
+    call = CallInThread()
+    with call.running():
+        with finishing():
+            assert not call.abandon()
+            check_wanted()
+        assert call.abandon()
+        with pytest.raises(AbandonedError), finishing():
+            raise AssertionError("it began to change what nobody waits for")
+
+
+def test_what_no_thread_does_is_finished() -> None:
+    with finishing():
+        check_wanted()

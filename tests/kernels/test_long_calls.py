@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from time import thread_time
 from typing import Any
@@ -25,6 +26,7 @@ class Asked(CallInThread):
     __slots__ = ("began", "last", "longest")
 
     def __init__(self) -> None:
+        self._claim = threading.Lock()
         self.began = self.last = thread_time()
         self.longest = 0.0
 

@@ -78,6 +78,8 @@ def reverse_sequence(c: OpKernelConstruction) -> Compute:
 
     def compute(x: Any, lengths: Any) -> Any:
         check(x, lengths)
+        if not x.size:
+            return xp.empty(x.shape, x.dtype)
         rows = x if plain else xp.moveaxis(x, (batch_dim, seq_dim), (0, 1))
         batch, steps = rows.shape[:2]
         if batch and not xp.count_nonzero(lengths != lengths[0]):

@@ -16,12 +16,13 @@ from aexec.framework import dtypes, errors
 from aexec.framework.kernel_registry import kernel
 from aexec.framework.late_dataclass import dataclass
 from aexec.framework.op_kernel import Builder, Compute, OpKernelConstruction
-from aexec.framework.output_sizes import PerOutput
+from aexec.framework.output_sizes import PerOutput, rows_of
 from aexec.framework.shape import shape_text
 from aexec.kernels.common import windowing
 
 __all__: list[str] = []
 
+_MOST_BYTES = 2**63 - 1
 _DEPTH_TYPES = (*dtypes.POD, dtypes.string, dtypes.resource, dtypes.variant)
 # TensorFlow unrolls its loops for up to this many dimensions that are really cut.
 _MAX_BLOCK_DIMS = 4
@@ -198,6 +199,16 @@ def _depth_block(c: OpKernelConstruction) -> int:
     return int(block)
 
 
+def _without_elements(x: Any, *shape: int) -> Any:
+    """An array of another shape; the sizes on the way there may be too large for NumPy.
+
+    Raises InvalidArgumentError if those of the result are.
+    """
+    if rows_of(shape) * x.itemsize > _MOST_BYTES:
+        raise errors.InvalidArgumentError(f"Shape {shape_text(shape)} is too large (more than 2**63 - 1 bytes)")
+    return x.reshape(shape)
+
+
 @kernel("SpaceToDepth", T=(*_DEPTH_TYPES, dtypes.qint8))
 def space_to_depth(c: OpKernelConstruction) -> Compute:
     """Blocks of block_size by block_size pixels become one pixel that many times as deep."""
@@ -209,6 +220,8 @@ def space_to_depth(c: OpKernelConstruction) -> Compute:
         n, h, w, d = x.shape
         if h % b or w % b:
             raise errors.InvalidArgumentError(f"Image width {w} and height {h} should be divisible by block_size: {b}")
+        if not x.size:
+            return _without_elements(x, n, h // b, w // b, b * b * d)
         return x.reshape(n, h // b, b, w // b, b, d).swapaxes(2, 3).reshape(n, h // b, w // b, b * b * d)
 
     return compute
@@ -225,6 +238,8 @@ def depth_to_space(c: OpKernelConstruction) -> Compute:
         n, h, w, d = x.shape
         if d % (b * b):
             raise errors.InvalidArgumentError(f"Input depth dimension {d} should be divisible by: {b * b}")
+        if not x.size:
+            return _without_elements(x, n, h * b, w * b, d // (b * b))
         return x.reshape(n, h, w, b, b, d // (b * b)).swapaxes(2, 3).reshape(n, h * b, w * b, d // (b * b))
 
     return compute

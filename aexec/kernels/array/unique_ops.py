@@ -15,20 +15,23 @@ from typing import Any
 import numpy as np
 
 from aexec.framework import dtypes, errors
-from aexec.framework.allocator import WATCHED_CALLS, announce
+from aexec.framework.allocator import WATCHED_CALLS, announce, announce_scratch
 from aexec.framework.kernel_registry import kernel
-from aexec.framework.loop_budget import giving_way
+from aexec.framework.loop_budget import OBJECT_NS, giving_way
 from aexec.framework.op_kernel import Compute, OpKernelConstruction
 from aexec.framework.shape import MAX_RANK, shape_text
 from aexec.kernels.common.distinct import begins_run, distinct
 from aexec.kernels.common.registration import INDEX, on_host
-from aexec.kernels.common.strings import lists_of
+from aexec.kernels.common.strings import lists_of, values_of
 
 _UNIQUE_TYPES = (*dtypes.REAL_NUMBER, dtypes.bool_, dtypes.string)
 _LIST_DIFF_TYPES = (*dtypes.REAL_NUMBER, dtypes.string)
 
 # Up to this many elements a dict is faster than a sort.
 _FEW = 128
+
+# Bytes of a number as a Python object, in two lists.
+_OBJECT_BYTES = 60
 
 # Nanoseconds for an element, in a sort or a dict.
 _COMPARED = 80.0
@@ -197,8 +200,8 @@ def where(c: OpKernelConstruction) -> Compute:
 # ---- InvertPermutation and UnravelIndex
 
 
-@kernel("InvertPermutation", T=INDEX)
-@kernel("InvertPermutation", device="DEFAULT", host_memory=("x", "y"), T=INDEX)
+@kernel("InvertPermutation", T=INDEX, scratch=8)
+@kernel("InvertPermutation", device="DEFAULT", host_memory=("x", "y"), T=INDEX, scratch=8)
 def invert_permutation(c: OpKernelConstruction) -> Compute:
     numpy_dtype = c.attr("T").np
 
@@ -206,7 +209,7 @@ def invert_permutation(c: OpKernelConstruction) -> Compute:
         """Raises InvalidArgumentError unless the positions are a permutation."""
         count = len(positions)
         out = [-1] * count
-        for i, position in enumerate(positions):
+        for i, position in giving_way(enumerate(positions), OBJECT_NS):
             if not 0 <= position < count:
                 raise errors.InvalidArgumentError(f"{position} is not between 0 and {count}")
             if out[position] >= 0:
@@ -223,7 +226,8 @@ def invert_permutation(c: OpKernelConstruction) -> Compute:
         if x.min() >= 0 and x.max() < x.size:
             out[x] = np.arange(x.size)
         if out.min() < 0:
-            inverse(x.tolist())
+            announce_scratch(_OBJECT_BYTES * x.size)
+            inverse(values_of(x))
         return out
 
     return compute

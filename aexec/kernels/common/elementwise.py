@@ -20,7 +20,7 @@ from aexec.framework.allocator import announce_scratch
 from aexec.framework.dtypes import DType
 from aexec.framework.intra_op import in_pieces
 from aexec.framework.kernel_registry import kernel
-from aexec.framework.op_kernel import Builder, Compute, Cost, OpKernelConstruction
+from aexec.framework.op_kernel import Builder, Compute, Cost, OpKernelConstruction, Scratch
 from aexec.framework.output_sizes import broadcast_elements
 from aexec.framework.shape import shape_text
 from aexec.kernels.common.registration import on_host
@@ -61,15 +61,16 @@ def register(
     cost: Cost = 1.0,
     host_int32: tuple[str, ...] = (),
     needs: tuple[str, ...] = (),
+    scratch: Scratch = 0.0,
 ) -> None:
     """Register the CPU kernel of an op whose one type attr is `T`.
 
     Args:
         host_int32: names of all inputs and outputs, where TensorFlow has an int32 kernel that
             works in host memory on a device of any type.
-        needs: as of `kernel`.
+        needs, scratch: as of `kernel`.
     """
-    kernel(op, cost=cost, needs=needs, T=types)(builder)
+    kernel(op, cost=cost, needs=needs, scratch=scratch, T=types)(builder)
     if host_int32:
         kernel(op, device="DEFAULT", host_memory=host_int32, cost=cost, T=(dtypes.int32,))(on_host(builder))
 

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from aexec.framework import dtypes, errors
 from aexec.framework.kernel_registry import kernel
 from aexec.framework.op_kernel import Compute, OpKernelConstruction
+from aexec.framework.shape import shape_text
 
 
 @kernel("NoOp", "ControlTrigger", cost=0)
@@ -39,6 +42,8 @@ def ref_select(c: OpKernelConstruction) -> Compute:
     count = c.attr("N")
 
     def compute(index: Any, *cells: Any) -> Any:
+        if np.ndim(index):
+            raise errors.InvalidArgumentError(f"Index must be a scalar, but it has shape {shape_text(np.shape(index))}")
         chosen = int(index)
         if not 0 <= chosen < count:
             raise errors.InvalidArgumentError(f"Index must be in the range [0, {count}) but got {chosen}")

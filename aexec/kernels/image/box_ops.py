@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from aexec.framework import dtypes, errors
+from aexec.framework.allocator import announce_scratch
 from aexec.framework.kernel_registry import kernel
 from aexec.framework.late_dataclass import dataclass
 from aexec.framework.loop_budget import giving_way
@@ -77,8 +78,9 @@ def _draw(image: Any, corners: list[int], color: Any) -> None:
         image[rows, right] = color
 
 
-# Nanoseconds of a box.
+# Nanoseconds of a box; bytes of one of its sides.
 _DRAW_NS = 2000.0
+_PLACE_BYTES = 20
 
 
 def _drawing_cost(images: Any, boxes: Any, *_: Any) -> Any:
@@ -96,12 +98,14 @@ def draw_bounding_boxes(c: OpKernelConstruction) -> Compute:
         if not out.size:
             return out
         reach = np.array([images.shape[1] - 1, images.shape[2] - 1] * 2, _F32)
+        announce_scratch(_PLACE_BYTES * boxes.size)
         places = boxes * reach
         # A place far outside, or nowhere, is one before the image.
         places[~(np.abs(places) < 2**31)] = -(2**31)
-        for image, own in zip(out, places.astype(np.int64).tolist(), strict=True):
+        places = places.astype(np.int64)
+        for image, own in zip(out, places, strict=True):
             for number, corners in enumerate(giving_way(own, _DRAW_NS)):
-                _draw(image, corners, palette[number % len(palette)])
+                _draw(image, corners.tolist(), palette[number % len(palette)])
         return out
 
     return compute
@@ -306,7 +310,7 @@ def _cost_of_attempts(attrs: Any) -> Any:
 _COST = AttrCost(_cost_of_attempts)
 
 
-@kernel("SampleDistortedBoundingBox", "SampleDistortedBoundingBoxV2", T=dtypes.INTEGRAL, cost=_COST)
+@kernel("SampleDistortedBoundingBox", "SampleDistortedBoundingBoxV2", T=dtypes.INTEGRAL, cost=_COST, scratch=48)
 def sample_distorted_bounding_box(c: OpKernelConstruction) -> Compute:
     """A random box within limits of area and aspect that shows enough of one of the boxes, else the whole image.
 

@@ -267,7 +267,7 @@ def _png_cost(images: Any) -> float:
     return float(60.0 * images.size + _PNG_NS * math.prod(images.shape[:-3]))
 
 
-@kernel("EncodePng", cost=_png_cost)
+@kernel("EncodePng", cost=_png_cost, scratch=8)
 def encode_png(c: OpKernelConstruction) -> Compute:
     """A PNG of each image [..., height, width, 1 to 4 channels]."""
     compression = c.attr("compression")

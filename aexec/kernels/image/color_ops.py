@@ -168,13 +168,13 @@ def _hsv_to_rgb(xp: Any, images: Any) -> Any:
     return _images(xp, (one - saturation + saturation * _purities(xp, hue * 6)) * value, images.shape)
 
 
-@kernel("RGBToHSV", T=_FLOATS, cost=25.0)
+@kernel("RGBToHSV", T=_FLOATS, cost=25.0, scratch=24)
 def rgb_to_hsv(c: OpKernelConstruction) -> Compute:
     """Hue, saturation and value, each in [0, 1] if red, green and blue are."""
     return in_float32(c, partial(_rgb_to_hsv, c.xp))
 
 
-@kernel("HSVToRGB", T=_FLOATS, cost=20.0)
+@kernel("HSVToRGB", T=_FLOATS, cost=20.0, scratch=24)
 def hsv_to_rgb(c: OpKernelConstruction) -> Compute:
     """Red, green and blue."""
     return in_float32(c, partial(_hsv_to_rgb, c.xp))

@@ -129,7 +129,7 @@ def nearest_neighbour(c: OpKernelConstruction) -> Compute:
     return compute
 
 
-@kernel("ResizeArea", T=dtypes.REAL_NUMBER, host_memory=("size",), cost=_cost(20.0), needs=_SPARSE)
+@kernel("ResizeArea", T=dtypes.REAL_NUMBER, host_memory=("size",), cost=_cost(20.0), needs=_SPARSE, scratch=8)
 def average_area(c: OpKernelConstruction) -> Compute:
     """The mean of what a new pixel covers."""
     grid, allocate = _grid(c), allocator(c)
@@ -176,8 +176,8 @@ def _check_gradients(grads: Any, original: Any) -> None:
         raise errors.InvalidArgumentError("original dimensions must be positive")
 
 
-@kernel("ResizeBilinearGrad", T=_FLOATS, cost=30.0, needs=_SPARSE)
-@kernel("ResizeBicubicGrad", T=(dtypes.float32, dtypes.float64), cost=60.0, needs=_SPARSE)
+@kernel("ResizeBilinearGrad", T=_FLOATS, cost=30.0, needs=_SPARSE, scratch=16)
+@kernel("ResizeBicubicGrad", T=(dtypes.float32, dtypes.float64), cost=60.0, needs=_SPARSE, scratch=16)
 def interpolate_grad(c: OpKernelConstruction) -> Compute:
     """The gradient with regard to the original image."""
     xp, grid, dtype, allocate = c.xp, _grid(c), c.attr("T"), allocator(c)
@@ -195,7 +195,14 @@ def interpolate_grad(c: OpKernelConstruction) -> Compute:
     return compute
 
 
-@kernel("ResizeNearestNeighborGrad", T=dtypes.REAL_NUMBER, host_memory=("size",), cost=_cost(30.0), needs=_SPARSE)
+@kernel(
+    "ResizeNearestNeighborGrad",
+    T=dtypes.REAL_NUMBER,
+    host_memory=("size",),
+    cost=_cost(30.0),
+    needs=_SPARSE,
+    scratch=16,
+)
 def nearest_neighbour_grad(c: OpKernelConstruction) -> Compute:
     """Sums of the gradients that each pixel of an image of the given size takes part in."""
     xp, grid, dtype, allocate = c.xp, _grid(c), c.attr("T"), allocator(c)

@@ -17,6 +17,7 @@ import numpy as np
 
 from aexec.framework import dtypes, errors
 from aexec.framework.abandoned_calls import check_wanted
+from aexec.framework.allocator import announce_scratch
 from aexec.framework.dtypes import DType
 from aexec.framework.kernel_registry import kernel
 from aexec.framework.op_kernel import Compute, OpKernelConstruction
@@ -44,6 +45,8 @@ COMPLEX_TYPES = (dtypes.complex64, dtypes.complex128)
 _NOT_INVERTIBLE = "Input is not invertible."
 # Bytes of orthogonal matrices that are made at once, at most, if one is no larger.
 _TOGETHER_BYTES = 1 << 23
+# Copies of them that there are meanwhile.
+_TAKEN_APART = 4
 
 
 def _square(function: Callable[[Any], Any]) -> Compute:
@@ -89,8 +92,8 @@ def _working_type(dtype: DType) -> np.dtype[Any]:
 # Cholesky
 
 
-@kernel("Cholesky", T=LINALG_TYPES, cost=cubic_ns(0.02))
-@kernel("BatchCholesky", T=REAL_TYPES, cost=cubic_ns(0.02))
+@kernel("Cholesky", T=LINALG_TYPES, cost=cubic_ns(0.02), scratch=17)
+@kernel("BatchCholesky", T=REAL_TYPES, cost=cubic_ns(0.02), scratch=17)
 def cholesky(c: OpKernelConstruction) -> Compute:
     """Lower factor; only the lower triangle is read.
 
@@ -114,7 +117,7 @@ def cholesky(c: OpKernelConstruction) -> Compute:
     return _square(factor)
 
 
-@kernel("CholeskyGrad", "BatchCholeskyGrad", T=REAL_TYPES, cost=cubic_ns(0.15), needs=SCIPY)
+@kernel("CholeskyGrad", "BatchCholeskyGrad", T=REAL_TYPES, cost=cubic_ns(0.15), needs=SCIPY, scratch=32)
 def cholesky_grad(c: OpKernelConstruction) -> Compute:
     """Gradient by the (symmetric) input of Cholesky, given its result and the gradient by that.
 
@@ -144,7 +147,7 @@ def cholesky_grad(c: OpKernelConstruction) -> Compute:
 # Determinants
 
 
-@kernel("MatrixDeterminant", "BatchMatrixDeterminant", T=LINALG_TYPES, cost=cubic_ns(0.05))
+@kernel("MatrixDeterminant", "BatchMatrixDeterminant", T=LINALG_TYPES, cost=cubic_ns(0.05), scratch=20)
 def matrix_determinant(c: OpKernelConstruction) -> Compute:
     """Determinants; 1 for a matrix without elements, NaN for one with a NaN."""
     xp, dtype = c.xp, c.attr("T").base
@@ -173,7 +176,7 @@ def log_matrix_determinant(c: OpKernelConstruction) -> Compute:
         nan, unknown = np_dtype.type(np.nan), _with_nan(xp, x) | xp.isnan(log)
         return xp.where(unknown, nan, sign), xp.where(unknown, nan, log).astype(np_dtype, copy=False)
 
-    return _square(sign_and_log)
+    return _square(lambda x: tuple(_some_at_a_time(xp, sign_and_log, x)))
 
 
 # LU, inverse
@@ -242,8 +245,8 @@ def _lu_by_magnitude(xp: Any, matrix: Array) -> tuple[Array, Array]:
     return order, factors
 
 
-@kernel("MatrixInverse", T=(dtypes.float16, *LINALG_TYPES), cost=cubic_ns(0.1))
-@kernel("BatchMatrixInverse", T=(dtypes.float16, *REAL_TYPES), cost=cubic_ns(0.1))
+@kernel("MatrixInverse", T=(dtypes.float16, *LINALG_TYPES), cost=cubic_ns(0.1), scratch=20)
+@kernel("BatchMatrixInverse", T=(dtypes.float16, *REAL_TYPES), cost=cubic_ns(0.1), scratch=20)
 def matrix_inverse(c: OpKernelConstruction) -> Compute:
     """Inverse, or the inverse of the adjoint."""
     xp, dtype, adjoint = c.xp, c.attr("T").base, c.attr("adjoint")
@@ -265,13 +268,12 @@ def matrix_inverse(c: OpKernelConstruction) -> Compute:
 # Functions of matrices
 
 
-@kernel("MatrixExponential", T=LINALG_TYPES, cost=cubic_ns(0.5), needs=SCIPY)
+@kernel("MatrixExponential", T=LINALG_TYPES, cost=cubic_ns(0.5), needs=SCIPY, scratch=24)
 def matrix_exponential(c: OpKernelConstruction) -> Compute:
     """Matrix exponentials."""
     from scipy import linalg
 
-    np_dtype = c.attr("T").np
-    return _square(lambda x: linalg.expm(x).astype(np_dtype, copy=False))
+    return _square(lambda x: _each(np, linalg.expm, x) if x.size else x)
 
 
 @kernel("MatrixSquareRoot", T=LINALG_TYPES, cost=cubic_ns(2.0), needs=SCIPY)
@@ -362,7 +364,11 @@ def _side_elements(x: Array) -> int:
 def _some_at_a_time(xp: Any, decompose: Callable[[Array], Sequence[Array]], x: Array) -> Sequence[Array]:
     """`decompose` of a batch of matrices, which needs more than it gives: of as many at once as is bearable."""
     count = math.prod(x.shape[:-2])
+    if not x.size and count > 1:
+        empty = _alike(decompose, x)
+        return empty if isinstance(empty, tuple) else (empty,)
     together = max(1, _TOGETHER_BYTES * count // max(1, _side_elements(x) * x.itemsize))
+    announce_scratch(_TAKEN_APART * min(together, count) * _side_elements(x) // max(1, count) * x.itemsize)
     if together >= count or xp is not np:
         return decompose(x)
     matrices, results = x.reshape(count, *x.shape[-2:]), list[Array]()
@@ -382,8 +388,17 @@ def qr(c: OpKernelConstruction) -> Compute:
     mode: Literal["complete", "reduced"] = "complete" if c.attr("full_matrices") else "reduced"
     working_type = _working_type(dtype)
 
+    def without_elements(x: Array) -> tuple[Array, Array]:
+        *batch, rows, columns = x.shape
+        rank = rows if mode == "complete" else 0
+        q, diagonal = xp.zeros((*batch, rows, rank), x.dtype), xp.arange(rank)
+        q[..., diagonal, diagonal] = 1
+        return q, xp.zeros((*batch, rank, columns), x.dtype)
+
     def compute(x: Any) -> Any:
         check_batch(x)
+        if not x.size:
+            return without_elements(x)
         wide = x.astype(working_type, copy=False)
         q, r = _some_at_a_time(xp, lambda some: xp.linalg.qr(some, mode), wide)
         return q.astype(dtype.np, copy=False), r.astype(dtype.np, copy=False)
@@ -426,13 +441,18 @@ def svd(c: OpKernelConstruction) -> Compute:
             *(xp.full(shape, np.nan, dtype.np) for shape in shapes),
         )
 
+    def of_finite(x: Array) -> Sequence[Array]:
+        """LAPACK does not return from an infinite number, and says of some what is no number."""
+        announce_scratch(2 * x.nbytes)
+        broken = ~xp.isfinite(x).all(axis=(-2, -1))
+        results = _some_at_a_time(xp, decompose, xp.where(broken[..., None, None], x.dtype.type(0), x))
+        for found in results:
+            found[broken] = np.nan
+        return results
+
     def compute(x: Any) -> Any:
         check_batch(x)
-        broken = ~xp.isfinite(x).all(axis=(-2, -1))
-        # LAPACK does not return from an infinite number, and says of some what is no number.
-        s, *uv = _some_at_a_time(xp, decompose, xp.where(broken[..., None, None], x.dtype.type(0), x))
-        for found in (s, *uv):
-            found[broken] = np.nan
+        s, *uv = of_finite(x) if x.size else _some_at_a_time(xp, decompose, x)
         return s.astype(dtype.np, copy=False), *(uv or (unused, unused))
 
     return compute
@@ -490,7 +510,7 @@ def self_adjoint_eig(c: OpKernelConstruction) -> Compute:
     return _square(rows)
 
 
-@kernel("Eig", T=LINALG_TYPES, cost=cubic_ns(5.0))
+@kernel("Eig", T=LINALG_TYPES, cost=cubic_ns(5.0), scratch=20)
 def eig(c: OpKernelConstruction) -> Compute:
     """(eigenvalues, eigenvectors as columns, or a scalar if they are not wanted), always complex.
 

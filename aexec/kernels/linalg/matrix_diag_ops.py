@@ -219,6 +219,8 @@ def matrix_diag(c: OpKernelConstruction) -> Compute:
         _check_diagonal(diagonal)
         n = diagonal.shape[-1]
         matrix = allocate((*diagonal.shape, n), xp.zeros)
+        if not diagonal.size:  # the index may be long even so
+            return matrix
         index = xp.arange(n)
         matrix[..., index, index] = diagonal
         return matrix
@@ -380,7 +382,7 @@ def _half_width(name: str, value: Any, limit: int, of: str) -> int:
     return max(width, -1)
 
 
-@kernel("MatrixBandPart", T=MATRIX_TYPES, cost=_matrix_ns)
+@kernel("MatrixBandPart", T=MATRIX_TYPES, cost=_matrix_ns, scratch=16)
 @kernel("BatchMatrixBandPart", T=dtypes.NUMBER, cost=_matrix_ns)
 def matrix_band_part(c: OpKernelConstruction) -> Compute:
     """The input with zeros outside of a band around the main diagonal."""

@@ -118,7 +118,7 @@ def matrices_of(*batches: Array) -> Iterator[tuple[Array, ...]]:
 # Solve
 
 
-@kernel("MatrixSolve", "BatchMatrixSolve", T=LINALG_TYPES, cost=cubic_ns(0.05))
+@kernel("MatrixSolve", "BatchMatrixSolve", T=LINALG_TYPES, cost=cubic_ns(0.05), scratch=20)
 def matrix_solve(c: OpKernelConstruction) -> Compute:
     """X of A X = B, or of A^H X = B, for square A."""
     xp, adjoint = c.xp, c.attr("adjoint")
@@ -400,7 +400,7 @@ def _tridiagonal_cost(attrs: Mapping[str, Any]) -> Callable[..., float]:
     return cost
 
 
-@kernel("TridiagonalSolve", T=LINALG_TYPES, cost=AttrCost(_tridiagonal_cost), needs=SCIPY)
+@kernel("TridiagonalSolve", T=LINALG_TYPES, cost=AttrCost(_tridiagonal_cost), needs=SCIPY, scratch=16)
 def tridiagonal_solve(c: OpKernelConstruction) -> Compute:
     """X of T X = B for tridiagonal T, given as rows superdiagonal, diagonal, subdiagonal.
 

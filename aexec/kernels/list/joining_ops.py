@@ -214,13 +214,15 @@ def _fill_lengths(lengths: Any, values: TensorList, length: int | None, given: A
     for index, element in enumerate(values.elements):
         if element is not None:
             lengths[index] = len(element)
-    unknown = np.flatnonzero(lengths < 0)
-    if unknown.size and given is None:
+    unknown = lengths < 0
+    if not unknown.any():
+        return
+    if given is None:
         raise errors.InvalidArgumentError(
             "Concating lists with uninitialized tensors is not supported in this version of TensorListConcat. "
             "Consider updating your GraphDef to run the newer version."
         )
-    if unknown.size:
-        raise errors.InvalidArgumentError(
-            f"List contains uninitialized tensor at index {unknown[0]} but leading_dims has only {len(given)} elements."
-        )
+    raise errors.InvalidArgumentError(
+        f"List contains uninitialized tensor at index {unknown.argmax()} "
+        f"but leading_dims has only {len(given)} elements."
+    )

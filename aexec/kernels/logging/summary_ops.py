@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -10,12 +11,18 @@ from google.protobuf.message import DecodeError
 from aexec import proto
 from aexec.framework import dtypes, errors
 from aexec.framework.abridged_text import abridged
+from aexec.framework.allocator import Growth
 from aexec.framework.kernel_registry import kernel
+from aexec.framework.loop_budget import DEFAULT, giving_way
 from aexec.framework.op_kernel import Compute, OpKernelConstruction
 from aexec.framework.shape import shape_text
 from aexec.kernels.logging.summaries import add_pictures, add_sounds, histogram, tensor_message
 
 __all__: list[str] = []
+
+# Nanoseconds of a number with its tag; and how many are made a message at a time.
+_SCALAR_NS = 500.0
+_AT_ONCE = DEFAULT.pieces(_SCALAR_NS)
 
 
 def _serialized(summary: proto.Summary) -> Any:
@@ -37,7 +44,20 @@ def _scalar_tag(tag: Any, message: str) -> str:
     return _text(tag.item())
 
 
-@kernel("ScalarSummary", T=dtypes.REAL_NUMBER, cost=500.0)
+def _scalars(tags: Any, values: Any) -> Iterator[bytes]:
+    """Serialised summaries of a few numbers each; one behind the other they are one of all."""
+    growth, scalars = Growth(joined=True), _AT_ONCE * _SCALAR_NS
+    for start in giving_way(range(0, tags.size, _AT_ONCE), scalars):
+        some, numbers = (array.flat[start : start + _AT_ONCE] for array in (tags, values))
+        summary = proto.Summary()
+        for tag, value in zip(some.tolist(), numbers.astype(np.float32).tolist(), strict=True):
+            summary.value.add(tag=_text(tag), simple_value=value)
+        serialized = summary.SerializeToString()
+        growth.add(len(serialized))
+        yield serialized
+
+
+@kernel("ScalarSummary", T=dtypes.REAL_NUMBER, cost=_SCALAR_NS)
 def scalar_summary(c: OpKernelConstruction) -> Compute:
     """Numbers with a tag each."""
 
@@ -47,10 +67,9 @@ def scalar_summary(c: OpKernelConstruction) -> Compute:
             raise errors.InvalidArgumentError(
                 f"tags and values are not the same shape: {shape_text(tags.shape)} != {shape_text(values.shape)}{which}"
             )
-        summary = proto.Summary()
-        for tag, value in zip(tags.ravel().tolist(), values.ravel().astype(np.float32).tolist(), strict=True):
-            summary.value.add(tag=_text(tag), simple_value=value)
-        return _serialized(summary)
+        out = np.empty((), object)
+        out[()] = b"".join(_scalars(tags, values))
+        return out
 
     return compute
 
@@ -92,7 +111,7 @@ def image_summary(c: OpKernelConstruction) -> Compute:
     return compute
 
 
-@kernel("AudioSummary", "AudioSummaryV2", cost=10.0)
+@kernel("AudioSummary", "AudioSummaryV2", cost=10.0, scratch=16)
 def audio_summary(c: OpKernelConstruction) -> Compute:
     """The first sounds of a batch [n, samples] or [n, samples, channels]; version 1 has the rate as attr."""
     most = c.attr("max_outputs")
@@ -107,7 +126,7 @@ def audio_summary(c: OpKernelConstruction) -> Compute:
     return compute
 
 
-@kernel("TensorSummary", T=dtypes.ALL, cost=5.0)
+@kernel("TensorSummary", T=dtypes.ALL, cost=5.0, scratch=16)
 def tensor_summary(c: OpKernelConstruction) -> Compute:
     """A tensor, with the node's name."""
     name, dtype = c.name, c.attr("T")
@@ -141,7 +160,7 @@ def tensor_summary_v2(c: OpKernelConstruction) -> Compute:
     return compute
 
 
-@kernel("MergeSummary", cost=100.0)
+@kernel("MergeSummary", cost=100.0, scratch=16)
 def merge_summary(c: OpKernelConstruction) -> Compute:
     """All values of all summaries in one; no tag may occur twice."""
 

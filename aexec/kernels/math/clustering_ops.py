@@ -43,7 +43,7 @@ def _check(points: Any, centers: Any, k: Any) -> None:
         raise errors.InvalidArgumentError(f"Expected k >= 0, got {int(k)}")
 
 
-@kernel("NearestNeighbors", cost=_cost)
+@kernel("NearestNeighbors", cost=_cost, scratch=16)
 def nearest_neighbors(c: OpKernelConstruction) -> Compute:
     """Indices and squared distances [n, min(k, m)] of the centres [m, d] nearest to each point [n, d], the least first.
 

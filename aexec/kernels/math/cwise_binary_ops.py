@@ -93,9 +93,13 @@ def _binary(name: str) -> Builder:
     return lambda c: by_ufunc(c, name)
 
 
-def _register(op: str, make: Builder, types: tuple[dtypes.DType, ...], cost: Cost) -> None:
+# Bytes for an element of what is between the operands and the result of a formula of several steps, and where it holds.
+_SCRATCH = 18.0
+
+
+def _register(op: str, make: Builder, types: tuple[dtypes.DType, ...], cost: Cost, scratch: float = 0.0) -> None:
     host = _HOST if op in _HOST_INT32 and dtypes.int32 in types else ()
-    register(op, _explained(make), types, cost=cost, host_int32=host)
+    register(op, _explained(make), types, cost=cost, host_int32=host, scratch=scratch)
 
 
 for _op, (_name, _types, _cost) in _UFUNCS.items():
@@ -178,12 +182,12 @@ def _truncated_quotient(c: OpKernelConstruction) -> Compute:
     return _checked(c, lambda x, y: floor_divide(x - fmod(x, y), y))
 
 
-_register("Div", _truncated_quotient, dtypes.INTEGRAL, 2 * _DIVISION)
-_register("TruncateDiv", _truncated_quotient, dtypes.INTEGRAL, 2 * _DIVISION)
-_register("FloorDiv", _integer_division("floor_divide"), dtypes.INTEGRAL, _DIVISION)
-_register("FloorMod", _integer_division("remainder"), dtypes.INTEGRAL, _DIVISION)
-_register("Mod", _integer_division("fmod"), _INT32_INT64, _DIVISION)
-_register("TruncateMod", _integer_division("fmod"), _INT32_INT64, _DIVISION)
+_register("Div", _truncated_quotient, dtypes.INTEGRAL, 2 * _DIVISION, _SCRATCH)
+_register("TruncateDiv", _truncated_quotient, dtypes.INTEGRAL, 2 * _DIVISION, _SCRATCH)
+_register("FloorDiv", _integer_division("floor_divide"), dtypes.INTEGRAL, _DIVISION, _SCRATCH)
+_register("FloorMod", _integer_division("remainder"), dtypes.INTEGRAL, _DIVISION, _SCRATCH)
+_register("Mod", _integer_division("fmod"), _INT32_INT64, _DIVISION, _SCRATCH)
+_register("TruncateMod", _integer_division("fmod"), _INT32_INT64, _DIVISION, _SCRATCH)
 
 
 # --- expressions
@@ -244,14 +248,14 @@ def _squared_difference(c: OpKernelConstruction) -> Compute:
     return compute
 
 
-_register("FloorDiv", _rounded_quotient("floor"), dtypes.FLOAT, _DIVISION)
-_register("TruncateDiv", _rounded_quotient("trunc"), dtypes.FLOAT, _DIVISION)
-_register("DivNoNan", _div_no_nan, FLOAT_COMPLEX, _DIVISION)
-_register("MulNoNan", _mul_no_nan, FLOAT_COMPLEX, _DIVISION)
-_register("Xdivy", _xdivy, FLOAT_COMPLEX, _DIVISION)
-_register("Xlogy", _x_times("log"), FLOAT_COMPLEX, _POWER)
-_register("Xlog1py", _x_times("log1p"), FLOAT_COMPLEX, _POWER)
-_register("SquaredDifference", _squared_difference, (*FLOAT_COMPLEX, *_INT32_INT64), _CHEAP)
+_register("FloorDiv", _rounded_quotient("floor"), dtypes.FLOAT, _DIVISION, _SCRATCH)
+_register("TruncateDiv", _rounded_quotient("trunc"), dtypes.FLOAT, _DIVISION, _SCRATCH)
+_register("DivNoNan", _div_no_nan, FLOAT_COMPLEX, _DIVISION, _SCRATCH)
+_register("MulNoNan", _mul_no_nan, FLOAT_COMPLEX, _DIVISION, _SCRATCH)
+_register("Xdivy", _xdivy, FLOAT_COMPLEX, _DIVISION, _SCRATCH)
+_register("Xlogy", _x_times("log"), FLOAT_COMPLEX, _POWER, _SCRATCH)
+_register("Xlog1py", _x_times("log1p"), FLOAT_COMPLEX, _POWER, _SCRATCH)
+_register("SquaredDifference", _squared_difference, (*FLOAT_COMPLEX, *_INT32_INT64), _CHEAP, _SCRATCH)
 
 
 # --- equality
@@ -281,7 +285,7 @@ for _op, _name, _unequal in (("Equal", "equal", False), ("NotEqual", "not_equal"
     register(_op, _equality(_name, _unequal), (dtypes.string,), cost=50.0)
 
 
-@kernel("ApproximateEqual", T=_SINGLE_DOUBLE, cost=_CHEAP)
+@kernel("ApproximateEqual", T=_SINGLE_DOUBLE, cost=_CHEAP, scratch=17)
 def approximate_equal(c: OpKernelConstruction) -> Compute:
     """|x - y| < tolerance; two infinities of a sign are not that."""
     absolute, less = c.xp.absolute, c.xp.less

@@ -113,22 +113,27 @@ def rsqrt(c: OpKernelConstruction) -> Compute:
 _EXPIT_BELOW = 300
 
 
-@kernel("Sigmoid", T=FLOAT_COMPLEX, cost=_EXP, needs=("scipy.special",))
+@kernel("Sigmoid", T=(dtypes.complex64, dtypes.complex128), cost=_EXP, scratch=64)
+def sigmoid_of_complex(c: OpKernelConstruction) -> Compute:
+    exp, where = c.xp.exp, c.xp.where
+
+    def compute(x: Any) -> Any:
+        negative = x.real < 0
+        e = exp(where(negative, x, -x))  # at most 1: two infinities would give NaN
+        return where(negative, e, 1) / (1 + e)
+
+    return compute
+
+
+@kernel("Sigmoid", T=dtypes.FLOAT, cost=_EXP, needs=("scipy.special",))
 def sigmoid(c: OpKernelConstruction) -> Compute:
-    exp, where, negative, divide = c.xp.exp, c.xp.where, c.xp.negative, c.xp.divide
+    exp, negative, divide = c.xp.exp, c.xp.negative, c.xp.divide
 
     def formula(x: Any, out: Any = None) -> Any:
         scale = exp(negative(x, out), out)
         scale += 1
         return divide(1, scale, out)
 
-    def of_complex(x: Any) -> Any:
-        negative = x.real < 0
-        e = exp(where(negative, x, -x))  # at most 1: two infinities would give NaN
-        return where(negative, e, 1) / (1 + e)
-
-    if c.input_types[0].is_complex:
-        return of_complex
     if c.xp is not np:
         return in_float32(c, formula)
     from scipy.special import expit

@@ -246,7 +246,7 @@ def dense_bincount(c: OpKernelConstruction) -> Compute:
     return compute
 
 
-@kernel("Bucketize", T=(dtypes.int32, dtypes.int64, dtypes.float32, dtypes.float64), cost=5.0)
+@kernel("Bucketize", T=(dtypes.int32, dtypes.int64, dtypes.float32, dtypes.float64), cost=5.0, scratch=12)
 def bucketize(c: OpKernelConstruction) -> Compute:
     """Number of boundaries that are not above each value.  Integers are compared as float32; NaN is above all."""
     boundaries = np.array(c.attr("boundaries"), np.float32)

@@ -335,6 +335,8 @@ def sparse_segment(c: OpKernelConstruction) -> Compute:
             raise errors.InvalidArgumentError(
                 f"Bad: indices[{bad}] == {indices[bad]} out of range [0, {data.shape[0]})"
             )
+        if data.dtype != work:
+            announce_scratch(data.size * np.dtype(work).itemsize)
         result = _pick_and_sum(xp, allocate, data.astype(work, copy=False), indices, ids, count)
         # Segments without elements may be any number.
         if is_mean and result.size:
@@ -365,6 +367,7 @@ def _spread_gradient(c: OpKernelConstruction) -> Callable[[Any, Any, Any, Any, s
             if not all_below(values, bound, xp):
                 bad = values[(values < 0) | (values >= bound)][0]
                 raise errors.InvalidArgumentError(f"{what} {bad} out of range [0, {bound}).")
+        announce_scratch(2 * grad.size * np.dtype(work).itemsize)
         grad = grad.astype(work, copy=False)
         if (is_mean or is_sqrt_n) and grad.size:  # rows without elements may be any number
             counts = _counts(xp, ids, segments, grad.ndim, work)

@@ -351,5 +351,5 @@ def _lrn_cost(element_ns: float, sums: int) -> AttrCost:
     return AttrCost(of_attrs)
 
 
-kernel("LRN", T=_LRN_TYPES, cost=_lrn_cost(30.0, 1))(_lrn_builder(_lrn))
-kernel("LRNGrad", T=_LRN_TYPES, cost=_lrn_cost(40.0, 2))(_lrn_builder(_lrn_grad))
+kernel("LRN", T=_LRN_TYPES, cost=_lrn_cost(30.0, 1), scratch=24)(_lrn_builder(_lrn))
+kernel("LRNGrad", T=_LRN_TYPES, cost=_lrn_cost(40.0, 2), scratch=32)(_lrn_builder(_lrn_grad))

@@ -27,7 +27,7 @@ __all__: list[str] = []
 _THEN = BIAS_THEN | BATCH_NORM_THEN
 
 
-@kernel("_FusedConv2D", T=dtypes.FLOAT, cost=conv_cost)
+@kernel("_FusedConv2D", T=dtypes.FLOAT, cost=conv_cost, scratch=4)
 def fused_conv_2d(c: OpKernelConstruction) -> Compute:
     """Conv2D; the extra inputs are arrays of the output's type."""
     if c.text("filter_format") != "HWIO":
@@ -39,13 +39,15 @@ def fused_conv_2d(c: OpKernelConstruction) -> Compute:
     return conv_2d_then(c, Fusion(c, "Conv2D", _THEN, len(c.attr("TArgs"))))
 
 
-@kernel("_FusedDepthwiseConv2dNative", T=(dtypes.bfloat16, dtypes.float16, dtypes.float32), cost=depthwise_cost)
+@kernel(
+    "_FusedDepthwiseConv2dNative", T=(dtypes.bfloat16, dtypes.float16, dtypes.float32), cost=depthwise_cost, scratch=4
+)
 def fused_depthwise_conv_2d(c: OpKernelConstruction) -> Compute:
     """DepthwiseConv2dNative."""
     return depthwise_conv_2d_then(c, Fusion(c, "DepthwiseConv2D", _THEN, c.attr("num_args")))
 
 
-@kernel("_FusedConv3D", T=(dtypes.bfloat16, dtypes.float16, dtypes.float32), cost=conv_cost)
+@kernel("_FusedConv3D", T=(dtypes.bfloat16, dtypes.float16, dtypes.float32), cost=conv_cost, scratch=4)
 def fused_conv_3d(c: OpKernelConstruction) -> Compute:
     """Conv3D."""
     return conv_3d_then(c, Fusion(c, "Conv3D", BIAS_THEN, c.attr("num_args")))

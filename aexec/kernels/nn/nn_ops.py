@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from aexec.framework import dtypes, errors
+from aexec.framework.abridged_text import abridged_list
 from aexec.framework.allocator import announce_scratch
 from aexec.framework.intra_op import in_pieces
 from aexec.framework.kernel_registry import kernel
@@ -107,14 +108,14 @@ def _in_top_k(xp: Any, predictions: Any, targets: Any, k: int) -> Any:
     return known & xp.isfinite(predictions).all(axis=1) & (ahead < k)
 
 
-@kernel("InTopK", T=_LABEL_TYPES, host_memory=("predictions", "targets", "precision"), cost=3.0)
+@kernel("InTopK", T=_LABEL_TYPES, host_memory=("predictions", "targets", "precision"), cost=3.0, scratch=16)
 def in_top_k(c: OpKernelConstruction) -> Compute:
     """Is the target's prediction among the k largest?  Ties are all in."""
     xp, k = c.xp, c.attr("k")
     return lambda predictions, targets: _in_top_k(xp, predictions, targets, k)
 
 
-@kernel("InTopKV2", T=_LABEL_TYPES, host_memory=("predictions", "targets", "k", "precision"), cost=3.0)
+@kernel("InTopKV2", T=_LABEL_TYPES, host_memory=("predictions", "targets", "k", "precision"), cost=3.0, scratch=16)
 def in_top_k_v2(c: OpKernelConstruction) -> Compute:
     """As InTopK; k is an input."""
     xp = c.xp
@@ -265,7 +266,7 @@ def _shifted(xp: Any, logits: Any) -> tuple[Any, Any, Any]:
     return shifted, exp, exp.sum(axis=1, keepdims=True)
 
 
-@kernel("SoftmaxCrossEntropyWithLogits", T=dtypes.FLOAT, cost=20.0)
+@kernel("SoftmaxCrossEntropyWithLogits", T=dtypes.FLOAT, cost=20.0, scratch=20)
 def softmax_cross_entropy(c: OpKernelConstruction) -> Compute:
     """(loss [n], gradient [n, classes]) for labels that are distributions; logits and labels broadcast."""
     xp, dtype = c.xp, c.output_types[0]
@@ -311,7 +312,7 @@ def _check_sparse_labels(logits: Any, labels: Any) -> None:
         )
 
 
-@kernel("SparseSoftmaxCrossEntropyWithLogits", T=dtypes.FLOAT, Tlabels=_LABEL_TYPES, cost=20.0)
+@kernel("SparseSoftmaxCrossEntropyWithLogits", T=dtypes.FLOAT, Tlabels=_LABEL_TYPES, cost=20.0, scratch=20)
 def sparse_softmax_cross_entropy(c: OpKernelConstruction) -> Compute:
     """(loss [n], gradient [n, classes]) for labels that are class numbers."""
     xp, dtype = c.xp, c.output_types[0]
@@ -326,7 +327,7 @@ def sparse_softmax_cross_entropy(c: OpKernelConstruction) -> Compute:
         if outside.any():
             raise errors.InvalidArgumentError(
                 f"Received a label value of {labels[outside][0]} which is outside the valid range of "
-                f"[0, {classes}).  Label values: {' '.join(map(str, labels.tolist()))}"
+                f"[0, {classes}).  Label values: {abridged_list(labels.ravel(), ' ')}"
             )
         if narrow:
             logits = logits.astype(np.float32)

@@ -269,7 +269,7 @@ kernel("MaxPoolGradGrad", T=dtypes.REAL_NUMBER, cost=window_cost)(_grad_grad(Poo
 kernel("MaxPool3DGradGrad", T=_POOL_3D_TYPES, cost=window_cost)(_grad_grad(Pool3D, "MaxPooling3dGradGradOp"))
 
 
-@kernel("MaxPoolWithArgmax", T=dtypes.REAL_NUMBER, Targmax=(dtypes.int32, dtypes.int64), cost=window_cost)
+@kernel("MaxPoolWithArgmax", T=dtypes.REAL_NUMBER, Targmax=(dtypes.int32, dtypes.int64), cost=window_cost, scratch=8)
 def max_pool_with_argmax(c: OpKernelConstruction) -> Compute:
     """(maximum, its position (y × width + x) × channels + c, counted within the image or in the whole batch)."""
     xp, pool, index_type = c.xp, Pool2D(c, "MaxPoolWithArgmaxOp"), c.output_types[1].np

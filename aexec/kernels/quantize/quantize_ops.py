@@ -225,8 +225,8 @@ class _Dequantize:
         return in_chunks(self.xp, x, self.result, steps, whole=axis >= 0)
 
 
-@kernel("Dequantize", T=_QUANTIZED, dtype=(dtypes.float32,), cost=0.7)
-@kernel("Dequantize", T=_QUANTIZED, dtype=(dtypes.bfloat16,), cost=1.5)
+@kernel("Dequantize", T=_QUANTIZED, dtype=(dtypes.float32,), cost=0.7, scratch=8)
+@kernel("Dequantize", T=_QUANTIZED, dtype=(dtypes.bfloat16,), cost=1.5, scratch=8)
 def dequantize(c: OpKernelConstruction) -> Compute:
     """The floats that quantised values stand for."""
     return _Dequantize(c).__call__
@@ -309,7 +309,7 @@ def _check_limits(x: Any, low: Any, high: Any, axis: int) -> None:
             )
 
 
-@kernel("QuantizeAndDequantize", T=_QADQ_TYPES, cost=_COST)
+@kernel("QuantizeAndDequantize", T=_QADQ_TYPES, cost=_COST, scratch=24)
 def quantize_and_dequantize(c: OpKernelConstruction) -> Compute:
     """The range comes from attrs."""
     trip, bits = _RoundTrip(c), c.attr("num_bits")
@@ -320,7 +320,7 @@ def quantize_and_dequantize(c: OpKernelConstruction) -> Compute:
     return lambda x: trip(x, low, high, bits)
 
 
-@kernel("QuantizeAndDequantizeV2", "QuantizeAndDequantizeV4", T=_QADQ_TYPES, cost=_COST)
+@kernel("QuantizeAndDequantizeV2", "QuantizeAndDequantizeV4", T=_QADQ_TYPES, cost=_COST, scratch=24)
 def quantize_and_dequantize_v2(c: OpKernelConstruction) -> Compute:
     """The range comes from inputs, or is that of the input."""
     trip, bits = _RoundTrip(c), c.attr("num_bits")
@@ -328,7 +328,7 @@ def quantize_and_dequantize_v2(c: OpKernelConstruction) -> Compute:
     return lambda x, low, high: trip(x, low, high, bits)
 
 
-@kernel("QuantizeAndDequantizeV3", T=_QADQ_TYPES, cost=_COST)
+@kernel("QuantizeAndDequantizeV3", T=_QADQ_TYPES, cost=_COST, scratch=24)
 def quantize_and_dequantize_v3(c: OpKernelConstruction) -> Compute:
     """As V2; the number of bits is an input."""
     trip = _RoundTrip(c)

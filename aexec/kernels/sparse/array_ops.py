@@ -65,7 +65,7 @@ def _check_each(parts: Sequence[Any], rank: int, text: str) -> None:
             )
 
 
-@kernel("SparseConcat", T=dtypes.ALL, cost=_SORTED)
+@kernel("SparseConcat", T=dtypes.ALL, cost=_SORTED, scratch=16)
 def sparse_concat(c: OpKernelConstruction) -> Compute:
     """Tensors one after the other along an axis, entries in row-major order."""
     xp, count, wanted_axis = c.xp, c.attr("N"), c.attr("concat_dim")
@@ -94,7 +94,7 @@ def sparse_concat(c: OpKernelConstruction) -> Compute:
 # ---- Split and slice
 
 
-@kernel("SparseSplit", T=dtypes.ALL, cost=_MASKED)
+@kernel("SparseSplit", T=dtypes.ALL, cost=_MASKED, scratch=16)
 def sparse_split(c: OpKernelConstruction) -> Compute:
     """Parts along an axis, of equal size but for the first ones, which are one longer where it does not divide."""
     xp, count = c.xp, c.attr("num_split")
@@ -138,7 +138,7 @@ def sparse_split(c: OpKernelConstruction) -> Compute:
     return compute
 
 
-@kernel("SparseSlice", T=dtypes.ALL, cost=_MASKED)
+@kernel("SparseSlice", T=dtypes.ALL, cost=_MASKED, scratch=16)
 def sparse_slice(c: OpKernelConstruction) -> Compute:
     """The entries in a box, whose shape is cut where it reaches beyond the tensor's."""
     xp = c.xp
@@ -226,7 +226,7 @@ def sparse_slice_grad(c: OpKernelConstruction) -> Compute:
 # ---- Order and shape
 
 
-@kernel("SparseReorder", T=dtypes.ALL, cost=_SORTED)
+@kernel("SparseReorder", T=dtypes.ALL, cost=_SORTED, scratch=16)
 def sparse_reorder(c: OpKernelConstruction) -> Compute:
     """The entries in row-major order."""
     xp = c.xp

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from aexec.framework import dtypes, errors
+from aexec.framework.abandoned_calls import finishing
 from aexec.framework.allocator import announce_scratch
 from aexec.framework.inline_call import check_inline
 from aexec.framework.kept_memory import KeptMemory
@@ -55,8 +56,9 @@ class SparseTensorsMap:
         with self._lock:
             self._hold(len(tensors))
             numbers = range(self._next, self._next + len(tensors))
-            update_in_pieces(self._tensors, zip(numbers, tensors, strict=True), _AT_ONCE)
-            self._next = numbers.stop
+            with finishing():
+                update_in_pieces(self._tensors, zip(numbers, tensors, strict=True), _AT_ONCE)
+                self._next = numbers.stop
             return numbers
 
     def _hold(self, more: int = 0) -> None:

@@ -86,7 +86,7 @@ def _indices_at(a: Any, b: Any, a_rows: Any, b_rows: Any) -> Any:
     return np.concatenate((a, b))[np.where(a_rows >= 0, a_rows, len(a) + b_rows)]
 
 
-@kernel("SparseAdd", T=_SUMMED, cost=_SORTED)
+@kernel("SparseAdd", T=_SUMMED, cost=_SORTED, scratch=24)
 def sparse_add(c: OpKernelConstruction) -> Compute:
     """The sum, without those entries of both tensors whose sum is smaller than a threshold."""
 
@@ -107,7 +107,7 @@ def sparse_add(c: OpKernelConstruction) -> Compute:
     return compute
 
 
-@kernel("SparseAddGrad", T=_SUMMED, cost=_SORTED)
+@kernel("SparseAddGrad", T=_SUMMED, cost=_SORTED, scratch=24)
 def sparse_add_grad(c: OpKernelConstruction) -> Compute:
     """For each entry of the addends the gradient of the sum's entry at that place; zero where there is none."""
 
@@ -148,7 +148,7 @@ def _looked_up(keys: Any, places: Any, values: Any) -> Any:
     return np.where(places[at] == keys, values[at], values.dtype.type(0))
 
 
-@kernel("SparseSparseMaximum", "SparseSparseMinimum", T=dtypes.REAL_NUMBER, cost=_SORTED)
+@kernel("SparseSparseMaximum", "SparseSparseMinimum", T=dtypes.REAL_NUMBER, cost=_SORTED, scratch=24)
 def sparse_extremum(c: OpKernelConstruction) -> Compute:
     """The larger or smaller value at each place that either tensor has; the other one counts as zero."""
     choose = np.maximum if c.op == "SparseSparseMaximum" else np.minimum
@@ -183,8 +183,8 @@ def _axes(shape: Any, axes: Any) -> set[int]:
     return {axis % rank for axis in axes.reshape(-1).tolist()}
 
 
-@kernel("SparseReduceSum", "SparseReduceSumSparse", T=dtypes.NUMBER, cost=_SORTED)
-@kernel("SparseReduceMax", "SparseReduceMaxSparse", T=dtypes.REAL_NUMBER, cost=_SORTED)
+@kernel("SparseReduceSum", "SparseReduceSumSparse", T=dtypes.NUMBER, cost=_SORTED, scratch=24)
+@kernel("SparseReduceMax", "SparseReduceMaxSparse", T=dtypes.REAL_NUMBER, cost=_SORTED, scratch=24)
 def sparse_reduce(c: OpKernelConstruction) -> Compute:
     """Sums or maxima of the entries along some axes; where there are no entries, zero or (Sparse) no entry."""
     out, work = c.attr("T").np, accumulation_type(c.attr("T"))
@@ -238,7 +238,7 @@ def _flat_positions(groups: Any, dims: list[int]) -> Any:
     return positions
 
 
-@kernel("SparseSoftmax", T=(dtypes.float16, dtypes.float32, dtypes.float64), cost=2 * _SORTED)
+@kernel("SparseSoftmax", T=(dtypes.float16, dtypes.float32, dtypes.float64), cost=2 * _SORTED, scratch=24)
 def sparse_softmax(c: OpKernelConstruction) -> Compute:
     """Softmax over the entries of each row, the last dimension; in the order of the input."""
     out, work = c.attr("T").np, accumulation_type(c.attr("T"))

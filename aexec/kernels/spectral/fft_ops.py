@@ -21,6 +21,8 @@ from aexec.kernels.common.array_module import scipy_of
 __all__: list[str] = []
 
 _COST = 10.0
+# Bytes for an element: factors, or a row in order.
+_SCRATCH = 16
 _SCIPY = ("scipy.fft",)
 
 # Ops of the same names with a number of dimensions behind: 1 (none), 2D, 3D.
@@ -56,7 +58,9 @@ def _complex_transform(op: str, rank: int) -> Builder:
 
 for _suffix, _rank in _RANKS.items():
     for _op in _COMPLEX:
-        kernel(f"{_op}{_suffix}", f"Batch{_op}{_suffix}", cost=_COST, needs=_SCIPY)(_complex_transform(_op, _rank))
+        kernel(f"{_op}{_suffix}", f"Batch{_op}{_suffix}", cost=_COST, needs=_SCIPY, scratch=_SCRATCH)(
+            _complex_transform(_op, _rank)
+        )
 
 
 def _check_real_types(c: OpKernelConstruction, *, forward: bool) -> None:
@@ -107,7 +111,7 @@ def _real_transform(op: str, rank: int) -> Builder:
 
 for _suffix, _rank in _RANKS.items():
     for _op in _REAL:
-        kernel(f"{_op}{_suffix}", cost=_COST, needs=_SCIPY)(_real_transform(_op, _rank))
+        kernel(f"{_op}{_suffix}", cost=_COST, needs=_SCIPY, scratch=_SCRATCH)(_real_transform(_op, _rank))
 
 
 def _check_axes(x: Any, fft_length: Any, axes: Any) -> tuple[list[int], list[int]]:
@@ -140,7 +144,9 @@ def _elements_over_axes(x: Any, fft_length: Any, axes: Any) -> float:
     return float(prod(dims))
 
 
-@kernel("FFTND", "IFFTND", "RFFTND", "IRFFTND", cost=PerOutput(_COST, _elements_over_axes), needs=_SCIPY)
+@kernel(
+    "FFTND", "IFFTND", "RFFTND", "IRFFTND", cost=PerOutput(_COST, _elements_over_axes), needs=_SCIPY, scratch=_SCRATCH
+)
 def transform_axes(c: OpKernelConstruction) -> Compute:
     """A transform over `axes`, each cut or padded with zeros to its length in `fft_length`."""
     xp, transform = c.xp, _scipys(c.xp, c.op.removesuffix("ND"))

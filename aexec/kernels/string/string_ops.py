@@ -105,7 +105,7 @@ def _decode_base64(s: bytes) -> bytes:
     return base64.urlsafe_b64decode(body + b"=" * (-len(body) % 4))
 
 
-@kernel("DecodeBase64", cost=string_cost())
+@kernel("DecodeBase64", cost=string_cost(), scratch=60)
 def decode_base64(c: OpKernelConstruction) -> Compute:
     """Web-safe alphabet, padding optional."""
     return lambda x: map_strings(_decode_base64, x)
@@ -130,7 +130,9 @@ def _characters_of(s: bytes, pos: int, length: int) -> bytes | None:
     return s[starts[start] : starts[min(count, start + max(0, length))]]
 
 
+# Nanoseconds of a piece; bytes of where it is, as Python objects in lists.
 _CUT_NS = 400.0
+_CUT_BYTES = 120
 _cut_cost = string_cost(_CUT_NS)
 
 
@@ -162,6 +164,7 @@ def substr(c: OpKernelConstruction) -> Compute:
             raise errors.InvalidArgumentError(
                 f"Incompatible shapes: {shape_text(x.shape)} vs. {shape_text(pos.shape)}"
             ) from None
+        announce_scratch(_CUT_BYTES * x.size)
         parts = []
         cuts = zip(values_of(x), values_of(pos), values_of(length), strict=True)
         for i, (s, p, n) in enumerate(giving_way(cuts, _CUT_NS)):

@@ -182,7 +182,7 @@ def _check_splits(values: Any, splits: Any) -> None:
         raise errors.InvalidArgumentError("Values in input_splits must be equal or in ascending order.")
 
 
-@kernel("UnicodeScript", cost=20.0)
+@kernel("UnicodeScript", cost=20.0, scratch=24)
 def unicode_script(c: OpKernelConstruction) -> Compute:
     """ICU's number of each code point's script; -1 for what is no code point."""
     return script_of

@@ -15,9 +15,11 @@ from typing import Any
 import numpy as np
 
 from aexec.framework import dtypes, errors
+from aexec.framework.abandoned_calls import finishing
 from aexec.framework.allocator import announce_scratch
 from aexec.framework.intra_op import in_pieces
 from aexec.framework.kernel_registry import kernel
+from aexec.framework.loop_budget import giving_way
 from aexec.framework.op_kernel import Builder, Compute, OpKernelConstruction, OpKernelContext
 from aexec.framework.ref_cell import RefCell
 from aexec.framework.resource_manager import handle_from_tensor
@@ -33,9 +35,10 @@ __all__ = ["UpdateArguments", "find_variable"]
 
 # Nanoseconds per element of the gradient, a few passes over memory for each.
 _DENSE_COST = 8.0
-# What it takes to tell repeated indices apart, for each.
-_PLACE_BYTES = 100
 _SPARSE_COST = 20.0
+# What it takes to tell repeated indices apart, for each; and nanoseconds of a formula on few rows.
+_PLACE_BYTES = 100
+_ROWS_NS = 20_000.0
 
 # A formula goes over the arrays several times; parts of this many elements stay in cache meanwhile.
 _PART = 1 << 15
@@ -105,6 +108,7 @@ def _builder(optimiser: Optimiser, *, sparse: bool) -> Builder:
         names, holders, gives_ref = update.names, update.holders, bool(c.output_types)
         c.need_context()
         c.in_any_thread = True
+        c.may_be_abandoned = sparse  # rows that are named many times are written in the end, all or none
 
         def compute(context: OpKernelContext, *inputs: Any) -> Any:
             given = dict(zip(names, inputs, strict=True))
@@ -199,40 +203,63 @@ def _apply_parts(xp: Any, formula: Formula, arrays: Sequence[Any], grad: Any, kn
 def _apply_rows(
     xp: Any, formula: Formula, arrays: Sequence[Any], indices: Any, grad: Any, known: Mapping[str, Any]
 ) -> None:
-    """Apply a formula to the rows that `indices` name, part by part, as to whole variables."""
-    most = max(1, _PART * len(indices) // max(1, grad.size)) if xp is np else len(indices)
-    for chosen in _in_parts(_without_repetition(xp, indices), len(indices), most):
-        rows = indices[chosen]
-        distinct = {id(array): array[rows] for array in arrays}
-        formula(xp, *(distinct[id(array)] for array in arrays), grad=grad[chosen], **known)
-        for array in arrays:
-            array[rows] = distinct[id(array)]
+    """Apply a formula to the rows that `indices` name, part by part, as to whole variables.
 
-
-def _in_parts(selections: Iterable[Any], count: int, most: int) -> Iterator[Any]:
-    """The same selections of `count` rows, so many rows at a time."""
-    for chosen in selections:
-        of_all = isinstance(chosen, slice)
-        for start in range(0, count if of_all else len(chosen), most):
-            part = slice(start, start + most)
-            yield part if of_all else chosen[part]
-
-
-def _without_repetition(xp: Any, indices: Any) -> Iterator[Any]:
-    """Selections from `indices`, each without a repeated one: all first occurrences, all second ones, and so on."""
+    What is repeated may take any time: that is done to copies of the rows, which are written when all is done.
+    """
     if not indices.size:
         return
+    most = max(1, _PART * len(indices) // max(1, grad.size)) if xp is np else len(indices)
+    announce_scratch(_PLACE_BYTES * len(indices))
     order = xp.argsort(indices, kind="stable")
     starts = begins_run(indices[order], xp)
     if starts.all():
-        yield slice(None)
+        with finishing():
+            for start in range(0, len(indices), most):
+                part = slice(start, start + most)
+                _apply_distinct(xp, formula, arrays, indices[part], grad[part], known)
         return
-    announce_scratch(_PLACE_BYTES * len(order))
+    rows, places = indices[order][starts], xp.empty(len(indices), np.intp)
+    places[order] = xp.cumsum(starts) - 1
+    of_each = {id(array): array for array in arrays}
+    announce_scratch(sum(len(rows) * array[:1].nbytes for array in of_each.values()))
+    copies = {key: array[rows] for key, array in of_each.items()}
+    whole = [copies[id(array)] for array in arrays]
+    for chosen in giving_way(_in_parts(_occurrences(xp, order, starts), most), _ROWS_NS):
+        _apply_distinct(xp, formula, whole, places[chosen], grad[chosen], known)
+    with finishing():
+        for key, array in of_each.items():
+            array[rows] = copies[key]
+
+
+def _apply_distinct(
+    xp: Any, formula: Formula, arrays: Sequence[Any], rows: Any, grad: Any, known: Mapping[str, Any]
+) -> None:
+    """Apply a formula to rows, no two of which are the same."""
+    distinct = {id(array): array[rows] for array in arrays}
+    formula(xp, *(distinct[id(array)] for array in arrays), grad=grad, **known)
+    for array in arrays:
+        array[rows] = distinct[id(array)]
+
+
+def _in_parts(selections: Iterable[Any], most: int) -> Iterator[Any]:
+    """The same selections, so many rows at a time."""
+    for chosen in selections:
+        for start in range(0, len(chosen), most):
+            yield chosen[start : start + most]
+
+
+def _occurrences(xp: Any, order: Any, starts: Any) -> Iterator[Any]:
+    """Selections without a repeated row each: all first occurrences, all second ones, and so on.
+
+    Args:
+        order: positions in ascending order of what they name.
+        starts: where, in that order, another row is named than before.
+    """
     positions = xp.arange(len(order))
     occurrence = positions - accumulator(xp, "maximum")(xp.where(starts, positions, 0), 0)
-    by_occurrence = xp.argsort(occurrence, kind="stable")
+    ordered = order[xp.argsort(occurrence, kind="stable")]
     ends = xp.cumsum(xp.bincount(occurrence)).tolist()
-    ordered = order[by_occurrence]
     for start, end in itertools.pairwise((0, *ends)):
         yield ordered[start:end]
 

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from aexec import errors
 from aexec.framework import dtypes, op_registry
+from aexec.framework.abandoned_calls import AbandonedError, CallInThread
 from aexec.framework.ref_cell import RefCell
 from aexec.framework.resource_manager import ResourceHandle, make_handle_tensor
 from aexec.framework.resource_variable import ResourceVariable
@@ -294,3 +295,32 @@ def test_registered_for_tensorflows_types() -> None:
     assert len(ops) == 57
     for op in ops:
         assert registered(op) == in_tensorflow(op), op
+
+
+@pytest.mark.parametrize("op", ["SparseApplyAdagrad", "SparseApplyProximalGradientDescent"])
+def test_repeated_rows_are_all_changed_or_none(op: str) -> None:
+    class GivenUp(CallInThread):
+        """Nobody waits for it any more once it has asked a few times."""
+
+        __slots__ = ("asked",)
+        asked: int
+
+        @property  # type: ignore[override]
+        def abandoned(self) -> bool:
+            self.asked = getattr(self, "asked", 0) + 1
+            return self.asked > 3
+
+        @abandoned.setter
+        def abandoned(self, value: bool) -> None:
+            pass
+
+    names = {"SparseApplyAdagrad": ["var", "accum"], "SparseApplyProximalGradientDescent": ["var"]}[op]
+    variables = Variables({name: [[1.0], [1.0]] for name in names})
+    scalars = {"lr": 0.1} if "Adagrad" in op else {"alpha": 0.1, "l1": 0.0, "l2": 0.0}
+    count = 100_000
+    given = {name: np.float32(value) for name, value in scalars.items()}
+    rows = {"grad": np.ones((count, 1), np.float32), "indices": np.zeros(count, np.int32)}
+    with GivenUp().running(), pytest.raises(AbandonedError):
+        variables.apply(op, **given, **rows)
+    for name in names:
+        assert variables.cells[name].value.tolist() == [[1.0], [1.0]]
