@@ -80,7 +80,8 @@ def _say_what_fits(call: Call) -> None:
             call.inputs[i] = np.array(call.rng.choice(_FITTING[name]), value.dtype)
         elif is_update:
             fits = call.shape if name in _LIKE_VARIABLES else ()
-            call.inputs[i] = np.broadcast_to(np.ones((), value.dtype), fits)
+            one = np.array(b"1", object) if value.dtype.hasobject else np.ones((), value.dtype)
+            call.inputs[i] = np.broadcast_to(one, fits)
 
 
 _LIKE_VARIABLES = ("grad", "delta", "value", "ref", "alpha_grad")
