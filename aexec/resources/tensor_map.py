@@ -11,6 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from aexec.framework.allocator import announce_scratch
+from aexec.framework.inline_call import check_inline
+from aexec.framework.loop_budget import COPY_NS
 from aexec.framework.variant import VariantTensorData, register_variant
 
 __all__ = ["TensorMap"]
@@ -79,7 +82,9 @@ class TensorMap:
 
 
 def _identity(key: Any) -> Hashable:
-    """What is equal for equal keys."""
+    """What is equal for equal keys: a copy of its elements, to be made in a thread if they are many."""
     array = np.asarray(key)
+    check_inline(array.nbytes * COPY_NS)
+    announce_scratch(array.nbytes)
     elements = tuple(array.ravel().tolist()) if array.dtype == object else array.tobytes()
     return array.dtype.str, array.shape, elements

@@ -28,7 +28,7 @@ MB = 2**20
 GRAPH = {"Content-Type": "application/octet-stream"}
 RUN = {"Content-Type": "application/x-protobuf"}
 # Seconds: a run's deadline, how much later it may be answered, and after which nothing of it may be left.
-DEADLINE, LATE, FREED = 0.3, 0.3, 1.0
+DEADLINE, LATE, FREED = 0.3, 0.1, 1.0
 # What tensors may take, and what more there is when they take it: what kernels need for themselves, and the process.
 RUN_MB, MORE_MB = 200, 400
 Make = Callable[[str, int], ExtremeCall]

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from aexec.framework import dtypes, errors
+from aexec.framework.allocator import announce_scratch
 from aexec.framework.kernel_registry import kernel
 from aexec.framework.late_dataclass import dataclass
 from aexec.framework.op_kernel import Builder, Compute, OpKernelConstruction
@@ -71,6 +72,7 @@ class _Move:
 
     def __call__(self, xp: Any, x: Any) -> Any:
         if self.padded is not None:
+            announce_scratch(prod(self.padded) * x.itemsize)
             padded = xp.zeros(self.padded, x.dtype)
             padded[self.place] = x
             x = padded
@@ -182,8 +184,10 @@ def _any_dims(plan: Plan) -> Builder:
 
 kernel("SpaceToBatch", T=dtypes.REAL_NUMBER, host_memory=("paddings",))(_two_dims(_space_to_batch))
 kernel("SpaceToBatchND", T=dtypes.REAL_NUMBER, host_memory=("block_shape", "paddings"))(_any_dims(_space_to_batch))
-kernel("BatchToSpace", T=dtypes.REAL_NUMBER, host_memory=("crops",))(_two_dims(_batch_to_space))
-kernel("BatchToSpaceND", T=dtypes.REAL_NUMBER, host_memory=("block_shape", "crops"))(_any_dims(_batch_to_space))
+kernel("BatchToSpace", T=dtypes.REAL_NUMBER, host_memory=("crops",), scratch=16)(_two_dims(_batch_to_space))
+kernel("BatchToSpaceND", T=dtypes.REAL_NUMBER, host_memory=("block_shape", "crops"), scratch=16)(
+    _any_dims(_batch_to_space)
+)
 
 
 def _depth_block(c: OpKernelConstruction) -> int:

@@ -54,7 +54,7 @@ def decode_wav(c: OpKernelConstruction) -> Compute:
     return compute
 
 
-@kernel("EncodeWav", cost=10.0)
+@kernel("EncodeWav", cost=10.0, scratch=16)
 def encode_wav(c: OpKernelConstruction) -> Compute:
     """A WAV file of float32 [samples, channels] in [-1, 1]."""
 

@@ -7,6 +7,7 @@ Next to read: `codecs.py`.
 from __future__ import annotations
 
 import math
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -279,12 +280,13 @@ def encode_png(c: OpKernelConstruction) -> Compute:
             raise errors.InvalidArgumentError(f"images must be at least rank 3{shape_text(images.shape)}")
         if images.shape[-1] not in (1, 2, 3, 4):
             raise errors.InvalidArgumentError(f"image must have 1, 2, 3, or 4 channels, got {images.shape[-1]}")
-        out = np.empty(images.shape[:-3], object)
-        if out.size and not images.size:
-            numbers = abridged_list(range(out.size), ",")
+        count = prod(images.shape[:-3])
+        if count and not images.size:
+            numbers = abridged_list(range(count), ",")
             raise errors.InvalidArgumentError(
                 f"PNG encoding failed at the following flattened batch indices: {numbers}"
             )
+        out = np.empty(images.shape[:-3], object)
         for place in giving_way(np.ndindex(out.shape), _PNG_NS):
             out[place] = codecs.encode_png(images[place], compression)
         return out

@@ -46,7 +46,7 @@ def write_file(c: OpKernelConstruction) -> Compute:
     return compute
 
 
-@kernel("MatchingFiles", cost=blocking)
+@kernel("MatchingFiles", cost=blocking, scratch=32)
 def match_files(c: OpKernelConstruction) -> Compute:
     """Names of the files that match each pattern, all of them in order."""
 

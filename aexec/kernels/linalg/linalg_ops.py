@@ -381,6 +381,14 @@ def _some_at_a_time(xp: Any, decompose: Callable[[Array], Sequence[Array]], x: A
     return [result.reshape(*x.shape[:-2], *result.shape[1:]) for result in results]
 
 
+def _identities(xp: Any, batch: Sequence[int], rows: int, columns: int, dtype: Any) -> Array:
+    """A batch of matrices with ones in their diagonals: of what has no elements LAPACK's orthogonal ones."""
+    matrices: Array = xp.zeros((*batch, rows, columns), dtype)
+    diagonal = xp.arange(columns)
+    matrices[..., diagonal, diagonal] = 1
+    return matrices
+
+
 @kernel("Qr", T=(dtypes.float16, *LINALG_TYPES), cost=_orthogonal_ns(0.15))
 def qr(c: OpKernelConstruction) -> Compute:
     """(Q, R); signs are Householder's, as LAPACK and TensorFlow both have them."""
@@ -390,10 +398,8 @@ def qr(c: OpKernelConstruction) -> Compute:
 
     def without_elements(x: Array) -> tuple[Array, Array]:
         *batch, rows, columns = x.shape
-        rank = rows if mode == "complete" else 0
-        q, diagonal = xp.zeros((*batch, rows, rank), x.dtype), xp.arange(rank)
-        q[..., diagonal, diagonal] = 1
-        return q, xp.zeros((*batch, rank, columns), x.dtype)
+        rank = rows if mode == "complete" else min(rows, columns)
+        return _identities(xp, batch, rows, rank, dtype.np), xp.zeros((*batch, rank, columns), dtype.np)
 
     def compute(x: Any) -> Any:
         check_batch(x)
@@ -441,6 +447,12 @@ def svd(c: OpKernelConstruction) -> Compute:
             *(xp.full(shape, np.nan, dtype.np) for shape in shapes),
         )
 
+    def without_elements(x: Array) -> list[Array]:
+        *batch, rows, columns = x.shape
+        rank = min(rows, columns)
+        sides = [(side, side if full else rank) for side in (rows, columns)] if vectors else []
+        return [xp.zeros((*batch, rank), real_type), *(_identities(xp, batch, *side, dtype.np) for side in sides)]
+
     def of_finite(x: Array) -> Sequence[Array]:
         """LAPACK does not return from an infinite number, and says of some what is no number."""
         announce_scratch(2 * x.nbytes)
@@ -452,7 +464,7 @@ def svd(c: OpKernelConstruction) -> Compute:
 
     def compute(x: Any) -> Any:
         check_batch(x)
-        s, *uv = of_finite(x) if x.size else _some_at_a_time(xp, decompose, x)
+        s, *uv = of_finite(x) if x.size else without_elements(x)
         return s.astype(dtype.np, copy=False), *(uv or (unused, unused))
 
     return compute

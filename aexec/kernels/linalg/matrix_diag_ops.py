@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from aexec.framework import dtypes, errors
+from aexec.framework.allocator import announce_scratch
 from aexec.framework.kernel_registry import kernel
 from aexec.framework.op_kernel import Compute, OpKernelConstruction
 from aexec.framework.shape import shape_text
@@ -36,6 +37,10 @@ MATRIX_TYPES = dtypes.POD
 
 # What the versions without an `align` attr do.
 _ALIGN_BEFORE_V3 = "LEFT_LEFT"
+
+
+# Bytes that telling where an element of a band is takes, in a batch of any number of matrices.
+_ENTRY_BYTES = 64
 
 
 def _diag_ns(diagonal: Any, *_: Any) -> float:
@@ -153,6 +158,7 @@ class _Bands:
         key = (lower, upper, rows, columns)
         last = self._last
         if last is None or last[0] != key:
+            announce_scratch(_ENTRY_BYTES * (upper - lower + 1) * min(rows, columns))
             band = _band(*key, self.align)
             which, place, row, column = map(self.xp.asarray, band.entries)
             last = self._last = (key, band._replace(entries=(which, place, row, column)))
@@ -248,6 +254,8 @@ def matrix_diag_v2(c: OpKernelConstruction) -> Compute:
         rows, columns = _matrix_size(diagonal.shape[-1], lower, upper, int(num_rows), int(num_cols))
         batch = diagonal.shape[:-1] if single else diagonal.shape[:-2]
         matrix = xp.full((*batch, rows, columns), padding if xp is np else padding[()], diagonal.dtype)
+        if not diagonal.size:  # the bands may be long even so
+            return matrix
         which, place, row, column = bands.get(lower, upper, rows, columns).entries
         matrix[..., row, column] = diagonal[..., place] if single else diagonal[..., which, place]
         return matrix

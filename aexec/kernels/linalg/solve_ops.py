@@ -18,6 +18,7 @@ from aexec.framework import dtypes, errors
 from aexec.framework.abandoned_calls import check_wanted
 from aexec.framework.dtypes import DType
 from aexec.framework.kernel_registry import kernel
+from aexec.framework.loop_budget import giving_way
 from aexec.framework.op_kernel import Compute, OpKernelConstruction
 from aexec.framework.output_sizes import AttrCost
 from aexec.framework.shape import shape_text
@@ -51,6 +52,8 @@ _PREFIX = {"float32": "s", "float64": "d", "complex64": "c", "complex128": "z"}
 _MATRIX_NS = 500.0
 # Per element of a right-hand side: putting it into LAPACK's order, and back.
 _COPIED_NS = 10.0
+# Elements of right-hand sides that a routine which keeps the interpreter's lock is given at a time, or a column.
+_AT_ONCE = 1 << 15
 # Per matrix of which the loop is Python's.
 _BANDED_NS = 5_000.0
 # Per row of a tridiagonal system, or per system, likewise.
@@ -355,8 +358,11 @@ def banded_triangular_solve(c: OpKernelConstruction) -> Compute:
         bands, rhs, x = _broadcast_batches(
             bands[..., :inside, :] if lower else bands[..., bands.shape[-2] - inside :, :], rhs
         )
+        step = max(1, _AT_ONCE // rhs.shape[-2])
         for one_bands, one_rhs, one_x in matrices_of(bands, rhs, x):
-            one_x[...] = solve_one(one_bands, one_rhs)
+            for start in giving_way(range(0, rhs.shape[-1], step), _COPIED_NS * step * rhs.shape[-2]):
+                some = (slice(None), slice(start, start + step))
+                one_x[some] = solve_one(one_bands, one_rhs[some])
         return x
 
     return compute

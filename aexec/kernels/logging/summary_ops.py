@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -16,10 +17,14 @@ from aexec.framework.kernel_registry import kernel
 from aexec.framework.loop_budget import DEFAULT, giving_way
 from aexec.framework.op_kernel import Compute, OpKernelConstruction
 from aexec.framework.shape import shape_text
+from aexec.framework.tensor_buffer import STRING_BYTES
+from aexec.kernels.common.strings import lists_of
 from aexec.kernels.logging.summaries import add_pictures, add_sounds, histogram, tensor_message
 
 __all__: list[str] = []
 
+# Nanoseconds of a summary that is read and written.
+_SUMMARY_NS = 2000.0
 # Nanoseconds of a number with its tag; and how many are made a message at a time.
 _SCALAR_NS = 500.0
 _AT_ONCE = DEFAULT.pieces(_SCALAR_NS)
@@ -160,13 +165,15 @@ def tensor_summary_v2(c: OpKernelConstruction) -> Compute:
     return compute
 
 
-@kernel("MergeSummary", cost=100.0, scratch=16)
+@kernel("MergeSummary", cost=_SUMMARY_NS)
 def merge_summary(c: OpKernelConstruction) -> Compute:
     """All values of all summaries in one; no tag may occur twice."""
 
     def compute(*inputs: Any) -> Any:
-        merged, seen = proto.Summary(), set()
-        for data in (item for array in inputs for item in array.ravel().tolist()):
+        # Messages of values, one behind the other, are one of all of them.
+        parts, growth, seen = list[bytes](), Growth(joined=True), set()
+        for data in giving_way(chain.from_iterable(chain.from_iterable(map(lists_of, inputs))), _SUMMARY_NS):
+            growth.add(len(data) + STRING_BYTES)
             try:
                 summary = proto.Summary.FromString(data)
             except DecodeError:
@@ -176,7 +183,9 @@ def merge_summary(c: OpKernelConstruction) -> Compute:
                 if value.tag and value.tag in seen:
                     raise errors.InvalidArgumentError(f"Duplicate tag {value.tag} found in summary inputs ")
                 seen.add(value.tag)
-                merged.value.append(value)
-        return _serialized(merged)
+            parts.append(summary.SerializeToString())
+        out = np.empty((), object)
+        out[()] = b"".join(parts)
+        return out
 
     return compute

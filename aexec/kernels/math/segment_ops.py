@@ -116,6 +116,11 @@ def _segments_to_make(data: Any, ids: Any) -> float:
     return float((int(ids[-1]) + 1) * data.size / max(1, len(data)))
 
 
+def _ids_scratch(data: Any, ids: Any, *_: Any) -> int:
+    """Of each row, whatever it has of elements: where it goes, and how many go there."""
+    return 16 * int(ids.size)
+
+
 _SORTED_COST = PerOutput(1.5, _segments_to_make)
 
 
@@ -124,7 +129,9 @@ def _rows_to_make(data: Any, *ids_and_count: Any) -> float:
     return float(int(ids_and_count[-1]) * data.size / max(1, len(data)))
 
 
-@kernel("SegmentSum", "SegmentMean", T=dtypes.NUMBER, Tindices=INDEX, cost=_SORTED_COST, needs=_SPARSE)
+@kernel(
+    "SegmentSum", "SegmentMean", T=dtypes.NUMBER, Tindices=INDEX, cost=_SORTED_COST, needs=_SPARSE, scratch=_ids_scratch
+)
 def segment_sum_or_mean(c: OpKernelConstruction) -> Compute:
     """Sums and means of rows with the same id, ids ascending; zero where an id has no rows."""
     out, work, is_mean = c.attr("T").np, accumulation_type(c.attr("T")), c.op == "SegmentMean"

@@ -212,10 +212,12 @@ def fused_batch_norm_grad(c: OpKernelConstruction) -> Compute:
 
 _BN_COST = 3.0
 kernel("FusedBatchNorm", T=_FLOAT, cost=_BN_COST)(fused_batch_norm)
-kernel("FusedBatchNormV2", "FusedBatchNormV3", T=_NARROW_AND_FLOAT, U=_FLOAT, cost=_BN_COST)(fused_batch_norm)
+kernel("FusedBatchNormV2", "FusedBatchNormV3", T=_NARROW_AND_FLOAT, U=_FLOAT, cost=_BN_COST, scratch=8)(
+    fused_batch_norm
+)
 kernel("_FusedBatchNormEx", T=(dtypes.bfloat16, dtypes.float32), U=_FLOAT, cost=_BN_COST)(fused_batch_norm_ex)
 kernel("FusedBatchNormGrad", T=_FLOAT, cost=_BN_COST)(fused_batch_norm_grad)
-kernel("FusedBatchNormGradV2", "FusedBatchNormGradV3", T=_NARROW_AND_FLOAT, U=_FLOAT, cost=_BN_COST)(
+kernel("FusedBatchNormGradV2", "FusedBatchNormGradV3", T=_NARROW_AND_FLOAT, U=_FLOAT, cost=_BN_COST, scratch=8)(
     fused_batch_norm_grad
 )
 

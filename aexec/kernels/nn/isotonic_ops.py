@@ -66,6 +66,6 @@ for _types, _result in (
     ((dtypes.bfloat16,), dtypes.bfloat16),
     ((dtypes.float16,), dtypes.float16),
 ):
-    kernel("IsotonicRegression", T=_types, output_dtype=(_result,), cost=_cost, needs=("scipy.optimize",))(
+    kernel("IsotonicRegression", T=_types, output_dtype=(_result,), cost=_cost, needs=("scipy.optimize",), scratch=24)(
         isotonic_regression
     )

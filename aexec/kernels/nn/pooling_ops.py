@@ -351,6 +351,8 @@ def max_pool_grad_grad_with_argmax(c: OpKernelConstruction) -> Compute:
 def _average(xp: Any, x: Any, pool: Pool) -> Any:
     layout = pool.windows(x.shape, centred=pool.spatial == 3)
     out = sums(xp, x.astype(_wide(x.dtype), copy=False), layout)
+    if not out.size:  # places without elements may be any number
+        return out.astype(x.dtype, copy=False)
     out /= layout.counts(xp, out.dtype)
     return out.astype(x.dtype, copy=False)
 

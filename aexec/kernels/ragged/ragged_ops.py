@@ -31,6 +31,8 @@ VALUE_TYPES = (*dtypes.POD, dtypes.string, *dtypes.QUANTIZED)
 _COST = 10.0
 # Nanoseconds for a row of which a function of NumPy makes something.
 _ROW_NS = 1000.0
+# Bytes that the length of a range, and where it begins, take in arrays and lists.
+_RANGE_BYTES = 100
 _INT64_MAX = 2**63 - 1
 
 
@@ -98,6 +100,7 @@ def ragged_range(c: OpKernelConstruction) -> Compute:
         if len({vector.shape for _, vector in vectors if vector.ndim}) > 1:
             raise errors.InvalidArgumentError("starts, limits, and deltas must have the same shape")
         starts, limits, deltas = np.broadcast_arrays(np.atleast_1d(starts), limits, deltas)
+        announce_scratch(_RANGE_BYTES * starts.size)
         if not deltas.all():
             raise errors.InvalidArgumentError("Requires delta != 0")
         lengths = _range_lengths(starts, limits, deltas)

@@ -94,7 +94,7 @@ def candidate_sampler(c: OpKernelConstruction) -> Compute:
     return compute
 
 
-@kernel("ComputeAccidentalHits", cost=50.0)
+@kernel("ComputeAccidentalHits", cost=50.0, scratch=24)
 def accidental_hits(c: OpKernelConstruction) -> Compute:
     """Rows of true classes that were sampled, their places among the samples, and the lowest float as weight."""
     columns = c.attr("num_true")

@@ -109,6 +109,7 @@ def _check_product(indices: Any, values: Any, shape: Any, dense: Any) -> None:
     host_memory=("a_shape",),
     cost=_product_cost,
     needs=("scipy.sparse",),
+    scratch=16,
 )
 def sparse_dense_matmul(c: OpKernelConstruction) -> Compute:
     """Product of a sparse matrix and a dense one, either of them conjugated and transposed before."""

@@ -102,7 +102,7 @@ def _sparse(indices: Any, values: Any, shape: Any, validates: bool) -> _Sets:
     return _Sets(groups, values, dims[:-1])
 
 
-@kernel("SetSize", T=_TYPES, cost=_COST)
+@kernel("SetSize", T=_TYPES, cost=_COST, scratch=24)
 def set_size(c: OpKernelConstruction) -> Compute:
     """Number of different elements of each set."""
     validates, allocate = c.attr("validate_indices"), allocator(c)
@@ -155,7 +155,14 @@ def _combine(operation: Callable[[Any, Any], Any], a: _Sets, b: _Sets) -> Any:
     return indices, ordered[places], np.array([*a.dims, sizes.max(initial=0)], np.int64)
 
 
-@kernel("DenseToDenseSetOperation", "DenseToSparseSetOperation", "SparseToSparseSetOperation", T=_TYPES, cost=_COST)
+@kernel(
+    "DenseToDenseSetOperation",
+    "DenseToSparseSetOperation",
+    "SparseToSparseSetOperation",
+    T=_TYPES,
+    cost=_COST,
+    scratch=24,
+)
 def set_operation(c: OpKernelConstruction) -> Compute:
     """Difference, intersection or union of sets; the elements of each come in ascending order."""
     name, validates = c.text("set_operation").lower(), c.attr("validate_indices")

@@ -70,7 +70,7 @@ def regex_replace(c: OpKernelConstruction) -> Compute:
     return compute
 
 
-@kernel("StaticRegexFullMatch", cost=AttrCost(lambda attrs: _match_ns(attrs["pattern"])), needs=("re2",))
+@kernel("StaticRegexFullMatch", cost=AttrCost(lambda attrs: _match_ns(attrs["pattern"])), needs=("re2",), scratch=24)
 def static_regex_full_match(c: OpKernelConstruction) -> Compute:
     """Does the whole string match?  The pattern is an attr."""
     pattern = c.attr("pattern")
@@ -78,7 +78,7 @@ def static_regex_full_match(c: OpKernelConstruction) -> Compute:
     return lambda x: map_strings(compile_pattern(pattern).full_match, x, bool)
 
 
-@kernel("RegexFullMatch", cost=_dynamic_match_ns, needs=("re2",))
+@kernel("RegexFullMatch", cost=_dynamic_match_ns, needs=("re2",), scratch=24)
 def regex_full_match(c: OpKernelConstruction) -> Compute:
     """As StaticRegexFullMatch; the pattern is an input."""
 
