@@ -41,7 +41,7 @@ __all__ = [
 # Bytes: what vector instructions and libraries like best.
 ALIGNMENT = 64
 # Addresses that are sorted at a time.
-_SORTED = 1 << 20
+_SORTED = 1 << 16
 # Objects looked at at a stretch.
 _AT_ONCE = DEFAULT.pieces(MEASURE_NS)
 CPU_ALLOCATOR = "cpu"

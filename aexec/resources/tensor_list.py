@@ -11,7 +11,7 @@ from typing import Any
 
 from aexec import proto
 from aexec.framework import errors
-from aexec.framework.allocator import announce
+from aexec.framework.allocator import announce, announce_scratch
 from aexec.framework.dtypes import DType, as_dtype
 from aexec.framework.loop_budget import let_others_run
 from aexec.framework.shape import PartialTensorShape
@@ -78,6 +78,8 @@ class TensorList:
     def elements_up_to(self, count: int) -> list[Any]:
         """A copy of the first `count` elements, to be changed.  Raises ResourceExhaustedError without room for it."""
         announce(SLOT_BYTES * count)
+        if count > len(self.elements):
+            announce_scratch(SLOT_BYTES * count)  # a list that grows is copied
         elements = self.elements[:count]
         while (missing := count - len(elements)) > 0:
             elements.extend([None] * min(missing, _AT_ONCE))

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import gc
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -91,6 +92,16 @@ def test_strings_count_once_and_with_what_python_needs_for_them():
     for view in (distinct, distinct[::-1], distinct[:-1].reshape(90, 100).T):
         assert num_bytes(view) == view.nbytes + 9000 * 6
     assert memory_bytes(np.zeros(5)) == 40
+
+
+def test_measuring_strings_takes_little_itself():
+    array = np.full(1_000_000, b"x", object)
+    tracemalloc.start()
+    try:
+        assert memory_bytes(array) == array.nbytes + 1 + STRING_BYTES
+        assert tracemalloc.get_traced_memory()[1] < 3 << 20
+    finally:
+        tracemalloc.stop()
 
 
 def test_descriptions():

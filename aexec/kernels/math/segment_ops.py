@@ -54,6 +54,7 @@ def _full(xp: Any, allocate: Allocate, shape: tuple[int, ...], value: Any, dtype
 def _sum_rows(xp: Any, allocate: Allocate, rows: Any, ids: Any, count: int) -> Any:
     """Sum of the rows [n, ...] with each id: [count, ...].  Ids are a vector of n values in [0, count)."""
     out_shape = (count, *rows.shape[1:])
+    announce_scratch(_PLACE_BYTES * ids.size)
     if rows.ndim == 1 or rows.size < _SPARSE_FROM or xp is not np:
         out = _full(xp, allocate, out_shape, 0, rows.dtype)
         scattering.combiner(xp, "add")(out, ids.astype(np.intp, copy=False), rows)
@@ -71,8 +72,9 @@ def _sum_rows(xp: Any, allocate: Allocate, rows: Any, ids: Any, count: int) -> A
     return (matrix @ parts).view(rows.dtype).reshape(out_shape)
 
 
-# What counting the rows of a segment takes.
+# What counting the rows of a segment takes, and what telling where a row goes does.
 _COUNT_BYTES = 16
+_PLACE_BYTES = 24
 
 
 def _counts(xp: Any, ids: Any, count: int, rank: int, dtype: np.dtype[Any]) -> Any:

@@ -215,14 +215,14 @@ def _top_k_of(c: OpKernelConstruction) -> Compute:
     return top_k
 
 
-@kernel("TopK", T=dtypes.REAL_NUMBER, cost=_top_k_cost, scratch=8)
+@kernel("TopK", T=dtypes.REAL_NUMBER, cost=_top_k_cost, scratch=24)
 def top_k(c: OpKernelConstruction) -> Compute:
     """Values and indices of the k largest along the last dimension; NaN counts as largest."""
     find, k = _top_k_of(c), c.attr("k")
     return lambda x: find(x, k)
 
 
-@kernel("TopKV2", T=dtypes.REAL_NUMBER, index_type=_TOP_K_INDEX_TYPES, cost=_top_k_cost, scratch=8)
+@kernel("TopKV2", T=dtypes.REAL_NUMBER, index_type=_TOP_K_INDEX_TYPES, cost=_top_k_cost, scratch=24)
 def top_k_v2(c: OpKernelConstruction) -> Compute:
     """As TopK; k is an input.  The result is sorted whatever the attr `sorted` says."""
     find = _top_k_of(c)

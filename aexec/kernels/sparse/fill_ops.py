@@ -135,7 +135,7 @@ def ragged_fill_empty_rows(c: OpKernelConstruction) -> Compute:
     return compute
 
 
-@kernel("SparseFillEmptyRowsGrad", "RaggedFillEmptyRowsGrad", T=dtypes.NUMBER, cost=5.0)
+@kernel("SparseFillEmptyRowsGrad", "RaggedFillEmptyRowsGrad", T=dtypes.NUMBER, cost=5.0, scratch=36)
 def fill_empty_rows_grad(c: OpKernelConstruction) -> Compute:
     """Gradients of the values, and of the default: the sum over the entries that were filled in."""
     xp, out, work = c.xp, c.attr("T").np, accumulation_type(c.attr("T"))

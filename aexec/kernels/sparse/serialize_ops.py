@@ -85,7 +85,7 @@ def _set(out: Any, elements: Sequence[Any]) -> None:
 def _serialized_scratch(indices: Any, values: Any, shape: Any) -> int:
     """Messages of the tensors; strings are in them one by one."""
     return int(
-        2 * (indices.nbytes + values.nbytes + shape.nbytes) + (100 * values.size if values.dtype == object else 0)
+        4 * (indices.nbytes + values.nbytes + shape.nbytes) + (100 * values.size if values.dtype == object else 0)
     )
 
 

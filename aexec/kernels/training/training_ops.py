@@ -170,9 +170,10 @@ def _check_rows(xp: Any, shape: Sequence[int], grad: Any, indices: Any, op: str)
             raise errors.InvalidArgumentError(f"var and grad must match in dimension {axis}")
     if grad.shape[0] != indices.shape[0]:
         raise errors.InvalidArgumentError("grad must be the same size as indices in the first dimension.")
-    bad = xp.flatnonzero((indices < 0) | (indices >= shape[0]))
-    if bad.size:
-        where = int(bad[0])
+    announce_scratch(3 * indices.size)
+    bad = (indices < 0) | (indices >= shape[0])
+    if bad.any():
+        where = int(bad.argmax())
         if op.endswith("KerasMomentum"):
             raise errors.InvalidArgumentError(f"indices[{where}] = {int(indices[where])} is not in [0, {shape[0]})")
         raise errors.InvalidArgumentError(f"Index {int(indices[where])} at offset {where} in indices is out of range")
