@@ -352,7 +352,9 @@ class MutableHashTable(LookupTable):
         self._outer(keys)
         names = self._names(keys)
         with self._lock:
-            self._take_out(names)
+            known = dict.fromkeys(name for name in giving_way(names, _KEY_NS) if name in self._row_of)
+            with finishing():
+                self._take_out(known)
 
     def replace(self, keys: Any, values: Any) -> None:
         rows, names = self._check_values(keys, values), self._hashable(keys)

@@ -245,6 +245,9 @@ def test_what_nobody_waits_for_any_more_is_not_put_in() -> None:
         with _Unwanted().running(), pytest.raises(AbandonedError):
             change(many, many)
         assert _contents(table) == {1: 10, 3: 30}
+    with _Unwanted().running(), pytest.raises(AbandonedError):
+        table.remove(many)
+    assert _contents(table) == {1: 10, 3: 30}
     table.insert(many, many)
     assert _contents(table) == dict(zip(many.tolist(), many.tolist(), strict=True))
 

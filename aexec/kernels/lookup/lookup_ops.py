@@ -148,6 +148,7 @@ def lookup_table_insert(c: OpKernelConstruction) -> Compute:
 @kernel("LookupTableRemoveV2", cost=_COST)
 def lookup_table_remove(c: OpKernelConstruction) -> Compute:
     c.need_context()
+    c.may_be_abandoned = True  # all are removed, or none
 
     def compute(context: OpKernelContext, handle: Any, keys: Any) -> None:
         _find(c, context, handle, takes="k", gives=False).remove(keys)

@@ -192,7 +192,7 @@ def _count_bins(xp: Any, bins: Any, weights: Any, count: int, dtype: dtypes.DTyp
     return result.astype(dtype.np, copy=False)
 
 
-@kernel("Bincount", T=dtypes.NUMBER, cost=PerOutput(2.0))
+@kernel("Bincount", T=dtypes.NUMBER, cost=PerOutput(2.0), scratch=16)
 def bincount(c: OpKernelConstruction) -> Compute:
     """How often each of 0 .. size - 1 occurs, or the sum of the weights of its occurrences."""
     xp, dtype, allocate = c.xp, c.attr("T"), allocator(c)

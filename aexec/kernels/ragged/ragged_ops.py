@@ -141,7 +141,7 @@ def _check_splits(splits: Sequence[Any], value_count: int) -> None:
             raise errors.InvalidArgumentError("Ragged splits must not point past values")
 
 
-@kernel("RaggedGather", Tindices=INDEX, Tvalues=VALUE_TYPES, Tsplits=INDEX, cost=_COST)
+@kernel("RaggedGather", Tindices=INDEX, Tvalues=VALUE_TYPES, Tsplits=INDEX, cost=_COST, scratch=24)
 def ragged_gather(c: OpKernelConstruction) -> Compute:
     """The rows that the indices name, in the indices' shape."""
     levels, out_levels, splits_type = c.attr("PARAMS_RAGGED_RANK"), c.attr("OUTPUT_RAGGED_RANK"), c.attr("Tsplits")
