@@ -221,9 +221,8 @@ def _read_unknown(op_def: OpDef, name: str, message: proto.AttrValue) -> Any:
 
 def attr_readers(op_def: OpDef) -> Mapping[str, Reader]:
     """How to read each attr of an op's nodes; made at the first call."""
-    if not op_def.attr_readers:
-        for attr in op_def.attrs:
-            op_def.attr_readers[attr.name] = _reader(attr)
+    if not op_def.attr_readers:  # another thread may read nodes of this op at the same time: it sees all or none
+        op_def.attr_readers.update({attr.name: _reader(attr) for attr in op_def.attrs})
     return op_def.attr_readers
 
 
