@@ -172,7 +172,19 @@ HEAVY = {
     "StringLower": lambda: [words(1_000_000)],
     "StringSplitV2": lambda: [words(300_000), np.array(b" ", object)],
     "SerializeTensor": lambda: [np.ones(10_000_000, np.float32)],
+    "CholeskyGrad": lambda: [np.eye(1200, dtype=np.float32)] * 2,
+    "Lu": lambda: [_matrix(1500)],
+    "MatrixExponential": lambda: [_matrix(600)],
+    "MatrixLogarithm": lambda: [(_matrix(150) + 150 * np.eye(150)).astype(np.complex64)],
+    "MatrixSolveLs": lambda: [_matrix(600), _matrix(600), np.float64(0)],
+    "MatrixSquareRoot": lambda: [_matrix(300) + 300 * np.eye(300, dtype=np.float32)],
+    "MatrixTriangularSolve": lambda: [_matrix(1500)] * 2,
 }
+ATTRS = {"MatrixSolveLs": {"fast": False}}
+
+
+def _matrix(size):
+    return np.random.default_rng(0).random((size, size), np.float32)
 
 
 @pytest.mark.soak
@@ -180,7 +192,7 @@ HEAVY = {
 async def test_a_task_is_hardly_late_beside_a_heavy_kernel(op):
     from tests.support.lateness import lateness
 
-    built, arrays, _ = build(op, HEAVY[op]())
+    built, arrays, _ = build(op, HEAVY[op](), **ATTRS.get(op, {}))
     pool = WorkerPool(1)
     try:
         measured = [await lateness(pool, lambda: built.compute(*arrays)) for _ in range(7)]

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -23,6 +24,7 @@ from aexec.framework.kernel_registry import kernel
 from aexec.framework.op_kernel import Compute, OpKernelConstruction
 from aexec.framework.output_sizes import AttrCost
 from aexec.kernels.common.array_module import scipy_of
+from aexec.kernels.linalg.lapack import lu_factors
 from aexec.kernels.linalg.solve_ops import (
     LINALG_TYPES,
     REAL_TYPES,
@@ -36,7 +38,7 @@ from aexec.kernels.linalg.solve_ops import (
     triangular_solver,
 )
 
-__all__: list[str] = []
+__all__ = ["COMPLEX_TYPES", "each_matrix", "square_batch"]
 
 Array = np.ndarray[Any, Any]
 
@@ -49,7 +51,7 @@ _TOGETHER_BYTES = 1 << 23
 _TAKEN_APART = 4
 
 
-def _square(function: Callable[[Any], Any]) -> Compute:
+def square_batch(function: Callable[[Any], Any]) -> Compute:
     """`function` behind the check that its input is a batch of square matrices."""
 
     def compute(x: Any) -> Any:
@@ -76,7 +78,7 @@ def _alike(function: Callable[[Any], Any], x: Any) -> Any:
     return tuple(map(of_all, one)) if isinstance(one, tuple) else of_all(one)
 
 
-def _each(xp: Any, function: Callable[[Array], Any], x: Array) -> Array:
+def each_matrix(xp: Any, function: Callable[[Array], Any], x: Array) -> Array:
     """`function` of every matrix of a batch, where it gives a matrix of the same shape and type."""
     result: Array = xp.empty(x.shape, x.dtype)
     for matrix, place in matrices_of(x, result):
@@ -106,7 +108,7 @@ def cholesky(c: OpKernelConstruction) -> Compute:
         try:
             return xp.linalg.cholesky(x)
         except np.linalg.LinAlgError:
-            return _each(xp, factor_one, x)
+            return each_matrix(xp, factor_one, x)
 
     def factor_one(x: Array) -> Any:
         try:
@@ -114,7 +116,7 @@ def cholesky(c: OpKernelConstruction) -> Compute:
         except np.linalg.LinAlgError:
             return xp.tril(xp.full(x.shape, np.nan, x.dtype))
 
-    return _square(factor)
+    return square_batch(factor)
 
 
 @kernel("CholeskyGrad", "BatchCholeskyGrad", T=REAL_TYPES, cost=cubic_ns(0.15), needs=SCIPY, scratch=32)
@@ -123,7 +125,7 @@ def cholesky_grad(c: OpKernelConstruction) -> Compute:
 
     The formula is that of Iain Murray, Differentiation of the Cholesky decomposition, arXiv:1602.07527.
     """
-    xp, solve = c.xp, triangular_solver(c.attr("T").base, c.xp)
+    xp, solve = c.xp, triangular_solver(c.xp)
 
     def compute(l: Any, grad: Any) -> Any:  # noqa: E741 - the op's own name for its input
         check_batch(l, grad)
@@ -158,7 +160,7 @@ def matrix_determinant(c: OpKernelConstruction) -> Compute:
         found = xp.linalg.det(x.astype(wide, copy=False)).astype(dtype.np)
         return xp.where(_with_nan(xp, x), dtype.np.type(np.nan), found)
 
-    return _square(determinants)
+    return square_batch(determinants)
 
 
 def _with_nan(xp: Any, x: Array) -> Any:
@@ -176,7 +178,7 @@ def log_matrix_determinant(c: OpKernelConstruction) -> Compute:
         nan, unknown = np_dtype.type(np.nan), _with_nan(xp, x) | xp.isnan(log)
         return xp.where(unknown, nan, sign), xp.where(unknown, nan, log).astype(np_dtype, copy=False)
 
-    return _square(lambda x: tuple(_some_at_a_time(xp, sign_and_log, x)))
+    return square_batch(lambda x: tuple(_some_at_a_time(xp, sign_and_log, x)))
 
 
 # LU, inverse
@@ -187,7 +189,7 @@ def log_matrix_determinant(c: OpKernelConstruction) -> Compute:
 def lu(c: OpKernelConstruction) -> Compute:
     """(both factors in one matrix, p) with A[p] = L U."""
     xp, index_type = c.xp, c.attr("output_idx_type").np
-    factorise = _factoriser(xp, c.attr("T").np)
+    factorise = lu_factors if xp is np else partial(scipy_of(xp, "linalg").lu_factor, check_finite=False)
 
     def compute(x: Any) -> Any:
         if x.ndim < 2:
@@ -207,17 +209,6 @@ def lu(c: OpKernelConstruction) -> Compute:
         return factors, xp.asarray(order)
 
     return compute
-
-
-def _factoriser(xp: Any, dtype: Any) -> Callable[[Any], tuple[Any, Any]]:
-    """A function from a matrix to both of its factors in one, and what each row was exchanged with."""
-    if xp is not np:
-        lu_factor = scipy_of(xp, "linalg").lu_factor
-        return lambda matrix: lu_factor(matrix, check_finite=False)
-    from scipy.linalg import lapack
-
-    (getrf,) = lapack.get_lapack_funcs(("getrf",), dtype=dtype)
-    return lambda matrix: getrf(matrix)[:2]
 
 
 def _lu_of(xp: Any, matrix: Array, factorise: Callable[[Any], tuple[Any, Any]]) -> tuple[Array, Array]:
@@ -262,83 +253,7 @@ def matrix_inverse(c: OpKernelConstruction) -> Compute:
             raise errors.InvalidArgumentError(_NOT_INVERTIBLE) from None
         return result.astype(dtype.np, copy=False)
 
-    return _square(inverse)
-
-
-# Functions of matrices
-
-
-@kernel("MatrixExponential", T=LINALG_TYPES, cost=cubic_ns(0.5), needs=SCIPY, scratch=24)
-def matrix_exponential(c: OpKernelConstruction) -> Compute:
-    """Matrix exponentials."""
-    from scipy import linalg
-
-    return _square(lambda x: _each(np, linalg.expm, x) if x.size else x)
-
-
-@kernel("MatrixSquareRoot", T=LINALG_TYPES, cost=cubic_ns(2.0), needs=SCIPY)
-def matrix_square_root(c: OpKernelConstruction) -> Compute:
-    """Principal square root; NaN where a real matrix has none that is real, or none exists."""
-    from scipy import linalg
-    from scipy.linalg import lapack
-
-    dtype = c.attr("T").base
-    eps = float(np.finfo(dtype.np).eps)
-    trsyl = lapack.ztrsyl
-
-    def schur(x: Array) -> Any:
-        """Complex Schur form (T, Z) of a matrix, None where a real one has a negative eigenvalue."""
-        if dtype.is_complex:
-            return linalg.schur(x.astype(np.complex128), output="complex")
-        t, z = linalg.schur(x.astype(np.float64), output="real")
-        coupled = t.diagonal(-1) != 0
-        single = ~(np.append(coupled, False) | np.append(False, coupled))
-        negative = single & (t.diagonal() < 0)
-        if (t.diagonal()[negative] < -eps * len(x) * np.abs(t).max()).any():
-            return None
-        # As good as zero in the input's precision.
-        t[negative, negative] = 0
-        return linalg.rsf2csf(t, z)
-
-    def root(x: Array) -> Any:
-        form = schur(x) if np.isfinite(x).all() else None
-        if form is None:
-            return np.nan
-        t, z = form
-        result = z @ _root_of_triangle(t, trsyl) @ adjoint_of(z)
-        return result if dtype.is_complex else result.real
-
-    return _square(lambda x: _each(np, root, x) if x.size else x)
-
-
-def _root_of_triangle(t: Array, trsyl: Callable[..., Any]) -> Array:
-    """Square root of an upper triangular matrix, half by half (Björck and Hammarling's method, in blocks)."""
-    n = len(t)
-    if n == 1:
-        return np.sqrt(t)
-    half = n // 2
-    root = np.zeros_like(t)
-    root[:half, :half] = first = _root_of_triangle(t[:half, :half], trsyl)
-    root[half:, half:] = second = _root_of_triangle(t[half:, half:], trsyl)
-    # first X + X second = the block that is left; not to be solved where both have the eigenvalue 0.
-    block, scale, trouble = trsyl(first, second, t[:half, half:])
-    root[:half, half:] = np.nan if trouble else block / scale
-    return root
-
-
-@kernel("MatrixLogarithm", T=COMPLEX_TYPES, cost=cubic_ns(1000.0), needs=SCIPY)
-def matrix_logarithm(c: OpKernelConstruction) -> Compute:
-    """Principal logarithm; NaN for a singular matrix."""
-    from scipy import linalg
-
-    def log(x: Array) -> Any:
-        wide = x.astype(np.complex128)
-        if not np.isfinite(x).all() or np.linalg.slogdet(wide)[0] == 0:
-            return complex(np.nan, np.nan)
-        # Of a real matrix the negative eigenvalues are exactly real, and their logarithms have +i pi.
-        return linalg.logm(wide if wide.imag.any() else wide.real)
-
-    return _square(lambda x: _each(np, log, x) if x.size else x)
+    return square_batch(inverse)
 
 
 # Orthogonal decompositions
@@ -501,13 +416,13 @@ def self_adjoint_eig_v2(c: OpKernelConstruction) -> Compute:
     xp, np_dtype = c.xp, c.attr("T").np
     if not c.attr("compute_v"):
         unused = xp.zeros((), np_dtype)[()]
-        return _square(lambda x: (_self_adjoint(xp, xp.linalg.eigvalsh, x).astype(np_dtype, copy=False), unused))
+        return square_batch(lambda x: (_self_adjoint(xp, xp.linalg.eigvalsh, x).astype(np_dtype, copy=False), unused))
 
     def values_and_vectors(x: Array) -> tuple[Array, Array]:
         values, vectors = _self_adjoint(xp, xp.linalg.eigh, x)
         return values.astype(np_dtype, copy=False), vectors
 
-    return _square(values_and_vectors)
+    return square_batch(values_and_vectors)
 
 
 @kernel("SelfAdjointEig", "BatchSelfAdjointEig", T=REAL_TYPES, cost=cubic_ns(0.5), scratch=_triangle_scratch)
@@ -519,7 +434,7 @@ def self_adjoint_eig(c: OpKernelConstruction) -> Compute:
         values, vectors = _self_adjoint(xp, xp.linalg.eigh, x)
         return xp.concatenate([values[..., None, :], vectors], axis=-2)
 
-    return _square(rows)
+    return square_batch(rows)
 
 
 @kernel("Eig", T=LINALG_TYPES, cost=cubic_ns(5.0), scratch=20)
@@ -546,4 +461,4 @@ def eig(c: OpKernelConstruction) -> Compute:
             vectors = xp.take_along_axis(vectors, order[..., None, :], -1)
         return values.astype(np_dtype, copy=False), vectors.astype(np_dtype, copy=False)
 
-    return _square(values_and_vectors if c.attr("compute_v") else values_only)
+    return square_batch(values_and_vectors if c.attr("compute_v") else values_only)

@@ -23,6 +23,7 @@ from aexec.framework.op_kernel import Compute, OpKernelConstruction
 from aexec.framework.output_sizes import AttrCost
 from aexec.framework.shape import shape_text
 from aexec.kernels.common.array_module import scipy_of
+from aexec.kernels.linalg.lapack import PREFIX, shortest_least_squares, solve_triangle
 
 __all__ = [
     "LINALG_TYPES",
@@ -41,11 +42,10 @@ Array = np.ndarray[Any, Any]
 
 LINALG_TYPES = (dtypes.float32, dtypes.float64, dtypes.complex64, dtypes.complex128)
 REAL_TYPES = (dtypes.float32, dtypes.float64)
-SCIPY = ("scipy.linalg",)
+SCIPY = ("scipy.linalg", "scipy.linalg.cython_blas", "scipy.linalg.cython_lapack")
 NOT_INVERTIBLE = "Input matrix is not invertible."
 
 # BLAS and LAPACK name their routines by a letter for the type.
-_PREFIX = {"float32": "s", "float64": "d", "complex64": "c", "complex128": "z"}
 
 
 # Nanoseconds that a small matrix takes, whatever is done with it.
@@ -190,7 +190,7 @@ def matrix_solve_ls(c: OpKernelConstruction) -> Compute:
 
 
 def _normal_equations(dtype: DType) -> Compute:
-    triangular = triangular_solver(dtype)
+    triangular = triangular_solver()
 
     def solve(matrix: Array, rhs: Array, l2: float) -> Array:
         rows, columns = matrix.shape[-2:]
@@ -214,15 +214,13 @@ def _normal_equations(dtype: DType) -> Compute:
 
 
 def _orthogonal_decomposition() -> Compute:
-    from scipy import linalg
-
     def solve(matrix: Array, rhs: Array, _l2: float) -> Array:
         solution = np.zeros((*matrix.shape[:-2], matrix.shape[-1], rhs.shape[-1]), matrix.dtype)
         cutoff = np.finfo(matrix.dtype).eps * min(matrix.shape[-2:])
         for a, b, x in matrices_of(matrix, rhs, solution):
             # With NaN no column counts as independent: the solution is zero.
             if np.isfinite(a).all():
-                x[...] = linalg.lstsq(a, b, cond=cutoff, check_finite=False, lapack_driver="gelsy")[0]
+                x[...] = shortest_least_squares(a, b, cutoff)
         return solution
 
     return solve
@@ -231,31 +229,22 @@ def _orthogonal_decomposition() -> Compute:
 # Triangular systems
 
 
-def triangular_solver(dtype: DType, xp: Any = np) -> Callable[..., Array]:
+def triangular_solver(xp: Any = np) -> Callable[..., Array]:
     """A function (a, b, lower=, adjoint=) → X of a X = b, for triangular a, with broadcasting batches.
 
     Only one triangle of a is read.  Zeros on the diagonal give inf and NaN, no error.
     """
     if xp is not np:
         return partial(_solve_on_device, xp, scipy_of(xp, "linalg").solve_triangular)
-    from scipy.linalg import blas
-
-    trsm = getattr(blas, _PREFIX[dtype.np.name] + "trsm")
-
-    def solve_one(a: Array, b: Array, lower: bool, adjoint: bool) -> Array:
-        # BLAS is column-major, where our matrices are their transposes.  So solve
-        # X^T a^T = b^T: nothing is copied but the result, and the triangle changes sides.
-        solution: Array = trsm(1.0, a.T, b.T, side=1, lower=not lower, trans_a=2 if adjoint else 0).T
-        return solution
 
     def solve(a: Array, b: Array, *, lower: bool, adjoint: bool = False) -> Array:
         if not b.size:
             return np.empty((*np.broadcast_shapes(a.shape[:-2], b.shape[:-2]), *b.shape[-2:]), b.dtype)
         if a.ndim == b.ndim == 2:
-            return solve_one(a, b, lower, adjoint)
+            return solve_triangle(a, b, lower=lower, adjoint=adjoint)
         a, b, x = _broadcast_batches(a, b)
         for one_a, one_b, one_x in matrices_of(a, b, x):
-            one_x[...] = solve_one(one_a, one_b, lower, adjoint)
+            one_x[...] = solve_triangle(one_a, one_b, lower=lower, adjoint=adjoint)
         return x
 
     return solve
@@ -302,7 +291,7 @@ def _check_broadcast(matrix: Any, rhs: Any, lower: bool, adjoint: bool) -> None:
 def matrix_triangular_solve(c: OpKernelConstruction) -> Compute:
     """X of A X = B, or of A^H X = B, for triangular A; batches broadcast."""
     lower, adjoint = c.attr("lower"), c.attr("adjoint")
-    solve = triangular_solver(c.attr("T").base, c.xp)
+    solve = triangular_solver(c.xp)
 
     def compute(matrix: Any, rhs: Any) -> Any:
         _check_ranks(matrix, rhs)
@@ -333,7 +322,7 @@ def banded_triangular_solve(c: OpKernelConstruction) -> Compute:
 
     dtype = c.attr("T").base
     lower, adjoint = c.attr("lower"), c.attr("adjoint")
-    tbtrs = getattr(lapack, _PREFIX[dtype.np.name] + "tbtrs")
+    tbtrs = getattr(lapack, PREFIX[dtype.np.name] + "tbtrs")
     # Upside down the bands are LAPACK's storage of the transpose, a matrix of the other triangle.
     uplo, trans = "U" if lower else "L", "N" if adjoint else "T"
 
@@ -453,7 +442,7 @@ def tridiagonal_solve(c: OpKernelConstruction) -> Compute:
 def _pivoted_solver(dtype: DType) -> Callable[[Array, Array], Any]:
     from scipy.linalg import lapack
 
-    gtsv = getattr(lapack, _PREFIX[dtype.np.name] + "gtsv")
+    gtsv = getattr(lapack, PREFIX[dtype.np.name] + "gtsv")
 
     def solve(diagonals: Array, rhs: Array) -> Any:
         upper, main, lower = diagonals

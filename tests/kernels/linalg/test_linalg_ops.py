@@ -35,7 +35,7 @@ def positive(*shape, dtype=np.float64):
     return (x @ adjoint(x) + np.eye(shape[-1])).astype(dtype)
 
 
-@pytest.mark.parametrize("op", ops_of("linalg.linalg_ops", "linalg.solve_ops"))
+@pytest.mark.parametrize("op", ops_of("linalg.linalg_ops", "linalg.matrix_function_ops", "linalg.solve_ops"))
 def test_types_are_tensorflows(op):
     assert registered(op) == in_tensorflow(op)
 

@@ -1,0 +1,143 @@
+"""BLAS and LAPACK without the interpreter's lock.
+
+SciPy's functions keep the lock while a routine works: for seconds, where a matrix is large, and the event loop waits.
+Its Cython modules offer the routines themselves as C pointers, and ctypes lets go of the lock while it calls one.
+Here are those that kernels need and NumPy, which lets go of the lock too, does not have.
+Next to read: `solve_ops.py`, `linalg_ops.py` and `matrix_function_ops.py`, which call them.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+__all__ = ["PREFIX", "lu_factors", "schur_form", "shortest_least_squares", "solve_sylvester", "solve_triangle"]
+
+Array = np.ndarray[Any, Any]
+# With what the names of routines begin, by the type of their matrices.
+PREFIX = {"float32": "s", "float64": "d", "complex64": "c", "complex128": "z"}
+
+
+@cache
+def _routine(name: str) -> Callable[..., None]:
+    """A routine of BLAS or LAPACK, of which all arguments are pointers."""
+    from scipy.linalg import cython_blas, cython_lapack
+
+    offered = cython_blas.__pyx_capi__ if name in cython_blas.__pyx_capi__ else cython_lapack.__pyx_capi__
+    capsule = ctypes.py_object(offered[name])
+    name_of, pointer_of = ctypes.pythonapi.PyCapsule_GetName, ctypes.pythonapi.PyCapsule_GetPointer
+    name_of.restype, pointer_of.restype = ctypes.c_char_p, ctypes.c_void_p
+    signature = name_of(capsule)  # void (char *, int *, …)
+    pointers = [ctypes.c_void_p] * (signature.count(b",") + 1)
+    return ctypes.CFUNCTYPE(None, *pointers)(pointer_of(capsule, ctypes.c_char_p(signature)))
+
+
+def _call(name: str, dtype: Any, *arguments: Any) -> int:
+    """Call a routine for a type: with text, whole numbers, arrays of Fortran's order, and None for NULL.
+
+    Returns:
+        its `info`, if the last argument is an array of one whole number.
+    """
+    kept = [_as_pointer(argument) for argument in arguments]
+    _routine(PREFIX[np.dtype(dtype).name] + name)(*(pointer for pointer, _ in kept))
+    last = arguments[-1]
+    return int(last[0]) if isinstance(last, np.ndarray) and last.dtype == np.intc else 0
+
+
+def _as_pointer(argument: Any) -> tuple[Any, Any]:
+    """A pointer to an argument, and what is to be kept until it was used."""
+    if argument is None:
+        return None, None
+    if isinstance(argument, np.ndarray):
+        return argument.ctypes.data, argument
+    kept = ctypes.c_char(argument.encode()) if isinstance(argument, str) else ctypes.c_int(argument)
+    return ctypes.addressof(kept), kept
+
+
+def _info() -> Array:
+    return np.zeros(1, np.intc)
+
+
+def solve_triangle(a: Array, b: Array, *, lower: bool, adjoint: bool) -> Array:
+    """X of a X = b, or of a^H X = b.
+
+    Args:
+        a: [n, n], of which one triangle is read.
+        b: [n, k], of the same type.
+    """
+    # BLAS is column-major, where our matrices are their transposes.  So solve X^T a^T = b^T: nothing is copied but the
+    # result, and the triangle changes sides.
+    a, solution = np.ascontiguousarray(a), np.array(b, order="C")
+    n, k = b.shape
+    uplo, trans, one = "U" if lower else "L", "C" if adjoint else "N", np.ones(1, a.dtype)
+    _call("trsm", a.dtype, "R", uplo, trans, "N", k, n, one, a, n, solution, k)
+    return solution
+
+
+def lu_factors(matrix: Array) -> tuple[Array, Array]:
+    """Both triangular factors of a matrix [n, n] in one, and the row with which each was exchanged."""
+    factors, n = np.array(matrix, order="F"), len(matrix)
+    swaps = np.empty(n, np.intc)
+    _call("getrf", matrix.dtype, n, n, factors, n, swaps, _info())
+    return factors, swaps - 1
+
+
+def shortest_least_squares(matrix: Array, rhs: Array, cutoff: float) -> Array:
+    """The X [n, k] of least norm for which the norm of matrix X - rhs is least.
+
+    Args:
+        matrix: [m, n].
+        rhs: [m, k], of the same type.
+        cutoff: the share of the largest singular value from which on others count as zero.
+    """
+    (m, n), k, dtype = matrix.shape, rhs.shape[1], matrix.dtype
+    solution = np.zeros((max(m, n), k), dtype, order="F")
+    solution[:m] = rhs
+    a, pivots, rank, info = np.array(matrix, order="F"), np.zeros(n, np.intc), np.zeros(1, np.intc), _info()
+    least = np.array([cutoff], dtype.char.lower())
+    rest = [np.empty(2 * n, least.dtype)] if dtype.kind == "c" else []
+    head = ("gelsy", dtype, m, n, k, a, m, solution, max(m, n), pivots, least, rank)
+    wanted = np.empty(1, dtype)
+    _call(*head, wanted, -1, *rest, info)
+    size = int(wanted[0].real)
+    _call(*head, np.empty(size, dtype), size, *rest, info)
+    return solution[:n]
+
+
+def schur_form(matrix: Array) -> tuple[Array, Array] | None:
+    """(T, Z) with matrix = Z T Z^H: T is triangular, of a real matrix in blocks of one or two; None if there is none.
+
+    Args:
+        matrix: [n, n] of float64 or complex128, without NaN and infinities.
+    """
+    n, dtype = len(matrix), matrix.dtype
+    t, z, info = np.array(matrix, order="F"), np.empty((n, n), dtype, order="F"), _info()
+    chosen = np.zeros(1, np.intc)
+    if dtype.kind == "c":
+        values, rest = [np.empty(n, dtype)], [np.empty(n, np.float64)]
+    else:
+        values, rest = [np.empty(n, dtype), np.empty(n, dtype)], []
+    head = ("gees", dtype, "V", "N", None, n, t, n, chosen, *values, z, n)
+    wanted = np.empty(1, dtype)
+    _call(*head, wanted, -1, *rest, None, info)
+    size = int(wanted[0].real)
+    return None if _call(*head, np.empty(size, dtype), size, *rest, None, info) else (t, z)
+
+
+def solve_sylvester(a: Array, b: Array, c: Array) -> Array | None:
+    """X of a X + X b = c, for triangular a and b; None if it is not to be solved: they have opposite eigenvalues.
+
+    Args:
+        a, b, c: [m, m], [n, n] and [m, n] of complex128.
+    """
+    m, n = c.shape
+    left, right, x = np.asfortranarray(a), np.asfortranarray(b), np.array(c, order="F")
+    scale = np.empty(1, np.float64)
+    if _call("trsyl", c.dtype, "N", "N", 1, m, n, left, m, right, n, x, m, scale, _info()):
+        return None
+    solved: Array = x / scale[0]
+    return solved
