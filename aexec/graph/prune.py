@@ -7,6 +7,7 @@ from collections.abc import Collection, Container, Iterable
 
 from aexec.framework.long_work import taken_from
 from aexec.graph.node import Endpoint, GraphView
+from aexec.graph.traversal import with_dependents
 
 __all__ = ["PLACEHOLDERS", "is_fed_placeholder", "late_nodes", "reachable"]
 
@@ -44,23 +45,18 @@ def late_nodes(
     """
     nodes = graph.nodes
     consumers: defaultdict[int, list[int]] = defaultdict(list)
-    left: list[int] = []
+    late: list[int] = []
     for node_id in reachable(graph, roots, fed):
         node = nodes[node_id]
         for endpoint in node.in_edges:
             if endpoint in pending:
-                left.append(node_id)
+                late.append(node_id)
             elif endpoint not in fed:
                 consumers[endpoint[0]].append(node_id)
         for control in node.control_edges:
             if not is_fed_placeholder(graph, control, fed):
                 consumers[control].append(node_id)
-    late: set[int] = set()
-    for node_id in taken_from(left):
-        if node_id not in late:
-            late.add(node_id)
-            left += consumers[node_id]
-    return late
+    return with_dependents(late, consumers)
 
 
 def is_fed_placeholder(graph: GraphView, node_id: int, fed: Container[Endpoint]) -> bool:

@@ -1,4 +1,4 @@
-"""Producers first: the order in which a graph can be walked so that what a node needs comes before it.
+"""How a graph is walked: so that what a node needs comes before it, or from some nodes to all that depend on them.
 
 Edges that close a loop, from NextIteration to Merge, are *back edges*: they bring the values of later
 iterations, and no order follows them.
@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 
-from aexec.framework.long_work import steadily
+from aexec.framework.long_work import steadily, taken_from
 from aexec.graph.control_flow import MERGE, NEXT_ITERATION
 from aexec.graph.node import Node
 
-__all__ = ["producers_first", "waits_for"]
+__all__ = ["producers_first", "waits_for", "with_dependents"]
 
 
 def waits_for(node: Node, node_of: Callable[[int], Node]) -> list[int]:
@@ -56,6 +56,17 @@ def producers_first(
             if not pending[consumer.id]:
                 order.append(consumer)
     return order
+
+
+def with_dependents(node_ids: Collection[int], consumers: Mapping[int, Sequence[int]]) -> set[int]:
+    """These nodes and all that depend on one of them, given the consumers of each node, by id."""
+    found: set[int] = set()
+    left = list(node_ids)
+    for node_id in taken_from(left):
+        if node_id not in found:
+            found.add(node_id)
+            left += consumers.get(node_id, ())
+    return found
 
 
 def _is_in_order(nodes: Collection[Node], node_of: Callable[[int], Node]) -> bool:

@@ -16,13 +16,13 @@ from aexec.framework import errors, op_registry
 from aexec.framework.allocator import announce, note_kept
 from aexec.framework.attr_value import TensorAttr
 from aexec.framework.device import Device
-from aexec.framework.long_work import empty, steadily, taken_from
+from aexec.framework.long_work import empty, steadily
 from aexec.framework.shape import UNKNOWN_RANK, PartialTensorShape
 from aexec.graph.node import Endpoint, Node
 from aexec.graph.node_table import NodeTable
 from aexec.graph.prune import PLACEHOLDERS, reachable
 from aexec.graph.step_order import UNORDERED
-from aexec.graph.traversal import producers_first
+from aexec.graph.traversal import producers_first, with_dependents
 
 __all__ = ["MAX_INLINED_NODES", "WorkingGraph"]
 
@@ -285,12 +285,7 @@ def _shapeless(
     for node_id in steadily(needed):
         for source, _ in nodes[node_id].in_edges:
             consumers[source].append(node_id)
-    found: set[int] = set()
-    for node_id in taken_from(pending):
-        if node_id not in found:
-            found.add(node_id)
-            pending += consumers[node_id]
-    return found
+    return with_dependents(pending, consumers)
 
 
 def _end(ends: dict[Endpoint, Endpoint], endpoint: Endpoint) -> Endpoint:
