@@ -44,7 +44,7 @@ Holding = Callable[[int], AbstractContextManager[object]]
 # What an answer that is sent in pieces takes of memory: the parts of a piece, the piece, and what the connection keeps.
 _WINDOW = 8 * PIECE
 _LOOKING = (METH_GET, METH_HEAD)
-_RESERVED = web.ResponseKey("its memory is counted", bool)
+_RESERVED = web.ResponseKey("gives its memory back", weakref.finalize)
 
 
 class AnswerDoor:
@@ -168,7 +168,7 @@ class AnswerDoor:
         Raises:
             ResourceExhaustedError: there is not so much.
         """
-        return _Reservation(self._memory, size if size > PIECE else 0)
+        return _Reservation(self._memory, size) if size > PIECE else _as_it_is
 
     def check_out(self, request: web.Request, response: web.StreamResponse) -> web.StreamResponse:
         """What is sent of a handler's answer: a large one is counted, unless it is already, and written in pieces.
@@ -187,7 +187,14 @@ class AnswerDoor:
         if isinstance(body, bytes):
             response.body = body = AnswerParts([body])
         body.patience = self._patience
+        if _RESERVED in response:
+            body.when_sent = response[_RESERVED]
         return response
+
+
+def _as_it_is(response: web.Response) -> web.Response:
+    """A small answer, which is not counted."""
+    return response
 
 
 class _Reservation:
@@ -199,12 +206,12 @@ class _Reservation:
         self._given_back.atexit = False
 
     def __call__(self, response: web.Response) -> web.Response:
-        """They are an answer's from now on."""
+        """They are an answer's from now on: given back once, when it was sent or is let go of."""
         found = self._given_back.detach()
         if found is not None:
             _, give_back, args, _ = found
-            weakref.finalize(response, give_back, *args).atexit = False
-            response[_RESERVED] = True
+            response[_RESERVED] = kept = weakref.finalize(response, give_back, *args)
+            kept.atexit = False
         return response
 
 

@@ -10,7 +10,7 @@ not read loses its connection, and what is kept for it is free.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -19,7 +19,7 @@ from aiohttp.payload import Payload
 
 __all__ = ["PIECE", "AnswerParts", "in_one_piece", "slices", "taking"]
 
-# Of an answer so many bytes are written at a time, or one of so many shares if that is more.
+# Bytes of an answer that are written at a time; a thirtieth of the answer (`_SHARES`) if that is more.
 PIECE = 1 << 16
 _SHARES = 30
 
@@ -32,6 +32,7 @@ class AnswerParts(Payload):
 
     Attributes:
         patience: seconds that a client may take for a piece; None for as long as the connection lasts.
+        when_sent: called when it was sent, or never will be.
     """
 
     _value: Sequence[bytes | memoryview]
@@ -40,6 +41,7 @@ class AnswerParts(Payload):
         super().__init__(parts, content_type="application/octet-stream")
         self._size = sum(map(len, parts))
         self.patience: float | None = None
+        self.when_sent: Callable[[], object] = lambda: None
 
     def __len__(self) -> int:
         assert self._size is not None
@@ -57,6 +59,11 @@ class AnswerParts(Payload):
             for piece in slices(part, size):
                 async with taking(writer.transport, self.patience):
                     await writer.write(piece)
+
+    async def close(self) -> None:
+        """Let go of the parts.  aiohttp keeps a response until the next one on its connection."""
+        self._value = ()
+        self.when_sent()
 
 
 def in_one_piece(body: Any) -> bytes | None:

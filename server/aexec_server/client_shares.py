@@ -1,9 +1,9 @@
 """`ClientShares`: how much each client holds of something that all clients share, and how much it may hold.
 
 Runs, partial runs, sessions, bodies, kept results: of each kind there is so much, counted in things or in bytes.  One
-client may hold all but the last share, an eighth, of which half is kept for those who hold little, and half for those
-who hold nothing: however much a client has taken, another one is served.  A client is whoever has a token, else whoever
-comes from an address (`client_address.py`).
+client may hold seven eighths.  Of the last eighth, one half is for clients that hold little, up to a 64th of all; the
+other half is for clients that hold nothing, one unit each: however much a client has taken, another one is served.
+A client is whoever has a token, else whoever comes from an address (`client_address.py`).
 """
 
 from __future__ import annotations

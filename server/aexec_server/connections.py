@@ -135,6 +135,8 @@ class ConnectionTable:
         client = self._open.pop(connection, None)
         if client is not None:
             self.shares.give_back(client)
+            if client not in self.shares.held:
+                self._lines.pop(client, None)
 
     def _make_room(self, client: str | None) -> bool:
         """Close one of a client, or of any."""

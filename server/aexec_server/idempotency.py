@@ -9,7 +9,8 @@ answer tells a secret, and whoever sends it with the request gets the answer at 
 
 Answers are kept for a day, as far as there is room: of the client that has most the oldest go first, so that nobody's
 go for a stranger's.  What is left of one is the mark that the request was carried out, and a repetition is refused: it
-is never carried out again.  Marks go in the same order, but not the last hundreds of a client before ten minutes.
+is never carried out again.  When there are too many marks, the oldest of
+the client with most go; but the last 500 of a client are kept for ten minutes at least.
 """
 
 from __future__ import annotations
@@ -219,22 +220,29 @@ class AnsweredOnce:
             self._clients[caller.client].answered[name] = entry
 
     def _makes_room(self, caller: Caller, size: int) -> bool:
+        """Drop what has to go for so many bytes; nothing, if that would not do."""
         shares, client = self.shares, caller.client
         if size > shares.most_of_one:
             return False
-        while shares.held.get(client, 0) + size > shares.most_of_one:
-            self._drop_oldest(client)
-        while shares.refusal(caller, size) is not None:
-            after = shares.held.get(client, 0) + size
-            holder, least = (client, 1) if shares.largest < after else (shares.largest_holder, after)
-            if holder not in shares.held:
+        after, room = shares.held.get(client, 0) + size, shares.most - shares.in_use
+        if after <= shares.most_of_one and size <= room:
+            return True
+        held, drops = dict(shares.held), []
+        oldest = {whose: iter(keys.answered.items()) for whose, keys in self._clients.items()}
+        while (after := held.get(client, 0) + size) > shares.most_of_one or room < size:
+            holder = max(held, key=held.__getitem__, default=client)
+            if after > shares.most_of_one or held[holder] < after:
+                holder = client
+            if not held.get(holder):
                 return False
-            while shares.held.get(holder, 0) >= least and shares.refusal(caller, size) is not None:
-                self._drop_oldest(holder)
+            name, entry = next(oldest[holder])
+            assert entry.answer is not None
+            drops.append((holder, name))
+            held[holder] -= entry.answer.size
+            room += entry.answer.size
+        for holder, name in drops:
+            self._drop_answer(holder, name)
         return True
-
-    def _drop_oldest(self, client: str) -> None:
-        self._drop_answer(client, next(iter(self._clients[client].answered)))
 
     def _drop_answer(self, client: str, name: bytes) -> None:
         """Keep the mark alone."""

@@ -248,13 +248,13 @@ class PartialRuns:
         if write is not message_answer:
             check_answerable(asked, form)
         values = await bodies.beside(size * loop_budget.WIRE_NS, lambda: asked.values(names, dtypes))
-        part.keep(request.transport)
         try:
-            results = await hosted.session.partial_run(
-                part.step,
-                [canonical_name(name) for name in form.names],
-                dict(zip(names, values, strict=True)),
-            )
+            with part.waited_for(request.transport):
+                results = await hosted.session.partial_run(
+                    part.step,
+                    [canonical_name(name) for name in form.names],
+                    dict(zip(names, values, strict=True)),
+                )
         finally:
             if part.over and hosted.partial_steps.get(handle) is part:  # else another was set up under this name
                 del hosted.partial_steps[handle]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from aexec import errors
 from aexec.hosting import DType, PartialRun, StepState, canonical_name, listed, near_names
@@ -36,6 +37,7 @@ class PartialStep:
         self._fetches = dict(zip(map(canonical_name, served.names), served.dtypes, strict=True))
         self._timer: asyncio.TimerHandle | None = None
         self._asked = 0.0
+        self._waiting = 0  # how many wait for a part
         self._connection: asyncio.BaseTransport | None = None
 
     def feed_dtypes(self, names: Sequence[str]) -> list[DType]:
@@ -54,10 +56,21 @@ class PartialStep:
         self._asked = loop.time()
         self._timer = loop.call_at(self._asked + min(LEFT_SECONDS, IDLE_SECONDS), self._look)
 
+    @contextmanager
+    def waited_for(self, connection: asyncio.BaseTransport | None) -> Iterator[None]:
+        """Somebody asks for a part on this connection, and waits for it: whoever leaves then cancels the run."""
+        self.keep(connection)
+        self._waiting += 1
+        try:
+            yield
+        finally:
+            self._waiting -= 1
+
     def _look(self) -> None:
         loop = asyncio.get_running_loop()
         idle = loop.time() - self._asked
-        left = not self._of_front and (self._connection is None or self._connection.is_closing())
+        gone = self._connection is None or self._connection.is_closing()
+        left = gone and not (self._of_front or self._waiting)
         if left or idle >= IDLE_SECONDS:
             where = " and its client has left" if left else ""
             self.run.cancel(f"nobody asked for a part of it for {idle:.0f} s{where}")

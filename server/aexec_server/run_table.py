@@ -98,7 +98,7 @@ class Run:
         begun: what there is of it, if it was begun before anybody waited for it.
         has_begun: a step of it was begun, and may be over.
         when_cancelled: called by `cancel`, if it is not None.
-        held: what is reserved for its answer, which is told which that is; None for nothing.
+        held: the reservation of memory for its answer, called with the response once that is made; None without one.
         joined: how many runs share the step that has this run's slot: those of its batch, or 1.
         outcome: name of the code with which it ended; until then, of an end that nobody foresaw.
         ready: when all of its request was there, by `time.monotonic`; None until then.

@@ -27,6 +27,7 @@ from aexec.hosting import (
 from aexec_server import bodies, protobuf
 from aexec_server.admission import BatchSlot, OverloadError
 from aexec_server.answer_door import Holding
+from aexec_server.answer_parts import PIECE
 from aexec_server.callers import Caller, Scope, caller_of
 from aexec_server.client_shares import ShareError
 from aexec_server.error_responses import error_response, public_error
@@ -84,8 +85,6 @@ _TRACE_COPIES = 12
 _MOST_REPORTED, _MOST_LINES = 20_000, 20
 # With these a run is refused for there is too much to do.
 _TOO_MUCH = (OverloadError, ShareError)
-# Bytes of fetched tensors of which the answer is worth counting.
-_LARGE_ANSWER = 1 << 16
 
 # Answers a run in its protocol, given the body and when the request came.
 Answerer = Callable[[web.Request, HostedSession, Run, bodies.Body, float], Awaitable[web.Response]]
@@ -417,7 +416,7 @@ class RunHandlers:
         for value in values:
             size += size_of(value)
         check_answer_size(size, self.config.max_answer_bytes)
-        if size > _LARGE_ANSWER:
+        if size > PIECE:
             held = answer_bytes(values, as_text=write is not message_answer and not any(asked.binary))
             run.held = self.server.door.reserve(held)
         nanoseconds = size * loop_budget.WIRE_NS if write is message_answer else answer_ns(asked, values)

@@ -34,7 +34,6 @@ __all__ = ["routes"]
 
 _FIELDS = frozenset({"name", "datatype", "shape", "data", "parameters"})
 _DEFAULT_NAME = "tensor"
-_LENGTH = "Inference-Header-Content-Length"
 # Of a message of strings: they, the message, and its bytes.
 _COPIES = 3
 
@@ -46,7 +45,16 @@ def routes(server: Server) -> list[Route]:
     call = partial(Route, scope=Scope.RUN)
     return [
         call("GET", all_of_them, handlers.list, "Tensors that are kept", None, "SessionTensors"),
-        call("POST", all_of_them, handlers.put, "Keep a tensor", "KeepTensor", "SessionTensor", 201, (_LENGTH, "name")),
+        call(
+            "POST",
+            all_of_them,
+            handlers.put,
+            "Keep a tensor",
+            "KeepTensor",
+            "SessionTensor",
+            201,
+            (str(JSON_LENGTH), "name"),
+        ),
         call("GET", one, handlers.get, "A tensor that is kept", None, "SessionTensorValue"),
         call("DELETE", one, handlers.delete, "Forget a tensor that is kept", status=204),
     ]
@@ -112,10 +120,10 @@ class _Handlers:
             if binary:
                 size = await bodies.beside(write_ns(value, binary=True), lambda: binary_size(value, dtype))
                 head = f'{head},"parameters":{{"binary_data_size":{size}}}}}'
-                parts, said = chain([head], binary_parts(value, dtype)), {str(JSON_LENGTH): str(len(head.encode()))}
-                length = len(head.encode()) + size
+                text = head.encode()
+                parts, said = chain([text], binary_parts(value, dtype)), {str(JSON_LENGTH): str(len(text))}
                 return await self.door.send(
-                    request, parts, bodies.OCTETS, headers=said, length=length, in_thread=in_thread
+                    request, parts, bodies.OCTETS, headers=said, length=len(text) + size, in_thread=in_thread
                 )
             parts = chain([f'{head},"data":'], v2_pieces(value, dtype, json_style(request)), ["}"])
             return await self.door.send(request, parts, bodies.JSON, in_thread=in_thread)

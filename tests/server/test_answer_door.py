@@ -116,6 +116,22 @@ async def test_an_answer_is_made_no_faster_than_it_is_read(api: Api) -> None:
     assert api.hosted(handle).requests == 0
 
 
+async def test_answer_that_was_read_is_not_counted_while_its_connection_waits(api: Api) -> None:
+    handle = await api.create(large_graph())
+    before = api.server.sessions.memory.in_use
+    body = json.dumps({"fetches": [{"name": "filled", "parameters": {"binary_data": True}}]}).encode()
+    head = f"POST /v1/sessions/{handle}:run HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n"
+    async with api.connection() as (reader, writer):
+        writer.write(head.encode() + body)
+        answer = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
+        length = int(answer.partition("\r\ncontent-length: ")[2].partition("\r\n")[0])
+        assert length > 16 * LARGE
+        assert len(await reader.readexactly(length)) == length
+        await until(lambda: api.server.sessions.memory.in_use <= before)
+        writer.write(head.encode() + body)  # it is open
+        assert await reader.readuntil(b"\r\n\r\n")
+
+
 # Who gets none
 
 

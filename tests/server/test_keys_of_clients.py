@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import random
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from aexec_server import idempotency
+from aexec_server import ServerConfig, idempotency
+from aexec_server.callers import Caller
 
 from tests.server.conftest import RELAYED, Api, Start, small_graph
 from tests.server.test_access import team
@@ -134,3 +136,27 @@ async def test_who_keeps_least_keeps_it(start: Start) -> None:
             assert (await with_key(rng.choice([second, third]), path, f"k{number}", body))[0] == 200
             assert api.server.answered_once.shares.in_use <= 24_000
         assert "Idempotent-Replayed" in (await with_key(api, path, "mine", small))[1]
+
+
+def test_no_answer_is_dropped_for_one_that_is_not_kept_after_all() -> None:
+    """Of 100 A has 40, B and D have 30 each: nobody has as much as another's 35 once A has given 6."""
+    kept = idempotency.AnsweredOnce(ServerConfig(max_stored_bytes=100, max_client_stored_bytes=100), begin=Any)
+    clients = [(Caller(name, frozenset()), name) for name in "abdo"]
+
+    def keep(client: int, size: int, count: int = 1) -> None:
+        caller, name = clients[client]
+        answer: Any = SimpleNamespace(size=size)
+        for number in range(count):
+            key = f"{name} {size} {number}".encode()
+            kept._keep(caller, key, kept._remember(caller, key, b""), answer)
+
+    for client, count in enumerate((40, 30, 30)):
+        keep(client, 1, count)
+    before = dict(kept.shares.held)
+    assert sum(before.values()) == 100
+    keep(3, 35)
+    assert kept.shares.held == before
+    keep(3, 20)
+    assert sum(kept.shares.held.values()) == 100 and min(kept.shares.held.values()) == 20
+    keep(3, 35, 2)
+    assert max(kept.shares.held.values()) <= 35

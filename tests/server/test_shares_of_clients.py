@@ -79,6 +79,26 @@ async def test_partial_run_ends_sooner_when_its_connection_is_closed(
     assert (await part(api, session, kept, feeds={"a": 1, "b": 1}, fetches=["r1"]))[0] == 200
 
 
+async def test_partial_run_goes_on_while_somebody_waits_for_a_part(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(partial_step, "LEFT_SECONDS", 0.01)
+    api = await start()
+    gate = gates.Gate()
+    session = await api.create(two_step_graph(gate))
+    handle = await set_up(api, session, feeds=["a", "b"], fetches=["waits", "r1"])
+    waiting = asyncio.create_task(part(api, session, handle, feeds={"a": 1}, fetches=["waits"]))
+    await gate.entered.wait()
+    steps = api.hosted(session).partial_steps
+    async with api.elsewhere() as other:  # a part that feeds, on a connection that is closed then
+        assert (await part(other, session, handle, feeds={"b": 1}))[0] == 200
+    for _ in range(3):  # it is looked whether its client has left
+        looked = steps[handle]._timer
+        await until(lambda looked=looked: steps[handle]._timer is not looked)
+    gate.open.set()
+    assert (await waiting)[0] == 200
+
+
 async def test_partial_run_behind_a_front_outlasts_the_fronts_connection(
     start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
