@@ -43,7 +43,7 @@ def test_items_are_given_until_then() -> None:
 
     with call.running(), pytest.raises(AbandonedError):
         take()
-    assert given == [0, 1, 2, 3, 4, 5]
+    assert given in ([0, 1, 2, 3, 4, 5], [0, 1, 2, 3, 4])  # if it seems slow, it asks at each
     assert list(giving_way("abc", 1e9)) == ["a", "b", "c"]
 
 

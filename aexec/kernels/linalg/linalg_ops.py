@@ -51,18 +51,18 @@ _TOGETHER_BYTES = 1 << 23
 _TAKEN_APART = 4
 
 
-def square_batch(function: Callable[[Any], Any]) -> Compute:
+def square_batch(function: Callable[[Any], Any], xp: Any = np) -> Compute:
     """`function` behind the check that its input is a batch of square matrices."""
 
     def compute(x: Any) -> Any:
         check_batch(x)
         check_square(x)
-        return function(x) if x.size or x.ndim == 2 else _alike(function, x)
+        return function(x) if x.size or x.ndim == 2 else _alike(function, x, xp)
 
     return compute
 
 
-def _alike(function: Callable[[Any], Any], x: Any) -> Any:
+def _alike(function: Callable[[Any], Any], x: Any, xp: Any = np) -> Any:
     """`function` of matrices without elements: NumPy would go over all, and there may be any number."""
     batch = x.shape[:-2]
     if not math.prod(batch):
@@ -73,7 +73,7 @@ def _alike(function: Callable[[Any], Any], x: Any) -> Any:
         if not result.ndim:
             return result  # it stands for an output that is not wanted
         shape = batch + result.shape[len(batch) :]
-        return result.reshape(shape) if not result.size else np.broadcast_to(result, shape).copy()
+        return result.reshape(shape) if not result.size else xp.broadcast_to(result, shape).copy()
 
     return tuple(map(of_all, one)) if isinstance(one, tuple) else of_all(one)
 
@@ -160,7 +160,7 @@ def matrix_determinant(c: OpKernelConstruction) -> Compute:
         found = xp.linalg.det(x.astype(wide, copy=False)).astype(dtype.np)
         return xp.where(_with_nan(xp, x), dtype.np.type(np.nan), found)
 
-    return square_batch(determinants)
+    return square_batch(determinants, xp)
 
 
 def _with_nan(xp: Any, x: Array) -> Any:
@@ -178,7 +178,7 @@ def log_matrix_determinant(c: OpKernelConstruction) -> Compute:
         nan, unknown = np_dtype.type(np.nan), _with_nan(xp, x) | xp.isnan(log)
         return xp.where(unknown, nan, sign), xp.where(unknown, nan, log).astype(np_dtype, copy=False)
 
-    return square_batch(lambda x: tuple(_some_at_a_time(xp, sign_and_log, x)))
+    return square_batch(lambda x: tuple(_some_at_a_time(xp, sign_and_log, x)), xp)
 
 
 # LU, inverse
