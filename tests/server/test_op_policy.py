@@ -37,6 +37,7 @@ MODULES: dict[str, set[str] | str] = {
     "io/file_ops.py": set(ops_of("io.file_ops")) - HARMLESS,
     "io/reader_ops.py": {op for op in ops_of("io.reader_ops") if not op.startswith("Reader")} - HARMLESS,
     "io/save_restore_ops.py": set(ops_of("io.save_restore_ops")) - HARMLESS,
+    "linalg/lapack.py": "calls routines of LAPACK by the pointers that SciPy has to them",
     "logging/logging_ops.py": {"PrintV2"},
     "logging/summary_writer_ops.py": {"CreateSummaryFileWriter", "ImportEvent"},
     "lookup/lookup_ops.py": {"InitializeTableFromTextFile", "InitializeTableFromTextFileV2"},

@@ -62,7 +62,7 @@ def square_batch(function: Callable[[Any], Any], xp: Any = np) -> Compute:
     return compute
 
 
-def _alike(function: Callable[[Any], Any], x: Any, xp: Any = np) -> Any:
+def _alike(function: Callable[[Any], Any], x: Any, xp: Any) -> Any:
     """`function` of matrices without elements: NumPy would go over all, and there may be any number."""
     batch = x.shape[:-2]
     if not math.prod(batch):
@@ -280,7 +280,7 @@ def _some_at_a_time(xp: Any, decompose: Callable[[Array], Sequence[Array]], x: A
     """`decompose` of a batch of matrices, which needs more than it gives: of as many at once as is bearable."""
     count = math.prod(x.shape[:-2])
     if not x.size and count > 1:
-        empty = _alike(decompose, x)
+        empty = _alike(decompose, x, xp)
         return empty if isinstance(empty, tuple) else (empty,)
     together = max(1, _TOGETHER_BYTES * count // max(1, _side_elements(x) * x.itemsize))
     announce_scratch(_TAKEN_APART * min(together, count) * _side_elements(x) // max(1, count) * x.itemsize)
