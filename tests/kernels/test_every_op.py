@@ -33,7 +33,9 @@ FOUND = " ".join(
     chain QuantizeAndDequantize 3, chain RaggedRange 7, chain RaggedTensorToVariant 5, attack ResizeArea 0, attack
     ResourceSparseApplyAdagrad 3, attack SerializeSparse 2, attack Sigmoid 0, chain SpaceToBatch 106, attack
     SparseAddGrad 0, chain SparseApplyAdagrad 1, attack SparseFillEmptyRowsGrad 1, attack SparseSegmentMeanGradV2 0,
-    chain SparseSegmentMeanWithNumSegments 1, attack SparseSparseMaximum 0, chain SparseToSparseSetOperation 6,
+    chain SparseSegmentMeanWithNumSegments 1, chain SparseSegmentSqrtNGrad 400, chain SpaceToDepth 401, chain Mfcc 402,
+    chain RaggedTensorToVariantGradient 401, chain SelfAdjointEig 302,
+    attack SparseSparseMaximum 0, chain SparseToSparseSetOperation 6,
     attack Svd 0, attack TensorListConcat 0, chain TensorListSetItem 2, chain TensorMapLookup 107, attack
     TensorSummary 0, attack TopKV2 1, chain UnicodeScript 1, attack Xlog1py 0, attack _FusedConv3D 1
     """.split()

@@ -141,6 +141,7 @@ VECTORS = {
     "ReduceJoin": ([words(4), None], {}),
     "Reshape": ([np.ones(4, np.float32), None], {}),
     "ReverseV2": ([np.ones((2, 3), np.float32), None], {}),
+    "SplitV": ([np.ones((2, 3), np.float32), None, np.int32(0)], {"num_split": 2}),
     "StatelessParameterizedTruncatedNormal": (
         [None, np.zeros(2, np.int64), *(np.float32(x) for x in (0, 1, -1, 1))],
         {},

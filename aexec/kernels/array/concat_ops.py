@@ -332,9 +332,11 @@ def split_v(c: OpKernelConstruction) -> Compute:
     c.explain = explain_with(check)
 
     def compute(value: Any, size_splits: Any, split_dim: Any) -> Any:
+        if size_splits.ndim != 1 or size_splits.size != num:  # there may be very many
+            check(value, size_splits, split_dim)
         axis, sizes = split_dim.item(), size_splits.tolist()
         length = value.shape[axis]
-        if size_splits.ndim != 1 or len(sizes) != num or sum(sizes) != length or min(sizes) < 0:
+        if sum(sizes) != length or min(sizes) < 0:
             check(value, size_splits, split_dim)
             sizes = _split_sizes(sizes, length)
         return tuple([value[index] for index in pieces(axis, tuple(sizes))])

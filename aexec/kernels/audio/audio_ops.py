@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -9,8 +11,9 @@ import numpy as np
 from aexec.framework import errors
 from aexec.framework.allocator import announce_scratch
 from aexec.framework.kernel_registry import kernel
+from aexec.framework.loop_budget import giving_way
 from aexec.framework.op_kernel import Compute, OpKernelConstruction
-from aexec.framework.output_sizes import PerOutput
+from aexec.framework.output_sizes import AttrCost, PerOutput
 from aexec.framework.shape import shape_text
 from aexec.kernels.audio.wav import read_wav, scale, write_wav
 from aexec.kernels.common.allocation import allocator
@@ -20,6 +23,8 @@ __all__: list[str] = []
 # Windows are transformed in groups of about this many samples.
 _GROUP = 1 << 16
 
+# Filters are applied to as many windows at once as need so many products: some milliseconds.
+_PRODUCTS = 1 << 20
 # Logarithms are taken of no less than this.
 _LEAST_ENERGY = 1e-12
 
@@ -132,7 +137,14 @@ def _filter_bank(bins: int, rate: int, channels: int, low: float, high: float) -
     return weights[:, 1:-1]
 
 
-@kernel("Mfcc", cost=PerOutput(200.0), scratch=44)
+def _mfcc_ns(attrs: Mapping[str, Any]) -> Callable[..., float]:
+    filters, coefficients = attrs["filterbank_channel_count"], attrs["dct_coefficient_count"]
+    return lambda spectrogram, _: float(
+        spectrogram.size * filters + 200.0 * coefficients * math.prod(spectrogram.shape[:2])
+    )
+
+
+@kernel("Mfcc", cost=AttrCost(_mfcc_ns), scratch=44)
 def mfcc(c: OpKernelConstruction) -> Compute:
     """float32 [channels, windows, coefficients] of squared spectrograms: cosine transforms of log filter outputs."""
     low, high = c.attr("lower_frequency_limit"), c.attr("upper_frequency_limit")
@@ -158,11 +170,15 @@ def mfcc(c: OpKernelConstruction) -> Compute:
         if bank is None:
             out.fill(0)
             return out
-        with np.errstate(all="ignore"):
-            energy = np.sqrt(spectrogram.astype(np.float64)) @ bank
-        energy = np.log(np.where(energy < _LEAST_ENERGY, _LEAST_ENERGY, energy))
         angles = np.pi / filters * (np.arange(filters) + 0.5)[:, None] * np.arange(coefficients)
-        out[...] = energy @ (np.sqrt(2.0 / filters) * np.cos(angles))
+        cosines = np.sqrt(2.0 / filters) * np.cos(angles)
+        of_window, result = spectrogram.reshape(windows, bins), out.reshape(windows, coefficients)
+        at_once = max(1, _PRODUCTS // (bins * filters))
+        for start in giving_way(range(0, windows, at_once), _PRODUCTS):
+            some = slice(start, start + at_once)
+            with np.errstate(all="ignore"):
+                energy = np.sqrt(of_window[some].astype(np.float64)) @ bank
+            result[some] = np.log(np.where(energy < _LEAST_ENERGY, _LEAST_ENERGY, energy)) @ cosines
         return out
 
     return compute

@@ -399,6 +399,9 @@ def _decompose(xp: Any, function: Callable[[Array], Any], x: Array, kind: str, u
 
 
 def _self_adjoint(xp: Any, function: Callable[[Array], Any], x: Array) -> Any:
+    if not x.size:  # as large as a matrix is what NumPy makes to find its lower triangle, of none too
+        values = xp.empty(x.shape[:-1], x.real.dtype)
+        return values if function is xp.linalg.eigvalsh else (values, x)
     return _decompose(xp, function, x, "Self-adjoint eigen", xp.tril(x))
 
 

@@ -270,10 +270,19 @@ def unsorted_segment(c: OpKernelConstruction) -> Compute:
     return compute
 
 
+# Bytes of a number that need not be made wider to be added to.
+_WIDE = 4
+
+
 def _picked_cost(data: Any, indices: Any, ids: Any, count: Any = None) -> float:
-    """One nanosecond an element that is picked, however many there are to pick from, and one that is made."""
+    """One nanosecond an element that is picked, however many there are to pick from, and one that is made.
+
+    Rows to pick from are counted, and elements of half precision made wider, whether they are picked or not.
+    """
     segments = count if count is not None else ids[-1] + 1 if len(ids) else 0
-    return float((np.size(indices) + int(segments)) * prod(np.shape(data)[1:]))
+    widened = np.size(data) if data.dtype.itemsize < _WIDE else 0
+    rows = data.shape[0] if data.ndim else 0
+    return float((np.size(indices) + int(segments)) * prod(np.shape(data)[1:]) + widened + rows)
 
 
 def _check_sparse_inputs(indices: Any, ids: Any) -> None:
@@ -376,13 +385,14 @@ def _spread_gradient(c: OpKernelConstruction) -> Callable[[Any, Any, Any, Any, s
             if not all_below(values, bound, xp):
                 bad = values[(values < 0) | (values >= bound)][0]
                 raise errors.InvalidArgumentError(f"{what} {bad} out of range [0, {bound}).")
-        announce_scratch(2 * grad.size * np.dtype(work).itemsize)
-        grad = grad.astype(work, copy=False)
-        if (is_mean or is_sqrt_n) and grad.size:  # rows without elements may be any number
-            counts = _counts(xp, ids, segments, grad.ndim, work)
-            grad = grad / (counts if is_mean else xp.sqrt(counts))
-        announce_scratch(ids.size * prod(grad.shape[1:]) * grad.itemsize)
-        return grad[ids], limit
+        counted = (is_mean or is_sqrt_n) and grad.size  # rows without elements may be any number
+        itemsize = np.dtype(work).itemsize
+        announce_scratch(2 * ids.size * prod(grad.shape[1:]) * itemsize + (2 * segments * itemsize if counted else 0))
+        picked = grad[ids].astype(work, copy=False)
+        if counted:
+            counts = _counts(xp, ids, segments, grad.ndim, work)[ids]
+            picked = picked / (counts if is_mean else xp.sqrt(counts))
+        return picked, limit
 
     return spread
 

@@ -288,6 +288,8 @@ def ragged_to_variant_gradient(c: OpKernelConstruction) -> Compute:
         result = allocate(dims, np.zeros)
         flat = splits.reshape(-1)
         # Rows of a tensor without splits are as long as the others.
+        if not flat.size and dims[:1] != [len(parts)]:
+            raise errors.InvalidArgumentError(f"{len(parts)} rows for dense_values_shape {shape_text(dims)}")
         starts = flat.tolist() if flat.size else list(range(len(parts) + 1))
         if len(starts) != len(parts) + 1:
             raise errors.InvalidArgumentError(f"{len(starts)} row splits for {len(parts)} rows")
