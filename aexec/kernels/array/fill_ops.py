@@ -357,6 +357,8 @@ def broadcast_gradient_args(c: OpKernelConstruction) -> Compute:
 
     def compute(s0: Any, s1: Any) -> Any:
         nonlocal known
+        for shape in (s0, s1):
+            check_max_rank(shape.size)
         wanted = (s0.tobytes(), s1.tobytes())
         seen, answer = known
         if seen != wanted or s0.ndim != 1 or s1.ndim != 1:

@@ -304,9 +304,11 @@ def _same_batch_error(x: Any, y: Any) -> errors.InvalidArgumentError:
 
 
 def _adjoint(conjugate: bool) -> Callable[[Any], Any]:
-    if conjugate:
-        return lambda x: x.conj().swapaxes(-1, -2)
-    return lambda x: x.swapaxes(-1, -2)
+    def turned(x: Any) -> Any:
+        announce_scratch(x.nbytes)
+        return x.conj().swapaxes(-1, -2)
+
+    return turned if conjugate else lambda x: x.swapaxes(-1, -2)
 
 
 def _adjointed(product: Product, c: OpKernelConstruction, left: DType, right: DType) -> Product:

@@ -151,6 +151,7 @@ def ragged_gather(c: OpKernelConstruction) -> Compute:
         rows, result = 1, []
         for size, width in pairwise(shape):
             rows *= size
+            announce_scratch(2 * (rows + 1) * splits_type.size)
             result.append(np.arange(rows + 1, dtype=splits_type.np) * width)
         return result
 
