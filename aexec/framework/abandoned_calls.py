@@ -2,8 +2,8 @@
 
 When a step is over, by its deadline say, what still computes for it in a worker thread is abandoned: the step is
 answered at once, and the thread learns of it the next time it asks.  `in_pieces` and `let_others_run` ask
-for whoever uses them; `check_wanted` is for other loops.  What changes state is not abandoned while it does, or that
-would be torn: within `finishing` whoever would abandon the call waits for it.  A call of a library goes on to its end.
+for whoever uses them; `check_wanted` is for other loops.  A call is not abandoned while it changes state, which
+would be left half changed: it does that within `finishing`, and the step waits.  A call of a library runs to its end.
 Next to read: `loop_budget.py` for `giving_way`, `aexec/runtime/worker_pool.py` for who abandons.
 """
 
@@ -68,9 +68,9 @@ _here = _Here()
 
 @contextmanager
 def finishing() -> Iterator[None]:
-    """Within, what this thread does is not abandoned, as it changes state: if need be the step waits for it.
+    """A context in which this thread's call changes state, and is not abandoned: a step that ends waits for it.
 
-    Raises AbandonedError if it is not wanted any more, before anything is changed.
+    Raises AbandonedError at its begin if the call is not wanted any more.
     """
     call = _here.call
     if call is None:

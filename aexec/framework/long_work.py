@@ -101,7 +101,7 @@ class ShortWork:
             self.look_at = perf_counter() + self._end - thread_time()
 
     def expect(self, nanoseconds: float) -> None:
-        """Stop the work if a piece of so many nanoseconds does not fit into the time that is left."""
+        """Stop the work if a piece that takes this long does not fit into the time that is left."""
         if thread_time() + nanoseconds * 1e-9 > self._end:
             raise _TooLongError
 
@@ -250,7 +250,7 @@ def go_on() -> None:
 
 
 def expect(nanoseconds: float) -> None:
-    """Announce a piece of so many nanoseconds that cannot be interrupted.  Raises CalledOffError as `go_on`."""
+    """Announce a piece that takes this long and cannot be interrupted.  Raises CalledOffError as `go_on`."""
     work = _here.work
     if work is not None:
         work.expect(nanoseconds)

@@ -233,7 +233,7 @@ def giving_way(items: Iterable[T], nanoseconds: float) -> Iterator[T]:
 
 
 def update_in_pieces(target: dict[K, V], entries: Iterable[tuple[K, V]], at_once: int) -> None:
-    """`target.update(entries)`, so many at a time: other threads get the interpreter's lock between."""
+    """Do what `target.update(entries)` does, `at_once` entries at a time, so that other threads can run in between."""
     left = iter(entries)
     while some := dict(islice(left, at_once)):
         target.update(some)

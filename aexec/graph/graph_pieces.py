@@ -31,7 +31,7 @@ _HELD_BYTES = 1 << 16
 _COPIES = 3
 _KEY, _VALUE = 1, 2  # of an entry of a map
 
-# A context that counts so many bytes of memory while it is open; raises ResourceExhaustedError if there is no room.
+# A context that counts the given bytes of memory while it is open; raises ResourceExhaustedError without room for them.
 Holding = Callable[[int], AbstractContextManager[object]]
 _Bytes = bytes | memoryview
 

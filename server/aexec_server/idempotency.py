@@ -9,8 +9,8 @@ answer tells a secret, and whoever sends it with the request gets the answer at 
 
 Answers are kept for a day, as far as there is room: of the client that has most the oldest go first, so that nobody's
 go for a stranger's.  What is left of one is the mark that the request was carried out, and a repetition is refused: it
-is never carried out again.  When there are too many marks, the oldest of
-the client with most go; but the last 500 of a client are kept for ten minutes at least.
+is never carried out again.  When there are too many marks, the oldest of the client with most go; but the last 500 of a
+client are kept for ten minutes at least.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ __all__: list[str] = []
 # Windows are transformed in groups of about this many samples.
 _GROUP = 1 << 16
 
-# Filters are applied to as many windows at once as need so many products: some milliseconds.
+# Products of a filter and a sample that are made at once: some milliseconds.
 _PRODUCTS = 1 << 20
 # Logarithms are taken of no less than this.
 _LEAST_ENERGY = 1e-12

@@ -7,7 +7,6 @@ Next to read: `codecs.py`.
 from __future__ import annotations
 
 import math
-from math import prod
 from typing import Any
 
 import numpy as np
@@ -280,7 +279,7 @@ def encode_png(c: OpKernelConstruction) -> Compute:
             raise errors.InvalidArgumentError(f"images must be at least rank 3{shape_text(images.shape)}")
         if images.shape[-1] not in (1, 2, 3, 4):
             raise errors.InvalidArgumentError(f"image must have 1, 2, 3, or 4 channels, got {images.shape[-1]}")
-        count = prod(images.shape[:-3])
+        count = math.prod(images.shape[:-3])
         if count and not images.size:
             numbers = abridged_list(range(count), ",")
             raise errors.InvalidArgumentError(

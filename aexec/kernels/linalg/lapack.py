@@ -9,7 +9,7 @@ Next to read: `solve_ops.py`, `linalg_ops.py` and `matrix_function_ops.py`, whic
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
@@ -24,7 +24,7 @@ PREFIX = {"float32": "s", "float64": "d", "complex64": "c", "complex128": "z"}
 
 @cache
 def _routine(name: str) -> Callable[..., None]:
-    """A routine of BLAS or LAPACK, of which all arguments are pointers."""
+    """The BLAS or LAPACK routine with this name; it takes pointers only."""
     from scipy.linalg import cython_blas, cython_lapack
 
     offered = cython_blas.__pyx_capi__ if name in cython_blas.__pyx_capi__ else cython_lapack.__pyx_capi__
@@ -48,6 +48,14 @@ def _call(name: str, dtype: Any, *arguments: Any) -> int:
     return int(last[0]) if isinstance(last, np.ndarray) and last.dtype == np.intc else 0
 
 
+def _call_with_room(name: str, dtype: Any, arguments: Sequence[Any], rest: Sequence[Any]) -> int:
+    """`_call` of a routine that needs room of the type to work in, between other arguments; it tells first how much."""
+    wanted = np.empty(1, dtype)
+    _call(name, dtype, *arguments, wanted, -1, *rest)
+    size = int(wanted[0].real)
+    return _call(name, dtype, *arguments, np.empty(size, dtype), size, *rest)
+
+
 def _as_pointer(argument: Any) -> tuple[Any, Any]:
     """A pointer to an argument, and what is to be kept until it was used."""
     if argument is None:
@@ -66,7 +74,7 @@ def solve_triangle(a: Array, b: Array, *, lower: bool, adjoint: bool) -> Array:
     """X of a X = b, or of a^H X = b.
 
     Args:
-        a: [n, n], of which one triangle is read.
+        a: [n, n]; only one triangle of it is read.
         b: [n, k], of the same type.
     """
     # BLAS is column-major, where our matrices are their transposes.  So solve X^T a^T = b^T: nothing is copied but the
@@ -97,14 +105,11 @@ def shortest_least_squares(matrix: Array, rhs: Array, cutoff: float) -> Array:
     (m, n), k, dtype = matrix.shape, rhs.shape[1], matrix.dtype
     solution = np.zeros((max(m, n), k), dtype, order="F")
     solution[:m] = rhs
-    a, pivots, rank, info = np.array(matrix, order="F"), np.zeros(n, np.intc), np.zeros(1, np.intc), _info()
+    a, pivots, rank = np.array(matrix, order="F"), np.zeros(n, np.intc), np.zeros(1, np.intc)
     least = np.array([cutoff], dtype.char.lower())
     rest = [np.empty(2 * n, least.dtype)] if dtype.kind == "c" else []
-    head = ("gelsy", dtype, m, n, k, a, m, solution, max(m, n), pivots, least, rank)
-    wanted = np.empty(1, dtype)
-    _call(*head, wanted, -1, *rest, info)
-    size = int(wanted[0].real)
-    _call(*head, np.empty(size, dtype), size, *rest, info)
+    arguments = (m, n, k, a, m, solution, max(m, n), pivots, least, rank)
+    _call_with_room("gelsy", dtype, arguments, (*rest, _info()))
     return solution[:n]
 
 
@@ -115,17 +120,13 @@ def schur_form(matrix: Array) -> tuple[Array, Array] | None:
         matrix: [n, n] of float64 or complex128, without NaN and infinities.
     """
     n, dtype = len(matrix), matrix.dtype
-    t, z, info = np.array(matrix, order="F"), np.empty((n, n), dtype, order="F"), _info()
-    chosen = np.zeros(1, np.intc)
+    t, z, chosen = np.array(matrix, order="F"), np.empty((n, n), dtype, order="F"), np.zeros(1, np.intc)
     if dtype.kind == "c":
         values, rest = [np.empty(n, dtype)], [np.empty(n, np.float64)]
     else:
         values, rest = [np.empty(n, dtype), np.empty(n, dtype)], []
-    head = ("gees", dtype, "V", "N", None, n, t, n, chosen, *values, z, n)
-    wanted = np.empty(1, dtype)
-    _call(*head, wanted, -1, *rest, None, info)
-    size = int(wanted[0].real)
-    return None if _call(*head, np.empty(size, dtype), size, *rest, None, info) else (t, z)
+    arguments = ("V", "N", None, n, t, n, chosen, *values, z, n)
+    return None if _call_with_room("gees", dtype, arguments, (*rest, None, _info())) else (t, z)
 
 
 def solve_sylvester(a: Array, b: Array, c: Array) -> Array | None:

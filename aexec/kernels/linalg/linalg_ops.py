@@ -79,9 +79,9 @@ def _alike(function: Callable[[Any], Any], x: Any, xp: Any) -> Any:
 
 
 def each_matrix(xp: Any, function: Callable[[Array], Any], x: Array) -> Array:
-    """`function` of every matrix of a batch, where it gives a matrix of the same shape and type."""
+    """`function` of every matrix of a batch that has elements, where it gives one of the same shape and type."""
     result: Array = xp.empty(x.shape, x.dtype)
-    for matrix, place in matrices_of(x, result):
+    for matrix, place in matrices_of(x, result) if x.size else ():
         place[...] = function(matrix)
     return result
 

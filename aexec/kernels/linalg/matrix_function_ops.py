@@ -7,6 +7,7 @@ Here all that takes long is a call of NumPy or of `lapack.py`, which let go of t
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ __all__: list[str] = []
 
 Array = np.ndarray[Any, Any]
 
-# How many matrices of complex128 as large as one of the input are there at once, at most.
+# Matrices of complex128, each as large as one of the input, that are in memory at once.
 _MATRICES = 12
 
 
@@ -47,11 +48,11 @@ _PADE_NORM = 5.371920351148152
 def matrix_exponential(c: OpKernelConstruction) -> Compute:
     """Matrix exponentials."""
     wide = np.complex128 if c.attr("T").base.is_complex else np.float64
-    return square_batch(lambda x: each_matrix(np, lambda one: _exponential(one.astype(wide)), x) if x.size else x)
+    return square_batch(partial(each_matrix, np, lambda x: _exponential(x.astype(wide))))
 
 
 def _exponential(x: Array) -> Array:
-    """By scaling and squaring; in float64 or complex128."""
+    """Exponential of a matrix of float64 or complex128, by scaling and squaring."""
     norm = float(np.abs(x).sum(0).max())
     if not math.isfinite(norm):
         return np.full_like(x, np.nan)
@@ -114,7 +115,7 @@ def matrix_square_root(c: OpKernelConstruction) -> Compute:
         result = z @ _root_of_triangle(t) @ adjoint_of(z)
         return result if dtype.is_complex else result.real
 
-    return square_batch(lambda x: each_matrix(np, root, x) if x.size else x)
+    return square_batch(partial(each_matrix, np, root))
 
 
 def _root_of_triangle(t: Array) -> Array:
@@ -133,7 +134,7 @@ def _root_of_triangle(t: Array) -> Array:
     return root
 
 
-# The logarithm of what is as near to the identity is a quadrature with so many nodes, to double precision.
+# Up to this distance from the identity a quadrature of so many nodes gives the logarithm to double precision.
 _NEAR, _NODES = 0.25, 10
 _MOST_ROOTS = 100
 
@@ -149,11 +150,15 @@ def matrix_logarithm(c: OpKernelConstruction) -> Compute:
         t, z = form
         return z @ _log_of_triangle(t) @ adjoint_of(z)
 
-    return square_batch(lambda x: each_matrix(np, log, x) if x.size else x)
+    return square_batch(partial(each_matrix, np, log))
 
 
 def _log_of_triangle(t: Array) -> Array:
-    """By roots until it is near to the identity, of which the logarithm is the integral of r (1 + s r)^-1, s to 1."""
+    """Logarithm of an upper triangular matrix.
+
+    Roots are taken until it is 1 + r, near to the identity; its logarithm is the integral of r (1 + s r)^-1 over s from
+    0 to 1, times two for each root.
+    """
     one, values = np.eye(len(t), dtype=t.dtype), t.diagonal()
     roots = 0
     while np.abs(t - one).sum(0).max() > _NEAR and roots < _MOST_ROOTS:

@@ -45,9 +45,6 @@ REAL_TYPES = (dtypes.float32, dtypes.float64)
 SCIPY = ("scipy.linalg", "scipy.linalg.cython_blas", "scipy.linalg.cython_lapack")
 NOT_INVERTIBLE = "Input matrix is not invertible."
 
-# BLAS and LAPACK name their routines by a letter for the type.
-
-
 # Nanoseconds that a small matrix takes, whatever is done with it.
 _MATRIX_NS = 500.0
 # Per element of a right-hand side: putting it into LAPACK's order, and back.

@@ -30,10 +30,14 @@ _SCALAR_NS = 500.0
 _AT_ONCE = DEFAULT.pieces(_SCALAR_NS)
 
 
-def _serialized(summary: proto.Summary) -> Any:
+def _scalar(contents: bytes) -> Any:
     out = np.empty((), object)
-    out[()] = summary.SerializeToString()
+    out[()] = contents
     return out
+
+
+def _serialized(summary: proto.Summary) -> Any:
+    return _scalar(summary.SerializeToString())
 
 
 def _text(tag: Any) -> str:
@@ -72,9 +76,7 @@ def scalar_summary(c: OpKernelConstruction) -> Compute:
             raise errors.InvalidArgumentError(
                 f"tags and values are not the same shape: {shape_text(tags.shape)} != {shape_text(values.shape)}{which}"
             )
-        out = np.empty((), object)
-        out[()] = b"".join(_scalars(tags, values))
-        return out
+        return _scalar(b"".join(_scalars(tags, values)))
 
     return compute
 
@@ -184,8 +186,6 @@ def merge_summary(c: OpKernelConstruction) -> Compute:
                     raise errors.InvalidArgumentError(f"Duplicate tag {value.tag} found in summary inputs ")
                 seen.add(value.tag)
             parts.append(summary.SerializeToString())
-        out = np.empty((), object)
-        out[()] = b"".join(parts)
-        return out
+        return _scalar(b"".join(parts))
 
     return compute

@@ -236,7 +236,7 @@ def _apply_rows(
 def _apply_distinct(
     xp: Any, formula: Formula, arrays: Sequence[Any], rows: Any, grad: Any, known: Mapping[str, Any]
 ) -> None:
-    """Apply a formula to rows, no two of which are the same."""
+    """Apply a formula to distinct rows."""
     distinct = {id(array): array[rows] for array in arrays}
     formula(xp, *(distinct[id(array)] for array in arrays), grad=grad, **known)
     for array in arrays:
