@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from aexec import ops
+from aexec.client.building import control_dependencies
 from aexec.framework import dtypes
 from aexec.framework.indexed_slices import IndexedSlices
 from aexec.graph.node import Tensor
@@ -74,9 +75,20 @@ def not_dead(gradients: Sequence[Gradient]) -> Gradient:
     if not any(isinstance(grad, IndexedSlices) for grad in gradients):
         merged: Tensor = ops.merge(list(gradients))[0]
         return merged
-    values, indices, shapes = zip(*map(_as_slices, gradients), strict=True)
+    values, indices, shapes = zip(*(_dead_together(_as_slices(grad)) for grad in gradients), strict=True)
     known = None if None in shapes else ops.merge(_of_one_type(shapes))[0]
     return IndexedSlices(ops.merge(list(values))[0], ops.merge(_of_one_type(indices))[0], known)
+
+
+def _dead_together(slices: IndexedSlices[Tensor]) -> IndexedSlices[Tensor]:
+    """The same rows, with indices and a shape that are dead if the values are.
+
+    The values come through the conditional's switch.  Indices that are constants of a branch need not: the gradient of
+    a loop makes such constants anew, in each of its steps, whichever branch is taken.
+    """
+    with control_dependencies([slices.values]):
+        shape = None if slices.dense_shape is None else ops.identity(slices.dense_shape)
+        return IndexedSlices(slices.values, ops.identity(slices.indices), shape)
 
 
 def as_dense(grad: Any) -> Any:

@@ -140,6 +140,26 @@ async def test_rows_gathered_in_a_branch_stay_rows(resource: bool) -> None:
                 np.testing.assert_array_equal(one, expected)
 
 
+@pytest.mark.parametrize("resource", [True, False])
+async def test_rows_gathered_in_a_branch_of_a_loop_keep_their_number(resource: bool) -> None:
+    """The indices, constants of the branch, are made anew in each step of the gradient's loop."""
+    with aexec.Graph() as graph:
+        table = aexec.Variable([1.0, 2.0, 3.0], use_resource=resource)
+        chosen = aexec.placeholder("bool", [])
+
+        def body(i: Any, total: Any) -> Any:
+            rows = lambda: ops.sum(aexec.nn.embedding_lookup(table, [1, 2, 2, 2]), [0])  # noqa: E731
+            return i + 1, total + aexec.cond(chosen, rows, lambda: aexec.constant(3.0))
+
+        total = aexec.while_loop(lambda i, _: ops.less(i, 2), body, (0, 0.0), functional=False)[1]
+        grad = ops.identity(as_dense(aexec.gradients(total, table)[0]))
+        init = aexec.global_variables_initializer()
+    async with aexec.Session(graph) as session:
+        await session.run(init)
+        for taken, expected in ((True, [0, 2, 6]), (False, [0, 0, 0])):
+            np.testing.assert_array_equal(await session.run(grad, {chosen: taken}), expected)
+
+
 async def test_rows_gathered_behind_a_conditional_go_back_into_it() -> None:
     with aexec.Graph() as graph:
         table = aexec.Variable([[1.0, 2.0], [3.0, 4.0]], use_resource=True)
