@@ -16,6 +16,7 @@ import pytest
 import aexec
 from aexec import errors, ops
 from aexec.autodiff.aggregation import as_dense
+from tests.support.seeds import Seeds
 
 PREDICATES = ("p0:0", "p1:0", "p2:0")
 START = np.array([0.5, -1.2, 0.8])
@@ -118,8 +119,11 @@ async def test_variables_in_branches(block: int) -> None:
 
 @pytest.mark.soak
 async def test_many_programs() -> None:
-    for seed in range(50, 10_000):
-        await check(Program(seed))
+    seeds = Seeds(10_000)
+    for seed in seeds:
+        with seeds.trying(seed):
+            await check(Program(seed))
+    seeds.check()
 
 
 @pytest.mark.parametrize("resource", [True, False])

@@ -138,6 +138,7 @@ async def test_any_step_gives_what_the_rule_says_however_it_is_run(first: int, m
 
 
 @pytest.mark.soak
+@pytest.mark.time_limit(4 * 3600)
 async def test_ten_thousand_steps_give_what_the_rule_says(modes: Modes) -> None:
     seeds = Seeds(10_000)
     for seed in seeds:
