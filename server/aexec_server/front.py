@@ -164,7 +164,7 @@ async def _own_application(config: ServerConfig, hosts: Hosts, path: str) -> Asy
     here = config if config.models_in_front else replace(config, graphs={}, models={}, model_repository=None)
     app = make_app(replace(here, access_log=False))
     server = app[SERVER]
-    server.metrics_elsewhere = hosts.metrics
+    server.all_metrics = hosts.metrics
     server.ready_elsewhere = lambda: hosts.models is None or hosts.models.serves
     server.sessions_elsewhere = lambda request: hosts.sessions(request.headers.get(CALLER_HEADER), caller_of(request))
     server.others = hosts.status

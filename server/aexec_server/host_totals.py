@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Iterable
 from typing import Any
 
@@ -11,9 +11,10 @@ from aexec_server.metrics import Snapshot, Totals, is_gauge, snapshot_from_json
 from aexec_server.session_host import SessionHost
 from aexec_server.status import LASTING
 
-__all__ = ["HostTotals"]
+__all__ = ["HostTotals", "largest_shares"]
 
 _KEPT_ERRORS = 50
+_LARGEST = "aexec_shared_largest"
 
 
 class HostTotals:
@@ -62,3 +63,23 @@ class HostTotals:
             ended=dict(self._ended),
             recent_errors=list(self._errors),
         )
+
+
+def largest_shares(front: Snapshot, hosts: Iterable[SessionHost]) -> dict[tuple[str, ...], float]:
+    """Of each shared resource, what the client holds of it that holds most.
+
+    Hosts that clients share do not say whose it is: what the largest holder of each has counts as one client's.
+
+    Args:
+        front: what the front process itself has.
+    """
+    of_clients: defaultdict[str | None, Totals] = defaultdict(Totals)
+    of_clients[None].add({_LARGEST: front.get(_LARGEST, {})})
+    for host in hosts:
+        of_clients[host.client].add({_LARGEST: host.gauges.get(_LARGEST, {})})
+    largest: dict[tuple[str, ...], float] = {}
+    for totals in of_clients.values():
+        for kind, held in totals.sums[_LARGEST].items():
+            assert not isinstance(held, list)
+            largest[kind] = max(held, largest.get(kind, 0.0))
+    return largest

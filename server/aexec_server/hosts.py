@@ -26,10 +26,10 @@ from aexec_server.handles import check_name
 from aexec_server.host_limits import HostLimits
 from aexec_server.host_names import HostNames
 from aexec_server.host_places import OwnPlaces, Places, SharedPlaces
-from aexec_server.host_totals import HostTotals
+from aexec_server.host_totals import HostTotals, largest_shares
 from aexec_server.host_watch import LOOK_SECONDS, HostWatch
 from aexec_server.idempotency import ForgottenError
-from aexec_server.metrics import Snapshot
+from aexec_server.metrics import Snapshot, merged
 from aexec_server.model_source import GraphSource
 from aexec_server.relay import Upstream
 from aexec_server.server_config import ServerConfig
@@ -165,14 +165,23 @@ class Hosts:
             f"Session {handle[:80]} is gone: its host {self._gone[name]}" if separator and name in self._gone else None
         )
 
-    def metrics(self) -> list[Snapshot]:
-        """What hosts have counted, those that are no more included, as of some tenths of a second ago."""
+    def metrics(self, front: Snapshot) -> Snapshot:
+        """What all processes have counted, hosts that are no more included, as of some tenths of a second ago.
+
+        Args:
+            front: what this process has.
+        """
+        kind = (self._shares.kind,)
         own: Snapshot = {
             "aexec_hosts": {(): sum(host.ready for host in self._by_name.values())},
             "aexec_host_restarts": {(): self._totals.restarts},
-            "aexec_shared_refusals": {(self._shares.kind,): self._shares.refused},
+            "aexec_shared_refusals": {kind: self._shares.refused},
         }
-        return [own, *self._totals.metrics(self._by_name.values())]
+        hosts = self._by_name.values()
+        of_all = merged([front, own, *self._totals.metrics(hosts)])
+        # All hosts have one limit of sessions, and each tells of it.
+        limits = {**of_all.get("aexec_shared_limit", {}), kind: self._shares.most}
+        return {**of_all, "aexec_shared_limit": limits, "aexec_shared_largest": largest_shares(front, hosts)}
 
     def status(self) -> OtherProcesses:
         """How each was when it was asked last."""

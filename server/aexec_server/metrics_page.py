@@ -17,7 +17,7 @@ from prometheus_client.openmetrics import exposition as openmetrics
 from aexec.hosting import OnCancel, run_in_thread
 from aexec_server.bodies import accepts
 from aexec_server.callers import Scope
-from aexec_server.metrics import FAMILIES, Family, Sample, Snapshot, merged
+from aexec_server.metrics import FAMILIES, Family, Sample, Snapshot
 from aexec_server.routes import Route
 from aexec_server.server_state import Server
 
@@ -32,7 +32,7 @@ def routes(server: Server) -> list[Route]:
     ProcessCollector(registry=process)
 
     async def metrics(request: web.Request) -> web.Response:
-        now = _Collected(merged([server.metrics.snapshot(), *server.metrics_elsewhere()]), process)
+        now = _Collected(server.all_metrics(server.metrics.snapshot()), process)
         write, media = _format(request)
         # Looking at a process reads files, and much text is written.
         text = await run_in_thread(lambda: write(now), on_cancel=OnCancel.ABANDON)

@@ -57,7 +57,7 @@ class Server:
         ready_elsewhere: are the models that are in another process ready?
         metrics: what is counted in this process.
         spans: makes spans of requests and runs; None for not.
-        metrics_elsewhere: the same of other processes.
+        all_metrics: what all processes count, from what is counted in this one.
         activity: what was done in this process.
         began: when, by the configuration's clock.
         tensor_bytes_limit: what tensors may take, in this process and those behind it together; None for no limit, and
@@ -86,7 +86,7 @@ class Server:
         self.sessions_elsewhere: Callable[[web.Request], Awaitable[list[dict[str, Any]]]] | None = None
         self.ready_elsewhere: Callable[[], bool] = lambda: True
         self.spans = Spans() if config.otel else None
-        self.metrics_elsewhere: Callable[[], list[Snapshot]] = list
+        self.all_metrics: Callable[[Snapshot], Snapshot] = lambda own: own
         for shares in (
             self.admission.shares,
             self.door.shares,

@@ -19,6 +19,8 @@ from tests.support.fake_hosts import FakeHosts
 from tests.support.waiting import until
 
 CLIENT = anyone_at("127.0.0.1")
+# What a host tells of a session in it, of 100 that there may be.
+_OF_ONE_SESSION = {"aexec_shared_in_use": 1.0, "aexec_shared_largest": 1.0, "aexec_shared_limit": 100.0}
 FULL = OSError(errno.EMFILE, "Too many open files")
 
 
@@ -67,4 +69,21 @@ async def test_refused_sessions_are_counted(make: Callable[[ServerConfig], Hosts
     for _ in range(2):
         with pytest.raises(ShareError):
             hosts.for_new(CLIENT, None, None)
-    assert hosts.metrics()[0]["aexec_shared_refusals"] == {("sessions",): 2}
+    assert hosts.metrics({})["aexec_shared_refusals"] == {("sessions",): 2}
+
+
+async def test_shares_of_hosts_are_those_of_their_clients(
+    context: FakeHosts, make: Callable[[ServerConfig], Hosts]
+) -> None:
+    """One limit of sessions for all hosts together, and the largest share is one client's."""
+    hosts = make(ServerConfig(hosts=None, max_sessions=100))
+    other = anyone_at("192.0.2.2")
+    for caller in (CLIENT, CLIENT, other):
+        host = hosts.for_new(caller, None, None)
+        host.requests += 1
+        host.gauges = {name: {("sessions",): held} for name, held in _OF_ONE_SESSION.items()}
+    front = {name: {("sessions",): 0.0, ("connections",): 7.0} for name in _OF_ONE_SESSION}
+    shares = hosts.metrics(front)
+    assert shares["aexec_shared_in_use"] == {("sessions",): 3, ("connections",): 7}
+    assert shares["aexec_shared_largest"] == {("sessions",): 2, ("connections",): 7}
+    assert shares["aexec_shared_limit"] == {("sessions",): 100, ("connections",): 7}

@@ -30,6 +30,7 @@ __all__ = [
     "resident_bytes",
     "seconds_waited",
     "seconds_waited_by_all",
+    "seconds_waited_in_threads",
 ]
 
 _EVERY = 0.004
@@ -81,15 +82,19 @@ def seconds_waited(process: int) -> float:
     return 0.0
 
 
-def seconds_waited_by_all(pid: int) -> float:
-    """The same of all threads of the whole tree together, of those that have not ended."""
+def seconds_waited_in_threads(process: int) -> float:
+    """The same of all threads of a process together, of those that have not ended."""
     total = 0
-    for process in process_tree(pid):
-        with contextlib.suppress(OSError):
-            for thread in os.listdir(f"/proc/{process}/task"):
-                with contextlib.suppress(OSError), open(f"/proc/{process}/task/{thread}/schedstat") as file:
-                    total += int(file.read().split()[1])
+    with contextlib.suppress(OSError):
+        for thread in os.listdir(f"/proc/{process}/task"):
+            with contextlib.suppress(OSError), open(f"/proc/{process}/task/{thread}/schedstat") as file:
+                total += int(file.read().split()[1])
     return total * 1e-9
+
+
+def seconds_waited_by_all(pid: int) -> float:
+    """The same of the whole tree."""
+    return sum(map(seconds_waited_in_threads, process_tree(pid)))
 
 
 def held_seconds(asked: float, arrived: float, waited: float) -> float:
@@ -142,8 +147,9 @@ class _Window:
             if self.connection is None:
                 self.connection = socket.create_connection(("127.0.0.1", self.port))
                 ask_for_arrival(self.connection)
-            self.asked = time.monotonic(), seconds_waited(self.pid)
+            waited = seconds_waited(self.pid)
             self.connection.sendall(_ASK)
+            self.asked = time.monotonic(), waited  # afterwards: this process may wait for a processor, too
         except OSError as error:
             self.fail(str(error))
 
