@@ -14,13 +14,26 @@ from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
-__all__ = ["available_memory", "return_freed_memory", "total_memory"]
+__all__ = ["available_memory", "is_out_of_memory", "return_freed_memory", "total_memory"]
 
 # Limit and use of the control group that the process runs in (version 2, version 1).
 _CGROUP_FILES = (
     ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
     ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"),
 )
+
+
+# How NumPy says that it has no arrays of such a size.
+_TOO_LARGE = (
+    "Maximum allowed dimension exceeded",
+    "array is too big",
+    "maximum supported dimension for an ndarray",
+)
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Does an exception of NumPy's say that an array is too large?"""
+    return isinstance(error, MemoryError) or str(error).startswith(_TOO_LARGE)
 
 
 def available_memory() -> float:

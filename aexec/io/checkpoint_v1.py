@@ -15,8 +15,11 @@ from google.protobuf.message import DecodeError
 
 from aexec import proto
 from aexec.framework import dtypes, errors, tensor_codec
+from aexec.framework.allocator import announce_scratch
 from aexec.framework.dtypes import DType
+from aexec.framework.loop_budget import DEFAULT, OBJECT_NS, giving_way, let_others_run
 from aexec.framework.shape import shape_text
+from aexec.framework.wire_format import enclosed
 from aexec.io.checkpoint_html import checkpoint_html
 from aexec.io.coding import name_slice_key
 from aexec.io.files import open_regular, reporting, text_path, write_atomically
@@ -37,6 +40,12 @@ _MESSAGE_HEAD = 1 << 10
 _MOST_BYTES = {"float_val": 4, "double_val": 8, "scomplex_val": 8, "dcomplex_val": 16, "bool_val": 1, "half_val": 3}
 _VARINT_BYTES = 10
 _UNSIGNED_BYTES = 3  # of up to 16 bits
+# Fields whose numbers are in a message as they are in memory.
+_AS_IN_MEMORY = ("float_val", "double_val", "scomplex_val", "dcomplex_val", "bool_val")
+# Elements that are put into a message at a time.  How often values are in memory as it grows, and what is made of it
+# later: its bytes, and the table's parts.
+_AT_ONCE = DEFAULT.pieces(OBJECT_NS)
+_GROWING, _WRITTEN = 3, 4
 
 
 class CheckpointV1Reader:
@@ -199,7 +208,8 @@ class CheckpointV1Writer:
                 f"Slice {part} of {name} in shape {shape_text(shape)} has another shape than the tensor's "
                 f"{shape_text(array.shape)}"
             )
-        _check_size(name, array, dtype)
+        size = _message_bytes(name, array, dtype)
+        announce_scratch(_GROWING * (size if dtype is dtypes.string else array.nbytes))
         saved = self._known.get(name)
         if saved is None:
             if _has_surrogates(name):
@@ -221,6 +231,7 @@ class CheckpointV1Writer:
         message.data.name = name
         message.data.slice.CopyFrom(part.to_proto())
         _put_values(message.data.data, array, dtype)
+        announce_scratch(_WRITTEN * message.ByteSize())
         self._data[key] = message.SerializeToString(deterministic=True)
 
     def finish(self) -> None:
@@ -236,10 +247,13 @@ class CheckpointV1Writer:
             file.write(table.finish())
 
 
-def _check_size(name: str, array: Array, dtype: DType) -> None:
-    """Raise InvalidArgumentError for values that might not fit a message; they are not made one to find out."""
+def _message_bytes(name: str, array: Array, dtype: DType) -> int:
+    """What values take in a message, at most.
+
+    Raises InvalidArgumentError for those that might not fit one; they are not made one to find out.
+    """
     if dtype is dtypes.string:
-        size = sum(map(len, array.flat)) + array.size * _VARINT_BYTES
+        size: int = sum(map(len, giving_way(array.flat, OBJECT_NS))) + array.size * _VARINT_BYTES
     else:
         whole = _UNSIGNED_BYTES if dtype.np.kind == "u" else _VARINT_BYTES
         size = array.size * _MOST_BYTES.get(tensor_codec.value_field(dtype), whole)
@@ -248,6 +262,7 @@ def _check_size(name: str, array: Array, dtype: DType) -> None:
             f"{name}: Tensor slice is too large to serialize (conservative estimate: {size + _MESSAGE_HEAD} bytes; "
             f"format V1 holds up to {_MAX_MESSAGE}): save in format V2, or in slices"
         )
+    return size
 
 
 def _has_surrogates(name: str) -> bool:
@@ -263,4 +278,12 @@ def _put_values(message: proto.TensorProto, array: Array, dtype: DType) -> None:
         flat = flat.view(np.uint16)
     elif dtype.is_complex:
         flat = flat.view(np.float32 if dtype is dtypes.complex64 else np.float64)
-    getattr(message, field).extend(flat.tolist())
+    number = message.DESCRIPTOR.fields_by_name[field].number
+    values = getattr(message, field)
+    for start in range(0, flat.size, _AT_ONCE):
+        let_others_run()
+        part = flat[start : start + _AT_ONCE]
+        if field in _AS_IN_MEMORY:
+            message.MergeFromString(b"".join(enclosed(number, [part.tobytes()])))
+        else:
+            values.extend(part.tolist())

@@ -16,6 +16,7 @@ from typing import Any, NoReturn, Protocol
 from aexec.framework import errors, log_memory
 from aexec.framework.cancellation import CancellationManager
 from aexec.framework.late_dataclass import dataclass
+from aexec.framework.memory import is_out_of_memory
 from aexec.framework.op_kernel import BuiltKernel, OpKernelConstruction
 from aexec.framework.op_kernel_context import OpKernelContext, Params
 from aexec.framework.printed import Printer, print_text
@@ -371,14 +372,6 @@ def as_op_error(node: PlanNode, inputs: Any, error: BaseException) -> errors.OpE
     return errors.as_plain(error)
 
 
-# How NumPy says that it has no arrays of such a size.
-_TOO_LARGE = (
-    "Maximum allowed dimension exceeded",
-    "array is too big",
-    "maximum supported dimension for an ndarray",
-)
-
-
 def _explained(node: PlanNode, inputs: Any, error: BaseException) -> errors.OpError:
     if inputs is not None and any(value is None for value in inputs):
         missing = errors.InvalidArgumentError(
@@ -391,7 +384,7 @@ def _explained(node: PlanNode, inputs: Any, error: BaseException) -> errors.OpEr
         explained.__cause__ = error
         return explained
     wrapped: errors.OpError
-    if isinstance(error, MemoryError) or str(error).startswith(_TOO_LARGE):
+    if is_out_of_memory(error):
         wrapped = errors.ResourceExhaustedError(
             f"OOM when running {{{{node {node.name}}}}} ({node.op}): {error}", derived=False
         )

@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from itertools import groupby
+from itertools import chain, groupby
 from typing import Any
 
 import numpy as np
 
 from aexec.framework import dtypes, errors
 from aexec.framework.abridged_text import abridged
+from aexec.framework.allocator import announce_scratch
 from aexec.framework.kernel_registry import kernel
+from aexec.framework.loop_budget import giving_way
 from aexec.framework.op_kernel import Compute, OpKernelConstruction
 from aexec.framework.shape import shape_text
 from aexec.kernels.common.allocation import allocator
 from aexec.numerics.farmhash_rows import fingerprint64_rows, fingerprint64_strings
 
 Point = tuple[int, ...]
+# Rows of indices that become Python's at a time, and nanoseconds for each; for a row of a table of distances, besides
+# one for each of its columns; bytes for a column, of a few rows at a time.
+_AT_ONCE = 1000
+_PLACE_NS, _ROW_NS, _COLUMN_BYTES = 300.0, 10_000.0, 64
 
 
 @kernel("Fingerprint", cost=4.0)
@@ -125,10 +131,17 @@ def _check_sparse(name: str, indices: Any, values: Any, shape: Any) -> None:
 def _sequences(indices: Any, values: Any) -> Iterator[tuple[Point, Any]]:
     """(place, values) of each run of entries that differ in the last dimension only."""
     start = 0
-    for place, run in groupby(indices[:, :-1].tolist()):
+    for place, run in groupby(_places(indices)):
         stop = start + sum(1 for _ in run)
-        yield tuple(place), values[start:stop]
+        yield place, values[start:stop]
         start = stop
+
+
+def _places(indices: Any) -> Iterator[Point]:
+    """All but the last number of each row, of which few are made at a time."""
+    rows = range(0, len(indices), _AT_ONCE)
+    some = (indices[start : start + _AT_ONCE, :-1].tolist() for start in rows)
+    return giving_way(map(tuple, chain.from_iterable(some)), _PLACE_NS)
 
 
 def _merged(
@@ -165,9 +178,10 @@ def _levenshtein(a: Any, b: Any) -> int:
     Row by row of the usual table.  An insertion carries a cost along the row, which a running
     minimum of `cost - column` does for the whole row at once.
     """
+    announce_scratch(_COLUMN_BYTES * b.size)
     columns = np.arange(b.size + 1)
     row = columns
-    for i in range(a.size):
+    for i in giving_way(range(a.size), _ROW_NS + b.size):
         fresh = np.empty(b.size + 1, np.int64)
         fresh[0] = i + 1
         np.minimum(row[1:] + 1, row[:-1] + (b != a[i]), out=fresh[1:])

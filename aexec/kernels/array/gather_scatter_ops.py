@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from aexec.framework import dtypes, errors
+from aexec.framework.allocator import announce_scratch
 from aexec.framework.kernel_registry import kernel
 from aexec.framework.op_kernel import Builder, Compute, OpKernelConstruction
 from aexec.framework.shape import check_max_rank, shape_text
@@ -159,7 +160,14 @@ def _batch_gather(xp: Any, params: Any, indices: Any, axis: int, batch_dims: int
     batches, outer = prod(params.shape[:batch]), prod(params.shape[batch:axis])
     starts = xp.arange(batches * outer).reshape(batches, outer, 1) * limit
     rows = starts + indices.reshape(batches, 1, -1)
-    return params.reshape(batches * outer * limit, *inner).take(rows, axis=0).reshape(shape)
+    return _rows(params, batches * outer * limit, inner).take(rows, axis=0).reshape(shape)
+
+
+def _rows(params: Any, count: int, inner: tuple[int, ...]) -> Any:
+    """The slices of `params` along one dimension.  A view, but for what does not lie in memory as it is read."""
+    if not params.flags.c_contiguous:
+        announce_scratch(params.nbytes)
+    return params.reshape(count, *inner)
 
 
 @kernel("GatherNd", Tparams=_GATHER_ND_TYPES, Tindices=_GATHER_INDEX_TYPES, cost=gather_cost)
@@ -176,7 +184,7 @@ def gather_nd(c: OpKernelConstruction) -> Compute:
         shape = indices.shape[:-1] + inner
         if depth == 0:
             return xp.broadcast_to(params, shape)
-        rows = params.reshape(prod(dims), *inner)
+        rows = _rows(params, prod(dims), inner)
         try:
             flat = scattering.flat_index(xp, indices, dims)
         except ValueError:

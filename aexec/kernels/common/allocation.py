@@ -20,7 +20,7 @@ from aexec.framework.allocator import TRACKED_CALLS
 from aexec.framework.dtypes import DType
 from aexec.framework.inline_call import check_inline
 from aexec.framework.loop_budget import COPY_NS
-from aexec.framework.memory import available_memory
+from aexec.framework.memory import available_memory, is_out_of_memory
 from aexec.framework.op_kernel import OpKernelConstruction
 from aexec.framework.shape import MAX_RANK, shape_text
 from aexec.framework.zeros import zero_object
@@ -127,7 +127,7 @@ def explain_with(check: Callable[..., Any]) -> Callable[..., errors.OpError]:
             check(*inputs)
         except errors.OpError as error:
             return error
-        if isinstance(exception, MemoryError):
+        if is_out_of_memory(exception):
             return errors.ResourceExhaustedError(f"OOM: {exception}")
         return errors.InternalError(f"{type(exception).__name__}: {exception}")
 

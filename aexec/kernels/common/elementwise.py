@@ -20,6 +20,7 @@ from aexec.framework.allocator import announce_scratch
 from aexec.framework.dtypes import DType
 from aexec.framework.intra_op import in_pieces
 from aexec.framework.kernel_registry import kernel
+from aexec.framework.memory import is_out_of_memory
 from aexec.framework.op_kernel import Builder, Compute, Cost, OpKernelConstruction, Scratch
 from aexec.framework.output_sizes import broadcast_elements
 from aexec.framework.shape import shape_text
@@ -229,7 +230,7 @@ def broadcast_error(exc: BaseException, *inputs: Any) -> errors.OpError:
     Shapes that do not broadcast and powers that are no integers are InvalidArgument, too little
     memory is ResourceExhausted, anything else a bug in the kernel.
     """
-    if isinstance(exc, MemoryError):
+    if is_out_of_memory(exc):
         return errors.ResourceExhaustedError(f"OOM when allocating the output: {exc}")
     shapes = [x.shape for x in inputs]
     try:

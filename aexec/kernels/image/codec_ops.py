@@ -286,6 +286,8 @@ def encode_png(c: OpKernelConstruction) -> Compute:
                 f"PNG encoding failed at the following flattened batch indices: {numbers}"
             )
         out = np.empty(images.shape[:-3], object)
+        if not count:  # NumPy would go through the sizes beside the 0
+            return out
         for place in giving_way(np.ndindex(out.shape), _PNG_NS):
             out[place] = codecs.encode_png(images[place], compression)
         return out

@@ -52,6 +52,7 @@ class Grid:
 
     def nearest(self, size: int, new_size: int) -> Any:
         """int [new_size]: the old element for each new one.  Halves are rounded up if corners are aligned."""
+        announce_scratch(_TAP_BYTES * new_size)
         scale, numbers = self.scale(size, new_size), np.arange(new_size, dtype=_F32)
         place = (numbers + _F32(0.5)) * scale if self.half_pixel_centers else numbers * scale
         below = np.floor(place)

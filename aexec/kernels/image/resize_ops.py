@@ -25,6 +25,8 @@ __all__: list[str] = []
 _FLOATS = (dtypes.float16, dtypes.bfloat16, dtypes.float32, dtypes.float64)
 _F32 = np.float32
 _SPARSE = ("scipy.sparse",)
+# Rows and columns of images, at most, whose places are kept from call to call.
+_MOST_REMEMBERED = 1 << 14
 
 
 def _cost(per_output: float) -> Callable[..., float]:
@@ -105,7 +107,8 @@ def interpolate(c: OpKernelConstruction) -> Compute:
 def nearest_neighbour(c: OpKernelConstruction) -> Compute:
     """The nearest pixel, or the one at the upper left."""
     xp, grid, allocate = c.xp, _grid(c), allocator(c)
-    # The last sizes, and for each new row and column the old one: images of a node are mostly of one size.
+    # The last sizes, and for each new row and column the old one: images of a node are mostly of one size.  Few, as
+    # nobody counts them.
     known: tuple[Any, Any] = (None, None)
     # Told that there is nothing to check NumPy writes straight into `out`; CuPy checks nothing.
     unchecked = {"mode": "clip"} if xp is np else {}
@@ -120,7 +123,7 @@ def nearest_neighbour(c: OpKernelConstruction) -> Compute:
         seen, sources = known
         if seen != sizes:
             sources = [xp.asarray(grid.nearest(images.shape[axis], shape[axis])) for axis in (1, 2)]
-            known = (sizes, sources)
+            known = (sizes, sources) if max(sizes) <= _MOST_REMEMBERED else known
         rows, columns = sources
         if len(rows) < images.shape[1]:
             images, rows = images.take(rows, 1), xp.arange(len(rows))
@@ -217,7 +220,8 @@ def nearest_neighbour_grad(c: OpKernelConstruction) -> Compute:
         if min(sizes) <= 0:
             raise errors.InvalidArgumentError("shape_t's elements must be positive")
         out = allocate((len(grads), *sizes, grads.shape[3]))  # refuses what would not fit
-        if not out.size:
+        if not grads.size:
+            out.fill(0)
             return out
         rows, columns = (
             Taps.single(grid.nearest(size, new_size), size)

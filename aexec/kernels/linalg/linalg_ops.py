@@ -299,8 +299,9 @@ def _some_at_a_time(xp: Any, decompose: Callable[[Array], Sequence[Array]], x: A
 def _identities(xp: Any, batch: Sequence[int], rows: int, columns: int, dtype: Any) -> Array:
     """A batch of matrices with ones in their diagonals: of what has no elements LAPACK's orthogonal ones."""
     matrices: Array = xp.zeros((*batch, rows, columns), dtype)
-    diagonal = xp.arange(columns)
-    matrices[..., diagonal, diagonal] = 1
+    if matrices.size:
+        diagonal = xp.arange(columns)
+        matrices[..., diagonal, diagonal] = 1
     return matrices
 
 

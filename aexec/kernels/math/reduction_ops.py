@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from aexec.framework import dtypes, errors
+from aexec.framework.allocator import announce_scratch
 from aexec.framework.kernel_registry import kernel
 from aexec.framework.op_kernel import Compute, OpKernelConstruction
 from aexec.framework.shape import shape_text
@@ -262,6 +263,12 @@ def _check_arg_axis(x: Any, axis: Any) -> int:
     return value
 
 
+def _announce_turned(x: Any, axis: int) -> None:
+    """NumPy copies an array to search it along another axis than the last."""
+    if axis not in (-1, x.ndim - 1) or not x.flags.c_contiguous:
+        announce_scratch(x.nbytes)
+
+
 @kernel(
     "ArgMax",
     host_memory=("dimension",),
@@ -278,16 +285,21 @@ def arg_max_or_min(c: OpKernelConstruction) -> Compute:
     widen = dtype in _SMALL_FLOATS
 
     def compute(x: Any, axis: Any) -> Any:
-        found = find(x, _check_arg_axis(x, axis))
+        at = _check_arg_axis(x, axis)
+        _announce_turned(x, at)
+        found = find(x, at)
         return found if found.dtype == out else found.astype(out)
 
     def compute_floating(x: Any, axis: Any) -> Any:
         at = _check_arg_axis(x, axis)
         if widen:
+            announce_scratch(4 * x.size)
             x = x.astype(np.float32)
+        _announce_turned(x, at)
         # A sum of squares is NaN only if an element is: the cheapest way to look for one.
         squares = xp.vdot(x, x)
         if squares != squares:
+            announce_scratch(x.size + x.nbytes)
             x = xp.where(xp.isnan(x), x.dtype.type(loser), x)
         found = find(x, at)
         return found if found.dtype == out else found.astype(out)

@@ -283,6 +283,8 @@ def max_pool_with_argmax(c: OpKernelConstruction) -> Compute:
         pool.check_input(x)
         layout = pool.windows(x.shape)
         best, found = _first_maximum(xp, x, layout, *_maximum(xp, x, layout))
+        if not found.size:
+            return best, found.astype(index_type)
         high, wide = layout.spec
         rows = xp.arange(high.count).reshape(-1, 1, 1) * high.stride - high.before + found // wide.size
         cols = xp.arange(wide.count).reshape(-1, 1) * wide.stride - wide.before + found % wide.size
@@ -327,7 +329,7 @@ def _flat_argmax(xp: Any, x: Any, argmax: Any, whole_batch: bool) -> Any:
     limit = x.size if whole_batch else image
     if argmax.size and (int(argmax.min()) < 0 or int(argmax.max()) >= limit):
         raise errors.InvalidArgumentError(f"argmax must be in [0, {limit})")
-    return argmax if whole_batch else argmax + xp.arange(x.shape[0]).reshape(-1, 1, 1, 1) * image
+    return argmax if whole_batch or not argmax.size else argmax + xp.arange(x.shape[0]).reshape(-1, 1, 1, 1) * image
 
 
 @kernel("MaxPoolGradGradWithArgmax", T=dtypes.REAL_NUMBER, Targmax=(dtypes.int64,))

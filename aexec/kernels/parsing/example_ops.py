@@ -12,8 +12,10 @@ from typing import Any
 import numpy as np
 
 from aexec.framework import errors
+from aexec.framework.allocator import announce_scratch
 from aexec.framework.dtypes import DType
 from aexec.framework.kernel_registry import kernel
+from aexec.framework.loop_budget import giving_way
 from aexec.framework.op_kernel import Compute, OpKernelConstruction
 from aexec.framework.shape import shape_text
 from aexec.kernels.common.allocation import allocator
@@ -24,6 +26,8 @@ from aexec.kernels.parsing.example_records import DenseFeature, Features
 __all__: list[str] = []
 
 _EXAMPLE_NS, _FEATURE_NS, _BYTE_NS = 2_000.0, 900.0, 5.0
+# What an example takes when it is read, at least; nanoseconds for its values of a feature.
+_RECORD_BYTES, _ROW_NS = 1500, 500.0
 
 
 def _cost(features: Callable[..., int]) -> Callable[..., float]:
@@ -45,7 +49,8 @@ class _Batch:
                 f"serialized.shape={shape_text(serialized.shape)}"
             )
         self._names = values_of(names)
-        self.examples = [example.parse_example(data) for data in values_of(serialized)]
+        announce_scratch(_RECORD_BYTES * serialized.size)
+        self.examples = [example.parse_example(data) for data in giving_way(values_of(serialized), _EXAMPLE_NS)]
 
     def name(self, i: int) -> str:
         return example.printable(self._names[i]) if self._names else "<unknown>"
@@ -77,7 +82,7 @@ class _Batch:
             result[...] = example.joined(rows, dtype).reshape(result.shape)
             return result
         present = []
-        for i, (row, size) in enumerate(zip(rows, sizes, strict=True)):
+        for i, (row, size) in enumerate(giving_way(zip(rows, sizes, strict=True), _ROW_NS)):
             if row is not None:
                 if size != stride:
                     raise errors.InvalidArgumentError(
@@ -98,7 +103,7 @@ class _Batch:
     def _variable(self, feature: DenseFeature, rows: Sequence[Any], allocate: Any) -> Any:
         stride = feature.stride
         sizes = example.lengths_of(rows)
-        for i, size in enumerate(sizes):
+        for i, size in enumerate(giving_way(sizes, _ROW_NS)):
             if size % stride if stride else size:
                 raise errors.InvalidArgumentError(
                     f"{self.where(i, feature.key)}Number of {feature.dtype} values is not a multiple of stride length. "
@@ -108,7 +113,7 @@ class _Batch:
         result = allocate((len(rows), longest, *feature.shape[1:]))
         result[...] = feature.default.reshape(())
         flat = result.reshape(len(rows), -1) if result.size else result
-        for i, row in enumerate(rows):
+        for i, row in enumerate(giving_way(rows, _ROW_NS)):
             if sizes[i]:
                 flat[i, : sizes[i]] = example.joined([row], feature.dtype)
         return result

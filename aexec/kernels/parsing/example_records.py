@@ -46,6 +46,8 @@ __all__ = [
 
 # Nanoseconds for a key.
 KEY_NS = 1000.0
+# And for a list of values.
+_ROW_NS = 100.0
 
 Features = Mapping[str, Any]
 Values = list[Any]
@@ -96,7 +98,8 @@ def values_in(
     Raises:
         InvalidArgumentError: of another type; the text is what `mismatch` makes of the example's number and the type.
     """
-    return values_of_features([features.get(key) for features in examples], dtype, mismatch)
+    found = [features.get(key) for features in giving_way(examples, KEY_NS)]
+    return values_of_features(found, dtype, mismatch)
 
 
 def values_of_features(
@@ -107,10 +110,12 @@ def values_of_features(
     wanted = _FIELDS[dtype]
     values = _LISTS[wanted]
     # A slice, as going through it costs three times as much.
-    rows: list[Values | None] = [None if feature is None else values(feature)[:] for feature in found]
+    rows: list[Values | None] = [
+        None if feature is None else values(feature)[:] for feature in giving_way(found, KEY_NS)
+    ]
     if all(rows):
         return rows
-    for i, (feature, row) in enumerate(zip(found, rows, strict=True)):
+    for i, (feature, row) in enumerate(giving_way(zip(found, rows, strict=True), KEY_NS)):
         if row == []:  # of no values, of another type, or of none
             kind = feature.WhichOneof("kind")
             if kind is None:
@@ -127,7 +132,7 @@ def joined(rows: Iterable[Values | None], dtype: DType) -> Any:
 
 def lengths_of(rows: Sequence[Values | None]) -> list[int]:
     """The number of values of each, 0 for None."""
-    return [len(row) if row else 0 for row in rows]
+    return [len(row) if row else 0 for row in giving_way(rows, _ROW_NS)]
 
 
 # ---- Dense features

@@ -168,7 +168,7 @@ def dense_count(c: OpKernelConstruction) -> Compute:
             return counter.count(np.zeros(data.size, np.int64), None, data, weights)
         if not data.shape[0]:
             raise errors.InvalidArgumentError("Invalid input: Shapes dimension cannot be 0.")
-        return counter.count(np.arange(len(data)).repeat(data.shape[1]), len(data), data, weights)
+        return counter.count(np.arange(data.size) // max(1, data.shape[1]), len(data), data, weights)
 
     return compute
 

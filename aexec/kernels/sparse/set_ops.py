@@ -68,7 +68,7 @@ def _group_dims(dims: Sequence[int]) -> Sequence[int]:
 
 def _dense(array: Any) -> _Sets:
     dims = _group_dims(array.shape)
-    groups = np.repeat(np.arange(math.prod(dims)), array.shape[-1])
+    groups = np.arange(array.size) // max(1, array.shape[-1])
     return _Sets(groups, array.reshape(-1), dims)
 
 
