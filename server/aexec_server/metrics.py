@@ -119,7 +119,7 @@ FAMILIES = {
         Family(
             "aexec_event_loop_lag_seconds",
             "histogram",
-            "How much later than due the event loop came to a timer, looked at four times a second.",
+            "How much later than due the event loop came to a timer, four times a second (in session hosts once).",
             (),
             _SECONDS,
         ),
