@@ -8,7 +8,7 @@ Next to read: `slice_ops.py`, which takes rectangular parts.
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import prod
+from math import inf, prod
 from typing import Any
 
 import numpy as np
@@ -40,6 +40,8 @@ _STITCH_TYPES = (*dtypes.POD, dtypes.string, dtypes.variant, dtypes.qint8, dtype
 # int32 indices seen as unsigned catch negative ones; true for tensors with fewer rows than this.
 _MAX_UNSIGNED = 2**31
 _FEW = 16
+# Elements of which a copy is not made only to pick some.
+_LARGE = 1 << 14
 
 
 def _empty_value(dtype: dtypes.DType) -> Any:
@@ -60,6 +62,7 @@ def _taker(c: OpKernelConstruction) -> Callable[[Any, Any, int], Any]:
     """The function (params, indices, axis) -> rows, for indices of this node's type."""
     xp, index_type = c.xp, c.input_types[1].base
     bare = c.output_types[0].np.kind != "O"
+    large = _LARGE if xp is np else inf
 
     def pick(params: Any, index: Any, axis: int) -> Any:
         at = int(index)
@@ -75,6 +78,8 @@ def _taker(c: OpKernelConstruction) -> Callable[[Any, Any, int], Any]:
         if params.shape[axis] >= _MAX_UNSIGNED:
             return take(params, indices, axis)
         try:
+            if params.size > large and not params.flags.c_contiguous:
+                return _picked(params, indices, axis)
             return params.take(indices.view(np.uint32), axis)
         except IndexError:
             return _no_rows(xp, params, indices, axis)
@@ -86,11 +91,20 @@ def _taker(c: OpKernelConstruction) -> Callable[[Any, Any, int], Any]:
         if size and (min(indices.ravel().tolist()) if size < _FEW else indices.min()) < 0:
             return _no_rows(xp, params, indices, axis)
         try:
+            if params.size > large and not params.flags.c_contiguous:
+                return _picked(params, indices, axis)
             return params.take(indices, axis)
         except IndexError:
             return _no_rows(xp, params, indices, axis)
 
     return take_unsigned if index_type is dtypes.int32 else take
+
+
+def _picked(params: Any, indices: Any, axis: int) -> Any:
+    """What `take` gives: that would first copy all of an array that does not lie in memory as it is read."""
+    if indices.size and int(indices.min()) < 0:
+        raise IndexError
+    return params[(slice(None),) * axis + (indices,)]
 
 
 def _no_rows(xp: Any, params: Any, indices: Any, axis: int) -> Any:
@@ -160,14 +174,11 @@ def _batch_gather(xp: Any, params: Any, indices: Any, axis: int, batch_dims: int
     batches, outer = prod(params.shape[:batch]), prod(params.shape[batch:axis])
     starts = xp.arange(batches * outer).reshape(batches, outer, 1) * limit
     rows = starts + indices.reshape(batches, 1, -1)
-    return _rows(params, batches * outer * limit, inner).take(rows, axis=0).reshape(shape)
-
-
-def _rows(params: Any, count: int, inner: tuple[int, ...]) -> Any:
-    """The slices of `params` along one dimension.  A view, but for what does not lie in memory as it is read."""
-    if not params.flags.c_contiguous:
+    if not params.flags.c_contiguous and any(params.strides):  # what repeats one value is not copied
         announce_scratch(params.nbytes)
-    return params.reshape(count, *inner)
+    flat = params.reshape(batches * outer * limit, *inner)
+    picked = flat.take(rows, axis=0) if flat.flags.c_contiguous else flat[rows]
+    return picked.reshape(shape)
 
 
 @kernel("GatherNd", Tparams=_GATHER_ND_TYPES, Tindices=_GATHER_INDEX_TYPES, cost=gather_cost)
@@ -175,6 +186,7 @@ def gather_nd(c: OpKernelConstruction) -> Compute:
     """Elements or slices of `params` at the index tuples in the last dimension of `indices`."""
     ignore = scattering.ignores_bad_indices(c)
     xp, name, empty = c.xp, c.name, _empty_value(c.output_types[0])
+    large = _LARGE if xp is np else inf
 
     def compute(params: Any, indices: Any) -> Any:
         params, indices = xp.asarray(params), xp.asarray(indices)
@@ -184,7 +196,6 @@ def gather_nd(c: OpKernelConstruction) -> Compute:
         shape = indices.shape[:-1] + inner
         if depth == 0:
             return xp.broadcast_to(params, shape)
-        rows = _rows(params, prod(dims), inner)
         try:
             flat = scattering.flat_index(xp, indices, dims)
         except ValueError:
@@ -197,9 +208,11 @@ def gather_nd(c: OpKernelConstruction) -> Compute:
                     f"does not index into param shape {shape_text(params.shape)}, node name: {name}"
                 ) from None
             out = xp.full((len(entries), *inner), empty, params.dtype)
-            out[good] = rows[scattering.flat_index(xp, entries[good], dims)]
+            out[good] = params[tuple(entries[good].T)]
             return out.reshape(shape)
-        return rows.take(flat, axis=0).reshape(shape)
+        if params.size > large and not params.flags.c_contiguous:
+            return params[tuple(indices[..., i] for i in range(depth))]
+        return params.reshape(prod(dims), *inner).take(flat, axis=0).reshape(shape)
 
     return compute
 

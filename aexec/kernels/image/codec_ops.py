@@ -13,6 +13,7 @@ import numpy as np
 
 from aexec.framework import dtypes, errors
 from aexec.framework.abridged_text import abridged_list
+from aexec.framework.allocator import announce_scratch
 from aexec.framework.kernel_registry import kernel
 from aexec.framework.late_dataclass import dataclass
 from aexec.framework.loop_budget import giving_way
@@ -267,7 +268,7 @@ def _png_cost(images: Any) -> float:
     return float(60.0 * images.size + _PNG_NS * math.prod(images.shape[:-3]))
 
 
-@kernel("EncodePng", cost=_png_cost, scratch=8)
+@kernel("EncodePng", cost=_png_cost)
 def encode_png(c: OpKernelConstruction) -> Compute:
     """A PNG of each image [..., height, width, 1 to 4 channels]."""
     compression = c.attr("compression")
@@ -288,6 +289,7 @@ def encode_png(c: OpKernelConstruction) -> Compute:
         out = np.empty(images.shape[:-3], object)
         if not count:  # NumPy would go through the sizes beside the 0
             return out
+        announce_scratch(codecs.png_scratch(images.nbytes // count))
         for place in giving_way(np.ndindex(out.shape), _PNG_NS):
             out[place] = codecs.encode_png(images[place], compression)
         return out

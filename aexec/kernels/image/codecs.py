@@ -33,6 +33,7 @@ __all__ = [
     "encode_jpeg",
     "encode_png",
     "jpeg_shape",
+    "png_scratch",
 ]
 
 Array = Any
@@ -273,12 +274,21 @@ def _unfiltered(filters: Array, lines: Array) -> Array:
     return out[1:, 1:].astype(np.uint8)
 
 
+# For each byte of an image: its neighbours, and differences of these, in 16 bits.
+_PNG_BYTES = 18
+
+
 def _paeth(left: Array, above: Array, corner: Array) -> Array:
     """Of the three (int16) the one closest to left + above - corner."""
     to_left, to_above = np.abs(above - corner), np.abs(left - corner)
     to_corner = np.abs(left + above - 2 * corner)
     near_above = np.where(to_above <= to_corner, above, corner)
     return np.where((to_left <= to_above) & (to_left <= to_corner), left, near_above)
+
+
+def png_scratch(num_bytes: int) -> int:
+    """What `encode_png` needs, in bytes, while it encodes an image of so many."""
+    return _PNG_BYTES * num_bytes
 
 
 def encode_png(image: Array, compression: int = -1) -> bytes:

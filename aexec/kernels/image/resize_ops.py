@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from aexec.framework import dtypes, errors
+from aexec.framework.allocator import announce_scratch
 from aexec.framework.dtypes import DType
 from aexec.framework.kernel_registry import kernel
 from aexec.framework.op_kernel import Compute, OpKernelConstruction
@@ -103,6 +104,11 @@ def interpolate(c: OpKernelConstruction) -> Compute:
     return compute
 
 
+def _announce_taken(images: Any, elements: int) -> None:
+    """So many elements are taken, first of all a copy of images that do not lie in memory as they are read."""
+    announce_scratch((elements + (0 if images.flags.c_contiguous else images.size)) * images.itemsize)
+
+
 @kernel("ResizeNearestNeighbor", T=dtypes.REAL_NUMBER, host_memory=("size",), cost=_cost(2.0))
 def nearest_neighbour(c: OpKernelConstruction) -> Compute:
     """The nearest pixel, or the one at the upper left."""
@@ -126,7 +132,9 @@ def nearest_neighbour(c: OpKernelConstruction) -> Compute:
             known = (sizes, sources) if max(sizes) <= _MOST_REMEMBERED else known
         rows, columns = sources
         if len(rows) < images.shape[1]:
+            _announce_taken(images, len(rows) * images[:, :1].size)
             images, rows = images.take(rows, 1), xp.arange(len(rows))
+        _announce_taken(images, len(columns) * images[:, :, :1].size)
         return images.take(columns, 2).take(rows, 1, out=out, **unchecked)
 
     return compute

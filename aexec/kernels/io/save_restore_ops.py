@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from aexec.framework import errors
+from aexec.framework.abandoned_calls import finishing
 from aexec.framework.dtypes import DType
 from aexec.framework.kernel_registry import kernel
 from aexec.framework.op_kernel import Compute, OpKernelConstruction
@@ -135,12 +136,14 @@ def merge_v2_checkpoints(c: OpKernelConstruction) -> Compute:
 @kernel("Save", cost=blocking)
 def save(c: OpKernelConstruction) -> Compute:
     types = c.attr("T")
+    c.may_be_abandoned = True  # nothing is written before all tensors are there
     return lambda filename, names, *tensors: _save_v1(types, filename, names, None, tensors)
 
 
 @kernel("SaveSlices", cost=blocking)
 def save_slices(c: OpKernelConstruction) -> Compute:
     types = c.attr("T")
+    c.may_be_abandoned = True
     return lambda filename, names, specs, *tensors: _save_v1(types, filename, names, specs, tensors)
 
 
@@ -165,7 +168,8 @@ def _save_v1(types: Sequence[DType], filename: Any, names: Any, specs: Any, tens
         array = np.asarray(tensor)
         shape, box = _slice_to_save(spec, array) if spec else (array.shape, None)
         writer.add(_text(name), array, dtype, shape, box)
-    writer.finish()
+    with finishing():
+        writer.finish()
 
 
 def _slice_to_save(spec: str, array: Any) -> tuple[tuple[int, ...], TensorSlice]:

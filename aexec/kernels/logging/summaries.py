@@ -10,13 +10,16 @@ import numpy as np
 
 from aexec import proto
 from aexec.framework import errors, tensor_codec
+from aexec.framework.allocator import announce_scratch
 from aexec.framework.dtypes import DType
 from aexec.framework.shape import shape_text
 from aexec.kernels.audio.wav import write_wav
-from aexec.kernels.image.codecs import encode_png
+from aexec.kernels.image.codecs import encode_png, png_scratch
 
 __all__ = ["add_pictures", "add_sounds", "histogram", "tensor_message"]
 
+# What is needed to make a byte of a float, and of those around it.
+_PIXEL_BYTES = 24
 _GREATEST = float(np.finfo(np.float64).max)
 
 
@@ -129,6 +132,8 @@ def add_pictures(summary: proto.Summary, tag: str, images: Any, most: int, bad_c
         raise errors.InvalidArgumentError(
             f"expected depth <= bad_color.size, got depth = {images.shape[3]}, bad_color.size = {len(bad_color)}"
         )
+    for image in images[:1]:  # they are alike, and are encoded one after the other
+        announce_scratch(max(_PIXEL_BYTES * image.size, png_scratch(image.size)))
     for name, image in _numbered(tag, "image", most, images[:most]):
         summary.value.add(tag=name, image=_picture(_pixels(image, bad_color)))
 

@@ -10,8 +10,10 @@ Read next: `pooling.py`, which says where the windows lie.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
+from aexec.framework.allocator import announce_scratch
 from aexec.framework.intra_op import in_pieces
 from aexec.kernels.common.scratch import scratch
 from aexec.kernels.common.windowing import Window
@@ -48,8 +50,11 @@ class _Reduction:
         sides = [(i, w) for i, w in enumerate(layout.spec, start=1) if w != Window(x.shape[i], 1, 1, 1, 0, 0)]
         for axis, w in sides:
             shape[axis] = w.count
-            last = axis == sides[-1][0]
-            out = self._xp.empty(shape, x.dtype) if last else scratch.empty(self._xp, f"pool{axis}", shape, x.dtype)
+            if axis == sides[-1][0]:
+                out = self._xp.empty(shape, x.dtype)
+            else:
+                announce_scratch(prod(shape) * x.dtype.itemsize)
+                out = scratch.empty(self._xp, f"pool{axis}", shape, x.dtype)
             self._in_pieces(x, out, axis, w, layout.boxes(axis - 1))
             x = out
         return x if sides else x.copy()

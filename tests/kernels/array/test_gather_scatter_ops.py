@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import tracemalloc
 
 import ml_dtypes
 import numpy as np
@@ -52,6 +53,39 @@ def test_gather(indices, axis, want, index_type):
     assert_gives("GatherV2", [TABLE, np.array(indices, index_type), np.int32(axis)], want)
     if axis == 0 and index_type is not np.int16:
         assert_gives("Gather", [TABLE, np.array(indices, index_type)], want)
+
+
+REPEATED = np.broadcast_to(np.float32(7), (4, 1 << 20, 2))
+TURNED = np.arange(240_000, dtype=np.float32).reshape(30, 4, 2000).transpose(1, 2, 0)
+
+
+@pytest.mark.parametrize("index_type", [np.int32, np.int64])
+@pytest.mark.parametrize(("op", "axis"), [("GatherV2", [1]), ("GatherNd", [])])
+@pytest.mark.parametrize("params", [REPEATED, TURNED], ids=["repeated", "turned"])
+def test_gather_copies_no_large_params_to_pick_some(params, op, axis, index_type):
+    """`take` would, whatever it picks, on the event loop and uncounted."""
+    indices = np.array([[1, 1]], index_type)
+    built, inputs, _ = build(op, [params, indices, *map(np.int32, axis)])
+    tracemalloc.start()
+    try:
+        got = built.compute(*inputs)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert_same(got, params[:, indices] if axis else params[1, 1][None])
+    assert peak < got.nbytes + 100_000
+
+
+@pytest.mark.parametrize("params", [REPEATED[:, :50], TURNED], ids=["repeated", "turned"])
+def test_gather_from_batches_of_large_params(params):
+    assert_gives("GatherV2", [params, I32([[1]] * 4), np.int32(1)], params[:, 1:2], batch_dims=1)
+
+
+@pytest.mark.parametrize("at", [-1, 2000])
+def test_gather_refuses_indices_into_large_params_that_are_turned(at):
+    for dtype in (I32, I64):
+        message = f"indices[0] = {at} is not in [0, 2000)"
+        assert_refuses("GatherV2", [TURNED, dtype([at]), np.int32(1)], message)
 
 
 @pytest.mark.parametrize("dtype", [*ELEMENT_TYPES, ml_dtypes.float8_e5m2, ml_dtypes.float8_e4m3fn])
