@@ -37,6 +37,7 @@ _pauses = 0
 _program_frozen = False
 _large = 0  # things that are out of the collector's sight while they live
 _frozen_by_program = False  # the program had called gc.freeze itself when the first of them came
+_program_freezes = False  # the program was once seen to have called gc.freeze itself
 _was_enabled = False
 
 # By Python's own schedule a full collection may come after so many of the two younger generations.
@@ -75,9 +76,20 @@ def _age() -> None:
     """Let the collector look at nothing of what there is when it looks for young garbage."""
     if _program_frozen or (_large and not _frozen_by_program):
         gc.freeze()
-    elif not gc.get_freeze_count():
+    elif not _is_frozen_by_program():
         gc.freeze()
         gc.unfreeze()  # what is unfrozen counts as old
+
+
+def _is_frozen_by_program() -> bool:
+    """Whether the program calls gc.freeze itself; to be asked while nothing is frozen here.
+
+    Once it was seen to, it is not looked at again: Python counts what is frozen one by one, which takes as long as a
+    collection.
+    """
+    global _program_freezes
+    _program_freezes = _program_freezes or gc.get_freeze_count() > 0
+    return _program_freezes
 
 
 def freeze_heap() -> None:
@@ -103,7 +115,7 @@ def keep_large() -> None:
     global _large, _frozen_by_program
     with _lock:
         if not _large:
-            _frozen_by_program = not _program_frozen and gc.get_freeze_count() > 0
+            _frozen_by_program = not _program_frozen and _is_frozen_by_program()
         _large += 1
         if not _frozen_by_program:
             gc.freeze()

@@ -22,7 +22,7 @@ def __getattr__(name: str) -> Any:
     op = op_functions.function_names().get(name)
     if op is None:
         # Names like `__wrapped__` are asked for by tools, of every module.
-        nearest = "" if name.startswith("__") else op_functions.suggest(name)
+        nearest = "" if name.startswith("_") else op_functions.suggest(name)
         raise AttributeError(f"module 'aexec.ops' has no attribute {name!r}{nearest}")
     function = op_functions.make_function(op_registry.global_registry.lookup(op).op_def)
     globals()[name] = function

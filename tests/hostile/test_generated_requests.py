@@ -20,8 +20,6 @@ from tests.hostile.conftest import HostileServer
 from tests.server.described import fits, route_of
 from tests.server.test_console import two_ways
 
-schemathesis = pytest.importorskip("schemathesis", reason="schemathesis is not installed")
-
 PARTS, REQUESTS = 10, 1000  # of each
 MAY_ANSWER = {501, 503, 504}
 _MESSAGES = [b"", b"\n\x01x", two_ways().graph_def.SerializeToString()]
@@ -48,8 +46,8 @@ _AS_MANY = settings(max_examples=100, database=None, deadline=None, suppress_hea
 @pytest.mark.soak
 @pytest.mark.parametrize("part", range(PARTS), ids="part{}".format)
 def test_no_generated_request_is_a_fault_of_the_server(hostile_server: HostileServer, part: int) -> None:
-    from schemathesis import GenerationMode
-
+    schemathesis = pytest.importorskip("schemathesis", reason="schemathesis is not installed")
+    both_modes = (schemathesis.GenerationMode.POSITIVE, schemathesis.GenerationMode.NEGATIVE)
     server = hostile_server(example=True, max_timeout="1s")
     document = server.call("GET", "/openapi.json").body
     for media in ("application/x-protobuf", "application/octet-stream"):
@@ -82,7 +80,7 @@ def test_no_generated_request_is_a_fault_of_the_server(hostile_server: HostileSe
     while statuses.total() < REQUESTS:
         for operation in operations:
             handle = server.create(two_ways())
-            for mode in (GenerationMode.POSITIVE, GenerationMode.NEGATIVE):
+            for mode in both_modes:
                 test = given(operation.as_strategy(generation_mode=mode), st.booleans(), st.integers(0, 2**32))(ask)
                 with contextlib.suppress(Unsatisfiable):  # there is nothing that could be wrong with it
                     _AS_MANY(test)()

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy import stats
 
 import aexec
 from aexec import errors, ops
@@ -165,6 +164,8 @@ async def test_soak(kind: str) -> None:
 
 async def test_shuffling_is_uniform() -> None:
     """Of the ten elements there each is taken as often as any other."""
+    from scipy import stats  # takes a second to import
+
     with aexec.Graph() as built:
         ops.random_shuffle_queue_v2(component_types=["int64"], shapes=[[]], capacity=100, seed=3, name="q")
     counts = np.zeros((10, 10), int)
