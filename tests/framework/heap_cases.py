@@ -123,8 +123,9 @@ def test_garbage_that_was_frozen_with_what_is_large_is_freed_when_that_is_gone()
 
 
 @pytest.fixture
-def frozen() -> Iterator[int]:
+def frozen(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
     """A program that has called gc.freeze: how much it froze."""
+    monkeypatch.setattr(garbage_collector, "_program_freezes", False)
     gc.collect()
     gc.freeze()
     yield gc.get_freeze_count()
@@ -196,3 +197,21 @@ def test_a_program_that_does_not_ask_has_pythons_schedule(looked_at: list[int]) 
     many_young_collections()
     collect_if_due(idle=True)
     assert 2 not in looked_at
+
+
+def test_what_a_program_froze_is_counted_once(frozen: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    count = gc.get_freeze_count
+    counted: list[int] = []
+
+    def counting() -> int:
+        counted.append(count())
+        return counted[-1]
+
+    monkeypatch.setattr(gc, "get_freeze_count", counting)
+    for _ in range(3):
+        with collector_paused():
+            kept = [[] for _ in range(50_000)]
+        assert kept
+        keep_large()
+        drop_large()
+    assert len(counted) == 1
