@@ -28,8 +28,8 @@ from aexec.graph.prune import reachable
 from aexec.graph.signature import graph_signature
 from aexec.graph.tensor_connections import ConnectedTable, Connection
 from aexec.graph.tensor_proxy import TensorProxy
+from aexec.runtime.compilation_policy import CompiledForm
 from aexec.runtime.compiled_execution import line_of
-from aexec.runtime.compiled_plan import CompiledPlan
 from aexec.runtime.config import RunMetadata, RunOptions
 from aexec.runtime.device_ends import DeviceEnds, DeviceFeedSpec
 from aexec.runtime.feeds import FeedSpec
@@ -361,7 +361,7 @@ class Callable:
         return found
 
     @property
-    def line(self) -> CompiledPlan | None:
+    def line(self) -> CompiledForm | None:
         """The plan, if it is one that can be run at once."""
         return None if self._plan is None else line_of(self._plan.plan)
 

@@ -1,9 +1,8 @@
 """The executor of compiled plans: it runs the generated function, and leaves the rest to the interpreter.
 
-A plan is compiled when it has been run a few times: what is run once costs no more than interpreting it.
-A run of it is interpreted nevertheless when it is traced, fed in parts or with large values; and from the
-middle on, when a call must not go on inline.
-Next to read: `compiled_plan.py`, and `execution.py` for the interpreter.
+Whether a run is one of the function, and how that is written, `CompilationPolicy` decides; a run is interpreted
+nevertheless when it is traced or fed in parts, and from the middle on when a call must not go on inline.
+Next to read: `compilation_policy.py`, `compiled_plan.py`, and `execution.py` for the interpreter.
 """
 
 from __future__ import annotations
@@ -26,6 +25,7 @@ from aexec.framework.inline_call import InlineCallError
 from aexec.framework.op_kernel_context import OpKernelContext
 from aexec.runtime.blocks import NotCompiledError
 from aexec.runtime.call_estimates import heavy_ns, took_at_most
+from aexec.runtime.compilation_policy import CompilationPolicy, CompiledForm, Decision
 from aexec.runtime.compiled_plan import CompiledPlan, Position, compile_plan, prepare_functions
 from aexec.runtime.execution import Execution, ShuffledExecution
 from aexec.runtime.executor import (
@@ -39,29 +39,17 @@ from aexec.runtime.executor import (
 )
 from aexec.runtime.function_calls import MAX_CALL_DEPTH, call_depth, nested_results
 from aexec.runtime.line_calls import CHANGES, ON_LOOP, HeavyError, WaitsError
-from aexec.runtime.line_writer import CHUNK
 from aexec.runtime.memory_accountant import values_of_line
 from aexec.runtime.partitioned_plan import PartitionedPlan
-from aexec.runtime.plan import Compilation, Plan
+from aexec.runtime.plan import Plan
 from aexec.runtime.propagator_state import ROOT_FRAME_ID
-from aexec.runtime.stretch import Line, Stretch, Trial
+from aexec.runtime.stretch import Line, Stretch
 from aexec.runtime.tracing import DEBUG
+from aexec.runtime.trial import Trial
 
 __all__ = ["CompiledExecution", "default_executor", "line_of", "run_line"]
 
 logger = logging.getLogger("aexec")
-
-# The run of a plan that compiles it.
-COMPILE_AT = 3
-# Runs in a row that the interpreter had to finish, after which it is left to it from the start; or, if heavy calls were
-# why, after which the line goes on in a thread.
-GIVE_UP_AT = 5
-# Seconds by which calls may outlast their slice before the interpreter has a look at them.
-OVERRUN = 0.5e-3
-# Runs of a short line in a row, or slices, that must have done so: once it may have been another process.
-SUSPICIOUS = 3
-# Looks in a row by which the interpreter found no heavy call, after which calls are taken to be slow all together.
-LOOKS = 3
 
 
 class CompiledExecution(Execution):
@@ -82,10 +70,9 @@ class CompiledExecution(Execution):
     @classmethod
     def runs_joint(cls, plan: PartitionedPlan, environment: StepEnvironment, on_result: OnResult | None) -> bool:
         """As `Execution.runs_joint`: it is compiled, perhaps just now."""
-        compilation = plan.compilation
-        if not _may_be_compiled(compilation, environment, on_result):
+        if _is_watched(environment, on_result):
             return False
-        return compilation.compiled is not None or _compile(plan, environment)
+        return plan.compilation.compiled is not None or _decide(plan, environment) is not None
 
     def statistics(self) -> ExecutionStatistics:
         """As `Execution.statistics`."""
@@ -103,25 +90,20 @@ class CompiledExecution(Execution):
         compiled = self._compiled(feeds)
         if compiled is None:
             return super().run(feeds)
-        trial: Trial | None = self.plan.compilation.trial
+        trial = self.plan.compilation.trial
         return self._run_compiled(compiled, feeds) if trial is None else self._try(trial, compiled, feeds)
 
-    async def _try(self, trial: Trial, compiled: CompiledPlan, feeds: Sequence[Any]) -> list[Any]:
+    async def _try(self, trial: Trial, compiled: CompiledForm, feeds: Sequence[Any]) -> list[Any]:
         """A run by which the interpreter and a line are compared."""
         size, interprets = sum(value.size for value in feeds), trial.interprets_next()
         running = Execution.run(self, feeds) if interprets else self._run_compiled(compiled, feeds)
         del feeds
         began = perf_counter()
         results = await running
-        trial.took(size, perf_counter() - began, interprets)
-        compilation = self.plan.compilation
-        if trial.is_over and compilation.trial is trial:
-            compilation.trial = None
-            if trial.is_lost:
-                compilation.refuse("the interpreter is faster: it makes several heavy calls at once")
+        self.plan.compilation.tried(trial, size, perf_counter() - began, interpreted=interprets)
         return results
 
-    async def _run_compiled(self, compiled: CompiledPlan, feeds: Sequence[Any]) -> list[Any]:
+    async def _run_compiled(self, compiled: CompiledForm, feeds: Sequence[Any]) -> list[Any]:
         end = self._enter()
         now = perf_counter()
         if now >= end:
@@ -134,15 +116,17 @@ class CompiledExecution(Execution):
             if compiled.is_line:
                 return run_line(compiled, self._root_context(), feeds, end)
             results = await self._run_in_slices(compiled, feeds, end)
-            _went_well(self.plan.compilation)
+            if self.plan.compilation.unsettled:
+                self.plan.compilation.finished()
             return list(results)
         except BaseException as error:
             rest = self.rest(compiled, feeds, error)
         del feeds
         return await rest
 
-    def rest(self, compiled: CompiledPlan, feeds: Sequence[Any], error: BaseException) -> Awaitable[list[Any]]:
+    def rest(self, compiled: CompiledForm, feeds: Sequence[Any], error: BaseException) -> Awaitable[list[Any]]:
         """What is left to do of a run whose function raised, which may have been called without this execution."""
+        assert isinstance(compiled, CompiledPlan)
         failure = self._take_over(compiled, feeds, error)
         return self._interpret() if failure is None else self._failed(failure)
 
@@ -154,52 +138,30 @@ class CompiledExecution(Execution):
         finally:
             del failure  # its traceback leads to this frame
 
-    def _compiled(self, feeds: Sequence[Any]) -> CompiledPlan | None:
+    def _compiled(self, feeds: Sequence[Any]) -> CompiledForm | None:
         """The plan as Python, if it is to be run so."""
-        compilation = self.plan.compilation
-        if not _may_be_compiled(compilation, self.environment, self._on_result):
+        if _is_watched(self.environment, self._on_result):
             return None
-        if compilation.compiled is None and not _compile(self.plan, self.environment):
-            return None
-        if (compilation.overran >= SUSPICIOUS or compilation.suspect) and not self._look(compilation):
-            return None
+        compiled = self.plan.compilation.ready
+        if compiled is None or (compiled.suspects and compiled.relieved):
+            compiled = _decide(self.plan, self.environment)
+            if compiled is None:
+                return None
         for value in feeds:
             if value is UNFED:
                 return None
-        compiled: CompiledPlan = compilation.compiled
-        if compiled.suspects and compiled.relieved:
-            compilation.compiled = None
-            if not _compile(self.plan, self.environment, compiled.chunk):
-                return None
-            compiled = compilation.compiled
         if compiled.depth and call_depth() + compiled.depth >= MAX_CALL_DEPTH:
             return None
         return compiled
 
-    def _look(self, compilation: Compilation) -> bool:
-        """Calls held the loop: the interpreter measures which, then they are compiled anew; is that done?"""
-        compiled: CompiledPlan = compilation.compiled
-        chunk = compiled.chunk
-        if not compiled.outdated:
-            compilation.looks += 1
-            if compilation.looks < LOOKS and compiled.in_doubt:
-                return False  # and so is the next run
-            if compilation.looks <= LOOKS or chunk == 1:
-                compilation.overran, compilation.suspect = 0, False
-                return False
-            chunk = max(1, chunk // 8)  # none is heavy alone
-        compilation.overran, compilation.suspect, compilation.looks = 0, False, 0
-        compilation.compiled = None
-        return _compile(self.plan, self.environment, chunk)
-
     def _root_context(self) -> OpKernelContext:
         return OpKernelContext(self.environment, self._cancellation, execution=self)
 
-    async def _run_in_slices(self, compiled: CompiledPlan, feeds: Sequence[Any], end: float) -> tuple[Any, ...]:
-        line = compiled.start(self._root_context(), feeds, end)
+    async def _run_in_slices(self, compiled: CompiledForm, feeds: Sequence[Any], end: float) -> tuple[Any, ...]:
+        line: Line = compiled.function(self._root_context(), end, *feeds)
         given: float | None = None
-        compilation, memory = self.plan.compilation, self.environment.memory
-        limit = self.environment.slices.budget.slice_seconds + OVERRUN
+        policy, memory = self.plan.compilation, self.environment.memory
+        slice_seconds = self.environment.slices.budget.slice_seconds
         try:
             while True:
                 began, worked = perf_counter(), thread_time()
@@ -210,11 +172,9 @@ class CompiledExecution(Execution):
                     return results
                 finally:
                     now, took = perf_counter(), thread_time() - worked
-                    # While others had the processor, it was not the calls that took long.
-                    late = took - (end - began)
-                    compilation.overran = compilation.overran + 1 if now > end and late > OVERRUN else 0
-                    if compilation.overran and took > limit:
-                        compilation.suspect = True
+                    if now > end or policy.unsettled:
+                        # While others had the processor, it was not the calls that took long.
+                        policy.slice_ended(took - (end - began) if now > end else 0.0, took - slice_seconds)
                 given = end
                 if type(wish) is tuple:
                     stretch = Stretch(line, wish, self.environment.slices.budget, memory)
@@ -285,21 +245,11 @@ class CompiledExecution(Execution):
         raise self._cancelled_status()
 
     def _count_take_over(self, levels: Sequence[Position], error: BaseException) -> None:
-        """Do without taking over where that happens again and again.
-
-        Where heavy calls are why, the line is to go on with them in a thread; where it is something else that makes
-        the interpreter run most of the plan, that runs it from the start.
-        """
-        compilation, compiled, node = self.plan.compilation, levels[0].compiled, levels[0].node
+        """Let the policy know what the interpreter has to finish, and why."""
+        compiled, node = levels[0].compiled, levels[0].node
         heavy = isinstance(error, HeavyError) and node is not None and compiled.may_leave(node)
-        heavy = heavy and not compiled.goes_on
         share = compiled.share_before(node) if node is not None else 0.0
-        compilation.taken_over = compilation.taken_over + 1 if heavy or share <= 0.5 else 0
-        if compilation.taken_over >= GIVE_UP_AT and heavy:
-            compilation.taken_over, compilation.goes_on, compilation.compiled = 0, True, None
-            compilation.trial = Trial()
-        elif compilation.taken_over >= GIVE_UP_AT:
-            compilation.refuse("the interpreter always had to take over")
+        self.plan.compilation.fell_back(compiled, heavy=heavy and not compiled.goes_on, early=share <= 0.5)
 
     def _take_over(self, compiled: CompiledPlan, feeds: Sequence[Any], error: BaseException) -> BaseException | None:
         """Make the interpreter's state if a call could not go on inline; else the error to raise, with its node."""
@@ -375,57 +325,64 @@ def _attributed(levels: Sequence[Position], error: BaseException) -> BaseExcepti
     return error
 
 
-def _may_be_compiled(compilation: Compilation, environment: StepEnvironment, on_result: OnResult | None) -> bool:
-    """May a run be one of the plan as Python?  Not if it has to be seen node by node."""
-    return not (compilation.refused or DEBUG or environment.tracer is not None or on_result is not None)
+def _is_watched(environment: StepEnvironment, on_result: OnResult | None) -> bool:
+    """Has a run to be seen node by node?  Only the interpreter shows that."""
+    return bool(DEBUG) or environment.tracer is not None or on_result is not None
 
 
-def _compile(plan: Plan | PartitionedPlan, environment: StepEnvironment, chunk: int = CHUNK) -> bool:
-    """Compile a plan if it is time to, in a thread if it is large; is it compiled now?"""
-    compilation = plan.compilation
-    compilation.runs += 1
-    if compilation.runs < COMPILE_AT or compilation.busy:
-        return False
+def _decide(plan: Plan | PartitionedPlan, environment: StepEnvironment) -> CompiledForm | None:
+    """What to run a plan as, which may be compiled just now; None: it is to be interpreted."""
+    policy = plan.compilation
+    decision = policy.decide()
+    if decision is Decision.INTERPRET:
+        return None
+    if decision is Decision.COMPILE:
+        _compile(plan, environment)
+    return policy.compiled
+
+
+def _compile(plan: Plan | PartitionedPlan, environment: StepEnvironment) -> None:
+    """Compile a plan, in a thread if it is large; or not yet, if what it calls takes long to prepare."""
+    policy = plan.compilation
     try:
         for part in plan.plans if isinstance(plan, PartitionedPlan) else (plan,):
             if not prepare_functions(part, environment.slices.budget):
-                return False
+                return
     except NotCompiledError as reason:
-        compilation.refuse(str(reason))
-        return False
+        policy.refuse(str(reason))
+        return
     if plan.size < environment.slices.budget.plan_nodes:
-        _compile_into(compilation, plan, chunk)
-        return compilation.compiled is not None
-    compilation.busy = True
-    compiling = environment.worker_pool.start(_compile_into, compilation, plan, chunk)
+        _compile_into(policy, plan)
+        return
+    policy.writing()
+    compiling = environment.worker_pool.start(_compile_into, policy, plan)
     # It is withdrawn if the session closes first; nobody waits for it.
     compiling.add_done_callback(lambda done: done.cancelled() or done.exception())
-    return False
 
 
-def _compile_into(compilation: Compilation, plan: Plan | PartitionedPlan, chunk: int) -> None:
+def _compile_into(policy: CompilationPolicy, plan: Plan | PartitionedPlan) -> None:
     try:
         whole = plan.joint if isinstance(plan, PartitionedPlan) else plan
-        compilation.compiled = compile_plan(whole, heavy_ns, chunk, goes_on=compilation.goes_on)
+        policy.written(compile_plan(whole, heavy_ns, policy.chunk, goes_on=policy.goes_on))
     except NotCompiledError as reason:
-        compilation.refuse(str(reason))
+        policy.refuse(str(reason))
     except Exception as error:
         # Ours to mend; a run does without.
         logger.exception("A plan of %d nodes cannot be compiled", plan.num_nodes)
-        compilation.refuse(f"{type(error).__name__}: {error}")
+        policy.refuse(f"{type(error).__name__}: {error}")
     finally:
-        compilation.busy = False
+        policy.thread_ended()
 
 
-def line_of(plan: Plan | PartitionedPlan) -> CompiledPlan | None:
+def line_of(plan: Plan | PartitionedPlan) -> CompiledForm | None:
     """The plan, if it can be run at once by `run_line`, without an execution: that is made if something comes up."""
-    compiled: CompiledPlan | None = plan.compilation.compiled
-    if compiled is None or not compiled.is_line or compiled.needs_context or (compiled.suspects and compiled.relieved):
+    line = plan.compilation.ready
+    if line is None or not line.runs_at_once or (line.suspects and line.relieved) or log_memory.is_enabled():
         return None
-    return None if plan.compilation.overran >= SUSPICIOUS or log_memory.is_enabled() else compiled
+    return line
 
 
-def run_line(line: CompiledPlan, context: OpKernelContext | None, feeds: Sequence[Any], end: float) -> list[Any]:
+def run_line(line: CompiledForm, context: OpKernelContext | None, feeds: Sequence[Any], end: float) -> list[Any]:
     """Run a compiled plan that is a line, in a slice that is over at `end`; returns the fetched values.
 
     Raises:
@@ -436,16 +393,12 @@ def run_line(line: CompiledPlan, context: OpKernelContext | None, feeds: Sequenc
         results = list(line.function(context, *feeds))
     finally:
         FLOAT_ERRORS.reset(token)
-    compilation = line.plan.compilation
-    compilation.overran = compilation.overran + 1 if perf_counter() > end + OVERRUN else 0
-    _went_well(compilation)
+    late = perf_counter() - end
+    policy = line.policy
+    if late > 0.0 or policy.unsettled:
+        policy.slice_ended(late)
+        policy.finished()
     return results
-
-
-def _went_well(compilation: Compilation) -> None:
-    compilation.taken_over = 0
-    if compilation.looks and not compilation.overran:
-        compilation.looks = 0
 
 
 @np.errstate(all="ignore")

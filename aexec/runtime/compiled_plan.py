@@ -38,12 +38,12 @@ from aexec.framework.long_work import ShortWork, go_on, steadily
 from aexec.framework.loop_budget import LoopBudget
 from aexec.framework.op_kernel_context import OpKernelContext
 from aexec.runtime.blocks import NotCompiledError
+from aexec.runtime.compilation_policy import CHUNK
 from aexec.runtime.kernel_outputs import check_outputs
 from aexec.runtime.line_calls import first
-from aexec.runtime.line_writer import CHUNK, LineWriter
+from aexec.runtime.line_writer import LineWriter
 from aexec.runtime.plan import Plan, PlanNode
 from aexec.runtime.propagator_state import IterationState, PropagatorState
-from aexec.runtime.stretch import Line
 from aexec.runtime.take_over import TakeOver
 
 __all__ = ["CompiledPlan", "Position", "compile_plan", "prepare_functions"]
@@ -74,10 +74,12 @@ class CompiledPlan:
     """A plan as Python functions.
 
     Attributes:
+        policy: of the plan.
         source: what was generated, for people.
         is_line: it has neither loops nor many calls: `function` returns the results at once; else
             `function` gives a generator, a `Line`.
         needs_context: a kernel asks for the context of the step.
+        runs_at_once: it is a line, and no kernel does.
         chunk: calls between two looks at the clock.
         goes_on: it yields where a call is heavy, too; see `stretch.py`.
         num_calls: of a line.
@@ -87,11 +89,13 @@ class CompiledPlan:
 
     def __init__(self, plan: Plan, writer: LineWriter, bodies: Iterable[CompiledPlan]) -> None:
         self.plan = plan
+        self.policy = plan.compilation
         self.chunk = writer.chunk
         self.goes_on = writer.goes_on
         self.source = writer.source
         self.is_line = writer.is_line
         self.needs_context = writer.needs_context
+        self.runs_at_once = writer.is_line and not writer.needs_context
         self.num_calls = writer.num_calls
         self._writer = writer
         self.function = writer.function
@@ -102,11 +106,6 @@ class CompiledPlan:
             self.depth = max(self.depth, body.depth + 1)
             self.suspects += body.suspects
             self._bodies.update({**body._bodies, body._writer.filename: body})
-
-    def start(self, context: OpKernelContext, feeds: Sequence[Any], end: float) -> Line:
-        """Begin a run of a plan that is no line."""
-        line: Line = self.function(context, end, *feeds)
-        return line
 
     def may_leave(self, node: PlanNode) -> bool:
         """May a line go on with a node's call in a thread?"""
@@ -239,14 +238,15 @@ def compile_plan(
             raise NotCompiledError(f"function '{function.name}' is large, or depends on where resources are")
         if body in outer or len(outer) > _MAX_CALLS:
             raise NotCompiledError(f"function '{function.name}' calls itself, or calls are nested deep")
-        compilation = body.compilation
-        if compilation.refused:
-            raise NotCompiledError(f"function '{function.name}': {compilation.refused}")
-        written = compilation.compiled
-        if written is None or written.outdated or written.relieved:
-            compilation.compiled = compile_plan(body, heavy_ns, chunk, outer)
-        bodies.append(compilation.compiled)
-        return bodies[-1]
+        policy = body.compilation
+        if policy.refused:
+            raise NotCompiledError(f"function '{function.name}': {policy.refused}")
+        written = policy.compiled
+        if not isinstance(written, CompiledPlan) or written.outdated or written.relieved:
+            written = compile_plan(body, heavy_ns, chunk, outer)
+            policy.adopt(written)
+        bodies.append(written)
+        return written
 
     writer = LineWriter(plan, heavy_ns, chunk, body_of, goes_on=goes_on)
     return CompiledPlan(plan, writer, bodies)

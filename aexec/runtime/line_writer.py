@@ -32,10 +32,8 @@ from aexec.runtime.line_scalars import FLOATS, operator_of
 from aexec.runtime.plan import FramePlan, Kind, Plan, PlanNode
 from aexec.runtime.stretch import may_leave_loop
 
-__all__ = ["CHUNK", "GONE", "Body", "LineWriter", "gives_index"]
+__all__ = ["GONE", "Body", "LineWriter", "gives_index"]
 
-# Calls between two looks at the clock, as long as nothing shows that they are slow.
-CHUNK = 64
 # One that may take large values counts for so many.
 _LARGE_CALLS = 8
 _numbers = itertools.count(1)

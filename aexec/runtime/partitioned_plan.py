@@ -21,8 +21,9 @@ from aexec.graph.node import Node
 from aexec.graph.partition import Partition
 from aexec.graph.passes import WorkingGraph
 from aexec.runtime.blocks import NotCompiledError
+from aexec.runtime.compilation_policy import CompilationPolicy
 from aexec.runtime.device_constants import DeviceConstant
-from aexec.runtime.plan import Compilation, Plan, PlanKey
+from aexec.runtime.plan import Plan, PlanKey
 from aexec.runtime.plan_builder import build_plan
 
 __all__ = ["PartitionedPlan", "build_partitioned_plan"]
@@ -42,7 +43,7 @@ class PartitionedPlan:
     plans: tuple[Plan, ...]
     host: int
     _build_joint: Callable[[], Plan] | None
-    compilation: Compilation = field(default_factory=Compilation)
+    compilation: CompilationPolicy = field(default_factory=CompilationPolicy)
     _joint: list[Plan] = field(default_factory=list)
 
     @property

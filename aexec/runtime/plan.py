@@ -24,9 +24,10 @@ from aexec.framework.variable_use import VariableUse
 from aexec.graph.control_flow import FrameInfo
 from aexec.graph.node import Endpoint, Node
 from aexec.graph.partition import TRANSFERS
+from aexec.runtime.compilation_policy import CompilationPolicy
 from aexec.runtime.device_constants import DeviceConstant
 
-__all__ = ["Compilation", "FramePlan", "Kind", "Plan", "PlanKey", "PlanNode", "take_apart"]
+__all__ = ["FramePlan", "Kind", "Plan", "PlanKey", "PlanNode", "take_apart"]
 
 
 class Kind:
@@ -297,53 +298,6 @@ class FramePlan:
             empty(table)
 
 
-class Compilation:
-    """What has become of compiling a plan; see `compiled_plan.py`.
-
-    Attributes:
-        runs: how often the interpreter ran the plan before it was compiled.
-        compiled: the `CompiledPlan`, or None.
-        refused: why it is left to the interpreter, or "".
-        taken_over: the last so many runs were finished by the interpreter.
-        overran: so many of the last runs, or slices, held the loop for too long.
-        suspect: a slice was too long by the processor's time, not only by the clock.
-        looks: so often in a row the interpreter had a look at the calls since.
-        busy: it is being compiled.
-        goes_on: its line is to go on in a thread where a call is heavy.
-        trial: of that, against the interpreter, while it lasts; a `Trial`, or None.
-    """
-
-    __slots__ = (
-        "busy",
-        "compiled",
-        "goes_on",
-        "looks",
-        "overran",
-        "refused",
-        "runs",
-        "suspect",
-        "taken_over",
-        "trial",
-    )
-
-    def __init__(self) -> None:
-        self.runs = 0
-        self.compiled: Any = None
-        self.refused = ""
-        self.taken_over = 0
-        self.overran = 0
-        self.suspect = False
-        self.looks = 0
-        self.busy = False
-        self.goes_on = False
-        self.trial: Any = None
-
-    def refuse(self, reason: str) -> None:
-        """Leave the plan to the interpreter from now on."""
-        self.compiled = None
-        self.refused = reason
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Plan:
     """A built plan: the root frame's tables, where feeds enter, and how many values come out.
@@ -351,7 +305,7 @@ class Plan:
     Attributes:
         has_large_constants: a constant among the arguments is not small.
         small_elements: sizes up to which a value is; see `LoopBudget`.
-        compilation: the plan as Python, once it has been run often enough.
+        compilation: whether it is run as Python, which it holds then.
         constants: those in its arguments that are in a device's memory.
         skip_sync: a run does not wait for what it has queued on devices.
     """
@@ -363,7 +317,7 @@ class Plan:
     nodes: list[PlanNode]
     has_large_constants: bool
     small_elements: int
-    compilation: Compilation = field(default_factory=Compilation)
+    compilation: CompilationPolicy = field(default_factory=CompilationPolicy)
     constants: tuple[DeviceConstant, ...] = ()
     skip_sync: bool = False
 
@@ -374,7 +328,7 @@ class Plan:
 
     def take_apart(self) -> None:
         """Nobody will run it any more: let go of its nodes, which refer to one another, in pieces."""
-        self.compilation.compiled = None
+        self.compilation.refuse("the plan was taken apart")
         take_apart([*self.args], [self.root])
         take_apart(self.nodes, [])
 

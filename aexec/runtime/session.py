@@ -56,6 +56,7 @@ from aexec.runtime.call_estimates import heavy_ns
 from aexec.runtime.callable import BegunRun, Callable, Request, canonical_name, request_text
 from aexec.runtime.callable_cache import CallableCache
 from aexec.runtime.captured import CapturedReport
+from aexec.runtime.compilation_policy import Explanation
 from aexec.runtime.compiled_execution import CompiledExecution, default_executor, run_line
 from aexec.runtime.compiled_plan import compile_plan, prepare_functions
 from aexec.runtime.config import MAX_PRINTS, RunMetadata, RunOptions, SessionConfig, callable_arguments
@@ -68,6 +69,7 @@ from aexec.runtime.partial_run import PartialRun, PartialRunTable
 from aexec.runtime.partitioned_plan import PartitionedPlan
 from aexec.runtime.pass_report import PassReport, report_passes
 from aexec.runtime.planner import CachedPlan, Planner
+from aexec.runtime.run_explanation import explain_run
 from aexec.runtime.run_types import Feeds, Fetched, RunSettings, Source, T, TargetsLike
 from aexec.runtime.session_classes import class_for_source, class_for_target
 from aexec.runtime.session_memory import SessionMemory
@@ -586,6 +588,13 @@ class Session:
         except NotCompiledError as reason:
             raise errors.UnimplementedError(f"The plan is interpreted: {reason}") from None
         return compiled.listing
+
+    def explain(self, call: Callable) -> Explanation:
+        """How the next run of a callable will be executed, and why: `print(session.explain(call))`.
+
+        It plans nothing.  A run with options that trace it is interpreted, whatever this says.
+        """
+        return explain_run(call.plan, self._make_executor, self.config, needs_step=self.places is not None)
 
     async def rewrites(self, call: Callable) -> PassReport:
         """What the graph passes have made of a callable's nodes.

@@ -4,9 +4,8 @@ A line that yields is a generator, and a generator may be resumed by any thread,
 calls that follow one another, with what is light between them, cost one hop to a thread in place of one each.  The
 line comes back to the loop before a call that is to be made there, and where nothing heavy is left for a while.
 
-In a thread, calls are made one after another; the interpreter makes several at once, where they do not wait for one
-another.  Which is faster depends on the graph and the machine: a `Trial` finds out.
-Next to read: `compiled_execution.py`, which resumes lines on the loop.
+In a thread, calls are made one after another; the interpreter makes several at once.
+Next to read: `compiled_execution.py`, which resumes lines on the loop; `trial.py`, which finds out which is faster.
 """
 
 from __future__ import annotations
@@ -14,8 +13,6 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from time import perf_counter
 from typing import Any, TypeVar
-
-import numpy as np
 
 from aexec.framework import errors
 from aexec.framework.allocator import watching
@@ -25,7 +22,7 @@ from aexec.runtime.line_calls import CHANGES
 from aexec.runtime.memory_accountant import StepMemory, values_of_line
 from aexec.runtime.plan import Kind, PlanNode
 
-__all__ = ["Line", "Stretch", "Trial", "may_leave_loop"]
+__all__ = ["Line", "Stretch", "may_leave_loop"]
 
 T = TypeVar("T")
 
@@ -34,13 +31,6 @@ T = TypeVar("T")
 # what the call is expected to take, in ns, and a list of its inputs, to be emptied.  It is sent when the next slice is
 # over.
 Line = Generator[Any, float | None, tuple[tuple[Any, ...], float]]
-
-# Runs of each of the two ways by which they are compared.
-_TRIALS = 8
-# Runs after which it is no longer waited for those.
-_MOST_RUNS = 100
-# So many times as long as the interpreter a line may take: what is measured is rough.
-_SLOWER = 1.1
 
 
 def may_leave_loop(node: PlanNode) -> bool:
@@ -171,47 +161,3 @@ class Stretch:
         except StopIteration as done:
             self.results = done.value[0]
             return None
-
-
-class Trial:
-    """Which is faster: the interpreter, or a line that goes on in a thread?  They run by turns.
-
-    Runs that are fed as much as the first are compared.  If few are, the line stays.
-
-    Attributes:
-        is_over: there were enough runs.
-    """
-
-    def __init__(self) -> None:
-        self.is_over = False
-        self._size: int | None = None
-        self._interprets = False
-        self._runs = 0
-        self._seconds: dict[bool, list[float]] = {False: [], True: []}  # by whether it was the interpreter
-
-    def interprets_next(self) -> bool:
-        """Is the next run the interpreter's?"""
-        self._interprets = not self._interprets
-        return self._interprets
-
-    def took(self, size: int, seconds: float, interpreted: bool) -> None:
-        """A run that was fed so many elements has succeeded."""
-        if self._size is None:
-            self._size = size
-        if size == self._size:
-            self._seconds[interpreted].append(seconds)
-        self._runs += 1
-        self.is_over = self._is_known or self._runs >= _MOST_RUNS
-
-    @property
-    def _is_known(self) -> bool:
-        return all(len(runs) >= _TRIALS for runs in self._seconds.values())
-
-    @property
-    def is_lost(self) -> bool:
-        """Has the line been slower, mostly?
-
-        What else the machine does counts: cores that share one call's work wait for one another, and those that
-        have a call each do not.
-        """
-        return self._is_known and bool(np.median(self._seconds[False]) > _SLOWER * np.median(self._seconds[True]))

@@ -19,7 +19,7 @@ import aexec
 from aexec import proto
 from aexec.framework import dtypes
 from aexec.framework.op_registry import global_registry
-from aexec.runtime import compiled_execution
+from aexec.runtime import compilation_policy
 from tests.conformance import cases, runner
 from tests.conformance.test_conformance import outcome
 from tests.conformance.test_passes import check, check_family, complete_cases
@@ -78,7 +78,7 @@ def scatter(monkeypatch: pytest.MonkeyPatch, kind: str, seed: int | None) -> Non
     """Have sessions of conformance cases scatter nodes over devices of a kind, as drawn by a seed or by costs."""
     costs, by_cost = aexec.CostModel(copy_micros=0), seed is None
     if kind == "compiled":
-        monkeypatch.setattr(compiled_execution, "COMPILE_AT", 1)
+        monkeypatch.setattr(compilation_policy, "COMPILE_AT", 1)
     count, devices = KINDS[kind]
 
     class Config(aexec.SessionConfig):

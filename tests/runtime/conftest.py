@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import pytest
 
 from aexec.framework.rendezvous import Rendezvous
-from aexec.runtime import compiled_execution, session
+from aexec.runtime import compilation_policy, compiled_execution, run_explanation, session
 from tests.support.plain_executor import PlainExecution
 from tests.support.waiting import assert_empty
 
@@ -34,15 +34,15 @@ def executor(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
     if kind == "plain":
         monkeypatch.setattr(session, "default_executor", lambda **_: PlainExecution)
     elif kind == "compiled":
-        monkeypatch.setattr(compiled_execution, "COMPILE_AT", 1)
+        monkeypatch.setattr(compilation_policy, "COMPILE_AT", 1)
 
 
 @pytest.fixture
 def always_compiled(monkeypatch: pytest.MonkeyPatch, plans_compile: None) -> None:
     """Plans are compiled at their first run, and never given up, however long or often they hold the loop."""
-    monkeypatch.setattr(compiled_execution, "COMPILE_AT", 1)
-    monkeypatch.setattr(compiled_execution, "GIVE_UP_AT", 1 << 30)
-    monkeypatch.setattr(compiled_execution, "OVERRUN", 1e9)
+    monkeypatch.setattr(compilation_policy, "COMPILE_AT", 1)
+    monkeypatch.setattr(compilation_policy, "GIVE_UP_AT", 1 << 30)
+    monkeypatch.setattr(compilation_policy, "OVERRUN", 1e9)
 
 
 @pytest.fixture
@@ -64,4 +64,5 @@ def made_rendezvous(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Rendezvous
 def plans_compile(monkeypatch: pytest.MonkeyPatch) -> None:
     """Plans are compiled although AEXEC_DEBUG or AEXEC_SHUFFLE, which leave them to the interpreter, are set."""
     monkeypatch.delenv("AEXEC_SHUFFLE", raising=False)
-    monkeypatch.setattr(compiled_execution, "DEBUG", 0)
+    for module in (compiled_execution, run_explanation):
+        monkeypatch.setattr(module, "DEBUG", 0)

@@ -11,7 +11,7 @@ import pytest
 import aexec
 from aexec.framework.output_sizes import Varying
 from aexec.runtime.call_estimates import correct_estimate, correct_in_thread, heavy_ns, is_light, took_at_most
-from aexec.runtime.compiled_execution import COMPILE_AT, LOOKS, SUSPICIOUS
+from aexec.runtime.compilation_policy import COMPILE_AT, LOOKS, SUSPICIOUS
 from aexec.runtime.plan import UNMEASURED, PlanNode
 
 MS = 1e6
@@ -101,7 +101,8 @@ async def test_a_plan_whose_calls_were_interrupted_stays_as_it_was_compiled() ->
         (node,), compilation = call.plan.nodes, call.plan.compilation
         compiled = compilation.compiled
         for _ in range(2 * LOOKS):
-            compilation.overran = SUSPICIOUS  # as another process makes it
+            for _ in range(SUSPICIOUS):
+                compilation.slice_ended(1.0)  # as another process makes it
             node.suspected, node.doubt, node.unsuspected_check, node.check = 400.0, inf, 1, 2
             assert compiled.in_doubt
             submitted = session.statistics().pool.submitted
@@ -112,7 +113,8 @@ async def test_a_plan_whose_calls_were_interrupted_stays_as_it_was_compiled() ->
             assert not compiled.in_doubt
             for _ in range(2):
                 await call(X[0])
-            compilation.looks = 0
+            compilation.slice_ended(0.0)
+            compilation.finished()
         assert compilation.compiled is compiled
 
 

@@ -22,7 +22,7 @@ from aexec.framework.dtypes import bool_, int32
 from aexec.framework.kernel_registry import kernel
 from aexec.framework.op_kernel_context import OpKernelContext
 from aexec.framework.op_registry import register_op
-from aexec.runtime import compiled_execution, execution, line_writer, slices, worker_pool
+from aexec.runtime import compilation_policy, compiled_execution, execution, line_writer, slices, worker_pool
 from aexec.runtime.line_writer import _comment
 from tests.support.graphs import GraphBuilder, counting_loop
 
@@ -60,7 +60,7 @@ def good_pair(x: Any) -> Any:
 
 @pytest.fixture(autouse=True)
 def compiled_at_once(monkeypatch: pytest.MonkeyPatch, plans_compile: None) -> Iterator[None]:
-    monkeypatch.setattr(compiled_execution, "COMPILE_AT", 2)
+    monkeypatch.setattr(compilation_policy, "COMPILE_AT", 2)
     _behaviour.update({"fault": good, "pair": good_pair, "in": lambda context, x: x})
     yield
     _behaviour.clear()

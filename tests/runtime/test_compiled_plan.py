@@ -15,9 +15,10 @@ from aexec.framework import errors
 from aexec.framework.dtypes import DType, float32, float64, int32, int64, resource
 from aexec.framework.op_kernel import of_shapes
 from aexec.framework.shape import PartialTensorShape
-from aexec.runtime import compiled_execution, execution, line_writer
+from aexec.runtime import compilation_policy, execution, line_writer
 from aexec.runtime.compiled_plan import CompiledPlan
 from aexec.runtime.line_calls import TakeOverError
+from tests.support.compilation_policies import write_anew
 from tests.support.graphs import GraphBuilder
 from tests.support.turns import assert_gives_way
 
@@ -26,7 +27,7 @@ X = np.arange(4, dtype=np.float32)
 
 @pytest.fixture(autouse=True)
 def compiled_at_once(monkeypatch: pytest.MonkeyPatch, plans_compile: None) -> None:
-    monkeypatch.setattr(compiled_execution, "COMPILE_AT", 1)
+    monkeypatch.setattr(compilation_policy, "COMPILE_AT", 1)
 
 
 def compiled(call: aexec.Callable) -> CompiledPlan | None:
@@ -219,8 +220,8 @@ async def test_the_interpreter_takes_over_before_any_call(
             raise TakeOverError("here")
 
     monkeypatch.setattr(line_writer, "INTERRUPT", interrupt)
-    monkeypatch.setattr(compiled_execution, "GIVE_UP_AT", 10_000)
-    monkeypatch.setattr(compiled_execution, "OVERRUN", 1e9)
+    monkeypatch.setattr(compilation_policy, "GIVE_UP_AT", 10_000)
+    monkeypatch.setattr(compilation_policy, "OVERRUN", 1e9)
     # On a busy machine any call may look slow, and a slow one interrupts the line, too.
     monkeypatch.setattr(execution, "correct_estimate", lambda *_: None)
     async with aexec.Session(make()) as session:
@@ -314,7 +315,7 @@ async def test_tracebacks_show_the_line_as_long_as_the_plan_lives() -> None:
 
 
 async def test_a_plan_that_is_run_once_is_not_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compiled_execution, "COMPILE_AT", 3)
+    monkeypatch.setattr(compilation_policy, "COMPILE_AT", 3)
     async with aexec.Session(chain(1)) as session:
         call = session.make_callable("y:0", ["x:0"])
         for runs in (1, 2, 3):
@@ -368,7 +369,7 @@ async def test_a_call_that_was_slow_once_is_measured_until_it_is_known_to_be_qui
         assert call.plan is not None
         (node,) = call.plan.nodes
         node.cost, node.check, node.scale = 1.0, 2, 400.0  # an interruption of 4 ms does that
-        call.plan.compilation.compiled = None
+        write_anew(call.plan.compilation)
         await call(X)
         suspicious = compiled(call)
         assert suspicious is not None
@@ -397,7 +398,7 @@ async def test_a_cost_that_follows_from_shapes_is_asked_once_for_each() -> None:
         assert call.plan is not None
         (node,) = call.plan.nodes
         node.cost, node.check = cost, 2
-        call.plan.compilation.compiled = None
+        write_anew(call.plan.compilation)
         await call(X)
         del asked[:]
         small, other, large = X, X[:3], np.ones(2000, np.float32)

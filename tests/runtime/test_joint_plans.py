@@ -16,7 +16,7 @@ import aexec
 from aexec import errors
 from aexec.framework import dtypes
 from aexec.framework.rendezvous import Rendezvous
-from aexec.runtime import compiled_execution, line_writer
+from aexec.runtime import compilation_policy, line_writer
 from aexec.runtime.partitioned_plan import PartitionedPlan
 from tests.support import gates
 from tests.support.graphs import GraphBuilder, chain_over_devices, counting_loop
@@ -72,7 +72,7 @@ async def test_nothing_travels_where_memory_is_shared(travelled: list[str]) -> N
 async def test_it_is_compiled_when_the_partitions_have_been_run_a_few_times(
     travelled: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(compiled_execution, "COMPILE_AT", 3)
+    monkeypatch.setattr(compilation_policy, "COMPILE_AT", 3)
     async with aexec.Session(chain_over_devices(6).graph(), config=config()) as session:
         call = session.make_callable("last:0", ["x:0"])
         sent = [(await call(value), len(travelled)) for value in (1.0, 2.0, 3.0, 4.0)]
@@ -236,7 +236,7 @@ async def test_cancelling_in_any_iteration(at: int, compile_plans: bool) -> None
 
 async def test_kernels_go_on_where_the_partitions_left_them(monkeypatch: pytest.MonkeyPatch) -> None:
     """A node has one kernel, with one state, however it is run."""
-    monkeypatch.setattr(compiled_execution, "COMPILE_AT", 3)
+    monkeypatch.setattr(compilation_policy, "COMPILE_AT", 3)
 
     async def drawn(**settings: Any) -> list[Any]:
         g = GraphBuilder()

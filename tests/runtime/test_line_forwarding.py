@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import aexec
 from aexec.framework.dtypes import float32, int32
 from aexec.framework.shape import PartialTensorShape
-from aexec.runtime import compiled_execution, line_writer
+from aexec.runtime import compilation_policy, line_writer
 from aexec.runtime.line_calls import TakeOverError
 from tests.support.elementwise_programs import Node, build, node, numbers
 from tests.support.graphs import GraphBuilder
@@ -28,8 +28,8 @@ ops = aexec.ops
 
 @pytest.fixture(autouse=True)
 def compiled_at_once(monkeypatch: pytest.MonkeyPatch, plans_compile: None) -> None:
-    monkeypatch.setattr(compiled_execution, "COMPILE_AT", 1)
-    monkeypatch.setattr(compiled_execution, "GIVE_UP_AT", 1 << 30)
+    monkeypatch.setattr(compilation_policy, "COMPILE_AT", 1)
+    monkeypatch.setattr(compilation_policy, "GIVE_UP_AT", 1 << 30)
 
 
 def session(graph: aexec.Graph, **config: Any) -> aexec.Session:

@@ -16,7 +16,7 @@ from aexec import errors
 from aexec.framework import dtypes
 from aexec.framework.kernel_registry import kernel
 from aexec.framework.op_registry import register_op
-from aexec.runtime.compiled_execution import COMPILE_AT
+from aexec.runtime.compilation_policy import COMPILE_AT
 from tests.support.gates import Gate
 from tests.support.graphs import GraphBuilder, counting_loop
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import aexec
-from aexec.runtime import compiled_execution, delegated, execution, line_writer, session
+from aexec.runtime import compilation_policy, delegated, execution, line_writer, session
 from tests.distributed.clusters import cluster_session
 from tests.support.line_runs import Interruptions
 from tests.support.numpy_delegate import numpy_delegate
@@ -99,21 +99,21 @@ class Modes:
         patch.setattr(session, "default_executor", lambda **_: PlainExecution)
 
     def _compiled(self, patch: pytest.MonkeyPatch, seed: int) -> None:
-        patch.setattr(compiled_execution, "COMPILE_AT", 1)
-        patch.setattr(compiled_execution, "GIVE_UP_AT", 1 << 30)
-        patch.setattr(compiled_execution, "OVERRUN", 1e9)
+        patch.setattr(compilation_policy, "COMPILE_AT", 1)
+        patch.setattr(compilation_policy, "GIVE_UP_AT", 1 << 30)
+        patch.setattr(compilation_policy, "OVERRUN", 1e9)
 
     def _sliced(self, patch: pytest.MonkeyPatch, seed: int) -> None:
         """The interpreter takes over at random calls."""
         self._compiled(patch, seed)
         chances = random.Random(seed)
-        patch.setattr(line_writer, "CHUNK", 4)
+        patch.setattr(compilation_policy, "CHUNK", 4)
         patch.setattr(line_writer, "INTERRUPT", Interruptions(chances, chances.choice([0.02, 0.1, 0.3])).at_a_call)
 
     def _stretches(self, patch: pytest.MonkeyPatch, seed: int) -> None:
         self._compiled(patch, seed)
-        patch.setattr(compiled_execution, "GIVE_UP_AT", 1)
-        patch.setattr(compiled_execution, "Trial", lambda: None)
+        patch.setattr(compilation_policy, "GIVE_UP_AT", 1)
+        patch.setattr(compilation_policy, "Trial", lambda: None)
         patch.setattr(execution, "correct_estimate", lambda *_: None)
 
 

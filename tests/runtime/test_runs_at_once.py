@@ -19,7 +19,7 @@ from aexec.framework.inline_call import PostponedError
 from aexec.framework.kept_memory import KeptMemory
 from aexec.framework.kernel_registry import kernel
 from aexec.framework.op_registry import register_op
-from aexec.runtime import compiled_execution, session, step
+from aexec.runtime import compilation_policy, session, step
 from aexec.runtime.executor import StepEnvironment
 from tests.support import gates
 from tests.support.graphs import GraphBuilder
@@ -65,7 +65,7 @@ def _is_kept(c: Any) -> Any:
 
 @pytest.fixture(autouse=True)
 def compiled_at_once(monkeypatch: pytest.MonkeyPatch, plans_compile: None) -> Iterator[None]:
-    monkeypatch.setattr(compiled_execution, "COMPILE_AT", 1)
+    monkeypatch.setattr(compilation_policy, "COMPILE_AT", 1)
     yield
     _look.clear()
 

@@ -19,11 +19,12 @@ from aexec.framework import errors
 from aexec.framework.inline_call import on_event_loop
 from aexec.framework.kernel_registry import kernel
 from aexec.framework.op_registry import register_op
-from aexec.runtime import compiled_execution, execution, line_writer
+from aexec.runtime import compilation_policy, compiled_execution, execution, line_writer
 from aexec.runtime.compiled_plan import CompiledPlan
-from aexec.runtime.stretch import _MOST_RUNS, _TRIALS, Trial
+from aexec.runtime.trial import _MOST_RUNS, _TRIALS, Trial
 from tests.runtime.test_compiled_faults import EXCEPTIONS
 from tests.support import gates, line_programs
+from tests.support.compilation_policies import write_anew
 from tests.support.graphs import GraphBuilder
 from tests.support.line_programs import LineProgram
 from tests.support.line_runs import STARTS, Interruptions, Outcome, batches, outcome, outcomes
@@ -71,11 +72,11 @@ def _change(c: Any) -> Any:
 
 @pytest.fixture(autouse=True)
 def compiled_at_once(monkeypatch: pytest.MonkeyPatch, plans_compile: None) -> Iterator[None]:
-    monkeypatch.setattr(compiled_execution, "COMPILE_AT", 1)
-    monkeypatch.setattr(compiled_execution, "OVERRUN", 1e9)
+    monkeypatch.setattr(compilation_policy, "COMPILE_AT", 1)
+    monkeypatch.setattr(compilation_policy, "OVERRUN", 1e9)
     monkeypatch.setattr(execution, "correct_estimate", lambda *_: None)
     # How fast these runs are depends on what else the machine does.
-    monkeypatch.setattr(compiled_execution, "Trial", lambda: None)
+    monkeypatch.setattr(compilation_policy, "Trial", lambda: None)
     yield
     for kept in (CALLS, _behaviour, line_programs.IS_HEAVY, line_programs.TALLY):
         kept.clear()
@@ -104,7 +105,7 @@ def places() -> str:
 async def going_on(session: aexec.Session, kinds: str) -> aexec.Callable:
     """A callable of a chain whose line goes on in a thread."""
     call = session.make_callable(f"n{len(kinds) - 1}:0", ["x:0"])
-    for _ in range(compiled_execution.GIVE_UP_AT + 1):
+    for _ in range(compilation_policy.GIVE_UP_AT + 1):
         assert (await call(X)).tolist() == (X + len(kinds)).tolist()
     assert compiled(call).goes_on
     CALLS.clear()
@@ -135,7 +136,7 @@ async def test_heavy_calls_and_what_follows_are_made_in_a_thread(kinds: str, wan
     """Up to one that has state, and does not say that it may be called in any thread."""
     async with aexec.Session(chain(kinds)) as session:
         call = session.make_callable(f"n{len(kinds) - 1}:0", ["x:0"])
-        for _ in range(compiled_execution.GIVE_UP_AT + 1):
+        for _ in range(compilation_policy.GIVE_UP_AT + 1):
             await call(X)
         CALLS.clear()
         submitted = session._pool.statistics().submitted
@@ -153,7 +154,7 @@ async def test_what_is_light_for_long_is_done_on_the_loop(before: int) -> None:
         assert call.plan is not None
         while call.plan.compilation.busy:
             await asyncio.sleep(0)
-        for _ in range(compiled_execution.GIVE_UP_AT):
+        for _ in range(compilation_policy.GIVE_UP_AT):
             await call(X)
         while call.plan.compilation.compiled is None or not compiled(call).goes_on:
             await call(X)
@@ -162,7 +163,7 @@ async def test_what_is_light_for_long_is_done_on_the_loop(before: int) -> None:
         assert (await call(X)).tolist() == (X + len(kinds)).tolist()
         found = places()
         assert found[: before + 3] == "l" * before + "ttt"
-        assert 0 < found[before:].index("l") < 3 * line_writer.CHUNK
+        assert 0 < found[before:].index("l") < 3 * compilation_policy.CHUNK
         assert "t" not in found[found.index("t") :].lstrip("t")
 
 
@@ -170,9 +171,9 @@ async def test_a_plan_is_written_anew_when_heavy_calls_have_interrupted_it(monke
     async with aexec.Session(chain("lhl")) as session:
         call = session.make_callable("n2:0", ["x:0"])
         assert "yield" not in await session.plan_source(call)
-        for number in range(compiled_execution.GIVE_UP_AT):
+        for number in range(compilation_policy.GIVE_UP_AT):
             await call(X)
-            assert number == compiled_execution.GIVE_UP_AT - 1 or compiled(call).is_line
+            assert number == compilation_policy.GIVE_UP_AT - 1 or compiled(call).is_line
         assert "if (ns := heavy_ns(n1, v0)): yield n1, ns" in await session.plan_source(call)
 
 
@@ -180,7 +181,7 @@ async def test_one_run_without_a_heavy_call_begins_the_count_again() -> None:
     async with aexec.Session(chain("lhl")) as session:
         call = session.make_callable("n2:0", ["x:0"])
         for _ in range(3):
-            for _ in range(compiled_execution.GIVE_UP_AT - 1):
+            for _ in range(compilation_policy.GIVE_UP_AT - 1):
                 await call(X)
             _cost[0] = 1.0
             await call(X)
@@ -206,7 +207,7 @@ async def runs(program: LineProgram, count: int) -> list[Outcome]:
         while compilation.busy:
             await asyncio.sleep(0)
         if compilation.compiled is not None:
-            compilation.goes_on, compilation.compiled = True, None
+            write_anew(compilation, goes_on=True)
         return [await outcome(call, start) for _ in range(count) for start in STARTS]
 
 
@@ -214,7 +215,7 @@ async def runs(program: LineProgram, count: int) -> list[Outcome]:
 async def test_any_graph(first: int, monkeypatch: pytest.MonkeyPatch) -> None:
     chances = random.Random(first)
     interruptions, heavy = Interruptions(chances), 0.0
-    monkeypatch.setattr(compiled_execution, "GIVE_UP_AT", 1 << 30)
+    monkeypatch.setattr(compilation_policy, "GIVE_UP_AT", 1 << 30)
     hops = 0
     begin = compiled_execution.Stretch.__call__
 
@@ -246,7 +247,7 @@ async def test_any_graph(first: int, monkeypatch: pytest.MonkeyPatch) -> None:
 async def end_of(kinds: str, node: str, make: Callable[[], BaseException], *, compile_plans: bool) -> Any:
     async with aexec.Session(chain(kinds), config=aexec.SessionConfig(compile_plans=compile_plans)) as session:
         call = session.make_callable(f"n{len(kinds) - 1}:0", ["x:0"])
-        for _ in range(compiled_execution.GIVE_UP_AT + 1):
+        for _ in range(compilation_policy.GIVE_UP_AT + 1):
             await call(X)
         assert not compile_plans or compiled(call).goes_on
 
@@ -282,7 +283,7 @@ async def test_whatever_a_kernel_returns_after_it_was_trusted(node: str, out: An
     for compile_plans in (False, True):
         async with aexec.Session(chain("lhll"), config=aexec.SessionConfig(compile_plans=compile_plans)) as session:
             call = session.make_callable("n3:0", ["x:0"])
-            for _ in range(compiled_execution.GIVE_UP_AT + 1):
+            for _ in range(compilation_policy.GIVE_UP_AT + 1):
                 await call(X)
             _behaviour[node] = lambda x: out
             try:
@@ -475,7 +476,7 @@ async def test_an_estimate_that_was_raised_comes_down_again() -> None:
         call = session.make_callable("n2:0", ["x:0"])
         await call(X)
         assert call.plan is not None
-        call.plan.compilation.goes_on, call.plan.compilation.compiled = True, None
+        write_anew(call.plan.compilation, goes_on=True)
         (node,) = (node for node in call.plan.nodes if node.name == "n1")
         node.scale = 1000.0
         CALLS.clear()
@@ -543,10 +544,10 @@ async def test_the_interpreter_and_the_line_run_by_turns(is_lost: bool, monkeypa
         def took(self, size: int, seconds: float, interpreted: bool) -> None:
             super().took(size, 1.0 if interpreted else 2.0 if is_lost else 1.0, interpreted)
 
-    monkeypatch.setattr(compiled_execution, "Trial", Known)
+    monkeypatch.setattr(compilation_policy, "Trial", Known)
     async with aexec.Session(chain("lhl")) as session:
         call = session.make_callable("n2:0", ["x:0"])
-        for _ in range(compiled_execution.GIVE_UP_AT):
+        for _ in range(compilation_policy.GIVE_UP_AT):
             await call(X)
         CALLS.clear()
         for _ in range(2 * _TRIALS):
@@ -559,10 +560,10 @@ async def test_the_interpreter_and_the_line_run_by_turns(is_lost: bool, monkeypa
 
 
 async def test_a_run_that_fails_is_no_part_of_a_trial(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compiled_execution, "Trial", Trial)
+    monkeypatch.setattr(compilation_policy, "Trial", Trial)
     async with aexec.Session(chain("lhl")) as session:
         call = session.make_callable("n2:0", ["x:0"])
-        for _ in range(compiled_execution.GIVE_UP_AT):
+        for _ in range(compilation_policy.GIVE_UP_AT):
             await call(X)
 
         def fail(x: Any) -> Any:

@@ -1,0 +1,25 @@
+"""Compilation policies in tests: what holds of one after each event, and a way to have a plan compiled anew."""
+
+from __future__ import annotations
+
+from aexec.runtime.compilation_policy import CompilationPolicy, PlanState
+
+WITH_LINE = {PlanState.COMPILED, PlanState.LATE, PlanState.HELD}
+
+
+def check(policy: CompilationPolicy) -> None:
+    """The fields of a policy agree."""
+    state = policy.state
+    assert (policy.compiled is not None) is (state in WITH_LINE)
+    assert policy.ready is (policy.compiled if state is PlanState.COMPILED else None)
+    assert bool(policy.refused) is (state is PlanState.REFUSED)
+    assert policy.busy or state is not PlanState.COMPILING
+    assert policy.unsettled is any((policy.fallen_back, policy.late, policy.looks))
+    assert policy.goes_on or policy.trial is None
+    assert policy.chunk >= 1
+
+
+def write_anew(policy: CompilationPolicy, *, goes_on: bool = False) -> None:
+    """Have the plan compiled by its next run, perhaps as one that goes on in a thread."""
+    policy.goes_on = policy.goes_on or goes_on
+    policy._enter(PlanState.INTERPRETED)
