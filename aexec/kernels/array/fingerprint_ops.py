@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from itertools import chain, groupby
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -17,12 +17,12 @@ from aexec.framework.loop_budget import giving_way
 from aexec.framework.op_kernel import Compute, OpKernelConstruction
 from aexec.framework.shape import shape_text
 from aexec.kernels.common.allocation import allocator
+from aexec.kernels.common.row_lists import row_lists
 from aexec.numerics.farmhash_rows import fingerprint64_rows, fingerprint64_strings
 
 Point = tuple[int, ...]
-# Rows of indices that become Python's at a time, and nanoseconds for each; for a row of a table of distances, besides
-# one for each of its columns; bytes for a column, of a few rows at a time.
-_AT_ONCE = 1000
+# Nanoseconds for a row of indices; for a row of a table of distances, besides one for each of its columns; bytes for a
+# column, of a few rows at a time.
 _PLACE_NS, _ROW_NS, _COLUMN_BYTES = 300.0, 10_000.0, 64
 
 
@@ -131,17 +131,10 @@ def _check_sparse(name: str, indices: Any, values: Any, shape: Any) -> None:
 def _sequences(indices: Any, values: Any) -> Iterator[tuple[Point, Any]]:
     """(place, values) of each run of entries that differ in the last dimension only."""
     start = 0
-    for place, run in groupby(_places(indices)):
+    for place, run in groupby(map(tuple, row_lists(indices[:, :-1], _PLACE_NS))):
         stop = start + sum(1 for _ in run)
         yield place, values[start:stop]
         start = stop
-
-
-def _places(indices: Any) -> Iterator[Point]:
-    """All but the last number of each row, of which few are made at a time."""
-    rows = range(0, len(indices), _AT_ONCE)
-    some = (indices[start : start + _AT_ONCE, :-1].tolist() for start in rows)
-    return giving_way(map(tuple, chain.from_iterable(some)), _PLACE_NS)
 
 
 def _merged(

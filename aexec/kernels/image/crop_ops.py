@@ -12,11 +12,11 @@ from aexec.framework import dtypes, errors
 from aexec.framework.allocator import announce_scratch
 from aexec.framework.kernel_registry import kernel
 from aexec.framework.late_dataclass import dataclass
-from aexec.framework.loop_budget import giving_way
 from aexec.framework.op_kernel import Compute, OpKernelConstruction
 from aexec.framework.output_sizes import PerOutput
 from aexec.framework.shape import shape_text
 from aexec.kernels.common.allocation import allocator
+from aexec.kernels.common.row_lists import row_lists
 from aexec.kernels.common.scattering import combiner
 from aexec.kernels.random.generators import own_generator
 
@@ -319,8 +319,8 @@ def _check_glimpse(x: Any, size: Any, offsets: Any) -> tuple[int, int]:
     return height, width
 
 
-# What a window takes by itself, nanoseconds.
-_GLIMPSE_NS = 6000.0
+# What a window takes by itself: nanoseconds, and bytes for where it lies.
+_GLIMPSE_NS, _CORNER_BYTES = 6000.0, 48
 
 
 def _glimpse_cost(x: Any, size: Any, offsets: Any) -> float:
@@ -354,8 +354,9 @@ def extract_glimpse(c: OpKernelConstruction) -> Compute:
         if not out.size or not x.size:
             out.fill(0)
             return out
-        glimpses = zip(out, x, corners(x, offsets, window).tolist(), strict=True)
-        for glimpse, image, corner in giving_way(glimpses, _GLIMPSE_NS):
+        announce_scratch(2 * x[:1].nbytes + 3 * out[:1].nbytes + _CORNER_BYTES * len(x))
+        places = row_lists(corners(x, offsets, window), _GLIMPSE_NS)
+        for glimpse, image, corner in zip(out, x, places, strict=True):
             _copy_window(glimpse, image, corner, noise)
         return out
 

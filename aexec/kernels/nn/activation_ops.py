@@ -17,7 +17,7 @@ import numpy as np
 from aexec.framework import dtypes, errors
 from aexec.framework.intra_op import in_pieces
 from aexec.framework.kernel_registry import kernel
-from aexec.framework.op_kernel import Builder, Compute, OpKernelConstruction
+from aexec.framework.op_kernel import Builder, Compute, OpKernelConstruction, Scratch
 from aexec.framework.shape import check_same_shape, shape_text
 from aexec.kernels.common.array_module import reducer
 from aexec.kernels.common.elementwise import CLIP_ABOVE, clipper, in_float32, register
@@ -220,23 +220,28 @@ def _of_same_shapes(make: Builder) -> Builder:
     return build
 
 
-for _op, _builder, _types, _cost in (
-    ("Relu", _relu, dtypes.REAL_NUMBER, _CHEAP),
-    ("Relu6", _relu6, dtypes.REAL_NUMBER, _CHEAP),
-    ("LeakyRelu", _leaky_relu, dtypes.REAL_NUMBER, _CHEAP),
-    ("Elu", _elu, dtypes.FLOAT, _EXP),
-    ("Selu", _selu, dtypes.FLOAT, _EXP),
-    ("Softplus", _softplus, dtypes.FLOAT, 2 * _EXP),
-    ("Softsign", _softsign, dtypes.FLOAT, _CHEAP),
-    ("ReluGrad", _of_same_shapes(_relu_grad), dtypes.REAL_NUMBER, _CHEAP),
-    ("Relu6Grad", _of_same_shapes(_relu6_grad), dtypes.REAL_NUMBER, _CHEAP),
-    ("LeakyReluGrad", _of_same_shapes(_leaky_relu_grad), dtypes.REAL_NUMBER, 2.0),
-    ("EluGrad", _of_same_shapes(_elu_grad), dtypes.FLOAT, _CHEAP),
-    ("SeluGrad", _of_same_shapes(_selu_grad), dtypes.FLOAT, 2.0),
-    ("SoftplusGrad", _of_same_shapes(_softplus_grad), dtypes.FLOAT, _EXP),
-    ("SoftsignGrad", _of_same_shapes(_softsign_grad), dtypes.FLOAT, _CHEAP),
+def _of_inputs(arrays: int, element_bytes: int = 0) -> Scratch:
+    """What is between an input and the result: so many arrays like it, and bytes for each element."""
+    return lambda x, *_: arrays * x.nbytes + element_bytes * x.size
+
+
+for _op, _builder, _types, _cost, _scratch in (
+    ("Relu", _relu, dtypes.REAL_NUMBER, _CHEAP, 0.0),
+    ("Relu6", _relu6, dtypes.REAL_NUMBER, _CHEAP, 0.0),
+    ("LeakyRelu", _leaky_relu, dtypes.REAL_NUMBER, _CHEAP, _of_inputs(1)),
+    ("Elu", _elu, dtypes.FLOAT, _EXP, _of_inputs(1)),
+    ("Selu", _selu, dtypes.FLOAT, _EXP, _of_inputs(1)),
+    ("Softplus", _softplus, dtypes.FLOAT, 2 * _EXP, _of_inputs(1)),
+    ("Softsign", _softsign, dtypes.FLOAT, _CHEAP, _of_inputs(1)),
+    ("ReluGrad", _of_same_shapes(_relu_grad), dtypes.REAL_NUMBER, _CHEAP, 0.0),
+    ("Relu6Grad", _of_same_shapes(_relu6_grad), dtypes.REAL_NUMBER, _CHEAP, 0.0),
+    ("LeakyReluGrad", _of_same_shapes(_leaky_relu_grad), dtypes.REAL_NUMBER, 2.0, _of_inputs(1, 2)),
+    ("EluGrad", _of_same_shapes(_elu_grad), dtypes.FLOAT, _CHEAP, _of_inputs(1)),
+    ("SeluGrad", _of_same_shapes(_selu_grad), dtypes.FLOAT, 2.0, _of_inputs(2, 3)),
+    ("SoftplusGrad", _of_same_shapes(_softplus_grad), dtypes.FLOAT, _EXP, _of_inputs(1)),
+    ("SoftsignGrad", _of_same_shapes(_softsign_grad), dtypes.FLOAT, _CHEAP, _of_inputs(1)),
 ):
-    register(_op, _builder, _types, cost=_cost)
+    register(_op, _builder, _types, cost=_cost, scratch=_scratch)
 
 
 # --- softmax over the last dimension
@@ -290,7 +295,7 @@ def softmax(c: OpKernelConstruction) -> Compute:
     return in_float32(c, compute, forwards=(0,))
 
 
-@kernel("LogSoftmax", T=dtypes.FLOAT, cost=_EXP)
+@kernel("LogSoftmax", T=dtypes.FLOAT, cost=_EXP, scratch=_of_inputs(1))
 def log_softmax(c: OpKernelConstruction) -> Compute:
     xp = c.xp
     subtract, exp, log = xp.subtract, xp.exp, xp.log

@@ -1,0 +1,19 @@
+"""The rows of a matrix as Python's lists, of which few are made at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import chain
+from typing import Any
+
+from aexec.framework.loop_budget import giving_way
+
+__all__ = ["row_lists"]
+
+_AT_ONCE = 1000
+
+
+def row_lists(matrix: Any, nanoseconds: float) -> Iterator[list[Any]]:
+    """The rows, for each of which the interpreter takes so long; other threads get their turn in between."""
+    some = (matrix[start : start + _AT_ONCE].tolist() for start in range(0, len(matrix), _AT_ONCE))
+    return giving_way(chain.from_iterable(some), nanoseconds)
