@@ -6,6 +6,7 @@ import asyncio
 import functools
 import gc
 import importlib.util
+import linecache
 import os
 import sysconfig
 import threading
@@ -38,6 +39,11 @@ if os.environ.get("AEXEC_TEST_LOOP") == "uvloop":
 
     # pytest-asyncio asks the policy for each test's loop.
     asyncio.set_event_loop_policy(uvloop.EventLoopPolicy())
+
+if os.environ.get("PYTHONASYNCIODEBUG"):
+    # The stack of each callback is noted then.  To ask the disk, for each frame of it, whether the source file has
+    # changed would take half the time of these tests.
+    linecache.checkcache = lambda filename=None: None
 
 
 @functools.cache
