@@ -63,6 +63,7 @@ __all__ = [
     "Scratch",
     "follows_from_shapes",
     "of_shapes",
+    "scratch_bytes",
 ]
 
 # What a step calls with the arrays of a node's inputs, and what makes it: see the head.
@@ -84,6 +85,18 @@ def of_shapes(cost: Callable[..., float]) -> Callable[..., float]:
     """A cost function whose answer follows from the shapes and types of the inputs: once for each of them is enough."""
     _OF_SHAPES.add(cost)
     return cost
+
+
+def scratch_bytes(scratch: Scratch, inputs: Sequence[Any], made: int) -> int:
+    """Bytes that a call with these inputs needs for itself, where it makes so many elements."""
+    if callable(scratch):
+        try:
+            return max(0, int(scratch(*inputs)))
+        except Exception:
+            return 0  # the kernel says what is wrong with its inputs
+    if not scratch:
+        return 0
+    return int(scratch * max(made, sum(getattr(value, "size", 0) for value in inputs)))
 
 
 class PaddedCost:

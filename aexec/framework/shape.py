@@ -7,6 +7,7 @@ tensor before it exists.  Shape inference works on richer handles (see
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any
@@ -14,10 +15,24 @@ from typing import Any
 from aexec import proto
 from aexec.framework import errors
 
-__all__ = ["MAX_RANK", "UNKNOWN_RANK", "PartialTensorShape", "check_max_rank", "check_same_shape", "shape_text"]
+__all__ = [
+    "MAX_RANK",
+    "UNKNOWN_RANK",
+    "PartialTensorShape",
+    "check_max_rank",
+    "check_same_shape",
+    "elements_asked_for",
+    "shape_text",
+]
 
 MAX_RANK = 254
 _MAX_ELEMENTS = 2**63 - 1
+
+
+def elements_asked_for(sizes: Any) -> int:
+    """How many elements a shape has that came as a tensor, for an estimate: without looking at more than a shape's
+    sizes.  0 of what is too long to be one, which the call refuses at once."""
+    return math.prod(sizes.ravel().tolist()) if sizes.size <= MAX_RANK else 0
 
 
 def check_max_rank(rank: int) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 
 from aexec.framework.dtypes import DType
 from aexec.framework.late_dataclass import dataclass
-from aexec.framework.shape import PartialTensorShape
+from aexec.framework.shape import MAX_RANK, PartialTensorShape
 
 __all__ = [
     "Dimension",
@@ -116,17 +116,22 @@ class ShapeManager:
         self._known: dict[tuple[int | None, ...], Shape] = {(): Shape((), ())}
 
     def known(self, dims: tuple[int | None, ...]) -> Shape:
-        """The shape with these known sizes (or a new one if some are None)."""
+        """The shape with these known sizes (or a new one if some are None), as `make_shape`."""
         found = self._known.get(dims)
         if found is None:
+            if len(dims) > MAX_RANK:
+                return Shape(None)
             found = Shape(dims)
             if None not in dims:
                 self._known[dims] = found
         return found
 
     def make_shape(self, dimensions: Iterable[Dimension]) -> Shape:
-        """The shape with these dimensions."""
+        """The shape with these dimensions; of unknown rank if no tensor can have so many, as their product could take
+        hours."""
         handles = tuple(dimensions)
+        if len(handles) > MAX_RANK:
+            return Shape(None)
         dims = tuple([d.value for d in handles])
         found = self._known.get(dims)
         return Shape(dims, handles) if found is None else found

@@ -7,16 +7,17 @@ Next to read: `aexec/graph/passes/constant_folding.py`.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from time import perf_counter
+from time import thread_time
 from typing import Any
 
 import numpy as np
 
-from aexec.framework import kernel_registry, log_memory
+from aexec.framework import errors, kernel_registry, log_memory
+from aexec.framework.allocator import Allocator, watching
 from aexec.framework.inline_call import on_event_loop
 from aexec.framework.long_work import empty
 from aexec.framework.loop_budget import current_budget
-from aexec.framework.op_kernel import BuiltKernel
+from aexec.framework.op_kernel import BuiltKernel, scratch_bytes
 from aexec.framework.output_sizes import expected_ns
 from aexec.framework.types import DEVICE_CPU
 from aexec.graph.node import Node
@@ -29,6 +30,8 @@ __all__ = ["FoldedValues"]
 _THREAD_NS = 200_000_000.0
 # Bytes of all values of a session; when it is used up nothing more is folded.
 _MAX_TOTAL_BYTES = 64 * 2**20
+# Bytes that a call may need for itself.
+_MAX_SCRATCH_BYTES = 2**20
 
 
 class FoldedValues:
@@ -64,9 +67,10 @@ class FoldedValues:
                 expected = expected_ns(kernel.cost, inputs)
                 if expected > min(budget, limit / 10) or kernel.wants_context or kernel.is_async:
                     return None
-                began = perf_counter()
-                outputs = _outputs(node, kernel, inputs)
-                budget -= max(expected, (perf_counter() - began) * 1e9)
+                began = thread_time()
+                with watching(_LittleRoom(_scratch(node, kernel, inputs))):
+                    outputs = _outputs(node, kernel, inputs)
+                budget -= max(expected, (thread_time() - began) * 1e9)
             except Exception:
                 outputs = None  # it says so when it runs, with the right words
             self._values[node.id] = outputs
@@ -74,6 +78,41 @@ class FoldedValues:
             return outputs
 
         return evaluate
+
+
+def _scratch(node: Node, kernel: BuiltKernel, inputs: Sequence[Any]) -> int:
+    made = sum(shape.num_elements or 0 for shape in node.shapes or ())
+    return scratch_bytes(kernel.scratch, inputs, made)
+
+
+class _LittleRoom:
+    """Refuses a call that needs more than `_MAX_SCRATCH_BYTES` for itself, as nobody counts them while it is folded.
+
+    Args:
+        scratch: bytes that it is known to need.
+    """
+
+    def __init__(self, scratch: int) -> None:
+        self._scratch = 0
+        self.announce_scratch(scratch)
+
+    def wrap(self, allocator: Allocator) -> Allocator:
+        return allocator
+
+    def announce(self, num_bytes: int) -> None:
+        if num_bytes > MAX_BYTES:
+            raise errors.ResourceExhaustedError(f"{num_bytes} bytes are too many for a folded value")
+
+    def announce_scratch(self, num_bytes: int) -> None:
+        self._scratch += num_bytes
+        if self._scratch > _MAX_SCRATCH_BYTES:
+            raise errors.ResourceExhaustedError(f"{self._scratch} bytes are too many to fold a value")
+
+    def kept(self, array: Any) -> None:
+        """A value that is kept is the session's."""
+
+    def is_scratch(self, array: Any) -> None:
+        self.announce_scratch(array.nbytes)
 
 
 def _is_built_in(node: Node) -> bool:

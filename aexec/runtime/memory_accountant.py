@@ -36,7 +36,7 @@ from aexec.framework.inline_call import check_inline
 from aexec.framework.kept_memory import KeptMemory
 from aexec.framework.loop_budget import DEFAULT, MEASURE_NS
 from aexec.framework.memory_account import CallMemory, MemoryAccount
-from aexec.framework.op_kernel import follows_from_shapes
+from aexec.framework.op_kernel import follows_from_shapes, scratch_bytes
 from aexec.framework.output_sizes import output_shapes
 from aexec.framework.tensor_buffer import CPU_ALLOCATOR, buffer_of, measuring_ns, memory_bytes
 from aexec.graph.node import Node
@@ -491,19 +491,7 @@ def expected_of(node: PlanNode, inputs: Sequence[Any], looked_at: list[int] | No
         size = math.prod(dims)
         elements += size
         outputs += size * dtype.np.itemsize
-    return Expected(outputs, _scratch(node, inputs, elements))
-
-
-def _scratch(node: PlanNode, inputs: Sequence[Any], made: int) -> int:
-    """Bytes that a call needs for itself, where it makes so many elements."""
-    if callable(node.scratch):
-        try:
-            return max(0, int(node.scratch(*inputs)))
-        except Exception:
-            return 0  # the kernel says what is wrong with its inputs
-    if not node.scratch:
-        return 0
-    return int(node.scratch * max(made, sum(value.size for value in inputs if _is_array(value))))
+    return Expected(outputs, scratch_bytes(node.scratch, inputs, elements))
 
 
 def _outputs(node: PlanNode, inputs: Sequence[Any], looked_at: list[int]) -> Iterator[tuple[tuple[int, ...], DType]]:

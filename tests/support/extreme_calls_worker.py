@@ -51,6 +51,8 @@ HELD_MS, LATE_MS = 25.0, 60.0
 UNCOUNTED_MIB, _ROUNDING = 4.0, 1.25
 # Milliseconds after which a run has to be answered that its deadline ends.
 ANSWERED_MS = 1e3 * DEADLINE + 100
+# Milliseconds of the processor that a call may go on for when it has been answered: a library's call ends by itself.
+WENT_ON_MS = 2000.0
 _BEAT = 0.004
 _TRIES = 4
 _libc = ctypes.CDLL(None)
@@ -67,6 +69,7 @@ class Said:
         held_ms: the processor's time that the loop's thread took at a stretch.
         late_ms: how late the loop was at most while other threads of the process worked.
         took_ms: when it was answered.
+        went_on_ms: the processor's time from then until nothing of it ran any more.
         peak_mib, counted_mib: how much more memory there was at most, and was counted.
         uncounted_mib: what of it was to be counted and was not.
     """
@@ -79,6 +82,7 @@ class Said:
     held_ms: float = 0.0
     late_ms: float = 0.0
     took_ms: float = 0.0
+    went_on_ms: float = 0.0
     peak_mib: float = 0.0
     counted_mib: float = 0.0
     uncounted_mib: float = 0.0
@@ -90,10 +94,11 @@ class Said:
             or self.late_ms > LATE_MS
             or self.uncounted_mib > UNCOUNTED_MIB
             or self.took_ms > ANSWERED_MS
+            or self.went_on_ms > WENT_ON_MS
         )
 
 
-_MEASURED = ("held_ms", "late_ms", "uncounted_mib", "took_ms")
+_MEASURED = ("held_ms", "late_ms", "uncounted_mib", "took_ms", "went_on_ms")
 
 
 class Reach:
@@ -198,6 +203,7 @@ async def run(call: ExtremeCall, *, exact: bool = True) -> Said:
     feeds = {name: np.array(value) for name, value in call.feeds.items()}  # what is fed is the caller's
     before = _reset_peak()
     beat: asyncio.Task[None] | None = None
+    answered: float | None = None
     with Reach(call.op) as reach:
         try:
             graph = aexec.Graph.from_graph_def(call.graph_def)
@@ -210,6 +216,7 @@ async def run(call: ExtremeCall, *, exact: bool = True) -> Said:
                 finally:
                     waited = seconds_waited(os.getpid()) - waited
                     said.took_ms = (time.perf_counter() - began - waited) * 1e3
+                    answered = _cpu()
                     said.peak_mib = (_peak_kib() - before) / 1024
                     said.counted_mib = account.peak / 2**20
                     await asyncio.sleep(0)
@@ -222,6 +229,8 @@ async def run(call: ExtremeCall, *, exact: bool = True) -> Said:
             said.error, said.foreign = f"{type(error).__name__}: {error}"[:300], True
     if beat is not None:
         beat.cancel()
+    if answered is not None:
+        said.went_on_ms = 1e3 * (_cpu() - answered)
     said.reached, said.ended = reach.reached, reach.ended
     said.uncounted_mib = said.peak_mib - _ROUNDING * said.counted_mib
     return said

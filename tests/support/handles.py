@@ -193,9 +193,10 @@ class Maker:
 
     def _ref_variable(self, name: str, dtype: DType) -> str:
         self.builder(name, "VariableV2", shape=PartialTensorShape(self.shape), dtype=dtype)
-        if dtype.enum not in (20, 21):  # of which there are no constants
-            self.builder.const(f"{name}v", zeros_of_type(self.shape, dtype), dtype)
-            self._before(f"{name}a", "Assign", name, f"{name}v", T=dtype)
+        if dtype in (dtypes.resource, dtypes.variant):
+            return name  # without a value, as no constant holds one
+        self.builder.const(f"{name}v", zeros_of_type(self.shape, dtype), dtype)
+        self._before(f"{name}a", "Assign", name, f"{name}v", T=dtype)
         return name
 
     def _variable(self, name: str) -> str:

@@ -15,7 +15,7 @@ import numpy as np
 from aexec.framework import dtypes, errors, variant
 from aexec.framework.kernel_registry import kernel
 from aexec.framework.op_kernel import Compute, OpKernelConstruction
-from aexec.framework.shape import MAX_RANK, check_max_rank, shape_text
+from aexec.framework.shape import MAX_RANK, check_max_rank, elements_asked_for, shape_text
 from aexec.kernels.common.allocation import allocator, explain_with
 from aexec.kernels.common.registration import INDEX, on_host
 
@@ -27,7 +27,7 @@ _FILL_TYPES = (*dtypes.ALL, *dtypes.QUANTIZED, dtypes.int4, dtypes.uint4)
 
 
 def _size_cost(dims: Any, *_: Any) -> Any:
-    return math.prod(dims.ravel().tolist()) * _WRITE if dims.size <= MAX_RANK else 0.0
+    return elements_asked_for(dims) * _WRITE
 
 
 # ---- Fill and its like
@@ -181,7 +181,7 @@ def one_hot(c: OpKernelConstruction) -> Compute:
 
 
 def _tile_cost(x: Any, multiples: Any) -> Any:
-    return x.size * math.prod(multiples.ravel().tolist()) * _WRITE if multiples.size <= MAX_RANK else 0.0
+    return x.size * elements_asked_for(multiples) * _WRITE
 
 
 @kernel("Tile", host_memory=("multiples",), cost=_tile_cost, Tmultiples=INDEX)

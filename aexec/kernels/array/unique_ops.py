@@ -20,6 +20,7 @@ from aexec.framework.kernel_registry import kernel
 from aexec.framework.loop_budget import OBJECT_NS, giving_way
 from aexec.framework.op_kernel import Compute, OpKernelConstruction
 from aexec.framework.shape import MAX_RANK, shape_text
+from aexec.kernels.common.allocation import allocator
 from aexec.kernels.common.distinct import begins_run, distinct
 from aexec.kernels.common.registration import INDEX, on_host
 from aexec.kernels.common.strings import lists_of, values_of
@@ -236,7 +237,8 @@ def invert_permutation(c: OpKernelConstruction) -> Compute:
 @kernel("UnravelIndex", Tidx=INDEX, cost=lambda indices, dims: dims.size * (_DIVISION_NS + 5.0 * indices.size))
 def unravel_index(c: OpKernelConstruction) -> Compute:
     """Row-major coordinates of flat positions: one column for each position, a vector for a scalar one."""
-    xp, dtype = c.xp, c.attr("Tidx")
+    xp, dtype, allocate = c.xp, c.attr("Tidx"), allocator(c)
+    most = dtype.max
 
     def check(indices: Any, dims: Any) -> None:
         if not indices.size:
@@ -249,32 +251,30 @@ def unravel_index(c: OpKernelConstruction) -> Compute:
             )
         if dims.ndim != 1:
             raise errors.InvalidArgumentError(f'The indices can only be 1-D, got "{shape_text(dims.shape)}"')
-        sizes: list[int] = dims.tolist()
-        wrong = next((i for i, size in enumerate(sizes) if size <= 0), -1)
-        if wrong >= 0 and not sizes[wrong]:
+        wrong = xp.flatnonzero(dims <= 0)
+        if wrong.size and not dims[wrong[0]]:
             raise errors.InvalidArgumentError(
-                f"Input dims cannot contain a dim of zero, but dims contains zero at index {wrong}"
+                f"Input dims cannot contain a dim of zero, but dims contains zero at index {wrong[0]}"
             )
-        if wrong >= 0:
+        if wrong.size:
             raise errors.InvalidArgumentError(
-                f"Input dims cannot be negative. Got dim = {sizes[wrong]} at index {wrong}"
+                f"Input dims cannot be negative. Got dim = {dims[wrong[0]]} at index {wrong[0]}"
             )
         # Never the product of a million numbers, which would take hours.
         total = 1
-        for size in sizes:
+        for size in chain.from_iterable(lists_of(dims)):
             total *= size
-            if total > dtype.max:
-                raise errors.InvalidArgumentError(
-                    f"Input dims product is causing integer overflow: ({' '.join(map(str, sizes[:MAX_RANK]))})"
-                )
-        if not sizes or indices.max() >= total:
+            if total > most:
+                shown = " ".join(map(str, dims[:MAX_RANK].tolist()))
+                raise errors.InvalidArgumentError(f"Input dims product is causing integer overflow: ({shown})")
+        if not dims.size or indices.max() >= total:
             raise errors.InvalidArgumentError("index is out of bound as with dims")
 
     def compute(indices: Any, dims: Any) -> Any:
         check(indices, dims)
         # Quotients round towards zero, as C++'s: a negative position gives a negative last coordinate.
         sign, rest = xp.sign(indices), xp.abs(indices)
-        out = xp.empty((dims.size, *indices.shape), dtype.np)
+        out = allocate((dims.size, *indices.shape))
         for i in giving_way(range(dims.size - 1, -1, -1), _DIVISION_NS):
             rest, digit = xp.divmod(rest, dims[i])
             out[i] = digit * sign

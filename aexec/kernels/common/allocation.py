@@ -16,7 +16,7 @@ import numpy as np
 
 from aexec.framework import errors
 from aexec.framework.allocated_outputs import LARGE_BYTES
-from aexec.framework.allocator import TRACKED_CALLS
+from aexec.framework.allocator import TRACKED_CALLS, announce
 from aexec.framework.dtypes import DType
 from aexec.framework.inline_call import check_inline
 from aexec.framework.loop_budget import COPY_NS
@@ -86,6 +86,8 @@ def allocator(c: OpKernelConstruction, output: int = 0) -> Callable[..., Any]:
             return None
         check_room(dims, elements * numpy_dtype.itemsize)
         check_inline(elements * numpy_dtype.itemsize * COPY_NS)
+        if numpy_dtype.hasobject:
+            announce(elements * numpy_dtype.itemsize)  # no allocator tells of objects
         return of_device().allocate_tensor(dims, dtype, device, zeros=make is zeros)
 
     def check_room(dims: Iterable[int], num_bytes: int) -> None:

@@ -14,7 +14,7 @@ from aexec.framework.kernel_registry import kernel
 from aexec.framework.late_dataclass import dataclass
 from aexec.framework.op_kernel import Compute, OpKernelConstruction
 from aexec.framework.output_sizes import PerOutput
-from aexec.framework.shape import shape_text
+from aexec.framework.shape import elements_asked_for, shape_text
 from aexec.kernels.common.allocation import allocator
 from aexec.kernels.common.row_lists import row_lists
 from aexec.kernels.common.scattering import combiner
@@ -117,7 +117,7 @@ def _groups(xp: Any, count: int, size: int) -> Iterator[slice]:
 
 def _crop_cost(image: Any, boxes: Any, box_index: Any, crop_size: Any) -> float:
     values: int = box_index.size * (image.shape[-1] if image.ndim else 1)
-    return 20.0 * float(np.prod(crop_size, dtype=np.float64)) * values
+    return 20.0 * elements_asked_for(crop_size) * values
 
 
 @kernel("CropAndResize", T=dtypes.REAL_NUMBER, host_memory=("crop_size",), cost=_crop_cost)
@@ -324,7 +324,7 @@ _GLIMPSE_NS, _CORNER_BYTES = 6000.0, 48
 
 
 def _glimpse_cost(x: Any, size: Any, offsets: Any) -> float:
-    return (_GLIMPSE_NS + 5.0 * float(np.prod(size, dtype=np.float64)) * x.shape[-1]) * x.shape[0] if x.ndim else 0.0
+    return (_GLIMPSE_NS + 5.0 * elements_asked_for(size) * x.shape[-1]) * x.shape[0] if x.ndim else 0.0
 
 
 @kernel("ExtractGlimpse", "ExtractGlimpseV2", cost=_glimpse_cost)

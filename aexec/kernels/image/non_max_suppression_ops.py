@@ -16,6 +16,7 @@ import numpy as np
 
 from aexec.framework import dtypes, errors
 from aexec.framework.abandoned_calls import check_wanted
+from aexec.framework.allocator import announce_scratch
 from aexec.framework.kernel_registry import kernel
 from aexec.framework.op_kernel import Compute, OpKernelConstruction
 from aexec.framework.output_sizes import AttrCost
@@ -305,7 +306,7 @@ def _cost(per_box: float, per_pair: float) -> Callable[..., float]:
 
     def cost(_boxes: Any, scores: Any, count: Any, *_rest: Any) -> float:
         boxes = float(scores.size)
-        wanted = min(boxes, float(np.max(count, initial=0)))
+        wanted = min(boxes, float(count.item()) if count.size == 1 else 0.0)
         return 50_000.0 + per_box * boxes + per_pair * wanted * wanted
 
     return cost
@@ -478,6 +479,10 @@ def _best_of_image(
     return box(chosen), values[chosen], chosen // count
 
 
+# Bytes that a score takes while the best ones are looked for: its place in their order, and what is compared.
+_CANDIDATE_BYTES = 32
+
+
 def _combined_cost(_boxes: Any, scores: Any, _per_class: Any, total: Any, *_rest: Any) -> float:
     return _hard_cost(_boxes, scores, total) * max(1, len(scores))
 
@@ -494,6 +499,7 @@ def suppress_classes(c: OpKernelConstruction) -> Compute:
         size = min(wanted, each * classes) if padded_per_class else wanted
         all_boxes, all_scores, all_classes = (allocate((batch, size, *rest), np.zeros) for rest in ((4,), (), ()))
         valid = np.zeros(batch, np.int32)
+        announce_scratch(_CANDIDATE_BYTES * scores.shape[1] * classes)
         for n in range(batch):
             check_wanted()
             found = _best_of_image(boxes[n], scores[n], each, size, limit, threshold)

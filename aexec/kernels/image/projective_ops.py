@@ -10,9 +10,10 @@ import numpy as np
 
 from aexec.framework import dtypes, errors
 from aexec.framework.abandoned_calls import check_wanted
+from aexec.framework.allocator import announce_scratch
 from aexec.framework.kernel_registry import kernel
 from aexec.framework.op_kernel import Compute, OpKernelConstruction
-from aexec.framework.shape import shape_text
+from aexec.framework.shape import elements_asked_for, shape_text
 from aexec.kernels.common.allocation import allocator
 
 __all__: list[str] = []
@@ -24,6 +25,8 @@ _TYPES = (
 
 # Output pixels that are worked on together: what is made of them stays in the cache.
 _GROUP = 1 << 15
+# Bytes that a pixel of them takes for where it lies, and each of its channels for what is found there.
+_PLACE_BYTES, _FOUND_BYTES = 48, 24
 
 
 # Where a place outside the image lies inside, by fill_mode.  Places are float32 and finite or NaN.
@@ -146,8 +149,7 @@ def _blocks(height: int, width: int, size: int) -> Iterator[tuple[slice, slice]]
 
 
 def _cost(images: Any, transforms: Any, size: Any, *_: Any) -> float:
-    pixels = float(np.prod(size, dtype=np.float64))
-    return 60.0 * pixels * prod((images.shape[0], images.shape[-1])) if images.ndim == 4 else 0.0
+    return 60.0 * elements_asked_for(size) * prod((images.shape[0], images.shape[-1])) if images.ndim == 4 else 0.0
 
 
 @kernel("ImageProjectiveTransformV2", "ImageProjectiveTransformV3", dtype=_TYPES, cost=_cost)
@@ -159,12 +161,15 @@ def transform_images(c: OpKernelConstruction) -> Compute:
 
     def compute(images: Any, transforms: Any, size: Any, fill_value: Any = no_fill) -> Any:
         height, width = _check(images, transforms, size, fill_value)
-        out = allocate((len(images), height, width, images.shape[3]))
+        channels = images.shape[3]
+        out = allocate((len(images), height, width, channels))
+        at_once = min(height * width, max(1, _GROUP // max(1, channels)) if xp is np else height * width)
+        announce_scratch(at_once * (_PLACE_BYTES + _FOUND_BYTES * channels))
         fill = dtype.type(fill_value.astype(dtype))
         with np.errstate(all="ignore"):
             for n, image in enumerate(images):
                 transform = transforms[n if len(transforms) > 1 else 0]
-                for block in _blocks(height, width, _GROUP if xp is np else height * width):
+                for block in _blocks(height, width, at_once):
                     check_wanted()
                     y, x, exists = _places(xp, transform, *block)
                     y, x = inside(xp, y, image.shape[0]), inside(xp, x, image.shape[1])

@@ -16,7 +16,7 @@ from aexec.framework.allocator import announce_scratch
 from aexec.framework.dtypes import DType
 from aexec.framework.kernel_registry import kernel
 from aexec.framework.op_kernel import Compute, OpKernelConstruction
-from aexec.framework.shape import shape_text
+from aexec.framework.shape import elements_asked_for, shape_text
 from aexec.kernels.common.allocation import allocator
 from aexec.kernels.image import resampling
 from aexec.kernels.image.resampling import Grid, Taps
@@ -37,7 +37,7 @@ def _cost(per_output: float) -> Callable[..., float]:
         if images.ndim != 4 or size.shape != (2,):
             return 0.0
         inputs: int = images.size
-        outputs: float = float(np.prod(size, dtype=np.float64)) * images.shape[0] * images.shape[3]
+        outputs: float = elements_asked_for(size) * images.shape[0] * images.shape[3]
         return inputs + per_output * outputs
 
     return cost

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from typing import Any
 
@@ -10,16 +10,22 @@ import numpy as np
 
 from aexec import proto
 from aexec.framework import errors, tensor_codec
-from aexec.framework.allocator import announce_scratch
+from aexec.framework.allocator import Growth, announce_scratch
 from aexec.framework.dtypes import DType
+from aexec.framework.loop_budget import giving_way
 from aexec.framework.shape import shape_text
 from aexec.kernels.audio.wav import write_wav
 from aexec.kernels.image.codecs import encode_png, png_scratch
 
-__all__ = ["add_pictures", "add_sounds", "histogram", "tensor_message"]
+__all__ = ["histogram", "pictures", "sounds", "tensor_message"]
+
+# What makes the contents of a value.
+Fill = Callable[[proto.Summary.Value, Any], None]
 
 # What is needed to make a byte of a float, and of those around it.
 _PIXEL_BYTES = 24
+# Nanoseconds and bytes of a value, besides its contents.
+_VALUE_NS, _VALUE_BYTES = 20_000.0, 400
 _GREATEST = float(np.finfo(np.float64).max)
 
 
@@ -109,13 +115,18 @@ def _sound(audio: Any, sample_rate: float) -> proto.Summary.Audio:
     )
 
 
-def _numbered(tag: str, kind: str, most: int, items: Iterable[Any]) -> Iterable[tuple[str, Any]]:
-    """A tag for each item; with a number, if there might be more than one."""
-    return ((f"{tag}/{kind}/{number}" if most > 1 else f"{tag}/{kind}", item) for number, item in enumerate(items))
+def _values(tag: str, kind: str, most: int, items: Iterable[Any], fill: Fill) -> Iterator[proto.Summary.Value]:
+    """A value for each item, which `fill` makes; their tags have numbers if there might be more than one."""
+    growth = Growth(joined=True)
+    for number, item in enumerate(giving_way(items, _VALUE_NS)):
+        value = proto.Summary.Value(tag=f"{tag}/{kind}/{number}" if most > 1 else f"{tag}/{kind}")
+        fill(value, item)
+        growth.add(value.ByteSize() + _VALUE_BYTES)
+        yield value
 
 
-def add_pictures(summary: proto.Summary, tag: str, images: Any, most: int, bad_color: Any) -> None:
-    """Add the first `most` images of [n, height, width, 1, 3 or 4].
+def pictures(tag: str, images: Any, most: int, bad_color: Any) -> Iterator[proto.Summary.Value]:
+    """The first `most` images of [n, height, width, 1, 3 or 4].
 
     Raises:
         InvalidArgumentError: no such images, or `bad_color`, uint8, has too few channels.
@@ -134,12 +145,15 @@ def add_pictures(summary: proto.Summary, tag: str, images: Any, most: int, bad_c
         )
     for image in images[:1]:  # they are alike, and are encoded one after the other
         announce_scratch(max(_PIXEL_BYTES * image.size, png_scratch(image.size)))
-    for name, image in _numbered(tag, "image", most, images[:most]):
-        summary.value.add(tag=name, image=_picture(_pixels(image, bad_color)))
+
+    def fill(value: proto.Summary.Value, image: Any) -> None:
+        value.image.CopyFrom(_picture(_pixels(image, bad_color)))
+
+    return _values(tag, "image", most, images[:most], fill)
 
 
-def add_sounds(summary: proto.Summary, tag: str, audio: Any, sample_rate: Any, most: int) -> None:
-    """Add the first `most` sounds of [n, samples] or [n, samples, channels].
+def sounds(tag: str, audio: Any, sample_rate: Any, most: int) -> Iterator[proto.Summary.Value]:
+    """The first `most` sounds of [n, samples] or [n, samples, channels].
 
     Raises:
         InvalidArgumentError: no such sounds, or no sample rate.
@@ -151,9 +165,11 @@ def add_sounds(summary: proto.Summary, tag: str, audio: Any, sample_rate: Any, m
     rate = float(sample_rate.item())
     if not 0.5 < rate < 2**32 - 0.5:  # of those that are rounded to a rate of a WAV file
         raise errors.InvalidArgumentError("sample_rate must be > 0")
-    sounds = audio[:most] if audio.ndim == 3 else audio[:most, :, None]
-    for name, each in _numbered(tag, "audio", most, sounds):
-        summary.value.add(tag=name, audio=_sound(each, rate))
+
+    def fill(value: proto.Summary.Value, sound: Any) -> None:
+        value.audio.CopyFrom(_sound(sound, rate))
+
+    return _values(tag, "audio", most, audio[:most] if audio.ndim == 3 else audio[:most, :, None], fill)
 
 
 def tensor_message(tensor: Any, dtype: DType) -> proto.TensorProto:

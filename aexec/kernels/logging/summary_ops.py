@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import Any
 
@@ -19,7 +19,7 @@ from aexec.framework.op_kernel import Compute, OpKernelConstruction
 from aexec.framework.shape import shape_text
 from aexec.framework.tensor_buffer import STRING_BYTES
 from aexec.kernels.common.strings import lists_of
-from aexec.kernels.logging.summaries import add_pictures, add_sounds, histogram, tensor_message
+from aexec.kernels.logging.summaries import histogram, pictures, sounds, tensor_message
 
 __all__: list[str] = []
 
@@ -38,6 +38,11 @@ def _scalar(contents: bytes) -> Any:
 
 def _serialized(summary: proto.Summary) -> Any:
     return _scalar(summary.SerializeToString())
+
+
+def _in_parts(values: Iterable[proto.Summary.Value]) -> Any:
+    """A summary of these values, serialised one by one: one behind the other they are one of all."""
+    return _scalar(b"".join([proto.Summary(value=[value]).SerializeToString() for value in values]))
 
 
 def _text(tag: Any) -> str:
@@ -111,9 +116,7 @@ def image_summary(c: OpKernelConstruction) -> Compute:
 
     def compute(tag: Any, images: Any) -> Any:
         text = _scalar_tag(tag, "Tags must be a scalar")
-        summary = proto.Summary()
-        add_pictures(summary, text, images, most, bad_color)
-        return _serialized(summary)
+        return _in_parts(pictures(text, images, most, bad_color))
 
     return compute
 
@@ -126,9 +129,7 @@ def audio_summary(c: OpKernelConstruction) -> Compute:
 
     def compute(tag: Any, audio: Any, sample_rate: Any = fixed) -> Any:
         text = _scalar_tag(tag, "Tag must be a scalar")
-        summary = proto.Summary()
-        add_sounds(summary, text, audio, sample_rate, most)
-        return _serialized(summary)
+        return _in_parts(sounds(text, audio, sample_rate, most))
 
     return compute
 
@@ -146,7 +147,7 @@ def tensor_summary(c: OpKernelConstruction) -> Compute:
     return compute
 
 
-@kernel("TensorSummaryV2", T=dtypes.ALL, cost=5.0)
+@kernel("TensorSummaryV2", T=dtypes.ALL, cost=5.0, scratch=16)
 def tensor_summary_v2(c: OpKernelConstruction) -> Compute:
     """A tensor, with a tag and a serialised SummaryMetadata; of that, what cannot be parsed is left out."""
     dtype = c.attr("T")

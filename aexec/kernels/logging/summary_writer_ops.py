@@ -20,7 +20,7 @@ from aexec.framework.kernel_registry import kernel
 from aexec.framework.op_kernel import Compute, OpKernelConstruction, OpKernelContext
 from aexec.framework.resource_manager import ContainerInfo, ResourceHandle, handle_from_tensor, make_handle_tensor
 from aexec.io.event_file_writer import EventFileWriter
-from aexec.kernels.logging.summaries import add_pictures, add_sounds, histogram, tensor_message
+from aexec.kernels.logging.summaries import histogram, pictures, sounds, tensor_message
 
 __all__: list[str] = []
 
@@ -116,7 +116,7 @@ def _pictures(c: OpKernelConstruction) -> Fill:
     def fill(summary: proto.Summary, tag: Any, images: Any, bad_color: Any) -> None:
         if bad_color.ndim != 1:
             raise errors.InvalidArgumentError("bad_color must be a vector")
-        add_pictures(summary, _text(tag, "tag"), images, most, bad_color)
+        summary.value.extend(pictures(_text(tag, "tag"), images, most, bad_color))
 
     return fill
 
@@ -125,7 +125,7 @@ def _sounds(c: OpKernelConstruction) -> Fill:
     most = c.attr("max_outputs")
 
     def fill(summary: proto.Summary, tag: Any, audio: Any, sample_rate: Any) -> None:
-        add_sounds(summary, _text(tag, "tag"), audio, sample_rate, most)
+        summary.value.extend(sounds(_text(tag, "tag"), audio, sample_rate, most))
 
     return fill
 

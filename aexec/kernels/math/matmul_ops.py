@@ -141,8 +141,9 @@ def _low_precision_product(product: Product, np_dtype: np.dtype[Any]) -> Product
     return multiply
 
 
-def _mixed_product(product: Product, dtype: DType) -> Product:
+def _mixed_product(xp: Any, dtype: DType) -> Product:
     """Product of two different types (a `BatchMatMulV3`) in the type of the result."""
+    product = _any_batch_product(xp)
     if dtype in LOW_PRECISION_TYPES:
         return _low_precision_product(product, dtype.np)
 
@@ -165,7 +166,11 @@ def _typed(product: Product, dtype: DType) -> Product:
 
 def batch_product(xp: Any, dtype: DType) -> Product:
     """Product of the last two axes of two arrays of `dtype`; leading axes broadcast."""
-    return _typed(products.batch_product if xp is np else xp.matmul, dtype)
+    return _typed(_any_batch_product(xp), dtype)
+
+
+def _any_batch_product(xp: Any) -> Product:
+    return products.batch_product if xp is np else xp.matmul
 
 
 # MatMul
@@ -360,7 +365,7 @@ def batch_mat_mul_v2(c: OpKernelConstruction) -> Product:
 def batch_mat_mul_v3(c: OpKernelConstruction) -> Product:
     """As BatchMatMulV2, with a result type of its own: int8 and uint8 to int32, or mixed with bfloat16."""
     left, right, out = (c.attr(name).base for name in ("Ta", "Tb", "Tout"))
-    product = batch_product(c.xp, out) if left is right is out else _mixed_product(c.xp.matmul, out)
+    product = batch_product(c.xp, out) if left is right is out else _mixed_product(c.xp, out)
     return _broadcasting(_adjointed(product, c, left, right), c)
 
 

@@ -21,6 +21,7 @@ import numpy as np
 from aexec.framework import dtypes, errors
 from aexec.framework.allocator import announce_scratch
 from aexec.framework.kernel_registry import kernel
+from aexec.framework.loop_budget import let_others_run
 from aexec.framework.op_kernel import Compute, OpKernelConstruction
 from aexec.framework.output_sizes import PerOutput
 from aexec.framework.shape import shape_text
@@ -41,6 +42,8 @@ _RUN_LENGTH = 4
 # Elements from which on the product with a sparse matrix wins over `add.at`, its set-up included.
 _SPARSE_FROM = 2000
 _SPARSE = ("scipy.sparse",)
+# Elements that are picked and added by one call of a library, which takes some ten milliseconds.
+_PICKED = 1 << 25
 
 
 def _full(xp: Any, allocate: Allocate, shape: tuple[int, ...], value: Any, dtype: np.dtype[Any]) -> Any:
@@ -299,16 +302,31 @@ def _pick_and_sum(xp: Any, allocate: Allocate, data: Any, indices: Any, ids: Any
     width = prod(data.shape[1:])
     if data.ndim == 1 or indices.size * width < _SPARSE_FROM or xp is not np:
         return _sum_rows(xp, allocate, data[indices], ids, count)
-    allocate((count, *data.shape[1:]))  # only to see that there is room
+    result = allocate((count, *data.shape[1:]), np.zeros)
+    rows, at_once = data.reshape(len(data), width), max(1, _PICKED // width)
+    announce_scratch(24 * min(indices.size, at_once))
+    if indices.size <= at_once:
+        return _product(rows, indices, ids, count).reshape(result.shape)
+    announce_scratch(result.nbytes)
+    sums = result.reshape(count, width)
+    for start in range(0, indices.size, at_once):
+        let_others_run()
+        some = ids[start : start + at_once]
+        first, last = int(some[0]), int(some[-1])
+        sums[first : last + 1] += _product(rows, indices[start : start + at_once], some - first, last + 1 - first)
+    return result
+
+
+def _product(rows: Any, indices: Any, ids: Any, count: int) -> Any:
+    """Sum over i of rows[indices[i]] in segment ids[i], ids ascending: [count, width]."""
     from scipy import sparse
 
-    announce_scratch(24 * indices.size)
-    n, limit = indices.size, data.shape[0]
-    index = np.dtype(np.int32 if max(n, limit, count) < 2**31 else np.int64)
+    limit = len(rows)
+    index = np.dtype(np.int32 if max(indices.size, limit, count) < 2**31 else np.int64)
     starts = np.zeros(count + 1, index)
     np.cumsum(np.bincount(ids, minlength=count), out=starts[1:])
-    matrix = sparse.csr_array((np.ones(n, data.dtype), indices.astype(index), starts), shape=(count, limit))
-    return (matrix @ data.reshape(limit, width)).reshape(count, *data.shape[1:])
+    matrix = sparse.csr_array((np.ones(indices.size, rows.dtype), indices.astype(index), starts), shape=(count, limit))
+    return matrix @ rows
 
 
 @kernel(

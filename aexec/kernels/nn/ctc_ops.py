@@ -26,6 +26,8 @@ __all__: list[str] = []
 _TYPES = (dtypes.float32, dtypes.float64)
 # A label as a Python object: nanoseconds for looking at it, and bytes, its index included.
 _LABEL_NS, _LABEL_BYTES = 500.0, 200
+# What a sequence takes before it has labels; nanoseconds of a step of all sequences.
+_SEQUENCE_BYTES, _STEP_NS = 64, 20_000.0
 _LABELS_AT_ONCE = DEFAULT.pieces(_LABEL_NS)
 
 
@@ -172,7 +174,7 @@ def _alpha_beta(emitted: Any, labels: _Labels, lengths: Any) -> tuple[Any, Any]:
     skip = np.where(labels.jump, 0.0, -np.inf)
     alpha, beta = np.full_like(emitted, -np.inf), np.full_like(emitted, -np.inf)
     begin, end = inside & (place < 2), inside & (place >= labels.count[:, None] - 2)
-    for t in range(time):
+    for t in giving_way(range(time), _STEP_NS):
         if t:
             before = alpha[t - 1]
             reached = np.logaddexp(before + none, _later(before, 1))
@@ -181,7 +183,7 @@ def _alpha_beta(emitted: Any, labels: _Labels, lengths: Any) -> tuple[Any, Any]:
             reached = np.where(begin, 0.0, -np.inf)
         alpha[t] = np.where(inside & (t < lengths)[:, None], reached + emitted[t], -np.inf)
     jumped = _earlier(skip, 2)
-    for t in range(time - 1, -1, -1):
+    for t in giving_way(range(time - 1, -1, -1), _STEP_NS):
         if t + 1 < time:
             after = beta[t + 1] + emitted[t + 1]
             reached = np.logaddexp(after + none, _earlier(after, 1))
@@ -244,7 +246,8 @@ def _rows(indices: Any, values: Any, batch: int) -> list[list[int]]:
         )
     if indices.shape[1] != 2:
         raise errors.InvalidArgumentError("Order length must be SparseTensor rank.")
-    rows: list[list[int]] = [[] for _ in range(batch)]
+    announce_scratch(_SEQUENCE_BYTES * batch)
+    rows: list[list[int]] = [[] for _ in giving_way(range(batch), _LABEL_NS)]
     width = int(indices[:, 1].max(initial=-1)) + 1
     before: tuple[int, ...] = (-1, -1)
     announce_scratch(_LABEL_BYTES * len(values))

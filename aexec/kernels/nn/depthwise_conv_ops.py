@@ -6,7 +6,7 @@ Next to read: `pooling_ops.py`.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from aexec.framework import dtypes, errors
 from aexec.framework.allocator import announce_scratch
 from aexec.framework.kernel_registry import kernel
 from aexec.framework.op_kernel import Compute, OpKernelConstruction
+from aexec.framework.output_sizes import AttrCost
 from aexec.framework.shape import shape_text
 from aexec.kernels.common import windowing
 from aexec.kernels.common.epilogue import Epilogue
@@ -65,7 +66,31 @@ class _Depthwise:
         )
 
 
-def depthwise_cost(x: Any, weights: Any, *_: Any) -> float:
+def _dilated(cost: Callable[..., float]) -> AttrCost:
+    """The cost of a kernel whose windows, dilated, may reach far beyond the image: what is around it is made too."""
+
+    def of_attrs(attrs: Mapping[str, Any]) -> Callable[..., float]:
+        dilations = attrs["dilations"][1:3]
+        if max(dilations, default=1) <= 1:
+            return cost
+
+        def dilated_cost(*inputs: Any) -> float:
+            image, filter_shape = inputs[2 if len(inputs) > 2 and inputs[2].ndim == 4 else 0], _filter_shape(inputs[1])
+            sides = zip(image.shape[1:3], filter_shape, dilations, strict=False)
+            growth: float = math.prod([1 + (size - 1) * by / max(1, n) for n, size, by in sides])
+            return cost(*inputs) + growth * float(image.size)
+
+        return dilated_cost
+
+    return AttrCost(of_attrs)
+
+
+def _filter_shape(filter_or_shape: Any) -> Sequence[int]:
+    of_filter: Sequence[int] = filter_or_shape.shape if filter_or_shape.ndim > 1 else filter_or_shape[:4].tolist()
+    return of_filter
+
+
+def _forward_cost(x: Any, weights: Any, *_: Any) -> float:
     """Nanoseconds of a forward convolution, strides left out."""
     steps: float = x.size * weights.size / max(1, x.shape[-1]) if x.ndim else 0.0
     return 0.3 * steps + float(x.size)
@@ -74,8 +99,10 @@ def depthwise_cost(x: Any, weights: Any, *_: Any) -> float:
 def _gradient_cost(a: Any, b: Any, grad: Any) -> float:
     """One of the first two is a shape: of the input, or of the filter."""
     size: int = max(a.size, grad.size)
-    taps: int = math.prod(b.shape[:2] if b.ndim > 1 else b[:2].tolist())
-    return (depthwise.POSITION_NS + 0.5 * size) * taps
+    return (depthwise.POSITION_NS + 0.5 * size) * math.prod(_filter_shape(b)[:2])
+
+
+depthwise_cost, _of_gradient = _dilated(_forward_cost), _dilated(_gradient_cost)
 
 
 @kernel("DepthwiseConv2dNative", T=dtypes.FLOAT, cost=depthwise_cost)
@@ -144,7 +171,7 @@ def _check_gradient(
     return spec
 
 
-@kernel("DepthwiseConv2dNativeBackpropInput", T=dtypes.FLOAT, cost=_gradient_cost)
+@kernel("DepthwiseConv2dNativeBackpropInput", T=dtypes.FLOAT, cost=_of_gradient)
 def depthwise_conv_2d_backprop_input(c: OpKernelConstruction) -> Compute:
     """Gradient for the input, whose shape is the first argument."""
     xp, conv, label = c.xp, _Depthwise(c), "DepthwiseConv2DBackpropInput"
@@ -171,7 +198,7 @@ def depthwise_conv_2d_backprop_input(c: OpKernelConstruction) -> Compute:
     return compute
 
 
-@kernel("DepthwiseConv2dNativeBackpropFilter", T=dtypes.FLOAT, cost=_gradient_cost)
+@kernel("DepthwiseConv2dNativeBackpropFilter", T=dtypes.FLOAT, cost=_of_gradient)
 def depthwise_conv_2d_backprop_filter(c: OpKernelConstruction) -> Compute:
     """Gradient for the filter, whose shape is the second argument."""
     xp, conv, label = c.xp, _Depthwise(c), "DepthwiseConv2DBackpropFilter"

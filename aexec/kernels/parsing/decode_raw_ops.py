@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from aexec.framework import dtypes, errors
-from aexec.framework.allocator import Growth
+from aexec.framework.allocator import Growth, announce_scratch
 from aexec.framework.dtypes import DType
 from aexec.framework.kernel_registry import kernel
 from aexec.framework.loop_budget import let_others_run
@@ -39,10 +39,15 @@ def _to_native(array: Any, dtype: DType, is_little: bool, *, in_place: bool = Fa
     """Numbers as the machine, which is little-endian, has them; the parts of a complex one are swapped each."""
     if is_little or dtype.size == 1:
         return array
-    if dtype.is_complex:
-        part = np.dtype(np.float32 if dtype is dtypes.complex64 else np.float64)
-        return array.view(part).byteswap(in_place).view(dtype.np)
-    return array.view(f"u{dtype.size}").byteswap(in_place).view(dtype.np)
+    if not in_place:
+        announce_scratch(array.nbytes)
+        array = array.copy()
+    parts = array.reshape(-1).view(f"u{dtype.size // (1 + dtype.is_complex)}")
+    for start in range(0, parts.size, _CHUNK):  # without letting go of the interpreter's lock
+        if start:
+            let_others_run()
+        parts[start : start + _CHUNK].byteswap(inplace=True)
+    return array
 
 
 @kernel("DecodeRaw", out_type=_TYPES, cost=_COST, scratch=JOINED_BYTES)

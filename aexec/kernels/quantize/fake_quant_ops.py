@@ -116,7 +116,15 @@ def _channels(c: OpKernelConstruction) -> int:
     return 1 if "PerChannel" in c.op else 0
 
 
-@kernel("FakeQuantWithMinMaxVars", "FakeQuantWithMinMaxVarsPerChannel", cost=_COST)
+# Bytes that a channel takes for its range, nudged, and for the steps within.
+_RANGE_BYTES = 40
+
+
+def _ranges_scratch(_x: Any, low: Any, _high: Any) -> int:
+    return int(_RANGE_BYTES * np.size(low))
+
+
+@kernel("FakeQuantWithMinMaxVars", "FakeQuantWithMinMaxVarsPerChannel", cost=_COST, scratch=_ranges_scratch)
 def fake_quant_with_min_max_vars(c: OpKernelConstruction) -> Compute:
     """The range comes from inputs: scalars, or vectors over the last dimension.  A range of 0 to 0 gives 0."""
     xp, levels, rank = c.xp, _Levels(c), _channels(c)

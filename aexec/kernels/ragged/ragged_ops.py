@@ -33,6 +33,10 @@ _COST = 10.0
 _ROW_NS = 1000.0
 # Bytes that the length of a range, and where it begins, take in arrays and lists.
 _RANGE_BYTES = 100
+# Bytes that a number of a partition takes for the row and place that follow from it, and a value for where it goes.
+_PARTITION_BYTES, _TARGET_BYTES = 40, 32
+# How many ranges an estimate looks at; more are not for the event loop anyway.
+_LOOKED_AT = 1 << 12
 _INT64_MAX = 2**63 - 1
 
 
@@ -81,6 +85,8 @@ def _range_cost(attrs: Mapping[str, Any]) -> Callable[..., float]:
 
     def cost(starts: Any, limits: Any, deltas: Any) -> float:
         rows = max(starts.size, limits.size, deltas.size)
+        if rows > _LOOKED_AT:
+            return float(_ROW_NS * rows)
         return float(row_ns * rows + _COST * np.abs((limits - starts) / deltas).sum())
 
     return cost
@@ -237,6 +243,7 @@ _PARTITIONS = (_FIRST_SIZE, _ROW_IDS, b"ROW_LENGTHS", _SPLITS, b"ROW_LIMITS", b"
 
 def _rows_and_places(kind: bytes, partition: Any, row_count: int) -> tuple[Any, Any]:
     """For each value of a level the row it is in, and its place there."""
+    announce_scratch(_PARTITION_BYTES * partition.size)
     flat = partition.reshape(-1).astype(np.int64, copy=False)
     if kind == _SPLITS:
         lengths = np.diff(flat)
@@ -337,6 +344,7 @@ def ragged_to_tensor(c: OpKernelConstruction) -> Compute:
         count = rows
         for depth, i in enumerate(levels, 1):
             row, place = _rows_and_places(kinds[i], partitions[i], count)
+            announce_scratch(_TARGET_BYTES * row.size)
             size = wanted[depth] if wanted[depth] >= 0 else int(place.max(initial=-1)) + 1
             sizes.append(size)
             above = np.where(row < out_rows, row, -1) if target is None else target[row]

@@ -13,7 +13,7 @@ from aexec.framework import dtypes, errors
 from aexec.framework.allocator import announce_scratch
 from aexec.framework.loop_budget import giving_way, let_others_run
 from aexec.framework.op_kernel import OpKernelConstruction
-from aexec.framework.shape import MAX_RANK, check_max_rank, shape_text
+from aexec.framework.shape import check_max_rank, elements_asked_for, shape_text
 from aexec.numerics import philox
 from aexec.numerics.philox import GuardedPhilox, Philox
 
@@ -55,7 +55,7 @@ def cost_per_output(nanoseconds: float) -> Callable[..., float]:
     """A cost function for ops whose first input is the shape of the output."""
 
     def cost(shape: Any, *_: Any) -> float:
-        return nanoseconds * float(np.prod(shape, dtype=np.float64)) if shape.size <= MAX_RANK else 0.0
+        return nanoseconds * elements_asked_for(shape)
 
     return cost
 
