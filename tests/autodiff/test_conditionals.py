@@ -118,6 +118,7 @@ async def test_variables_in_branches(block: int) -> None:
 
 
 @pytest.mark.soak
+@pytest.mark.time_limit(4 * 3600)
 async def test_many_programs() -> None:
     seeds = Seeds(10_000)
     for seed in seeds:
