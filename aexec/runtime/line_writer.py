@@ -232,12 +232,12 @@ class LineWriter:
         slow = (node for node in self.ids if node.check == 2)
         if any(light_elements(node, most) < self.limits.get(node, most) for node in slow):
             return True
-        return any(node.scale > 2 * scale for node, scale in self.scales.items())
+        return any(node.estimate.scale > 2 * scale for node, scale in self.scales.items())
 
     @property
     def in_doubt(self) -> bool:
         """Is a call suspected to be heavy?"""
-        return any(node.suspected for node in self.ids)
+        return any(node.estimate.suspicion for node in self.ids)
 
     @property
     def relieved(self) -> bool:
@@ -916,7 +916,7 @@ class LineWriter:
         number = self.ids[node]
         key = shapes[0] if len(shapes) == 1 else f"({', '.join(shapes)})"
         self.namespace[f"s{number}"] = set()
-        self.scales[node] = node.scale
+        self.scales[node] = node.estimate.scale
         call = f"light(s{number}, {key}, n{number}, {', '.join(inputs)})"
         function.add(f"if {key} not in s{number}: {call}", node)
         return True

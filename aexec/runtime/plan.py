@@ -26,6 +26,7 @@ from aexec.graph.node import Endpoint, Node
 from aexec.graph.partition import TRANSFERS
 from aexec.runtime.compilation_policy import CompilationPolicy
 from aexec.runtime.device_constants import DeviceConstant
+from aexec.runtime.node_estimate import NodeEstimate
 
 __all__ = ["FramePlan", "Kind", "Plan", "PlanKey", "PlanNode", "take_apart"]
 
@@ -68,10 +69,6 @@ class PlanKey:
     connections: tuple[tuple[Endpoint, Endpoint], ...] = ()
 
 
-# How many times as long as its estimate a call may take before one of the node was measured: estimates are of ordinary
-# values on an ordinary core, and some are wrong.
-UNMEASURED = 8.0
-
 # An edge: the consumer, its index in its frame's tables, and the argument slot that the value goes to.
 Edge = tuple["PlanNode", int, int]
 
@@ -90,13 +87,11 @@ class PlanNode:
         device: full name of the device that its kernel runs on; `on_host` says whether that is one of the host's.
         queued_on, queued: of a `Kind.QUEUED` node, that device, and the kernel as it gets it.
         variables: of such a node, the variables whose values its kernel gets; None if it gets none.
-        cost: the kernel's cost estimate, `scale` what measurement made of it; `doubt` is by how much more a call may
-            take that would be the first one measured, 1 from then on; and `suspected` by how much longer than its
-            estimate a call took on the event loop, which the next one, in a thread, confirms or not; else 0.
+        cost: the kernel's own estimate of what a call takes; `estimate` is what measurement has shown of it.
         scratch: its estimate of the memory that a call needs for itself.
         check: when to ask whether a call is too heavy to run inline: 0 never, 1 once large values are
-            about, 2 always (the estimate does not just grow with the inputs), 3 where its inputs may make more
-            elements together than they have; `unsuspected_check` what it is again if a suspicion is not confirmed.
+            about, 2 always (the estimate does not just grow with the inputs, or a call was slow), 3 where its inputs
+            may make more elements together than they have.  It is `estimate.check`, read once for each call.
         edges: data edges of output 0 to ordinary nodes (the fast path).
         slot_edges: the same for every output slot.
         merge_edges: (output slot, consumer, index, input position) for consumers that are Merge nodes.
@@ -130,8 +125,8 @@ class PlanNode:
         "cost",
         "dereference",
         "device",
-        "doubt",
         "edges",
+        "estimate",
         "explain",
         "first",
         "followers",
@@ -156,15 +151,12 @@ class PlanNode:
         "queued",
         "queued_on",
         "reads_cells",
-        "scale",
         "scratch",
         "slot_edges",
-        "suspected",
         "takes_list",
         "touches_state",
         "transfers",
         "trusted",
-        "unsuspected_check",
         "variables",
         "wants_context",
     )
@@ -183,11 +175,8 @@ class PlanNode:
         self.queued: QueuedKernel | None = None
         self.variables: VariableUse | None = None
         self.cost: Any = 0.0
+        self.estimate = NodeEstimate()
         self.check = 0
-        self.scale = 1.0
-        self.doubt = UNMEASURED
-        self.suspected = 0.0
-        self.unsuspected_check = 0
         self.scratch: Any = 0.0
         self.explain: Callable[..., errors.OpError] | None = None
         self.wants_context = False
@@ -217,6 +206,11 @@ class PlanNode:
         self.after: tuple[PlanNode, ...] = ()
         self.has_tail = False
 
+    def ask(self, check: int) -> None:
+        """Ask whether calls are heavy as `check` says, as long as none was slow."""
+        self.estimate.usual_check = check
+        self.check = self.estimate.check
+
     def trust(self) -> None:
         """Run it without looking at what its outputs are from now on."""
         self.trusted = True
@@ -225,8 +219,8 @@ class PlanNode:
 
     def learn(self, other: PlanNode) -> None:
         """Take over what runs of another plan have shown of the same kernel."""
-        self.scale, self.check, self.gives_tuple = other.scale, other.check, other.gives_tuple
-        self.doubt, self.suspected, self.unsuspected_check = other.doubt, other.suspected, other.unsuspected_check
+        self.estimate, self.check = other.estimate.copy(), other.check
+        self.gives_tuple = other.gives_tuple
         if other.trusted:
             self.trust()
 

@@ -194,7 +194,7 @@ class _Builder:
         plan_node.on_host = kernel.on_host
         plan_node.cost = kernel.cost
         plan_node.scratch = kernel.scratch
-        plan_node.check = self._check_of(node, kernel)
+        plan_node.ask(self._check_of(node, kernel))
         plan_node.explain = kernel.explain
         plan_node.calls = kernel.calls
         plan_node.wants_context = kernel.wants_context
@@ -208,7 +208,7 @@ class _Builder:
         # What is queued is read before, and may be a cell that is passed on.
         plan_node.passes_on = node.op in _PASSING_ON and not (reads and kernel.queued_on is None)
         if reads and callable(kernel.cost):
-            plan_node.check = 2
+            plan_node.ask(2)
             plan_node.cost = _cost_of_read(kernel.cost, _reading(reads))
         if not (reads or kernel.wants_context):
             plan_node.forwards = kernel.forwards

@@ -20,6 +20,7 @@ from aexec.runtime.compiled_plan import CompiledPlan
 from aexec.runtime.line_calls import TakeOverError
 from tests.support.compilation_policies import write_anew
 from tests.support.graphs import GraphBuilder
+from tests.support.node_estimates import begin, set_scale
 from tests.support.turns import assert_gives_way
 
 X = np.arange(4, dtype=np.float32)
@@ -355,7 +356,7 @@ async def test_a_call_is_asked_for_its_cost_where_that_may_matter() -> None:
             await call(X)
             assert call.plan is not None
             (node,) = call.plan.nodes
-            node.cost, node.check, node.scale = 1.0, 2, scale
+            begin(node, 1.0, 2, scale)
             plan = compiled(call)
             assert plan is not None and plan.outdated is (scale > 1)
             source = await session.plan_source(call)
@@ -368,7 +369,7 @@ async def test_a_call_that_was_slow_once_is_measured_until_it_is_known_to_be_qui
         await call(X)
         assert call.plan is not None
         (node,) = call.plan.nodes
-        node.cost, node.check, node.scale = 1.0, 2, 400.0  # an interruption of 4 ms does that
+        begin(node, 1.0, 2, 400.0)  # an interruption of 4 ms does that
         write_anew(call.plan.compilation)
         await call(X)
         suspicious = compiled(call)
@@ -397,7 +398,7 @@ async def test_a_cost_that_follows_from_shapes_is_asked_once_for_each() -> None:
         await call(X)
         assert call.plan is not None
         (node,) = call.plan.nodes
-        node.cost, node.check = cost, 2
+        begin(node, cost, 2)
         write_anew(call.plan.compilation)
         await call(X)
         del asked[:]
@@ -415,7 +416,7 @@ async def test_a_cost_that_follows_from_shapes_is_asked_once_for_each() -> None:
         line = compiled(call)
         assert line is not None
         assert not line.outdated
-        node.scale = 3.0  # it was measured: what was light may be heavy
+        set_scale(node, 3.0)  # it was measured: what was light may be heavy
         assert line.outdated
 
 

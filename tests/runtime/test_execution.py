@@ -340,7 +340,7 @@ class TestWhereKernelsRun:
             await asyncio.gather(held, queued)
             plan = session.make_callable("heavy:0").prepared(session._planner)
             assert plan is not None
-            assert next(n for n in plan.plan.nodes if n.name == "heavy").scale < 1
+            assert next(n for n in plan.plan.nodes if n.name == "heavy").estimate.scale < 1
 
     async def test_the_cost_of_a_variable_is_that_of_its_value(self) -> None:
         """A cost function is asked about the matrix, not about the cell that a ref edge carries."""

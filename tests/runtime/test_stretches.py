@@ -28,6 +28,7 @@ from tests.support.compilation_policies import write_anew
 from tests.support.graphs import GraphBuilder
 from tests.support.line_programs import LineProgram
 from tests.support.line_runs import STARTS, Interruptions, Outcome, batches, outcome, outcomes
+from tests.support.node_estimates import set_scale
 from tests.support.time_limit import LIMIT
 
 register_op("TestStretchHeavy(x: float) -> y: float")
@@ -478,7 +479,7 @@ async def test_an_estimate_that_was_raised_comes_down_again() -> None:
         assert call.plan is not None
         write_anew(call.plan.compilation, goes_on=True)
         (node,) = (node for node in call.plan.nodes if node.name == "n1")
-        node.scale = 1000.0
+        set_scale(node, 1000.0)
         CALLS.clear()
         await call(X)
         assert places() == "ltt"
@@ -486,7 +487,7 @@ async def test_an_estimate_that_was_raised_comes_down_again() -> None:
             await call(X)
         CALLS.clear()
         await call(X)
-        assert places() == "lll" and node.scale < 50
+        assert places() == "lll" and node.estimate.scale < 50
 
 
 async def test_an_error_is_no_measurement() -> None:
@@ -494,7 +495,7 @@ async def test_an_error_is_no_measurement() -> None:
         call = await going_on(session, "lhl")
         assert call.plan is not None
         (node,) = (node for node in call.plan.nodes if node.name == "n1")
-        node.scale = 1000.0
+        set_scale(node, 1000.0)
 
         def fail(x: Any) -> Any:
             raise ValueError("no")
@@ -502,7 +503,7 @@ async def test_an_error_is_no_measurement() -> None:
         _behaviour["n1"] = fail
         with pytest.raises(errors.UnknownError):
             await call(X)
-        assert node.scale == 1000.0
+        assert node.estimate.scale == 1000.0
 
 
 # Which is faster
