@@ -207,9 +207,8 @@ class PlanNode:
         self.has_tail = False
 
     def ask(self, check: int) -> None:
-        """Ask whether calls are heavy as `check` says, as long as none was slow."""
-        self.estimate.usual_check = check
-        self.check = self.estimate.check
+        """Ask whether calls are heavy as `check` says, until one is slow; none has been measured yet."""
+        self.check = self.estimate.usual_check = check
 
     def trust(self) -> None:
         """Run it without looking at what its outputs are from now on."""
