@@ -7,16 +7,20 @@ from __future__ import annotations
 
 import codecs
 import re
-from collections.abc import Callable, Sequence
-from itertools import pairwise
+from array import array
+from collections.abc import Iterator, Sequence
+from itertools import chain, pairwise
 from typing import Any
 
 import numpy as np
 
 from aexec.framework import dtypes, errors
+from aexec.framework.allocator import Growth
 from aexec.framework.kernel_registry import kernel
+from aexec.framework.loop_budget import let_others_run
 from aexec.framework.op_kernel import Compute, OpKernelConstruction
-from aexec.kernels.common.strings import map_strings, string_array, string_cost, values_of
+from aexec.framework.tensor_buffer import STRING_BYTES
+from aexec.kernels.common.strings import lists_of, map_strings, string_array, string_cost
 from aexec.kernels.string.unicode_scripts import script_of
 
 __all__: list[str] = []
@@ -28,6 +32,8 @@ _COST = string_cost(2000, 30)
 _MARK = "\udfff"
 _LENGTH = 0xD800
 _MAX_LENGTH = 0x3FF
+# Bytes, or code points, that are converted at a time; and what the length of a string takes.
+_PIECE, _LENGTH_BYTES = 1 << 14, 40
 _INVALID = re.compile(f"{_MARK}[\ud800-\udbff]")
 
 
@@ -82,16 +88,34 @@ def _input_codec(c: OpKernelConstruction) -> codecs.CodecInfo:
     return found
 
 
-def _decoder(c: OpKernelConstruction) -> Callable[[bytes], str]:
-    decode = _input_codec(c).decode
-    return lambda s: decode(s, "aexec.mark")[0]
+def _texts(s: bytes, codec: codecs.CodecInfo) -> Iterator[str]:
+    """A string, decoded, in pieces if it is long: calling `_mark_invalid` takes a microsecond for each bad byte."""
+    if len(s) <= _PIECE or codec.incrementaldecoder is None:
+        yield codec.decode(s, "aexec.mark")[0]
+        return
+    decoder = codec.incrementaldecoder("aexec.mark")
+    for start in range(0, len(s), _PIECE):
+        let_others_run()
+        yield decoder.decode(s[start : start + _PIECE], start + _PIECE >= len(s))
+
+
+def _strings(x: Any) -> Iterator[bytes]:
+    return chain.from_iterable(lists_of(x))
 
 
 @kernel("UnicodeTranscode", cost=_COST)
 def unicode_transcode(c: OpKernelConstruction) -> Compute:
     """From one encoding to UTF-8, UTF-16-BE or UTF-32-BE."""
-    options, decode, encoding = _Options(c), _decoder(c), c.text("output_encoding")
-    return lambda x: map_strings(lambda s: options.clean(decode(s)).encode(encoding), x)
+    options, codec, encoding = _Options(c), _input_codec(c), c.text("output_encoding")
+
+    def transcoded(s: bytes) -> bytes:
+        parts, growth = list[bytes](), Growth(joined=True)
+        for text in _texts(s, codec):
+            parts.append(options.clean(text).encode(encoding))
+            growth.add(len(parts[-1]))
+        return b"".join(parts)
+
+    return lambda x: map_strings(transcoded, x)
 
 
 def _row_splits(lengths: Sequence[int], dtype: Any) -> Any:
@@ -103,12 +127,17 @@ def _row_splits(lengths: Sequence[int], dtype: Any) -> Any:
 @kernel("UnicodeDecode", Tsplits=_SPLIT_TYPES, cost=_COST)
 def unicode_decode(c: OpKernelConstruction) -> Compute:
     """(row splits, code points) of all strings."""
-    options, decode, split_type = _Options(c), _decoder(c), c.output_types[0].np
+    options, codec, split_type = _Options(c), _input_codec(c), c.output_types[0].np
 
     def compute(x: Any) -> Any:
-        rows = [options.clean(decode(s)) for s in values_of(x)]
-        codes = np.frombuffer("".join(rows).encode("utf-32-le"), np.int32)
-        return _row_splits([len(r) for r in rows], split_type), codes
+        codes, lengths, growth = array("i"), list[int](), Growth(joined=True)
+        for s in _strings(x):
+            before = len(codes)
+            for text in _texts(s, codec):
+                codes.frombytes(options.clean(text).encode("utf-32-le"))
+            lengths.append(len(codes) - before)
+            growth.add(codes.itemsize * lengths[-1] + _LENGTH_BYTES)
+        return _row_splits(lengths, split_type), np.array(codes, np.int32)
 
     return compute
 
@@ -119,34 +148,36 @@ def unicode_decode_with_offsets(c: OpKernelConstruction) -> Compute:
     options, codec, split_type = _Options(c), _input_codec(c), c.output_types[0].np
 
     def compute(x: Any) -> Any:
-        codes: list[int] = []
-        offsets: list[int] = []
-        lengths = []
-        for s in values_of(x):
-            before = len(codes)
-            for start, ch in _characters(s, codec):
-                for kept in options.clean(ch):
-                    codes.append(ord(kept))
-                    offsets.append(start)
-            lengths.append(len(codes) - before)
+        codes, offsets, lengths, growth = array("i"), array("q"), list[int](), Growth(joined=True)
+        for s in _strings(x):
+            first, seen = len(codes), len(codes)
+            for characters in _characters(s, codec):
+                for start, ch in characters:
+                    for kept in options.clean(ch):
+                        codes.append(ord(kept))
+                        offsets.append(start)
+                growth.add((codes.itemsize + offsets.itemsize) * (len(codes) - seen))
+                seen = len(codes)
+            lengths.append(len(codes) - first)
+            growth.add(_LENGTH_BYTES)
         return _row_splits(lengths, split_type), np.array(codes, np.int32), np.array(offsets, np.int64)
 
     return compute
 
 
-def _characters(s: bytes, codec: codecs.CodecInfo) -> list[tuple[int, str]]:
-    """Each character of a string with its first byte; an invalid sequence is a mark and its length."""
-    text = codec.decode(s, "aexec.mark")[0]
-    found: list[tuple[int, str]] = []
+def _characters(s: bytes, codec: codecs.CodecInfo) -> Iterator[list[tuple[int, str]]]:
+    """Each character of a string with its first byte, in pieces; an invalid sequence is a mark and its length."""
     at = 0
-    for ch in text:
-        if _LENGTH <= ord(ch) <= _LENGTH + _MAX_LENGTH:
-            found[-1] = (at, _MARK + ch)
-            at += ord(ch) - _LENGTH
-        else:
-            found.append((at, ch))
-            at += 0 if ch == _MARK else len(codec.encode(ch)[0])
-    return found
+    for text in _texts(s, codec):
+        found: list[tuple[int, str]] = []
+        for ch in text:
+            if _LENGTH <= ord(ch) <= _LENGTH + _MAX_LENGTH:
+                found[-1] = (at, _MARK + ch)
+                at += ord(ch) - _LENGTH
+            else:
+                found.append((at, ch))
+                at += 0 if ch == _MARK else len(codec.encode(ch)[0])
+        yield found
 
 
 @kernel("UnicodeEncode", Tsplits=_SPLIT_TYPES, cost=lambda values, splits: 300.0 * (values.size + splits.size))
@@ -161,12 +192,27 @@ def unicode_encode(c: OpKernelConstruction) -> Compute:
             return "".join(chr(code) if _is_character(code) else options.replacement for code in codes)
         return "".join(map(chr, codes))
 
+    def encoded(codes: Any) -> bytes:
+        parts = [text_of(codes[start : start + _PIECE].tolist()) for start in _starts(codes)]
+        return b"".join([part.encode(encoding) for part in parts])
+
     def compute(values: Any, splits: Any) -> Any:
         _check_splits(values, splits)
-        codes, bounds = values.tolist(), splits.tolist()
-        return string_array([text_of(codes[a:b]).encode(encoding) for a, b in pairwise(bounds)])
+        rows, growth = list[bytes](), Growth(joined=True)
+        for begin, end in pairwise(chain.from_iterable(lists_of(splits))):
+            rows.append(encoded(values[begin:end]))
+            growth.add(len(rows[-1]) + STRING_BYTES)
+        return string_array(rows)
 
     return compute
+
+
+def _starts(codes: Any) -> Iterator[int]:
+    """Where the pieces of a row begin."""
+    for start in range(0, len(codes), _PIECE):
+        if start:
+            let_others_run()
+        yield start
 
 
 def _check_splits(values: Any, splits: Any) -> None:

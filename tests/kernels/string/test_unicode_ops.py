@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from itertools import pairwise
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from aexec.kernels.string import unicode_ops
 from tests.kernels.array_support import I32, I64, assert_gives, assert_refuses
 from tests.kernels.harness import in_tensorflow, ops_of, registered, run_op, strings
 
@@ -65,6 +67,25 @@ def test_invalid_sequences_and_control_characters(attrs, codes, offsets, splits)
     assert_gives("UnicodeDecode", [BROKEN], want[:2], **UTF8, **attrs)
     rows = ["".join(map(chr, codes[a:b])) for a, b in pairwise(splits)]
     assert_gives("UnicodeTranscode", [BROKEN], strings(*rows), **UTF8, output_encoding="UTF-8", **attrs)
+
+
+@pytest.mark.parametrize("encoding", ["UTF-8", "UTF-16-BE", "UTF-16-LE", "UTF-32-BE", "UTF-7", "Shift_JIS", "Latin-1"])
+@pytest.mark.parametrize("piece", [1, 2, 3, 5])
+def test_pieces_of_a_string_are_the_string(encoding, piece, monkeypatch):
+    rng = random.Random(f"{encoding} {piece}")
+    texts = ["".join(rng.choices("aé€ああ\U0001f600+-\n", k=12)).encode(encoding, "ignore") for _ in range(10)]
+    data = strings(*texts, *[rng.randbytes(12) for _ in range(30)], *[text[1:-1] for text in texts])
+
+    def converted():
+        found = [*run_op("UnicodeDecodeWithOffsets", [data], input_encoding=encoding)]
+        found += run_op("UnicodeDecode", [data], input_encoding=encoding)
+        found.append(run_op("UnicodeTranscode", [data], input_encoding=encoding, output_encoding="UTF-16-BE"))
+        found.append(run_op("UnicodeEncode", [found[1], found[0]], output_encoding="UTF-8"))
+        return [value.tolist() for value in found]
+
+    whole = converted()
+    monkeypatch.setattr(unicode_ops, "_PIECE", piece)
+    assert converted() == whole
 
 
 def test_many_invalid_bytes_take_linear_time():
