@@ -164,7 +164,7 @@ def one_hot(c: OpKernelConstruction) -> Compute:
         classes, rank = depth.item(), indices.ndim
         if classes < 0 or not -1 <= axis <= rank or depth.ndim or on_value.ndim or off_value.ndim:
             check(indices, depth, on_value, off_value)
-        if indices.size * classes > _SMALL:
+        if max(indices.size, 1) * classes > _SMALL:
             return scattered(indices, classes, on_value, off_value)
         wanted = (classes, rank)
         seen, numbers = known

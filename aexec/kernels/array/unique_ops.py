@@ -156,7 +156,12 @@ kernel("Unique", device="DEFAULT", host_memory=("x", "y", "idx"), cost=_COMPARED
 )
 
 
-@kernel("ListDiff", cost=_COMPARED, T=_LIST_DIFF_TYPES, out_idx=INDEX)
+def _compared_scratch(x: Any, y: Any) -> int:
+    """Of what is sorted, or put into a set."""
+    return int((150 if y.dtype.hasobject else 32) * (x.size + y.size))
+
+
+@kernel("ListDiff", cost=_COMPARED, scratch=_compared_scratch, T=_LIST_DIFF_TYPES, out_idx=INDEX)
 def list_diff(c: OpKernelConstruction) -> Compute:
     """The elements of x that y does not hold, in order and with repetitions, and where they are."""
     index_dtype = c.attr("out_idx").np
@@ -167,8 +172,8 @@ def list_diff(c: OpKernelConstruction) -> Compute:
                 raise errors.InvalidArgumentError(f"{name} should be a 1D vector.")
         a, b = (x.astype(np.float32), y.astype(np.float32)) if x.dtype.kind == "V" else (x, y)
         if a.dtype.hasobject or a.size + b.size <= _FEW:
-            unwanted = set(b.tolist())
-            kept = np.array([i for i, value in enumerate(a.tolist()) if value not in unwanted], index_dtype)
+            unwanted, values = set(chain.from_iterable(lists_of(b))), chain.from_iterable(lists_of(a))
+            kept = np.array([i for i, value in enumerate(values) if value not in unwanted], index_dtype)
         else:
             kept = np.isin(a, b, invert=True).nonzero()[0].astype(index_dtype)
         return x[kept], kept

@@ -402,7 +402,7 @@ def matrix_band_part(c: OpKernelConstruction) -> Compute:
         rows, columns = x.shape[-2:]
         below = _half_width("num_lower", num_lower, rows, "rows")
         above = _half_width("num_upper", num_upper, columns, "columns")
-        if below < 0 and above < 0:
+        if (below < 0 and above < 0) or not x.size:
             return x
         row, column = xp.arange(rows, dtype=np.int32)[:, None], xp.arange(columns, dtype=np.int32)
         if below < 0:
