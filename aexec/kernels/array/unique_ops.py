@@ -8,6 +8,7 @@ hold the interpreter's lock.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from itertools import chain
 from typing import Any
@@ -256,7 +257,7 @@ def unravel_index(c: OpKernelConstruction) -> Compute:
             )
         if dims.ndim != 1:
             raise errors.InvalidArgumentError(f'The indices can only be 1-D, got "{shape_text(dims.shape)}"')
-        wrong = xp.flatnonzero(dims <= 0)
+        wrong = (dims <= 0).nonzero()[0]
         if wrong.size and not dims[wrong[0]]:
             raise errors.InvalidArgumentError(
                 f"Input dims cannot contain a dim of zero, but dims contains zero at index {wrong[0]}"
@@ -265,13 +266,11 @@ def unravel_index(c: OpKernelConstruction) -> Compute:
             raise errors.InvalidArgumentError(
                 f"Input dims cannot be negative. Got dim = {dims[wrong[0]]} at index {wrong[0]}"
             )
-        # Never the product of a million numbers, which would take hours.
-        total = 1
-        for size in chain.from_iterable(lists_of(dims)):
-            total *= size
-            if total > most:
-                shown = " ".join(map(str, dims[:MAX_RANK].tolist()))
-                raise errors.InvalidArgumentError(f"Input dims product is causing integer overflow: ({shown})")
+        # Never the product of a million numbers, which would take hours: that of 64 is too much already.
+        total = math.prod(dims[dims > 1][:64].tolist())
+        if total > most:
+            shown = " ".join(map(str, dims[:MAX_RANK].tolist()))
+            raise errors.InvalidArgumentError(f"Input dims product is causing integer overflow: ({shown})")
         if not dims.size or indices.max() >= total:
             raise errors.InvalidArgumentError("index is out of bound as with dims")
 
