@@ -137,9 +137,9 @@ PORTABLE: frozenset[str] = frozenset(
     StatelessShuffle StatelessTruncatedNormal StatelessTruncatedNormalV2 StopGradient StridedSlice StridedSliceGrad Sub
     Sum Svd Tan Tanh TanhGrad TensorScatterAdd TensorScatterMax TensorScatterMin TensorScatterSub TensorScatterUpdate
     TensorStridedSliceUpdate Tile TileGrad TopKV2 Transpose TridiagonalMatMul TridiagonalSolve TruncateDiv TruncateMod
-    TruncatedNormal Unique UniqueV2 UniqueWithCounts UniqueWithCountsV2 Unpack UnsortedSegmentMax UnsortedSegmentMin
-    UnsortedSegmentProd UnsortedSegmentSum UpperBound Where Xdivy Xlog1py Xlogy ZerosLike Zeta _FusedBatchNormEx
-    _FusedConv2D _FusedConv3D _FusedDepthwiseConv2dNative _FusedMatMul _HostCast
+    TruncatedNormal Unique UniqueV2 UniqueWithCounts UniqueWithCountsV2 Unpack UnravelIndex UnsortedSegmentMax
+    UnsortedSegmentMin UnsortedSegmentProd UnsortedSegmentSum UpperBound Where Xdivy Xlog1py Xlogy ZerosLike Zeta
+    _FusedBatchNormEx _FusedConv2D _FusedConv3D _FusedDepthwiseConv2dNative _FusedMatMul _HostCast
     """.split()
 )
 
@@ -163,7 +163,8 @@ READS_BACK: frozenset[str] = frozenset(
     SparseTensorDenseMatMul SparseToDense StatelessRandomGammaV2 StatelessRandomGammaV3 StatelessTruncatedNormal
     StatelessTruncatedNormalV2 TensorScatterAdd TensorScatterMax TensorScatterMin TensorScatterSub TopKV2
     TridiagonalSolve TruncateDiv TruncateMod TruncatedNormal Unique UniqueV2 UniqueWithCounts UniqueWithCountsV2
-    UnsortedSegmentMax UnsortedSegmentMin UnsortedSegmentProd UnsortedSegmentSum UpperBound Where Zeta _HostCast
+    UnravelIndex UnsortedSegmentMax UnsortedSegmentMin UnsortedSegmentProd UnsortedSegmentSum UpperBound Where Zeta
+    _HostCast
     """.split()
 )
 
