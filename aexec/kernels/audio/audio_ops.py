@@ -11,7 +11,7 @@ import numpy as np
 from aexec.framework import errors
 from aexec.framework.allocator import announce_scratch
 from aexec.framework.kernel_registry import kernel
-from aexec.framework.loop_budget import giving_way
+from aexec.framework.loop_budget import giving_way, let_others_run
 from aexec.framework.op_kernel import Compute, OpKernelConstruction
 from aexec.framework.output_sizes import AttrCost, PerOutput
 from aexec.framework.shape import shape_text
@@ -100,6 +100,7 @@ def audio_spectrogram(c: OpKernelConstruction) -> Compute:
         for spectrum, signal in zip(out, audio.T, strict=True):
             windows = np.lib.stride_tricks.sliding_window_view(signal, window)[::stride]
             for start in range(0, count, step):
+                let_others_run()
                 found = np.fft.rfft(windows[start : start + step] * taper, length)
                 power = found.real**2 + found.imag**2
                 spectrum[start : start + step] = power if squared else np.sqrt(power)

@@ -130,7 +130,7 @@ def dilation_2d_backprop_filter(c: OpKernelConstruction) -> Compute:
             part = xp.where(found[where] == number, grad[where], grad.dtype.type(0))
             out[number] = part.sum(axis=(0, 1, 2), dtype=inner)
         lost = found < 0  # TensorFlow gives their gradient to the first tap
-        if lost.any():
+        if len(out) and lost.any():
             out[0] += xp.where(lost, grad, grad.dtype.type(0)).sum(axis=(0, 1, 2), dtype=inner)
         return out.reshape(weights.shape).astype(x.dtype, copy=False)
 

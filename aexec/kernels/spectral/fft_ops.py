@@ -144,8 +144,18 @@ def _elements_over_axes(x: Any, fft_length: Any, axes: Any) -> float:
     return float(prod(dims))
 
 
+def _scratch_over_axes(x: Any, fft_length: Any, axes: Any) -> float:
+    return _SCRATCH * max(float(x.size), _elements_over_axes(x, fft_length, axes))
+
+
 @kernel(
-    "FFTND", "IFFTND", "RFFTND", "IRFFTND", cost=PerOutput(_COST, _elements_over_axes), needs=_SCIPY, scratch=_SCRATCH
+    "FFTND",
+    "IFFTND",
+    "RFFTND",
+    "IRFFTND",
+    cost=PerOutput(_COST, _elements_over_axes),
+    needs=_SCIPY,
+    scratch=_scratch_over_axes,
 )
 def transform_axes(c: OpKernelConstruction) -> Compute:
     """A transform over `axes`, each cut or padded with zeros to its length in `fft_length`."""
