@@ -31,8 +31,8 @@ _MAX_ELEMENTS = 2**63 - 1
 
 def elements_asked_for(sizes: Any) -> int:
     """How many elements a shape has that came as a tensor, for an estimate: without looking at more than a shape's
-    sizes.  0 of what is too long to be one, which the call refuses at once."""
-    return math.prod(sizes.ravel().tolist()) if sizes.size <= MAX_RANK else 0
+    sizes.  0 of what is too long to be one, which the call refuses at once; never more than a float can hold."""
+    return min(math.prod(sizes.ravel().tolist()), 1 << 63) if sizes.size <= MAX_RANK else 0
 
 
 def check_max_rank(rank: int) -> None:

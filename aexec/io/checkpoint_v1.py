@@ -183,6 +183,7 @@ class CheckpointV1Writer:
         self.path = text_path(path)
         self._known: dict[str, proto.SavedSliceMeta] = {}
         self._data: dict[bytes, bytes] = {}
+        self._grown = 0  # bytes that the largest tensor so far took while it was put into its message
 
     def add(
         self,
@@ -209,7 +210,9 @@ class CheckpointV1Writer:
                 f"{shape_text(array.shape)}"
             )
         size = _message_bytes(name, array, dtype)
-        announce_scratch(_GROWING * (size if dtype is dtypes.string else array.nbytes))
+        grown = _GROWING * (size if dtype is dtypes.string else array.nbytes)
+        announce_scratch(max(0, grown - self._grown))
+        self._grown = max(grown, self._grown)
         saved = self._known.get(name)
         if saved is None:
             if _has_surrogates(name):

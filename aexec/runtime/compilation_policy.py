@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from enum import Enum
+from threading import Lock
 from typing import Any, NamedTuple, Protocol
 
 from aexec.runtime.trial import Trial
@@ -161,6 +162,7 @@ class CompilationPolicy:
     """
 
     __slots__ = (
+        "_lock",
         "busy",
         "chunk",
         "compiled",
@@ -187,6 +189,7 @@ class CompilationPolicy:
         self.goes_on = False
         self.chunk = CHUNK
         self.trial: Trial | None = None
+        self._lock = Lock()  # of events that a thread may tell while the loop tells others
 
     # Events
 
@@ -205,9 +208,10 @@ class CompilationPolicy:
 
     def written(self, form: CompiledForm) -> None:
         """The line is written; may be called in any thread."""
-        if (self.state, PlanEvent.WRITTEN) in _ROWS:
-            self.compiled = form
-            self._happens(PlanEvent.WRITTEN)
+        with self._lock:
+            if (self.state, PlanEvent.WRITTEN) in _ROWS:
+                self.compiled = form
+                self._happens(PlanEvent.WRITTEN)
 
     def thread_ended(self) -> None:
         """The thread that wrote the line, or was to, has ended."""
@@ -263,13 +267,15 @@ class CompilationPolicy:
         """A run of a trial succeeded; see `Trial.took`."""
         trial.took(size, seconds, interpreted)
         if trial.is_over and self.trial is trial:
-            self._happens(PlanEvent.TRIED)
+            with self._lock:
+                self._happens(PlanEvent.TRIED)
             self.trial = None
 
     def refuse(self, reason: str) -> None:
         """Leave the plan to the interpreter from now on; may be called in any thread."""
-        self.refused = reason
-        self._happens(PlanEvent.REFUSED)
+        with self._lock:
+            self.refused = reason
+            self._happens(PlanEvent.REFUSED)
 
     def explain(self) -> Explanation:
         """How the next run will be executed, and why."""

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
+from threading import Thread
+from typing import Any
 
 import pytest
 
+from aexec.runtime import compilation_policy
 from aexec.runtime.compilation_policy import (
     CHUNK,
     COMPILE_AT,
@@ -164,6 +167,24 @@ def test_plan_that_was_refused_takes_no_line_of_a_thread() -> None:
     plan.follow(["written", "run"])
     assert plan.said[-1] == "interpret" and str(plan.policy.explain()) == "interpreted: enough"
     assert not plan.policy.busy
+
+
+def test_plan_refused_while_its_line_is_handed_over_has_no_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As by a trial that is lost meanwhile, on the loop."""
+    plan = Plan(in_thread=True).follow(COMPILED)
+    refusing = Thread(target=plan.policy.refuse, args=["enough"])
+
+    class Rows(dict[Any, Any]):
+        def __contains__(self, key: object) -> bool:
+            refusing.start()
+            refusing.join(0.05)  # it has to wait, or else it would be done by then
+            return super().__contains__(key)
+
+    monkeypatch.setattr(compilation_policy, "_ROWS", Rows(compilation_policy._ROWS))
+    plan.policy.written(Form())
+    refusing.join()
+    check(plan.policy)
+    assert plan.policy.state is PlanState.REFUSED
 
 
 def test_line_of_a_caller_is_adopted_and_what_is_known_is_kept() -> None:

@@ -104,6 +104,9 @@ def _picked(params: Any, indices: Any, axis: int) -> Any:
     """What `take` gives: that would first copy all of an array that does not lie in memory as it is read."""
     if indices.size and int(indices.min()) < 0:
         raise IndexError
+    if indices.size >= params.shape[axis] and all(params.strides):
+        announce_scratch(params.nbytes)
+        return params.take(indices, axis)  # faster, of so many rows
     return params[(slice(None),) * axis + (indices,)]
 
 
@@ -152,6 +155,14 @@ def gather_v2(c: OpKernelConstruction) -> Compute:
     return compute
 
 
+def _reshaped(xp: Any, array: Any, shape: tuple[int, ...]) -> Any:
+    """The array in another shape; a copy, if it has to be one, counts."""
+    reshaped = array.reshape(shape)
+    if xp is np and not np.may_share_memory(array, reshaped):
+        announce_scratch(reshaped.nbytes)
+    return reshaped
+
+
 def _batch_gather(xp: Any, params: Any, indices: Any, axis: int, batch_dims: int) -> Any:
     rank = indices.ndim
     if not -rank <= batch_dims <= rank:
@@ -174,9 +185,7 @@ def _batch_gather(xp: Any, params: Any, indices: Any, axis: int, batch_dims: int
     batches, outer = prod(params.shape[:batch]), prod(params.shape[batch:axis])
     starts = xp.arange(batches * outer).reshape(batches, outer, 1) * limit
     rows = starts + indices.reshape(batches, 1, -1)
-    if not params.flags.c_contiguous and any(params.strides):  # what repeats one value is not copied
-        announce_scratch(params.nbytes)
-    flat = params.reshape(batches * outer * limit, *inner)
+    flat = _reshaped(xp, params, (batches * outer * limit, *inner))
     picked = flat.take(rows, axis=0) if flat.flags.c_contiguous else flat[rows]
     return picked.reshape(shape)
 

@@ -303,17 +303,16 @@ def _pick_and_sum(xp: Any, allocate: Allocate, data: Any, indices: Any, ids: Any
     if data.ndim == 1 or indices.size * width < _SPARSE_FROM or xp is not np:
         return _sum_rows(xp, allocate, data[indices], ids, count)
     result = allocate((count, *data.shape[1:]), np.zeros)
-    rows, at_once = data.reshape(len(data), width), max(1, _PICKED // width)
-    announce_scratch(24 * min(indices.size, at_once))
-    if indices.size <= at_once:
-        return _product(rows, indices, ids, count).reshape(result.shape)
-    announce_scratch(result.nbytes)
-    sums = result.reshape(count, width)
+    rows, sums, room = data.reshape(len(data), width), result.reshape(count, width), 0
+    at_once = max(1, _PICKED // width)
     for start in range(0, indices.size, at_once):
         let_others_run()
         some = ids[start : start + at_once]
-        first, last = int(some[0]), int(some[-1])
-        sums[first : last + 1] += _product(rows, indices[start : start + at_once], some - first, last + 1 - first)
+        first, end = int(some[0]), int(some[-1]) + 1
+        needed = 24 * some.size + (16 + width * rows.itemsize) * (end - first)
+        announce_scratch(max(0, needed - room))
+        room = max(needed, room)
+        sums[first:end] += _product(rows, indices[start : start + at_once], some - first, end - first)
     return result
 
 

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aexec.framework import errors
+from aexec.kernels.array import gather_scatter_ops
 from tests.kernels.array_support import (
     ELEMENT_TYPES,
     F32,
@@ -79,6 +80,19 @@ def test_gather_copies_no_large_params_to_pick_some(params, op, axis, index_type
 @pytest.mark.parametrize("params", [REPEATED[:, :50], TURNED], ids=["repeated", "turned"])
 def test_gather_from_batches_of_large_params(params):
     assert_gives("GatherV2", [params, I32([[1]] * 4), np.int32(1)], params[:, 1:2], batch_dims=1)
+
+
+@pytest.mark.parametrize(
+    ("params", "copied"),
+    [(TURNED, 0), (TURNED.transpose(1, 0, 2), 240_000 * 4), (REPEATED[:, :50], 0)],
+    ids=["view", "copy", "repeated"],
+)
+def test_gather_from_batches_counts_a_copy_where_it_makes_one(params, copied, monkeypatch):
+    announced = []
+    monkeypatch.setattr(gather_scatter_ops, "announce_scratch", announced.append)
+    indices = I32([[1]] * len(params))
+    assert_gives("GatherV2", [params, indices, np.int32(1)], params[:, 1:2], batch_dims=1)
+    assert max(announced, default=0) == copied
 
 
 @pytest.mark.parametrize("at", [-1, 2000])
