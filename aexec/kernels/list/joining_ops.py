@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from aexec.framework import errors
+from aexec.framework.allocator import announce_scratch
 from aexec.framework.inline_call import check_inline
 from aexec.framework.kernel_registry import kernel
 from aexec.framework.loop_budget import COPY_NS, giving_way
@@ -63,6 +64,10 @@ def tensor_list_stack(c: OpKernelConstruction) -> Compute:
     return compute
 
 
+# Bytes that a position takes in the order of all, and as a Python number.
+_POSITION_BYTES = 64
+
+
 @kernel("TensorListGather", element_dtype=ELEMENT_TYPES, cost=0)
 def tensor_list_gather(c: OpKernelConstruction) -> Compute:
     dtype, stack, allocate = c.attr("element_dtype"), _stacking(c), allocator(c)
@@ -76,6 +81,7 @@ def tensor_list_gather(c: OpKernelConstruction) -> Compute:
                 f"Tried to gather 0-elements from a list with non-fully-defined shape: {shape}"
             )
         check_inline(positions.size * ROW_NS)
+        announce_scratch(_POSITION_BYTES * positions.size)
         _check_positions(positions, values, shape_known=values.element_shape.is_fully_defined)
         # Each element is looked at once, however often it is gathered.
         distinct, places = np.unique(positions, return_inverse=True)

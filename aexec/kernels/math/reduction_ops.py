@@ -187,7 +187,7 @@ def _integer_mean(xp: Any, out: np.dtype[Any], work: np.dtype[Any], keep: bool, 
     return compute
 
 
-@kernel("EuclideanNorm", T=dtypes.NUMBER, Tidx=INDEX, cost=0.8)
+@kernel("EuclideanNorm", T=dtypes.NUMBER, Tidx=INDEX, cost=0.8, scratch=16)
 def euclidean_norm(c: OpKernelConstruction) -> Compute:
     """Root of the sum of squares.  Integers sum in their own type, wrap, and truncate the root."""
     dtype, keep, axes_of = c.attr("T"), c.attr("keep_dims"), _Axes(c.attr("Tidx").np)

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from aexec.framework import errors
+from aexec.framework.allocator import announce_scratch
 from aexec.framework.kernel_registry import kernel
 from aexec.framework.op_kernel import Compute, OpKernelConstruction
 from aexec.kernels.common.allocation import allocator
@@ -65,6 +66,10 @@ _SAMPLERS: dict[str, Callable[[OpKernelConstruction], samplers.RangeSampler]] = 
 }
 
 
+# Bytes that a true class takes while its expected count is worked out.
+_CLASS_BYTES = 24
+
+
 @kernel(*_SAMPLERS, cost=_cost)
 def candidate_sampler(c: OpKernelConstruction) -> Compute:
     """Candidates, and how often the true classes and the candidates are expected among them."""
@@ -82,11 +87,11 @@ def candidate_sampler(c: OpKernelConstruction) -> Compute:
             )
         if unique and count > sampler.range:
             raise errors.InvalidArgumentError("Sampler's range is too small.")
-        wrong = true_classes[(true_classes < 0) | (true_classes >= sampler.range)]
-        if wrong.size:
-            raise errors.InvalidArgumentError(
-                f"`true_candidate` out of range [0, {sampler.range}), received {wrong[0]}"
-            )
+        announce_scratch(_CLASS_BYTES * true_classes.size)
+        wrong = (true_classes < 0) | (true_classes >= sampler.range)
+        if wrong.any():
+            first = true_classes.reshape(-1)[wrong.argmax()]
+            raise errors.InvalidArgumentError(f"`true_candidate` out of range [0, {sampler.range}), received {first}")
         allocate(count)  # only to see that there is room
         words = generator.reserve(-(-_WORDS_PER_CANDIDATE * count // 4))
         return sampler.sample_batch(samplers.Words(words), count, unique, true_classes)

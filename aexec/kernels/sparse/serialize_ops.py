@@ -19,7 +19,7 @@ from aexec.framework import dtypes, errors, tensor_codec
 from aexec.framework.allocator import announce
 from aexec.framework.dtypes import DType
 from aexec.framework.kernel_registry import kernel
-from aexec.framework.loop_budget import DEFAULT, OBJECT_NS, giving_way
+from aexec.framework.loop_budget import DEFAULT, OBJECT_NS, giving_way, let_others_run
 from aexec.framework.op_kernel import Compute, OpKernelConstruction
 from aexec.framework.shape import shape_text
 from aexec.kernels.common.allocation import allocator
@@ -34,6 +34,8 @@ Parts = tuple[Any, Any, Any]
 
 _COST = 50.0
 _AT_ONCE = DEFAULT.pieces(ROW_NS)
+# Rows without entries that are filled in at a time.
+_ROWS_AT_ONCE = 1 << 16
 
 
 # ---- Taking apart
@@ -120,7 +122,9 @@ def serialize_many_sparse(c: OpKernelConstruction) -> Compute:
         for column, element in enumerate(encode(empty)):
             boxed = np.empty((), object)
             boxed[()] = element
-            out[:, column] = boxed
+            for start in range(0, len(out), _ROWS_AT_ONCE):
+                let_others_run()
+                out[start : start + _ROWS_AT_ONCE, column] = boxed
         for row, part in zip(present.tolist(), parts, strict=True):
             _set(out[row], encode(part))
         return out
