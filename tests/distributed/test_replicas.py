@@ -45,7 +45,7 @@ def replica(task: int) -> tuple[aexec.Graph, aexec.Tensor, aexec.Node]:
 async def test_a_graph_for_each_replica_asynchronous() -> None:
     """Their variables are the same, as they share the container; a replica that has gone hinders no other."""
     config = aexec.SessionConfig(cluster=CLUSTER, share=("localhost",))
-    async with MemoryCluster("test", 4) as cluster:
+    async with MemoryCluster("test", 4, lease=60) as cluster:
 
         async def train(task: int, steps: int) -> float:
             graph, loss, step = replica(task)
