@@ -222,7 +222,17 @@ class Pace:
 
 
 def giving_way(items: Iterable[T], nanoseconds: float) -> Iterator[T]:
-    """The items, for each of which the interpreter takes so long, or longer: `let_others_run` once in a slice."""
+    """Yield the items, and call `let_others_run` once in a slice.
+
+    On an event loop's own thread, where that does nothing, it costs nothing either.
+
+    Args:
+        nanoseconds: what the interpreter takes for an item, or less than that.
+    """
+    return _paced(items, nanoseconds) if _get_running_loop() is None else iter(items)
+
+
+def _paced(items: Iterable[T], nanoseconds: float) -> Iterator[T]:
     pace = Pace(DEFAULT.pieces(nanoseconds))
     left = pace.size
     for item in items:

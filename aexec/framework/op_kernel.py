@@ -88,7 +88,12 @@ def of_shapes(cost: Callable[..., float]) -> Callable[..., float]:
 
 
 def scratch_bytes(scratch: Scratch, inputs: Sequence[Any], made: int) -> int:
-    """Bytes that a call with these inputs needs for itself, where it makes so many elements."""
+    """The bytes of memory that a call with these inputs needs for itself.
+
+    Args:
+        scratch: as its kernel declares it.
+        made: number of elements of its outputs.
+    """
     if callable(scratch):
         try:
             return max(0, int(scratch(*inputs)))

@@ -30,8 +30,10 @@ _MAX_ELEMENTS = 2**63 - 1
 
 
 def elements_asked_for(sizes: Any) -> int:
-    """How many elements a shape has that came as a tensor, for an estimate: without looking at more than a shape's
-    sizes.  0 of what is too long to be one, which the call refuses at once; never more than a float can hold."""
+    """The number of elements of the shape that a tensor holds, for an estimate; at most 2**63.
+
+    It is 0 for more sizes than a shape can have: the call refuses them at once.
+    """
     return min(math.prod(sizes.ravel().tolist()), 1 << 63) if sizes.size <= MAX_RANK else 0
 
 

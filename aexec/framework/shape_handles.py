@@ -127,8 +127,11 @@ class ShapeManager:
         return found
 
     def make_shape(self, dimensions: Iterable[Dimension]) -> Shape:
-        """The shape with these dimensions; of unknown rank if no tensor can have so many, as their product could take
-        hours."""
+        """The shape with these dimensions.
+
+        If there are more than a tensor can have, the shape is of unknown rank: nobody may multiply them, which could
+        take hours.
+        """
         handles = tuple(dimensions)
         if len(handles) > MAX_RANK:
             return Shape(None)

@@ -85,7 +85,7 @@ def correct_in_thread(node: PlanNode, inputs: Any, elapsed_ns: float) -> None:
 
 
 def took_at_most(node: PlanNode, expected_ns: float, elapsed_ns: float) -> None:
-    """Correct the node's estimate by the most that a call may have taken of which so much was expected."""
+    """Correct the node's estimate by a call that took `elapsed_ns` at most, where `expected_ns` were expected."""
     _learn(node, CallEvent.AT_MOST, expected_ns, elapsed_ns)
 
 

@@ -87,6 +87,17 @@ def test_who_works_gives_way_once_in_a_slice_however_long_an_item_takes(monkeypa
     assert gave_way == pytest.approx([0.01 * n for n in range(16, 100)])
 
 
+async def test_who_works_on_the_event_loop_gives_no_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would do nothing there, and small calls are not to pay for looking at the clock."""
+    clock, gave_way = Clock(monkeypatch), list[float]()
+    monkeypatch.setattr(loop_budget, "let_others_run", lambda: gave_way.append(clock.now))
+    seen = []
+    for item in giving_way(range(100), 1e3):
+        clock.now += 0.01
+        seen.append(item)
+    assert seen == [*range(100)] and not gave_way
+
+
 def test_who_waits_for_the_interpreter_gets_it_between_two_pieces() -> None:
     """Although the interpreter, left to itself, would not switch threads for an hour."""
     events: list[str] = []

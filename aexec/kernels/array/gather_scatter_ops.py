@@ -40,7 +40,7 @@ _STITCH_TYPES = (*dtypes.POD, dtypes.string, dtypes.variant, dtypes.qint8, dtype
 # int32 indices seen as unsigned catch negative ones; true for tensors with fewer rows than this.
 _MAX_UNSIGNED = 2**31
 _FEW = 16
-# Elements of which a copy is not made only to pick some.
+# Tensors with more elements than this are not copied to pick a few of them.
 _LARGE = 1 << 14
 
 
@@ -106,7 +106,7 @@ def _picked(params: Any, indices: Any, axis: int) -> Any:
         raise IndexError
     if indices.size >= params.shape[axis] and all(params.strides):
         announce_scratch(params.nbytes)
-        return params.take(indices, axis)  # faster, of so many rows
+        return params.take(indices, axis)  # faster if most rows are picked
     return params[(slice(None),) * axis + (indices,)]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import chain
 from typing import Any
 
 from aexec.framework import dtypes, errors
@@ -10,7 +9,7 @@ from aexec.framework.kernel_registry import kernel
 from aexec.framework.op_kernel import Compute, OpKernelConstruction
 from aexec.framework.shape import shape_text
 from aexec.kernels.common.registration import INDEX
-from aexec.kernels.common.strings import lists_of
+from aexec.kernels.common.strings import elements_of
 
 _TYPES = (*dtypes.POD, dtypes.string)
 _FULL = slice(None)
@@ -114,8 +113,7 @@ def _roll(c: OpKernelConstruction) -> Compute:
         if shift.shape != axis.shape:
             raise errors.InvalidArgumentError("shift and axis must have the same size")
         total = [0] * rank  # shifts along one axis add up
-        dims, amounts = (chain.from_iterable(lists_of(vector)) for vector in (axis, shift))
-        for dim, amount in zip(dims, amounts, strict=True):
+        for dim, amount in zip(elements_of(axis), elements_of(shift), strict=True):
             if not -rank <= dim < rank:
                 raise errors.InvalidArgumentError(f"axis {dim + rank if dim < 0 else dim} is out of range")
             total[dim] += amount

@@ -9,8 +9,6 @@ hold the interpreter's lock.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -24,7 +22,7 @@ from aexec.framework.shape import MAX_RANK, shape_text
 from aexec.kernels.common.allocation import allocator
 from aexec.kernels.common.distinct import begins_run, distinct
 from aexec.kernels.common.registration import INDEX, on_host
-from aexec.kernels.common.strings import lists_of, values_of
+from aexec.kernels.common.strings import elements_of, values_of
 
 _UNIQUE_TYPES = (*dtypes.REAL_NUMBER, dtypes.bool_, dtypes.string)
 _LIST_DIFF_TYPES = (*dtypes.REAL_NUMBER, dtypes.string)
@@ -58,7 +56,7 @@ def _first_occurrences(values: Any, xp: Any = np) -> tuple[Any, Any]:
         numbers: dict[Any, int] = {}
         firsts: list[int] = []
         which: list[int] = []
-        for position, value in enumerate(_elements(values)):
+        for position, value in enumerate(elements_of(values)):
             number = numbers.setdefault(value, len(firsts))
             if number == len(firsts):
                 firsts.append(position)
@@ -71,11 +69,6 @@ def _first_occurrences(values: Any, xp: Any = np) -> tuple[Any, Any]:
     rank = np.empty(order.size, np.int64)
     rank[order] = np.arange(order.size)
     return first[order], rank[inverse]
-
-
-def _elements(values: Any) -> Iterable[Any]:
-    """The elements of a vector; of many some at a time, so that others have their turn."""
-    return values.tolist() if values.size <= _FEW else chain.from_iterable(lists_of(values))
 
 
 def _first_by_sorting(xp: Any, values: Any) -> tuple[Any, Any]:
@@ -173,8 +166,8 @@ def list_diff(c: OpKernelConstruction) -> Compute:
                 raise errors.InvalidArgumentError(f"{name} should be a 1D vector.")
         a, b = (x.astype(np.float32), y.astype(np.float32)) if x.dtype.kind == "V" else (x, y)
         if a.dtype.hasobject or a.size + b.size <= _FEW:
-            unwanted, values = set(chain.from_iterable(lists_of(b))), chain.from_iterable(lists_of(a))
-            kept = np.array([i for i, value in enumerate(values) if value not in unwanted], index_dtype)
+            unwanted = set(elements_of(b))
+            kept = np.array([i for i, value in enumerate(elements_of(a)) if value not in unwanted], index_dtype)
         else:
             kept = np.isin(a, b, invert=True).nonzero()[0].astype(index_dtype)
         return x[kept], kept

@@ -1,4 +1,4 @@
-"""The rows of a matrix as Python's lists, of which few are made at a time."""
+"""The rows of a matrix as Python lists, made a few at a time."""
 
 from __future__ import annotations
 
@@ -14,6 +14,11 @@ _AT_ONCE = 1000
 
 
 def row_lists(matrix: Any, nanoseconds: float) -> Iterator[list[Any]]:
-    """The rows, for each of which the interpreter takes so long; other threads get their turn in between."""
+    """Yield the rows; other threads get their turn between them.
+
+    Args:
+        matrix: [rows, columns].
+        nanoseconds: what the interpreter takes for a row.
+    """
     some = (matrix[start : start + _AT_ONCE].tolist() for start in range(0, len(matrix), _AT_ONCE))
     return giving_way(chain.from_iterable(some), nanoseconds)

@@ -8,6 +8,7 @@ Next to read: `aexec/kernels/string/string_ops.py`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ __all__ = [
     "JOINED_BYTES",
     "array_of",
     "characters",
+    "elements_of",
     "joining",
     "lists_of",
     "made",
@@ -90,6 +92,11 @@ def values_of(array: Any) -> list[Any]:
         values: list[Any] = array.ravel().tolist()
         return values
     return [value for chunk in lists_of(array) for value in chunk]
+
+
+def elements_of(array: Any) -> Iterable[Any]:
+    """The elements in row-major order, scalars too; of many some at a time, so that others have their turn."""
+    return array.ravel().tolist() if array.size <= _FEW else chain.from_iterable(lists_of(array))
 
 
 def lists_of(array: Any, size: int = _OBJECTS) -> Iterator[list[Any]]:

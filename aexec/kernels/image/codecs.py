@@ -274,10 +274,6 @@ def _unfiltered(filters: Array, lines: Array) -> Array:
     return out[1:, 1:].astype(np.uint8)
 
 
-# For each byte of an image: its neighbours, and differences of these, in 16 bits.
-_PNG_BYTES = 18
-
-
 def _paeth(left: Array, above: Array, corner: Array) -> Array:
     """Of the three (int16) the one closest to left + above - corner."""
     to_left, to_above = np.abs(above - corner), np.abs(left - corner)
@@ -286,8 +282,12 @@ def _paeth(left: Array, above: Array, corner: Array) -> Array:
     return np.where((to_left <= to_above) & (to_left <= to_corner), left, near_above)
 
 
+# For each byte of an image: its neighbours, and differences of these, in 16 bits.
+_PNG_BYTES = 18
+
+
 def png_scratch(num_bytes: int) -> int:
-    """What `encode_png` needs, in bytes, while it encodes an image of so many."""
+    """The bytes that `encode_png` needs while it encodes an image of `num_bytes`."""
     return _PNG_BYTES * num_bytes
 
 

@@ -104,9 +104,10 @@ def interpolate(c: OpKernelConstruction) -> Compute:
     return compute
 
 
-def _announce_taken(images: Any, elements: int) -> None:
-    """So many elements are taken, first of all a copy of images that do not lie in memory as they are read."""
-    announce_scratch((elements + (0 if images.flags.c_contiguous else images.size)) * images.itemsize)
+def _announce_taken(images: Any, axis: int, count: int) -> None:
+    """Announce what `take` makes, `count` along an axis, and its copy of images that are not contiguous."""
+    taken = images.size // max(1, images.shape[axis]) * count
+    announce_scratch((taken + (0 if images.flags.c_contiguous else images.size)) * images.itemsize)
 
 
 @kernel("ResizeNearestNeighbor", T=dtypes.REAL_NUMBER, host_memory=("size",), cost=_cost(2.0))
@@ -132,9 +133,9 @@ def nearest_neighbour(c: OpKernelConstruction) -> Compute:
             known = (sizes, sources) if max(sizes) <= _MOST_REMEMBERED else known
         rows, columns = sources
         if len(rows) < images.shape[1]:
-            _announce_taken(images, len(rows) * images[:, :1].size)
+            _announce_taken(images, 1, len(rows))
             images, rows = images.take(rows, 1), xp.arange(len(rows))
-        _announce_taken(images, len(columns) * images[:, :, :1].size)
+        _announce_taken(images, 2, len(columns))
         return images.take(columns, 2).take(rows, 1, out=out, **unchecked)
 
     return compute

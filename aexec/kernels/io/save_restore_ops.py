@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Sequence
-from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -24,7 +23,7 @@ from aexec.io.files import text_path
 from aexec.io.tensor_bundle import BundleReader, BundleWriter, index_path, merge_bundles
 from aexec.io.tensor_slice import TensorSlice, parse_shape_and_slice
 from aexec.kernels.common.files import blocking, scalar_of
-from aexec.kernels.common.strings import lists_of
+from aexec.kernels.common.strings import elements_of
 
 # Format V2
 
@@ -119,7 +118,7 @@ def merge_v2_checkpoints(c: OpKernelConstruction) -> Compute:
                 f"Input destination_prefix should be a scalar tensor, got {shape_text(destination.shape)} instead."
             )
         target = text_path(destination.item())
-        named = dict.fromkeys(chain.from_iterable(lists_of(prefixes)))  # each once, however often it is there
+        named = dict.fromkeys(elements_of(prefixes))  # each once, however often it is there
         sources = [text_path(prefix) for prefix in named]
         merge_bundles(sources, target, allow_missing=allow_missing)
         if delete_old_dirs:

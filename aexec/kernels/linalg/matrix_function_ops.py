@@ -134,7 +134,7 @@ def _root_of_triangle(t: Array) -> Array:
     return root
 
 
-# Up to this distance from the identity a quadrature of so many nodes gives the logarithm to double precision.
+# A quadrature of _NODES nodes gives the logarithm to double precision up to the distance _NEAR from the identity.
 _NEAR, _NODES = 0.25, 10
 _MOST_ROOTS = 100
 

@@ -19,9 +19,6 @@ from aexec.kernels.image.codecs import encode_png, png_scratch
 
 __all__ = ["histogram", "pictures", "sounds", "tensor_message"]
 
-# What makes the contents of a value.
-Fill = Callable[[proto.Summary.Value, Any], None]
-
 # What is needed to make a byte of a float, and of those around it.
 _PIXEL_BYTES = 24
 # Nanoseconds and bytes of a value, besides its contents.
@@ -115,12 +112,18 @@ def _sound(audio: Any, sample_rate: float) -> proto.Summary.Audio:
     )
 
 
-def _values(tag: str, kind: str, most: int, items: Iterable[Any], fill: Fill) -> Iterator[proto.Summary.Value]:
-    """A value for each item, which `fill` makes; their tags have numbers if there might be more than one."""
+def _values(
+    tag: str, kind: str, most: int, items: Iterable[Any], message_of: Callable[[Any], Any]
+) -> Iterator[proto.Summary.Value]:
+    """A value for each item; their tags have numbers if there might be more than one.
+
+    Args:
+        kind: the field of a value that `message_of` makes of an item.
+    """
     growth = Growth(joined=True)
     for number, item in enumerate(giving_way(items, _VALUE_NS)):
-        value = proto.Summary.Value(tag=f"{tag}/{kind}/{number}" if most > 1 else f"{tag}/{kind}")
-        fill(value, item)
+        name = f"{tag}/{kind}/{number}" if most > 1 else f"{tag}/{kind}"
+        value = proto.Summary.Value(tag=name, **{kind: message_of(item)})
         growth.add(value.ByteSize() + _VALUE_BYTES)
         yield value
 
@@ -145,11 +148,7 @@ def pictures(tag: str, images: Any, most: int, bad_color: Any) -> Iterator[proto
         )
     for image in images[:1]:  # they are alike, and are encoded one after the other
         announce_scratch(max(_PIXEL_BYTES * image.size, png_scratch(image.size)))
-
-    def fill(value: proto.Summary.Value, image: Any) -> None:
-        value.image.CopyFrom(_picture(_pixels(image, bad_color)))
-
-    return _values(tag, "image", most, images[:most], fill)
+    return _values(tag, "image", most, images[:most], lambda image: _picture(_pixels(image, bad_color)))
 
 
 def sounds(tag: str, audio: Any, sample_rate: Any, most: int) -> Iterator[proto.Summary.Value]:
@@ -165,11 +164,8 @@ def sounds(tag: str, audio: Any, sample_rate: Any, most: int) -> Iterator[proto.
     rate = float(sample_rate.item())
     if not 0.5 < rate < 2**32 - 0.5:  # of those that are rounded to a rate of a WAV file
         raise errors.InvalidArgumentError("sample_rate must be > 0")
-
-    def fill(value: proto.Summary.Value, sound: Any) -> None:
-        value.audio.CopyFrom(_sound(sound, rate))
-
-    return _values(tag, "audio", most, audio[:most] if audio.ndim == 3 else audio[:most, :, None], fill)
+    some = audio[:most] if audio.ndim == 3 else audio[:most, :, None]
+    return _values(tag, "audio", most, some, lambda sound: _sound(sound, rate))
 
 
 def tensor_message(tensor: Any, dtype: DType) -> proto.TensorProto:

@@ -44,6 +44,8 @@ _SPARSE_FROM = 2000
 _SPARSE = ("scipy.sparse",)
 # Elements that are picked and added by one call of a library, which takes some ten milliseconds.
 _PICKED = 1 << 25
+# Bytes that an index takes in a sparse matrix, and a segment.
+_PICKED_BYTES, _SEGMENT_BYTES = 24, 16
 
 
 def _full(xp: Any, allocate: Allocate, shape: tuple[int, ...], value: Any, dtype: np.dtype[Any]) -> Any:
@@ -302,14 +304,22 @@ def _pick_and_sum(xp: Any, allocate: Allocate, data: Any, indices: Any, ids: Any
     width = prod(data.shape[1:])
     if data.ndim == 1 or indices.size * width < _SPARSE_FROM or xp is not np:
         return _sum_rows(xp, allocate, data[indices], ids, count)
-    result = allocate((count, *data.shape[1:]), np.zeros)
-    rows, sums, room = data.reshape(len(data), width), result.reshape(count, width), 0
-    at_once = max(1, _PICKED // width)
+    shape, rows, at_once = (count, *data.shape[1:]), data.reshape(len(data), width), max(1, _PICKED // width)
+    if indices.size > at_once:
+        return _pick_and_sum_in_pieces(allocate(shape, np.zeros), rows, indices, ids, at_once)
+    allocate(shape)  # only to see that there is room
+    announce_scratch(_PICKED_BYTES * indices.size + _SEGMENT_BYTES * count)
+    return _product(rows, indices, ids, count).reshape(shape)
+
+
+def _pick_and_sum_in_pieces(result: Any, rows: Any, indices: Any, ids: Any, at_once: int) -> Any:
+    """Add to `result`, [count, ...], the rows of so many indices at a time."""
+    sums, room = result.reshape(len(result), rows.shape[1]), 0
     for start in range(0, indices.size, at_once):
         let_others_run()
         some = ids[start : start + at_once]
         first, end = int(some[0]), int(some[-1]) + 1
-        needed = 24 * some.size + (16 + width * rows.itemsize) * (end - first)
+        needed = _PICKED_BYTES * some.size + (_SEGMENT_BYTES + sums.strides[0]) * (end - first)
         announce_scratch(max(0, needed - room))
         room = max(needed, room)
         sums[first:end] += _product(rows, indices[start : start + at_once], some - first, end - first)

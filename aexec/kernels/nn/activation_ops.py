@@ -221,7 +221,7 @@ def _of_same_shapes(make: Builder) -> Builder:
 
 
 def _of_inputs(arrays: int, element_bytes: int = 0) -> Scratch:
-    """What is between an input and the result: so many arrays like it, and bytes for each element."""
+    """Scratch memory of a kernel that makes this many arrays like its first input, and so many bytes per element."""
     return lambda x, *_: arrays * x.nbytes + element_bytes * x.size
 
 

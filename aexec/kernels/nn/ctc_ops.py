@@ -17,9 +17,11 @@ from aexec.framework import dtypes, errors
 from aexec.framework.abridged_text import abridged_list
 from aexec.framework.allocator import announce_scratch
 from aexec.framework.kernel_registry import kernel
-from aexec.framework.loop_budget import DEFAULT, giving_way, let_others_run
+from aexec.framework.loop_budget import giving_way, let_others_run
 from aexec.framework.op_kernel import Compute, OpKernelConstruction
 from aexec.framework.shape import shape_text
+from aexec.kernels.common.row_lists import row_lists
+from aexec.kernels.common.strings import elements_of
 
 __all__: list[str] = []
 
@@ -28,7 +30,6 @@ _TYPES = (dtypes.float32, dtypes.float64)
 _LABEL_NS, _LABEL_BYTES = 500.0, 200
 # What a sequence takes before it has labels; nanoseconds of a step of all sequences.
 _SEQUENCE_BYTES, _STEP_NS = 64, 20_000.0
-_LABELS_AT_ONCE = DEFAULT.pieces(_LABEL_NS)
 
 
 def _check_inputs(inputs: Any, lengths: Any, error: type[errors.OpError]) -> None:
@@ -218,11 +219,7 @@ def _loss_and_gradient(inputs: Any, labels: _Labels, lengths: Any) -> tuple[Any,
 
 def _entries(indices: Any, values: Any) -> Iterator[tuple[tuple[int, ...], int]]:
     """Index and label, in order; some are made Python objects at a time."""
-    for start in range(0, len(values), _LABELS_AT_ONCE):
-        if start:
-            let_others_run()
-        part = slice(start, start + _LABELS_AT_ONCE)
-        yield from zip(map(tuple, indices[part].tolist()), values[part].tolist(), strict=True)
+    return zip(map(tuple, row_lists(indices, _LABEL_NS)), elements_of(values), strict=True)
 
 
 def _problem(i: int, at: tuple[int, ...]) -> str:

@@ -9,7 +9,7 @@ import codecs
 import re
 from array import array
 from collections.abc import Iterator, Sequence
-from itertools import chain, pairwise
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -17,10 +17,9 @@ import numpy as np
 from aexec.framework import dtypes, errors
 from aexec.framework.allocator import Growth
 from aexec.framework.kernel_registry import kernel
-from aexec.framework.loop_budget import let_others_run
+from aexec.framework.loop_budget import giving_way, let_others_run
 from aexec.framework.op_kernel import Compute, OpKernelConstruction
-from aexec.framework.tensor_buffer import STRING_BYTES
-from aexec.kernels.common.strings import lists_of, map_strings, string_array, string_cost
+from aexec.kernels.common.strings import elements_of, lists_of, made, map_strings, string_array, string_cost
 from aexec.kernels.string.unicode_scripts import script_of
 
 __all__: list[str] = []
@@ -34,6 +33,8 @@ _LENGTH = 0xD800
 _MAX_LENGTH = 0x3FF
 # Bytes, or code points, that are converted at a time; and what the length of a string takes.
 _PIECE, _LENGTH_BYTES = 1 << 14, 40
+# Nanoseconds for a code point that is encoded.
+_CODE_NS = 300.0
 _INVALID = re.compile(f"{_MARK}[\ud800-\udbff]")
 
 
@@ -88,19 +89,20 @@ def _input_codec(c: OpKernelConstruction) -> codecs.CodecInfo:
     return found
 
 
+def _text(s: bytes, codec: codecs.CodecInfo) -> str:
+    """A string that is not long, decoded, with marks."""
+    return codec.decode(s, "aexec.mark")[0]
+
+
 def _texts(s: bytes, codec: codecs.CodecInfo) -> Iterator[str]:
-    """A string, decoded, in pieces if it is long: calling `_mark_invalid` takes a microsecond for each bad byte."""
+    """The same in pieces, of a string of any length: each bad byte takes a microsecond, in `_mark_invalid`."""
     if len(s) <= _PIECE or codec.incrementaldecoder is None:
-        yield codec.decode(s, "aexec.mark")[0]
+        yield _text(s, codec)
         return
     decoder = codec.incrementaldecoder("aexec.mark")
     for start in range(0, len(s), _PIECE):
         let_others_run()
         yield decoder.decode(s[start : start + _PIECE], start + _PIECE >= len(s))
-
-
-def _strings(x: Any) -> Iterator[bytes]:
-    return chain.from_iterable(lists_of(x))
 
 
 @kernel("UnicodeTranscode", cost=_COST)
@@ -109,6 +111,8 @@ def unicode_transcode(c: OpKernelConstruction) -> Compute:
     options, codec, encoding = _Options(c), _input_codec(c), c.text("output_encoding")
 
     def transcoded(s: bytes) -> bytes:
+        if len(s) <= _PIECE:
+            return options.clean(_text(s, codec)).encode(encoding)
         parts, growth = list[bytes](), Growth(joined=True)
         for text in _texts(s, codec):
             parts.append(options.clean(text).encode(encoding))
@@ -131,13 +135,22 @@ def unicode_decode(c: OpKernelConstruction) -> Compute:
 
     def compute(x: Any) -> Any:
         codes, lengths, growth = array("i"), list[int](), Growth(joined=True)
-        for s in _strings(x):
+
+        def add(texts: Sequence[str]) -> int:
+            """Add code points; returns how many."""
             before = len(codes)
-            for text in _texts(s, codec):
-                codes.frombytes(options.clean(text).encode("utf-32-le"))
-            lengths.append(len(codes) - before)
-            growth.add(codes.itemsize * lengths[-1] + _LENGTH_BYTES)
-        return _row_splits(lengths, split_type), np.array(codes, np.int32)
+            codes.frombytes("".join(texts).encode("utf-32-le"))
+            growth.add(codes.itemsize * (len(codes) - before) + _LENGTH_BYTES * len(texts))
+            return len(codes) - before
+
+        for some in lists_of(x):
+            if max(map(len, some)) <= _PIECE:
+                texts = [options.clean(_text(s, codec)) for s in some]
+                lengths += map(len, texts)
+                add(texts)
+            else:
+                lengths += [sum(add([options.clean(text)]) for text in _texts(s, codec)) for s in some]
+        return _row_splits(lengths, split_type), np.frombuffer(codes, np.int32)
 
     return compute
 
@@ -149,7 +162,7 @@ def unicode_decode_with_offsets(c: OpKernelConstruction) -> Compute:
 
     def compute(x: Any) -> Any:
         codes, offsets, lengths, growth = array("i"), array("q"), list[int](), Growth(joined=True)
-        for s in _strings(x):
+        for s in elements_of(x):
             first, seen = len(codes), len(codes)
             for characters in _characters(s, codec):
                 for start, ch in characters:
@@ -160,7 +173,7 @@ def unicode_decode_with_offsets(c: OpKernelConstruction) -> Compute:
                 seen = len(codes)
             lengths.append(len(codes) - first)
             growth.add(_LENGTH_BYTES)
-        return _row_splits(lengths, split_type), np.array(codes, np.int32), np.array(offsets, np.int64)
+        return _row_splits(lengths, split_type), np.frombuffer(codes, np.int32), np.frombuffer(offsets, np.int64)
 
     return compute
 
@@ -180,7 +193,7 @@ def _characters(s: bytes, codec: codecs.CodecInfo) -> Iterator[list[tuple[int, s
         yield found
 
 
-@kernel("UnicodeEncode", Tsplits=_SPLIT_TYPES, cost=lambda values, splits: 300.0 * (values.size + splits.size))
+@kernel("UnicodeEncode", Tsplits=_SPLIT_TYPES, cost=lambda values, splits: _CODE_NS * (values.size + splits.size))
 def unicode_encode(c: OpKernelConstruction) -> Compute:
     """One string per row of code points."""
     options, encoding = _Options(c), c.text("output_encoding")
@@ -193,26 +206,17 @@ def unicode_encode(c: OpKernelConstruction) -> Compute:
         return "".join(map(chr, codes))
 
     def encoded(codes: Any) -> bytes:
-        parts = [text_of(codes[start : start + _PIECE].tolist()) for start in _starts(codes)]
-        return b"".join([part.encode(encoding) for part in parts])
+        if len(codes) <= _PIECE:
+            return text_of(codes.tolist()).encode(encoding)
+        pieces = giving_way(range(0, len(codes), _PIECE), _CODE_NS * _PIECE)
+        return b"".join([text_of(codes[start : start + _PIECE].tolist()).encode(encoding) for start in pieces])
 
     def compute(values: Any, splits: Any) -> Any:
         _check_splits(values, splits)
-        rows, growth = list[bytes](), Growth(joined=True)
-        for begin, end in pairwise(chain.from_iterable(lists_of(splits))):
-            rows.append(encoded(values[begin:end]))
-            growth.add(len(rows[-1]) + STRING_BYTES)
-        return string_array(rows)
+        rows = (encoded(values[begin:end]) for begin, end in pairwise(elements_of(splits)))
+        return string_array(made(rows))
 
     return compute
-
-
-def _starts(codes: Any) -> Iterator[int]:
-    """Where the pieces of a row begin."""
-    for start in range(0, len(codes), _PIECE):
-        if start:
-            let_others_run()
-        yield start
 
 
 def _check_splits(values: Any, splits: Any) -> None:
