@@ -14,8 +14,8 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
+from aiohttp import Payload
 from aiohttp.abc import AbstractStreamWriter
-from aiohttp.payload import Payload
 
 __all__ = ["PIECE", "AnswerParts", "in_one_piece", "slices", "taking"]
 
@@ -35,34 +35,36 @@ class AnswerParts(Payload):
         when_sent: called when it was sent, or never will be.
     """
 
-    _value: Sequence[bytes | memoryview]
-
     def __init__(self, parts: Sequence[bytes | memoryview]) -> None:
-        super().__init__(parts, content_type="application/octet-stream")
-        self._size = sum(map(len, parts))
+        super().__init__(None, content_type="application/octet-stream")
+        self._parts = parts
+        self._length = sum(map(len, parts))
         self.patience: float | None = None
         self.when_sent: Callable[[], object] = lambda: None
 
+    @property
+    def size(self) -> int:
+        return self._length
+
     def __len__(self) -> int:
-        assert self._size is not None
-        return self._size
+        return self._length
 
     def __bytes__(self) -> bytes:
-        return b"".join(self._value)
+        return b"".join(self._parts)
 
     def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:
         return bytes(self).decode(encoding, errors)
 
     async def write(self, writer: AbstractStreamWriter) -> None:
         size = max(PIECE, len(self) // _SHARES)
-        for part in self._value:
+        for part in self._parts:
             for piece in slices(part, size):
                 async with taking(writer.transport, self.patience):
                     await writer.write(piece)
 
     async def close(self) -> None:
         """Let go of the parts.  aiohttp keeps a response until the next one on its connection."""
-        self._value = ()
+        self._parts = ()
         self.when_sent()
 
 

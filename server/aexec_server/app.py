@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 
-from aiohttp import web, web_app
+from aiohttp import web
 
 from aexec.hosting import collect_if_due
 from aexec_server import (
+    aiohttp_seam,
     console,
     documentation,
     graph_nodes,
@@ -114,14 +115,7 @@ async def _open_sessions(app: web.Application) -> AsyncIterator[None]:
     await server.sessions.close()
     await server.background_ended()
     await server.uploads.close()
-    _forget_handlers()
-
-
-def _forget_handlers() -> None:
-    """aiohttp remembers the last thousand handlers of a process, and by them all of an application that has ended."""
-    remembered = getattr(web_app, "_cached_build_middleware", None)
-    if remembered is not None:
-        remembered.cache_clear()
+    aiohttp_seam.forget_handlers()
 
 
 async def _cancel_runs(app: web.Application) -> None:

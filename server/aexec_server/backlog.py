@@ -19,9 +19,9 @@ from time import monotonic
 
 from aiohttp import web
 from aiohttp.hdrs import CONTENT_LENGTH
-from aiohttp.http_parser import RawRequestMessage
 
 from aexec import errors
+from aexec_server import aiohttp_seam
 from aexec_server.error_responses import error_body, status_of, title_of
 from aexec_server.framing import FramingError, SizedBody, read_request_head
 
@@ -135,10 +135,10 @@ class MessageFollower:
         between: what comes next begins a request.
     """
 
-    __slots__ = ("_handler", "_left", "between")
+    __slots__ = ("_left", "_messages", "between")
 
     def __init__(self, handler: web.RequestHandler) -> None:
-        self._handler = handler
+        self._messages = aiohttp_seam.parsed_messages(handler)
         self._left: int | None = 0  # bytes of a body that are to come; None when that is not known any more
         self.between = True
 
@@ -158,19 +158,19 @@ class MessageFollower:
         self.between = self._left == 0
 
     @property
-    def read_just_now(self) -> RawRequestMessage | None:
+    def read_just_now(self) -> aiohttp_seam.RawRequestMessage | None:
         """The message that aiohttp has read, if it was one and all of it, and that is all that there is."""
-        messages = self._handler._messages
+        messages = self._messages
         message = messages[0][0] if self.between and len(messages) == 1 else None
-        return message if isinstance(message, RawRequestMessage) else None
+        return message if isinstance(message, aiohttp_seam.RawRequestMessage) else None
 
     def _size(self, data: bytes) -> int | None:
         """Of the request that begins here; None if it is not plain, or its head is not all there."""
-        messages = self._handler._messages
+        messages = self._messages
         if len(messages) != 1:
             return None
         message = messages[0][0]
-        if not isinstance(message, RawRequestMessage) or message.chunked or message.upgrade:
+        if not isinstance(message, aiohttp_seam.RawRequestMessage) or message.chunked or message.upgrade:
             return None
         return data.index(b"\r\n\r\n") + 4 + int(message.headers.get(CONTENT_LENGTH, 0))
 

@@ -13,14 +13,14 @@ import re
 import secrets
 from collections.abc import Awaitable, Callable, Mapping
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Protocol
 
-from aiohttp import http_exceptions, web
-from aiohttp.typedefs import Middleware
+from aiohttp import web
 from multidict import istr
 
 from aexec import errors
 from aexec.errors import Code
+from aexec_server import aiohttp_seam
 from aexec_server.activity import ACTIVITY
 from aexec_server.handles import shortened
 from aexec_server.trace_context import TRACERESPONSE, known_trace, trace_of
@@ -28,6 +28,7 @@ from aexec_server.trace_context import TRACERESPONSE, known_trace, trace_of
 __all__ = [
     "Handler",
     "HasHeaders",
+    "Middleware",
     "RequestError",
     "error_body",
     "error_headers",
@@ -49,6 +50,12 @@ _REQUEST_ID = re.compile(r"[!-~]{1,200}")  # what can be printed, and has no bla
 _X_REQUEST_ID = istr("X-Request-Id")
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class Middleware(Protocol):
+    """What `web.middleware` makes: a layer around handlers."""
+
+    def __call__(self, request: web.Request, handler: Handler) -> Awaitable[web.StreamResponse]: ...
 
 
 class HasHeaders:
@@ -198,7 +205,7 @@ def _public(request: web.Request, error: Exception) -> errors.OpError:
         return error
     if isinstance(error, web.HTTPException):
         return _from_http(request, error)
-    if isinstance(error, web.RequestPayloadError | http_exceptions.HttpProcessingError):
+    if isinstance(error, web.RequestPayloadError | aiohttp_seam.HttpProcessingError):
         return errors.InvalidArgumentError(f"The request's body cannot be read: {error}")
     internal = errors.InternalError()
     internal.__cause__ = error

@@ -15,6 +15,7 @@ from typing import cast
 
 from aiohttp import web
 
+from aexec_server import aiohttp_seam
 from aexec_server.backlog import Backlog, MessageFollower, PassedOver
 from aexec_server.client_address import peer_host
 from aexec_server.connections import AnswerWatch, ConnectionTable, Waiting, refused_connection
@@ -32,17 +33,6 @@ def guarded(
         plain: answers some requests; None where all go to aiohttp.
     """
     return lambda: GuardedConnection(server(), table, backlog, plain)
-
-
-def _awaits_request(handler: web.RequestHandler) -> bool:
-    """Is no request, or not all of a request's head, there?  By what aiohttp's own timeout goes by."""
-    waiter = handler._waiter
-    return waiter is not None and not waiter.done()
-
-
-def _awaits_body(handler: web.RequestHandler) -> bool:
-    request = handler._current_request
-    return request is not None and not request.content.is_eof()
 
 
 class GuardedConnection(asyncio.Protocol):
@@ -72,22 +62,22 @@ class GuardedConnection(asyncio.Protocol):
     def waiting(self) -> tuple[Waiting, float] | None:
         if self._held is not None:
             return None
-        if self._is_new or _awaits_request(self._handler):
+        if self._is_new or aiohttp_seam.awaits_request(self._handler):
             if self._since is None:
                 self._since = self._table.now
             return Waiting.FOR_REQUEST, self._since
-        return (Waiting.FOR_BODY, self._body_since) if _awaits_body(self._handler) else None
+        return (Waiting.FOR_BODY, self._body_since) if aiohttp_seam.awaits_body(self._handler) else None
 
     def is_overdue(self, now: float) -> bool:
         limits = self._table.limits
-        if self._held is not None or not (self._is_new or _awaits_request(self._handler)):
+        if self._held is not None or not (self._is_new or aiohttp_seam.awaits_request(self._handler)):
             return self._answer.is_stalled(self._transport, now, limits)
         if self._since is None:
             self._since = now
         return now - self._since > (limits.header_seconds if self._in_head else limits.idle_seconds)
 
     def close(self) -> None:
-        busy = self._held is not None or not _awaits_request(self._handler)
+        busy = self._held is not None or not aiohttp_seam.awaits_request(self._handler)
         self._held = None
         self._handler.force_close()
         if busy:
@@ -112,12 +102,22 @@ class GuardedConnection(asyncio.Protocol):
             data, self._held = self._held + data, None
             self._pass_on(data, begins_run=False)
             return
-        begins_run = self._messages.begins_run(data) and self._is_free()
+        handler, plain = self._handler, self._plain
+        begins_run = self._messages.begins_run(data) and (
+            aiohttp_seam.awaits_request(handler)
+            # Or the last run has been answered, and aiohttp does not yet wait for what has come now.
+            or (
+                self._run_passed_on
+                and plain is not None
+                and plain.is_over(self._transport)
+                and aiohttp_seam.is_idle(handler)
+            )
+        )
         if begins_run:
             if self._backlog.refuses(data) and (request := PassedOver.of(data)) is not None:
                 self._pass_over(request, True)
                 return
-            if self._plain is not None and self._answered(self._plain, data, self._plain.turns.enter(self._loop)):
+            if plain is not None and self._answered(plain, data, plain.turns.enter(self._loop)):
                 return
             self._backlog.arrived(self._transport, self._has_ended)
         self._pass_on(data, begins_run=begins_run)
@@ -130,7 +130,7 @@ class GuardedConnection(asyncio.Protocol):
             return False
         if fate is Fate.ANSWERED:
             self._in_head, self._since = False, None
-            self._handler._next_keepalive_close_time = self._loop.time() + self._handler.keepalive_timeout
+            aiohttp_seam.keep_open_until(self._handler, self._loop.time() + self._table.limits.idle_seconds)
             return True
         self._held = data
         if not again:
@@ -160,7 +160,7 @@ class GuardedConnection(asyncio.Protocol):
             self._run_passed_on = not message.should_close
             self._plain.passed_on(self._transport)
             self._plain.learn(data, message)
-        if not _awaits_request(self._handler):
+        if not aiohttp_seam.awaits_request(self._handler):
             if self._since is not None:
                 self._body_since = self._table.now
             self._since = None
@@ -169,17 +169,8 @@ class GuardedConnection(asyncio.Protocol):
             self._since = self._table.now
             self._in_head = True
 
-    def _is_free(self) -> bool:
-        """Is nothing on the way?  Not only once aiohttp waits for a request, which may be after the next has come."""
-        handler = self._handler
-        if _awaits_request(handler):
-            return True
-        if not self._run_passed_on or self._plain is None or not self._plain.is_over(self._transport):
-            return False
-        return not (handler._request_in_progress or handler._messages or handler._force_close or handler._close)
-
     def _has_ended(self) -> bool:
-        return self._held is None and _awaits_request(self._handler)
+        return self._held is None and aiohttp_seam.awaits_request(self._handler)
 
     def _pass_over(self, request: PassedOver, plain: bool) -> None:
         """Refuse a request, at its end; `plain` unless more came than belongs to it."""

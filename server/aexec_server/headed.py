@@ -6,7 +6,8 @@ aiohttp makes a request of a message that its parser has read; `plain_runs.py` d
 from __future__ import annotations
 
 from aiohttp import web
-from aiohttp.http_parser import RawRequestMessage
+
+from aexec_server.aiohttp_seam import RawRequestMessage
 
 __all__ = ["Headed"]
 

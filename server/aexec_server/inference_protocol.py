@@ -13,13 +13,13 @@ from functools import partial
 from typing import Any
 
 from aiohttp import web
-from aiohttp.http_parser import RawRequestMessage
 from multidict import istr
 
 import aexec
 from aexec import errors
 from aexec.hosting import TensorInfo, datatype_of, loop_budget
 from aexec_server import bodies
+from aexec_server.aiohttp_seam import RawRequestMessage
 from aexec_server.callers import Scope, caller_of
 from aexec_server.inference_request import InferenceRequest, RepeatedInference, read_inference, read_raw
 from aexec_server.json_style import json_style

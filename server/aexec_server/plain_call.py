@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
-from aiohttp.http_parser import RawRequestMessage
-
+from aexec_server.aiohttp_seam import RawRequestMessage
 from aexec_server.callers import Caller
 from aexec_server.run_request import RunRequest
 from aexec_server.run_response import Answer

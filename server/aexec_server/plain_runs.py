@@ -20,15 +20,14 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
 
-from aiohttp import web
+from aiohttp import HttpVersion11, web
 from aiohttp.hdrs import ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH, VARY
-from aiohttp.helpers import rfc822_formatted_time
-from aiohttp.http import SERVER_SOFTWARE, HttpVersion11
-from aiohttp.http_parser import RawRequestMessage
 from multidict import CIMultiDictProxy
 
 from aexec.hosting import loop_budget
+from aexec_server import aiohttp_seam
 from aexec_server.access_log import log_access
+from aexec_server.aiohttp_seam import RawRequestMessage
 from aexec_server.callers import Caller
 from aexec_server.compression import INLINE_BYTES, LEAST_BYTES, coding_of, compressed
 from aexec_server.plain_call import PlainCall, PlainRun
@@ -131,9 +130,12 @@ class PlainRuns:
 
     @staticmethod
     def of(app: web.Application) -> PlainRuns | None:
-        """Those of an application; None if something of it is to see all requests, or all answers."""
+        """Those of an application; None if something of it is to see all requests, or all answers.
+
+        None too if aiohttp lacks what they need.
+        """
         own = len(app.middlewares) == 1 and not app.on_response_prepare
-        return app[PLAIN_RUNS] if own else None
+        return app[PLAIN_RUNS] if own and aiohttp_seam.can_answer_runs else None
 
     # Heads
 
@@ -276,7 +278,7 @@ class PlainRuns:
             more += f"{CONTENT_ENCODING}: {coding}\r\n{VARY}: {ACCEPT_ENCODING}\r\n"
         head = (
             f"HTTP/1.1 200 OK\r\nContent-Type: {media}\r\n{more}{RUN_ID}: {run_id}\r\nContent-Length: {len(body)}\r\n"
-            f"Date: {rfc822_formatted_time()}\r\nServer: {SERVER_SOFTWARE}\r\n\r\n"
+            f"Date: {aiohttp_seam.http_date()}\r\nServer: {aiohttp_seam.SERVER_SOFTWARE}\r\n\r\n"
         )
         return head.encode() + body
 

@@ -10,7 +10,6 @@ from functools import partial
 from typing import Any
 
 from aiohttp import web
-from aiohttp.http_parser import RawRequestMessage
 
 import aexec
 from aexec import errors, proto
@@ -26,6 +25,7 @@ from aexec.hosting import (
 )
 from aexec_server import bodies, protobuf
 from aexec_server.admission import BatchSlot, OverloadError
+from aexec_server.aiohttp_seam import RawRequestMessage
 from aexec_server.answer_door import Holding
 from aexec_server.answer_parts import PIECE
 from aexec_server.callers import Caller, Scope, caller_of

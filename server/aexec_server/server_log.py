@@ -8,9 +8,8 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from aiohttp import http_exceptions
-
 from aexec import hosting
+from aexec_server import aiohttp_seam
 
 __all__ = ["begin_log", "http_logger", "log_fields"]
 
@@ -64,7 +63,7 @@ def log_fields(logger: logging.Logger, text: str, fields: Mapping[str, object]) 
 def _leave_out_what_was_sent(record: logging.LogRecord) -> bool:
     """Of a request that is no HTTP aiohttp tells the line that is wrong, which may have a token in it."""
     error = record.exc_info[1] if record.exc_info else None
-    if isinstance(error, http_exceptions.HttpProcessingError):
+    if isinstance(error, aiohttp_seam.HttpProcessingError):
         record.msg, record.args = "a client sent what is no HTTP: %s", (type(error).__name__,)
         record.exc_info = record.exc_text = None
     return True

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from aiohttp import web
 
 from aexec import errors
+from aexec.hosting import is_loopback
+from aexec_server import aiohttp_seam
 from aexec_server.app import make_app
 from aexec_server.exposure import check_exposure
 from aexec_server.file_limit import raise_file_limit
@@ -59,7 +61,8 @@ async def run_server(
 
     Raises:
         OSError: the address cannot be listened on.
-        FailedPreconditionError: others than this machine could use it without a token.
+        FailedPreconditionError: others than this machine could use it without a token, or the installed aiohttp lacks a
+            part that guards it against them (`aiohttp_seam.py`).
         InvalidArgumentError: an application with settings that ask for session hosts.
     """
     await _run(config, on_ready, app, lambda _: None)
@@ -79,6 +82,7 @@ async def _run(
             )
     config = config or ServerConfig()
     check_exposure(config)
+    aiohttp_seam.check_parts(exposed=not is_loopback(config.host))
     with stop_signals(on_signal) as stop:
         if config.has_hosts:
             await run_front(config, stop, on_ready or _ignore)

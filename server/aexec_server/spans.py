@@ -11,10 +11,9 @@ import time
 from typing import TYPE_CHECKING
 
 from aiohttp import web
-from aiohttp.typedefs import Middleware
 
 from aexec import errors
-from aexec_server.error_responses import Handler
+from aexec_server.error_responses import Handler, Middleware
 from aexec_server.handles import shortened
 from aexec_server.routes import route_of
 from aexec_server.trace_context import TraceContext, set_trace

@@ -11,12 +11,12 @@ from functools import partial
 from typing import Any
 
 from aiohttp import web
-from aiohttp.http_parser import RawRequestMessage
 from google.protobuf import json_format
 
 from aexec import proto
 from aexec.hosting import Signature, loop_budget
 from aexec_server import bodies
+from aexec_server.aiohttp_seam import RawRequestMessage
 from aexec_server.callers import Scope
 from aexec_server.json_style import json_style
 from aexec_server.json_text import value_pieces
