@@ -29,7 +29,7 @@ def num_leaves(value: Any) -> int:
 
 def list_to_array(value: Any, dtype: Any = None) -> Any:
     """`np.asarray(value, dtype)`; raises what that raises.  Other threads get their turn meanwhile."""
-    if num_leaves(value) <= _AT_ONCE:
+    if num_leaves(value) <= _AT_ONCE or (dtype is None and isinstance(value, np.ndarray)):
         return np.asarray(value, dtype)
     try:
         array = _in_pieces(value, dtype)

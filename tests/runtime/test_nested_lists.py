@@ -37,6 +37,11 @@ def made(make: Any, value: Any, dtype: Any) -> Any:
     return array.dtype, array.shape, array.tolist()
 
 
+def test_an_array_is_not_taken_apart() -> None:
+    array = np.ones((3, 4))
+    assert list_to_array(array) is array
+
+
 @given(LISTS, st.sampled_from([None, object]))
 def test_as_numpy_does(value: Any, dtype: Any) -> None:
     assert made(list_to_array, value, dtype) == made(np.asarray, value, dtype)

@@ -174,7 +174,8 @@ class Call:
         # Where a test had its files is nothing to complain of.
         self.attrs = {name: value.rpartition(b"/")[2] if type(value) is bytes else value for name, value in attrs}
         self.attrs.pop("_class", None)  # the nodes beside which it was are not here
-        self.inputs = [np.array(value) for value in call.inputs]
+        types = self.op_def.input_types(self.attrs)
+        self.inputs = [np.array(value, dtype.base.np) for value, dtype in zip(call.inputs, types, strict=True)]
 
     @property
     def producer(self) -> int:

@@ -20,7 +20,7 @@ from aexec.framework.attr_value import TensorAttr
 from aexec.framework.kernel_registry import kernel
 from aexec.framework.op_kernel import Compute, OpKernelConstruction
 from aexec.framework.output_sizes import PerOutput
-from aexec.framework.shape import PartialTensorShape, check_max_rank, shape_text
+from aexec.framework.shape import MAX_RANK, PartialTensorShape, check_max_rank, shape_text
 from aexec.kernels.array.constant_inputs import freeze, is_frozen
 from aexec.kernels.common.allocation import allocator, explain_with
 from aexec.kernels.common.array_module import reducer
@@ -205,7 +205,8 @@ def reshape(c: OpKernelConstruction) -> Compute:
         constant, dims = known
         try:
             if shape is not constant:
-                check_max_rank(shape.size)
+                if shape.ndim > 1 or shape.size > MAX_RANK:  # a matrix without columns may have a billion rows
+                    return x.reshape(_reshape_dims(x.shape, shape))
                 dims = shape.tolist()
                 # NumPy takes any negative size for "whatever is left", TensorFlow -1 only.
                 if dims and min(dims) < -1:
@@ -335,7 +336,7 @@ def transpose(c: OpKernelConstruction) -> Compute:
         nonlocal known
         constant, axes = known
         if perm is not constant:
-            if perm.size > x.ndim:
+            if perm.ndim != 1 or perm.size > x.ndim:
                 _check_permutation(x, perm)
             axes = perm.tolist()
             if is_frozen(perm):

@@ -49,7 +49,9 @@ def _fill(c: OpKernelConstruction) -> Compute:
         if value.ndim:
             check(dims, value)
             value = value.reshape(())
-        check_max_rank(dims.size)
+        if dims.ndim > 1 or dims.size > MAX_RANK:  # a matrix without columns may have a billion rows
+            check(dims, value)
+            check_max_rank(dims.size)
         out = allocate(dims.tolist())
         out[...] = value  # not `fill`, which would take an array held by a variant apart
         return out
@@ -299,7 +301,9 @@ def broadcast_to(c: OpKernelConstruction) -> Compute:
     c.explain = explain_with(check)
 
     def compute(x: Any, shape: Any) -> Any:
-        check_max_rank(shape.size)
+        if shape.ndim != 1 or shape.size > MAX_RANK:
+            check_max_rank(shape.size)
+            check(x, shape)
         dims = tuple(shape.tolist())
         if x.shape == dims:
             return x

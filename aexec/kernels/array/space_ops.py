@@ -24,6 +24,8 @@ from aexec.kernels.common import windowing
 __all__: list[str] = []
 
 _MOST_BYTES = 2**63 - 1
+# Bytes of an element.
+_LARGEST = 16
 _DEPTH_TYPES = (*dtypes.POD, dtypes.string, dtypes.resource, dtypes.variant)
 # TensorFlow unrolls its loops for up to this many dimensions that are really cut.
 _MAX_BLOCK_DIMS = 4
@@ -115,6 +117,8 @@ def _batch_to_space(shape: tuple[int, ...], block_shape: Any, crops: Any) -> _Mo
         raise errors.InvalidArgumentError(
             f"Input batch dimension ({shape[0]}) is not divisible by product of block sizes ({product})"
         )
+    if rows_of((*blocks, shape[0] // product, *shape[1:])) > _MOST_BYTES // _LARGEST:  # there are no elements
+        raise errors.InvalidArgumentError(f"Blocks of {shape_text(blocks)} are too large for {shape_text(shape)}")
     inside: list[slice] = [slice(None)]
     whole = [shape[0] // product]
     for i, (block, (before, after)) in enumerate(zip(blocks, pairs, strict=True)):

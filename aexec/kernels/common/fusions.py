@@ -280,11 +280,11 @@ class Fusion:
     def _epilogue(self, steps: Sequence[_Step], shape: Sequence[int], args: Sequence[Any]) -> Epilogue:
         passes: list[Epilogue] = []
         for step in steps:
-            mine = [arg.astype(self._dtype, copy=False) for arg in args[step.first : step.first + len(step.names)]]
+            mine = args[step.first : step.first + len(step.names)]
             if step.op in _ACTIVATIONS:
                 passes.append(_without_pixels(self._activation(prod(shape))))
             elif step.op == "Add":
-                passes.append(self._add(mine[0], shape))
+                passes.append(self._add(mine[0].astype(self._dtype, copy=False), shape))
             else:
                 passes.append(self._of_vectors(step, mine, shape))
         return _in_turn(passes)
@@ -295,10 +295,11 @@ class Fusion:
         assert activation is not None
         return activation
 
-    def _of_vectors(self, step: _Step, args: list[Any], shape: Sequence[int]) -> Epilogue:
+    def _of_vectors(self, step: _Step, args: Sequence[Any], shape: Sequence[int]) -> Epilogue:
         """A step with a number per channel from each extra input."""
         flat = [arg.reshape(-1) for arg in args] if step.op == "Prelu" else args
-        vectors = [_of_channels(name, arg, shape) for name, arg in zip(step.names, flat, strict=True)]
+        checked = [_of_channels(name, arg, shape) for name, arg in zip(step.names, flat, strict=True)]
+        vectors = [vector.astype(self._dtype, copy=False) for vector in checked]
         if step.op == "BiasAdd":
             return self._by_channel("add", *vectors)
         return self._prelu(*vectors) if step.op == "Prelu" else self._batch_norm(*vectors)

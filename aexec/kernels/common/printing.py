@@ -23,6 +23,8 @@ __all__ = ["edges_text", "encoded", "head_text", "text_ns"]
 # Nanoseconds that the text of an element takes, and bytes.
 _ELEMENT_NS = 2000.0
 _ELEMENT_BYTES = 64
+# Elements whose text is made at a stretch.
+_FEW = 500
 _ESCAPED = re.compile("[\x00-\x1f\x7f\"'\\\\]")
 _NAMED = {"\t": "\\t", "\n": "\\n", "\r": "\\r", '"': '\\"', "'": "\\'", "\\": "\\\\"}
 
@@ -84,7 +86,9 @@ def _rows(shape: tuple[int, ...], elements: list[str]) -> str:
 def edges_text(array: Any, limit: int) -> str:
     """Up to `limit` elements at both ends of every dimension (all, if negative), in nested brackets."""
     array = np.asarray(array)
-    return _block(array, 0, array.ndim, _shown(array, limit))
+    ends = _shown(array, limit)
+    announce(_ELEMENT_BYTES * prod([min(2 * ends, size) for size in array.shape]))
+    return _block(array, 0, array.ndim, ends)
 
 
 def _block(array: Any, depth: int, rank: int, ends: int) -> str:
@@ -93,8 +97,13 @@ def _block(array: Any, depth: int, rank: int, ends: int) -> str:
         return f'"{_element(value)}"' if isinstance(value, bytes) else _element(value)
     count = array.shape[0]
     gap = " " if depth == rank - 1 else "\n" * (rank - depth - 1) + " " * (depth + 1)
-    head = [_block(array[i, ...], depth + 1, rank, ends) for i in range(min(ends, count))]
-    tail = [_block(array[i, ...], depth + 1, rank, ends) for i in range(max(ends, count - ends), count)]
+    front, back = range(min(ends, count)), range(max(ends, count - ends), count)
+    if array.size > _FEW:
+        head = [_block(array[i, ...], depth + 1, rank, ends) for i in giving_way(front, _ELEMENT_NS)]
+        tail = [_block(array[i, ...], depth + 1, rank, ends) for i in giving_way(back, _ELEMENT_NS)]
+    else:
+        head = [_block(array[i, ...], depth + 1, rank, ends) for i in front]
+        tail = [_block(array[i, ...], depth + 1, rank, ends) for i in back]
     text = gap.join(head)
     if count > 2 * ends:
         text += gap + "..."

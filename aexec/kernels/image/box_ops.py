@@ -310,7 +310,11 @@ def _cost_of_attempts(attrs: Any) -> Any:
 _COST = AttrCost(_cost_of_attempts)
 
 
-@kernel("SampleDistortedBoundingBox", "SampleDistortedBoundingBoxV2", T=dtypes.INTEGRAL, cost=_COST, scratch=48)
+# Bytes that a coordinate of a box takes while the boxes are compared with what is cut out.
+_SCRATCH = 48
+
+
+@kernel("SampleDistortedBoundingBox", "SampleDistortedBoundingBoxV2", T=dtypes.INTEGRAL, cost=_COST, scratch=_SCRATCH)
 def sample_distorted_bounding_box(c: OpKernelConstruction) -> Compute:
     """A random box within limits of area and aspect that shows enough of one of the boxes, else the whole image.
 
@@ -325,7 +329,7 @@ def sample_distorted_bounding_box(c: OpKernelConstruction) -> Compute:
     return compute
 
 
-@kernel("StatelessSampleDistortedBoundingBox", T=dtypes.INTEGRAL, cost=_COST)
+@kernel("StatelessSampleDistortedBoundingBox", T=dtypes.INTEGRAL, cost=_COST, scratch=_SCRATCH)
 def stateless_sample_distorted_bounding_box(c: OpKernelConstruction) -> Compute:
     """As above, determined by a seed."""
     sample = _sampler(c)

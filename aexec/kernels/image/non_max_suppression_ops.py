@@ -314,10 +314,17 @@ def _cost(per_box: float, per_pair: float) -> Callable[..., float]:
 
 _hard_cost, _soft_cost, _cost_with_overlaps = _cost(15.0, 6.0), _cost(15.0, 300.0), _cost(15.0, 2.0)
 
+# Bytes that a score takes while the best ones are looked for: its place in their order, and what is compared.
+_CANDIDATE_BYTES = 40
 
-@kernel("NonMaxSuppression", cost=_hard_cost)
-@kernel("NonMaxSuppressionV2", T=_TYPES, cost=_hard_cost)
-@kernel("NonMaxSuppressionV3", T=_TYPES, cost=_hard_cost)
+
+def _hard_scratch(_boxes: Any, scores: Any, *_: Any) -> int:
+    return int(_CANDIDATE_BYTES * scores.size)
+
+
+@kernel("NonMaxSuppression", cost=_hard_cost, scratch=_hard_scratch)
+@kernel("NonMaxSuppressionV2", T=_TYPES, cost=_hard_cost, scratch=_hard_scratch)
+@kernel("NonMaxSuppressionV3", T=_TYPES, cost=_hard_cost, scratch=_hard_scratch)
 def suppress(c: OpKernelConstruction) -> Compute:
     """int32 vector of the chosen boxes.  Version 1 has the overlap as attr, version 3 a lowest score."""
     fixed = np.float32(c.attr("iou_threshold")) if c.op == "NonMaxSuppression" else None
@@ -356,7 +363,7 @@ def _soft_scratch(boxes: Any, *_: Any) -> int:
     return 300 * len(boxes)
 
 
-@kernel("NonMaxSuppressionV4", T=_TYPES, cost=AttrCost(_padded(_hard_cost)))
+@kernel("NonMaxSuppressionV4", T=_TYPES, cost=AttrCost(_padded(_hard_cost)), scratch=_hard_scratch)
 @kernel("NonMaxSuppressionV5", T=_TYPES, cost=AttrCost(_padded(_soft_cost)), scratch=_soft_scratch)
 def suppress_and_count(c: OpKernelConstruction) -> Compute:
     """(boxes, their scores in version 5, number of them), with zeros up to the size asked for if that is wished."""
@@ -477,10 +484,6 @@ def _best_of_image(
     values = scores.T.reshape(-1)
     chosen = _best(values, threshold, too_similar, total, of_classes_with_room)
     return box(chosen), values[chosen], chosen // count
-
-
-# Bytes that a score takes while the best ones are looked for: its place in their order, and what is compared.
-_CANDIDATE_BYTES = 32
 
 
 def _combined_cost(_boxes: Any, scores: Any, _per_class: Any, total: Any, *_rest: Any) -> float:

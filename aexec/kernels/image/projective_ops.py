@@ -165,9 +165,12 @@ def transform_images(c: OpKernelConstruction) -> Compute:
         out = allocate((len(images), height, width, channels))
         at_once = min(height * width, max(1, _GROUP // max(1, channels)) if xp is np else height * width)
         announce_scratch(at_once * (_PLACE_BYTES + _FOUND_BYTES * channels))
+        if not images.flags.c_contiguous:
+            announce_scratch(images.nbytes // max(1, len(images)))
         fill = dtype.type(fill_value.astype(dtype))
         with np.errstate(all="ignore"):
             for n, image in enumerate(images):
+                image = xp.ascontiguousarray(image)  # else each block would copy all of it
                 transform = transforms[n if len(transforms) > 1 else 0]
                 for block in _blocks(height, width, at_once):
                     check_wanted()

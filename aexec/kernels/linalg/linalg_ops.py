@@ -17,8 +17,6 @@ from typing import Any, Literal
 import numpy as np
 
 from aexec.framework import dtypes, errors
-from aexec.framework.abandoned_calls import check_wanted
-from aexec.framework.allocator import announce_scratch
 from aexec.framework.dtypes import DType
 from aexec.framework.kernel_registry import kernel
 from aexec.framework.op_kernel import Compute, OpKernelConstruction
@@ -35,6 +33,7 @@ from aexec.kernels.linalg.solve_ops import (
     cubic_ns,
     has_nan_pivot,
     matrices_of,
+    some_at_a_time,
     triangular_solver,
 )
 
@@ -45,19 +44,21 @@ Array = np.ndarray[Any, Any]
 COMPLEX_TYPES = (dtypes.complex64, dtypes.complex128)
 # Op and message differ here from MatrixSolve's.
 _NOT_INVERTIBLE = "Input is not invertible."
-# Bytes of orthogonal matrices that are made at once, at most, if one is no larger.
-_TOGETHER_BYTES = 1 << 23
-# Copies of them that there are meanwhile.
-_TAKEN_APART = 4
 
 
-def square_batch(function: Callable[[Any], Any], xp: Any = np) -> Compute:
-    """`function` behind the check that its input is a batch of square matrices."""
+def square_batch(function: Callable[[Any], Any], xp: Any = np, **pieces: int) -> Compute:
+    """`function` behind the check that its input is a batch of square matrices; it is given some at a time.
+
+    Args:
+        pieces: as `some_at_a_time` takes them.
+    """
 
     def compute(x: Any) -> Any:
         check_batch(x)
         check_square(x)
-        return function(x) if x.size or x.ndim == 2 else _alike(function, x, xp)
+        if x.size:
+            return some_at_a_time(xp, function, x, **pieces)
+        return function(x) if x.ndim == 2 else _alike(function, x, xp)
 
     return compute
 
@@ -70,8 +71,6 @@ def _alike(function: Callable[[Any], Any], x: Any, xp: Any) -> Any:
     one = function(x[(slice(1),) * len(batch)])
 
     def of_all(result: Any) -> Any:
-        if not result.ndim:
-            return result  # it stands for an output that is not wanted
         shape = batch + result.shape[len(batch) :]
         return result.reshape(shape) if not result.size else xp.broadcast_to(result, shape).copy()
 
@@ -94,8 +93,8 @@ def _working_type(dtype: DType) -> np.dtype[Any]:
 # Cholesky
 
 
-@kernel("Cholesky", T=LINALG_TYPES, cost=cubic_ns(0.02), scratch=17)
-@kernel("BatchCholesky", T=REAL_TYPES, cost=cubic_ns(0.02), scratch=17)
+@kernel("Cholesky", T=LINALG_TYPES, cost=cubic_ns(0.02))
+@kernel("BatchCholesky", T=REAL_TYPES, cost=cubic_ns(0.02))
 def cholesky(c: OpKernelConstruction) -> Compute:
     """Lower factor; only the lower triangle is read.
 
@@ -116,7 +115,7 @@ def cholesky(c: OpKernelConstruction) -> Compute:
         except np.linalg.LinAlgError:
             return xp.tril(xp.full(x.shape, np.nan, x.dtype))
 
-    return square_batch(factor)
+    return square_batch(factor, xp, copies=2)
 
 
 @kernel("CholeskyGrad", "BatchCholeskyGrad", T=REAL_TYPES, cost=cubic_ns(0.15), needs=SCIPY, scratch=32)
@@ -149,7 +148,7 @@ def cholesky_grad(c: OpKernelConstruction) -> Compute:
 # Determinants
 
 
-@kernel("MatrixDeterminant", "BatchMatrixDeterminant", T=LINALG_TYPES, cost=cubic_ns(0.05), scratch=20)
+@kernel("MatrixDeterminant", "BatchMatrixDeterminant", T=LINALG_TYPES, cost=cubic_ns(0.05))
 def matrix_determinant(c: OpKernelConstruction) -> Compute:
     """Determinants; 1 for a matrix without elements, NaN for one with a NaN."""
     xp, dtype = c.xp, c.attr("T").base
@@ -178,14 +177,19 @@ def log_matrix_determinant(c: OpKernelConstruction) -> Compute:
         nan, unknown = np_dtype.type(np.nan), _with_nan(xp, x) | xp.isnan(log)
         return xp.where(unknown, nan, sign), xp.where(unknown, nan, log).astype(np_dtype, copy=False)
 
-    return square_batch(lambda x: tuple(_some_at_a_time(xp, sign_and_log, x)), xp)
+    return square_batch(sign_and_log, xp)
 
 
 # LU, inverse
 
 
-@kernel("Lu", T=LINALG_TYPES, output_idx_type=(dtypes.int32,), cost=cubic_ns(0.03), needs=SCIPY)
-@kernel("Lu", T=LINALG_TYPES, output_idx_type=(dtypes.int64,), cost=cubic_ns(0.03), needs=SCIPY)
+def _lu_scratch(x: Any) -> int:
+    """The factors of one matrix before they are in their place; two more of a complex one, to compare its pivots."""
+    return int(math.prod(x.shape[-2:]) * x.itemsize) * (3 if x.dtype.kind == "c" else 1)
+
+
+@kernel("Lu", T=LINALG_TYPES, output_idx_type=(dtypes.int32,), cost=cubic_ns(0.03), needs=SCIPY, scratch=_lu_scratch)
+@kernel("Lu", T=LINALG_TYPES, output_idx_type=(dtypes.int64,), cost=cubic_ns(0.03), needs=SCIPY, scratch=_lu_scratch)
 def lu(c: OpKernelConstruction) -> Compute:
     """(both factors in one matrix, p) with A[p] = L U."""
     xp, index_type = c.xp, c.attr("output_idx_type").np
@@ -236,8 +240,8 @@ def _lu_by_magnitude(xp: Any, matrix: Array) -> tuple[Array, Array]:
     return order, factors
 
 
-@kernel("MatrixInverse", T=(dtypes.float16, *LINALG_TYPES), cost=cubic_ns(0.1), scratch=20)
-@kernel("BatchMatrixInverse", T=(dtypes.float16, *REAL_TYPES), cost=cubic_ns(0.1), scratch=20)
+@kernel("MatrixInverse", T=(dtypes.float16, *LINALG_TYPES), cost=cubic_ns(0.1))
+@kernel("BatchMatrixInverse", T=(dtypes.float16, *REAL_TYPES), cost=cubic_ns(0.1))
 def matrix_inverse(c: OpKernelConstruction) -> Compute:
     """Inverse, or the inverse of the adjoint."""
     xp, dtype, adjoint = c.xp, c.attr("T").base, c.attr("adjoint")
@@ -253,7 +257,8 @@ def matrix_inverse(c: OpKernelConstruction) -> Compute:
             raise errors.InvalidArgumentError(_NOT_INVERTIBLE) from None
         return result.astype(dtype.np, copy=False)
 
-    return square_batch(inverse)
+    copies = 4 * working_type.itemsize // dtype.np.itemsize
+    return square_batch(inverse, xp, copies=copies)
 
 
 # Orthogonal decompositions
@@ -265,35 +270,14 @@ def _orthogonal_ns(factor: float) -> AttrCost:
 
     def full(x: Any) -> float:
         sides = x.shape[-2:] if x.ndim > 1 else (0, 0)
-        return max(plain(x), factor * max(sides) * float(_side_elements(x)))
+        return max(plain(x), factor * max(sides) * float(x.size // max(1, math.prod(sides)) * _side_elements(x)))
 
     return AttrCost(lambda attrs: full if attrs["full_matrices"] else plain)
 
 
 def _side_elements(x: Array) -> int:
-    """Numbers in square matrices as long as the longest side of each of these."""
-    rows, columns = x.shape[-2:] if x.ndim > 1 else (0, 0)
-    return x.size // max(1, rows * columns) * max(rows, columns) ** 2
-
-
-def _some_at_a_time(xp: Any, decompose: Callable[[Array], Sequence[Array]], x: Array) -> Sequence[Array]:
-    """`decompose` of a batch of matrices, which needs more than it gives: of as many at once as is bearable."""
-    count = math.prod(x.shape[:-2])
-    if not x.size and count > 1:
-        empty = _alike(decompose, x, xp)
-        return empty if isinstance(empty, tuple) else (empty,)
-    together = max(1, _TOGETHER_BYTES * count // max(1, _side_elements(x) * x.itemsize))
-    announce_scratch(_TAKEN_APART * min(together, count) * _side_elements(x) // max(1, count) * x.itemsize)
-    if together >= count or xp is not np:
-        return decompose(x)
-    matrices, results = x.reshape(count, *x.shape[-2:]), list[Array]()
-    for start in range(0, count, together):
-        check_wanted()
-        part = decompose(matrices[start : start + together])
-        results = results or [np.empty((count, *found.shape[1:]), found.dtype) for found in part]
-        for result, found in zip(results, part, strict=True):
-            result[start : start + together] = found
-    return [result.reshape(*x.shape[:-2], *result.shape[1:]) for result in results]
+    """Elements of a square matrix as long as the longest side of one of these."""
+    return int(max(x.shape[-2:] if x.ndim > 1 else (0,)) ** 2)
 
 
 def _identities(xp: Any, batch: Sequence[int], rows: int, columns: int, dtype: Any) -> Array:
@@ -312,6 +296,12 @@ def qr(c: OpKernelConstruction) -> Compute:
     mode: Literal["complete", "reduced"] = "complete" if c.attr("full_matrices") else "reduced"
     working_type = _working_type(dtype)
 
+    copies = 4 * working_type.itemsize // dtype.np.itemsize
+
+    def decompose(x: Array) -> tuple[Array, Array]:
+        q, r = xp.linalg.qr(x.astype(working_type, copy=False), mode)
+        return q.astype(dtype.np, copy=False), r.astype(dtype.np, copy=False)
+
     def without_elements(x: Array) -> tuple[Array, Array]:
         *batch, rows, columns = x.shape
         rank = rows if mode == "complete" else min(rows, columns)
@@ -321,9 +311,7 @@ def qr(c: OpKernelConstruction) -> Compute:
         check_batch(x)
         if not x.size:
             return without_elements(x)
-        wide = x.astype(working_type, copy=False)
-        q, r = _some_at_a_time(xp, lambda some: xp.linalg.qr(some, mode), wide)
-        return q.astype(dtype.np, copy=False), r.astype(dtype.np, copy=False)
+        return some_at_a_time(xp, decompose, x, elements=_side_elements(x), copies=copies)
 
     return compute
 
@@ -369,18 +357,20 @@ def svd(c: OpKernelConstruction) -> Compute:
         sides = [(side, side if full else rank) for side in (rows, columns)] if vectors else []
         return [xp.zeros((*batch, rank), real_type), *(_identities(xp, batch, *side, dtype.np) for side in sides)]
 
-    def of_finite(x: Array) -> Sequence[Array]:
+    def of_finite(x: Array) -> tuple[Array, ...]:
         """LAPACK does not return from an infinite number, and says of some what is no number."""
-        announce_scratch(2 * x.nbytes)
         broken = ~xp.isfinite(x).all(axis=(-2, -1))
-        results = _some_at_a_time(xp, decompose, xp.where(broken[..., None, None], x.dtype.type(0), x))
+        results = decompose(xp.where(broken[..., None, None], x.dtype.type(0), x))
         for found in results:
             found[broken] = np.nan
         return results
 
     def compute(x: Any) -> Any:
         check_batch(x)
-        s, *uv = of_finite(x) if x.size else without_elements(x)
+        if x.size:
+            s, *uv = some_at_a_time(xp, of_finite, x, elements=_side_elements(x), copies=6)
+        else:
+            s, *uv = without_elements(x)
         return s.astype(dtype.np, copy=False), *(uv or (unused, unused))
 
     return compute
@@ -406,12 +396,7 @@ def _self_adjoint(xp: Any, function: Callable[[Array], Any], x: Array) -> Any:
     return _decompose(xp, function, x, "Self-adjoint eigen", xp.tril(x))
 
 
-def _triangle_scratch(x: Array) -> int:
-    """The part that is used, the eigenvalues, and which numbers are finite."""
-    return 2 * int(x.nbytes) + int(x.size)
-
-
-@kernel("SelfAdjointEigV2", "BatchSelfAdjointEigV2", T=LINALG_TYPES, cost=cubic_ns(0.5), scratch=_triangle_scratch)
+@kernel("SelfAdjointEigV2", "BatchSelfAdjointEigV2", T=LINALG_TYPES, cost=cubic_ns(0.5))
 def self_adjoint_eig_v2(c: OpKernelConstruction) -> Compute:
     """(eigenvalues in ascending order, eigenvectors as columns, or a scalar if they are not wanted).
 
@@ -420,16 +405,17 @@ def self_adjoint_eig_v2(c: OpKernelConstruction) -> Compute:
     xp, np_dtype = c.xp, c.attr("T").np
     if not c.attr("compute_v"):
         unused = xp.zeros((), np_dtype)[()]
-        return square_batch(lambda x: (_self_adjoint(xp, xp.linalg.eigvalsh, x).astype(np_dtype, copy=False), unused))
+        values_only = square_batch(partial(_self_adjoint, xp, xp.linalg.eigvalsh), xp)
+        return lambda x: (values_only(x).astype(np_dtype, copy=False), unused)
 
     def values_and_vectors(x: Array) -> tuple[Array, Array]:
         values, vectors = _self_adjoint(xp, xp.linalg.eigh, x)
         return values.astype(np_dtype, copy=False), vectors
 
-    return square_batch(values_and_vectors)
+    return square_batch(values_and_vectors, xp)
 
 
-@kernel("SelfAdjointEig", "BatchSelfAdjointEig", T=REAL_TYPES, cost=cubic_ns(0.5), scratch=_triangle_scratch)
+@kernel("SelfAdjointEig", "BatchSelfAdjointEig", T=REAL_TYPES, cost=cubic_ns(0.5))
 def self_adjoint_eig(c: OpKernelConstruction) -> Compute:
     """Eigenvalues as first row, then the eigenvectors as columns."""
     xp = c.xp
@@ -438,10 +424,10 @@ def self_adjoint_eig(c: OpKernelConstruction) -> Compute:
         values, vectors = _self_adjoint(xp, xp.linalg.eigh, x)
         return xp.concatenate([values[..., None, :], vectors], axis=-2)
 
-    return square_batch(rows)
+    return square_batch(rows, xp)
 
 
-@kernel("Eig", T=LINALG_TYPES, cost=cubic_ns(5.0), scratch=20)
+@kernel("Eig", T=LINALG_TYPES, cost=cubic_ns(5.0))
 def eig(c: OpKernelConstruction) -> Compute:
     """(eigenvalues, eigenvectors as columns, or a scalar if they are not wanted), always complex.
 
@@ -451,11 +437,11 @@ def eig(c: OpKernelConstruction) -> Compute:
     unused = xp.zeros((), np_dtype)[()]
     in_order = not c.attr("T").is_complex
 
-    def values_only(x: Array) -> tuple[Any, Any]:
+    def values_only(x: Array) -> Any:
         values = _decompose(xp, xp.linalg.eigvals, x, "Eigen", x)
         if not in_order:
             values = xp.take_along_axis(values, xp.abs(values).argsort(-1, kind="stable"), -1)
-        return values.astype(np_dtype, copy=False), unused
+        return values.astype(np_dtype, copy=False)
 
     def values_and_vectors(x: Array) -> tuple[Any, Any]:
         values, vectors = _decompose(xp, xp.linalg.eig, x, "Eigen", x)
@@ -465,4 +451,7 @@ def eig(c: OpKernelConstruction) -> Compute:
             vectors = xp.take_along_axis(vectors, order[..., None, :], -1)
         return values.astype(np_dtype, copy=False), vectors.astype(np_dtype, copy=False)
 
-    return square_batch(values_and_vectors if c.attr("compute_v") else values_only)
+    if c.attr("compute_v"):
+        return square_batch(values_and_vectors, xp)
+    of_square = square_batch(values_only, xp)
+    return lambda x: (of_square(x), unused)

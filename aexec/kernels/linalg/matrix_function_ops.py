@@ -48,7 +48,7 @@ _PADE_NORM = 5.371920351148152
 def matrix_exponential(c: OpKernelConstruction) -> Compute:
     """Matrix exponentials."""
     wide = np.complex128 if c.attr("T").base.is_complex else np.float64
-    return square_batch(partial(each_matrix, np, lambda x: _exponential(x.astype(wide))))
+    return square_batch(partial(each_matrix, np, lambda x: _exponential(x.astype(wide))), copies=0)
 
 
 def _exponential(x: Array) -> Array:
@@ -115,7 +115,7 @@ def matrix_square_root(c: OpKernelConstruction) -> Compute:
         result = z @ _root_of_triangle(t) @ adjoint_of(z)
         return result if dtype.is_complex else result.real
 
-    return square_batch(partial(each_matrix, np, root))
+    return square_batch(partial(each_matrix, np, root), copies=0)
 
 
 def _root_of_triangle(t: Array) -> Array:
@@ -150,7 +150,7 @@ def matrix_logarithm(c: OpKernelConstruction) -> Compute:
         t, z = form
         return z @ _log_of_triangle(t) @ adjoint_of(z)
 
-    return square_batch(partial(each_matrix, np, log))
+    return square_batch(partial(each_matrix, np, log), copies=0)
 
 
 def _log_of_triangle(t: Array) -> Array:

@@ -16,12 +16,14 @@ import numpy as np
 
 from aexec.framework import dtypes, errors
 from aexec.framework.abandoned_calls import check_wanted
+from aexec.framework.allocator import announce_scratch
 from aexec.framework.dtypes import DType
 from aexec.framework.kernel_registry import kernel
 from aexec.framework.loop_budget import giving_way
 from aexec.framework.op_kernel import Compute, OpKernelConstruction
 from aexec.framework.output_sizes import AttrCost
 from aexec.framework.shape import shape_text
+from aexec.kernels.common.allocation import allocator
 from aexec.kernels.common.array_module import scipy_of
 from aexec.kernels.linalg.lapack import PREFIX, shortest_least_squares, solve_triangle
 
@@ -35,6 +37,7 @@ __all__ = [
     "cubic_ns",
     "has_nan_pivot",
     "matrices_of",
+    "some_at_a_time",
     "triangular_solver",
 ]
 
@@ -51,6 +54,13 @@ _MATRIX_NS = 500.0
 _COPIED_NS = 10.0
 # Elements of right-hand sides that a routine which keeps the interpreter's lock is given at a time, or a column.
 _AT_ONCE = 1 << 15
+# Elements of matrices that one call of NumPy is given, unless one matrix has more: it runs to its end, and 1x1 matrices
+# take it three microseconds each.
+_TOGETHER = 1 << 16
+# So few elements, of batches of so small matrices, are fewer than that.
+_FEW = 1 << 8
+# Copies of them that there are meanwhile, at most.
+_COPIES = 4
 # Per matrix of which the loop is Python's.
 _BANDED_NS = 5_000.0
 # Per row of a tridiagonal system, or per system, likewise.
@@ -115,13 +125,50 @@ def matrices_of(*batches: Array) -> Iterator[tuple[Array, ...]]:
         yield matrices
 
 
+def some_at_a_time(
+    xp: Any, function: Callable[..., Any], *batches: Array, elements: int = 0, copies: int = _COPIES
+) -> Any:
+    """`function` of batches of matrices of one batch shape: of some matrices at a time, where there are many.
+
+    It announces what they need meanwhile, and a thread asks in between whether it is to go on.
+
+    Args:
+        function: gives an array, or a tuple of arrays, with the batch dimensions in front.
+        elements: of the largest matrix that is made of a matrix, if that is more than the matrix has.
+        copies: of the matrices that are there meanwhile, besides the results.
+    """
+    if elements <= _FEW and batches[0].size <= _FEW and batches[-1].size <= _FEW:
+        return function(*batches)
+    count = math.prod(batches[0].shape[:-2])
+    each = max(elements, sum([batch.size for batch in batches]) // max(1, count))
+    if count * each <= _TOGETHER:
+        return function(*batches)
+    together = max(1, _TOGETHER // each)
+    announce_scratch(copies * min(together, count) * each * batches[0].itemsize)
+    if together >= count or xp is not np:
+        return function(*batches)
+    batch_shape = batches[0].shape[:-2]
+    flat = [batch.reshape(count, *batch.shape[-2:]) for batch in batches]
+    results: list[Array] = []
+    for start in range(0, count, together):
+        check_wanted()
+        made = function(*[batch[start : start + together] for batch in flat])
+        parts = made if isinstance(made, tuple) else (made,)
+        results = results or [np.empty((count, *part.shape[1:]), part.dtype) for part in parts]
+        for result, part in zip(results, parts, strict=True):
+            result[start : start + together] = part
+    whole = [result.reshape(*batch_shape, *result.shape[1:]) for result in results]
+    return tuple(whole) if isinstance(made, tuple) else whole[0]
+
+
 # Solve
 
 
-@kernel("MatrixSolve", "BatchMatrixSolve", T=LINALG_TYPES, cost=cubic_ns(0.05), scratch=20)
+@kernel("MatrixSolve", "BatchMatrixSolve", T=LINALG_TYPES, cost=cubic_ns(0.05))
 def matrix_solve(c: OpKernelConstruction) -> Compute:
     """X of A X = B, or of A^H X = B, for square A."""
     xp, adjoint = c.xp, c.attr("adjoint")
+    solve = (lambda a, b: xp.linalg.solve(adjoint_of(a), b)) if adjoint else xp.linalg.solve
 
     def compute(matrix: Any, rhs: Any) -> Any:
         check_batch(matrix, rhs)
@@ -133,7 +180,7 @@ def matrix_solve(c: OpKernelConstruction) -> Compute:
         if has_nan_pivot(xp, matrix):
             raise errors.InvalidArgumentError(NOT_INVERTIBLE)
         try:
-            return xp.linalg.solve(adjoint_of(matrix) if adjoint else matrix, rhs)
+            return some_at_a_time(xp, solve, matrix, rhs, copies=2)
         except np.linalg.LinAlgError:
             raise errors.InvalidArgumentError(NOT_INVERTIBLE) from None
 
@@ -157,7 +204,7 @@ def _least_squares_scratch(a: Any, b: Any, *_: Any) -> int:
 
 
 @kernel("MatrixSolveLs", T=LINALG_TYPES, cost=cubic_ns(0.2), needs=SCIPY, scratch=_least_squares_scratch)
-@kernel("BatchMatrixSolveLs", T=REAL_TYPES, cost=cubic_ns(0.2), needs=SCIPY)
+@kernel("BatchMatrixSolveLs", T=REAL_TYPES, cost=cubic_ns(0.2), needs=SCIPY, scratch=_least_squares_scratch)
 def matrix_solve_ls(c: OpKernelConstruction) -> Compute:
     """Least squares, or the shortest solution of an underdetermined system.
 
@@ -239,7 +286,8 @@ def triangular_solver(xp: Any = np) -> Callable[..., Array]:
             return np.empty((*np.broadcast_shapes(a.shape[:-2], b.shape[:-2]), *b.shape[-2:]), b.dtype)
         if a.ndim == b.ndim == 2:
             return solve_triangle(a, b, lower=lower, adjoint=adjoint)
-        a, b, x = _broadcast_batches(a, b)
+        a, b = _broadcast_batches(a, b)
+        x = np.empty(b.shape, b.dtype)
         for one_a, one_b, one_x in matrices_of(a, b, x):
             one_x[...] = solve_triangle(one_a, one_b, lower=lower, adjoint=adjoint)
         return x
@@ -255,12 +303,12 @@ def _solve_on_device(xp: Any, solve: Callable[..., Any], a: Any, b: Any, *, lowe
     return xp.ascontiguousarray(solve(a, b, trans=2 if adjoint else 0, lower=lower))
 
 
-def _broadcast_batches(a: Array, b: Array) -> tuple[Array, Array, Array]:
-    """a and b with one batch shape, and room for a result like b."""
+def _broadcast_batches(a: Array, b: Array) -> tuple[Array, Array]:
+    """a and b with one batch shape."""
     batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
     a = np.broadcast_to(a, (*batch, *a.shape[-2:]))
     b = np.broadcast_to(b, (*batch, *b.shape[-2:]))
-    return a, b, np.empty(b.shape, b.dtype)
+    return a, b
 
 
 def _check_ranks(matrix: Any, rhs: Any) -> None:
@@ -284,7 +332,19 @@ def _check_broadcast(matrix: Any, rhs: Any, lower: bool, adjoint: bool) -> None:
         )
 
 
-@kernel("MatrixTriangularSolve", "BatchMatrixTriangularSolve", T=LINALG_TYPES, cost=cubic_ns(0.03), needs=SCIPY)
+def _triangular_scratch(matrix: Any, rhs: Any) -> int:
+    """The solution of one system, which goes into its place in a batch."""
+    return int(math.prod(rhs.shape[-2:]) * rhs.itemsize) if max(matrix.ndim, rhs.ndim) > 2 else 0
+
+
+@kernel(
+    "MatrixTriangularSolve",
+    "BatchMatrixTriangularSolve",
+    T=LINALG_TYPES,
+    cost=cubic_ns(0.03),
+    needs=SCIPY,
+    scratch=_triangular_scratch,
+)
 def matrix_triangular_solve(c: OpKernelConstruction) -> Compute:
     """X of A X = B, or of A^H X = B, for triangular A; batches broadcast."""
     lower, adjoint = c.attr("lower"), c.attr("adjoint")
@@ -303,12 +363,18 @@ def matrix_triangular_solve(c: OpKernelConstruction) -> Compute:
     return compute
 
 
+def _banded_scratch(bands: Any, rhs: Any) -> int:
+    """Of one matrix of a batch the bands in LAPACK's order, and some right-hand sides."""
+    rows, columns = rhs.shape[-2:]
+    return int(2 * math.prod(bands.shape[-2:]) + 3 * rows * min(columns, max(1, _AT_ONCE // rows))) * rhs.itemsize
+
+
 def _banded_ns(*operands: Any) -> float:
     matrices = max(math.prod(value.shape[:-2]) for value in operands)
     return float(_BANDED_NS * matrices + _COPIED_NS * sum([value.size for value in operands]))
 
 
-@kernel("BandedTriangularSolve", T=LINALG_TYPES, cost=_banded_ns, needs=SCIPY)
+@kernel("BandedTriangularSolve", T=LINALG_TYPES, cost=_banded_ns, needs=SCIPY, scratch=_banded_scratch)
 def banded_triangular_solve(c: OpKernelConstruction) -> Compute:
     """As MatrixTriangularSolve, of a matrix given by its bands.
 
@@ -318,7 +384,7 @@ def banded_triangular_solve(c: OpKernelConstruction) -> Compute:
     from scipy.linalg import lapack
 
     dtype = c.attr("T").base
-    lower, adjoint = c.attr("lower"), c.attr("adjoint")
+    lower, adjoint, allocate = c.attr("lower"), c.attr("adjoint"), allocator(c)
     tbtrs = getattr(lapack, PREFIX[dtype.np.name] + "tbtrs")
     # Upside down the bands are LAPACK's storage of the transpose, a matrix of the other triangle.
     uplo, trans = "U" if lower else "L", "N" if adjoint else "T"
@@ -341,9 +407,10 @@ def banded_triangular_solve(c: OpKernelConstruction) -> Compute:
         _check_broadcast(bands, rhs, lower, adjoint)
         # Bands that lie outside of the matrix altogether.
         inside = min(bands.shape[-2:])
-        bands, rhs, x = _broadcast_batches(
+        bands, rhs = _broadcast_batches(
             bands[..., :inside, :] if lower else bands[..., bands.shape[-2] - inside :, :], rhs
         )
+        x = allocate(rhs.shape)
         step = max(1, _AT_ONCE // rhs.shape[-2])
         for one_bands, one_rhs, one_x in matrices_of(bands, rhs, x):
             for start in giving_way(range(0, rhs.shape[-1], step), _COPIED_NS * step * rhs.shape[-2]):
@@ -357,7 +424,11 @@ def banded_triangular_solve(c: OpKernelConstruction) -> Compute:
 # Tridiagonal systems
 
 
-@kernel("TridiagonalMatMul", T=LINALG_TYPES, cost=5.0)
+def _of_last(*inputs: Any) -> int:
+    return int(inputs[-1].nbytes)
+
+
+@kernel("TridiagonalMatMul", T=LINALG_TYPES, cost=5.0, scratch=_of_last)
 def tridiagonal_mat_mul(c: OpKernelConstruction) -> Compute:
     """Product of tridiagonal matrices, given by three rows each, and dense ones."""
 

@@ -211,18 +211,31 @@ def fused_batch_norm_grad(c: OpKernelConstruction) -> Compute:
 
 
 _BN_COST = 3.0
-kernel("FusedBatchNorm", T=_FLOAT, cost=_BN_COST)(fused_batch_norm)
+kernel("FusedBatchNorm", T=_FLOAT, cost=_BN_COST, scratch=8)(fused_batch_norm)
 kernel("FusedBatchNormV2", "FusedBatchNormV3", T=_NARROW_AND_FLOAT, U=_FLOAT, cost=_BN_COST, scratch=8)(
     fused_batch_norm
 )
-kernel("_FusedBatchNormEx", T=(dtypes.bfloat16, dtypes.float32), U=_FLOAT, cost=_BN_COST)(fused_batch_norm_ex)
-kernel("FusedBatchNormGrad", T=_FLOAT, cost=_BN_COST)(fused_batch_norm_grad)
+kernel("_FusedBatchNormEx", T=(dtypes.bfloat16, dtypes.float32), U=_FLOAT, cost=_BN_COST, scratch=8)(
+    fused_batch_norm_ex
+)
+kernel("FusedBatchNormGrad", T=_FLOAT, cost=_BN_COST, scratch=8)(fused_batch_norm_grad)
 kernel("FusedBatchNormGradV2", "FusedBatchNormGradV3", T=_NARROW_AND_FLOAT, U=_FLOAT, cost=_BN_COST, scratch=8)(
     fused_batch_norm_grad
 )
 
 
-@kernel("BatchNormWithGlobalNormalization", T=(dtypes.float16, dtypes.float32, dtypes.float64), cost=_BN_COST)
+def _wider(t: Any, channels: Any, narrow: tuple[int, int], plain: tuple[int, int]) -> int:
+    """Bytes: of so many numbers for each element of t and for each channel, if half is widened, or else."""
+    of_element, of_channel = narrow if t.itemsize == 2 else plain
+    return int(max(4, t.itemsize) * (of_element * t.size + of_channel * channels.size))
+
+
+@kernel(
+    "BatchNormWithGlobalNormalization",
+    T=(dtypes.float16, dtypes.float32, dtypes.float64),
+    cost=_BN_COST,
+    scratch=lambda t, mean, *_: _wider(t, mean, (2, 3), (0, 3)),
+)
 def batch_norm_with_global_normalization(c: OpKernelConstruction) -> Compute:
     """The op of old graphs: given mean and variance, channels last, scaled by gamma if asked."""
     epsilon, scaled = c.attr("variance_epsilon"), c.attr("scale_after_normalization")
@@ -256,7 +269,12 @@ def _check_channels(t: Any, **vectors: Any) -> None:
             )
 
 
-@kernel("BatchNormWithGlobalNormalizationGrad", T=(dtypes.float16, dtypes.float32, dtypes.float64), cost=2 * _BN_COST)
+@kernel(
+    "BatchNormWithGlobalNormalizationGrad",
+    T=(dtypes.float16, dtypes.float32, dtypes.float64),
+    cost=2 * _BN_COST,
+    scratch=lambda t, mean, *_: _wider(t, mean, (5, 14), (2, 6)),
+)
 def batch_norm_with_global_normalization_grad(c: OpKernelConstruction) -> Compute:
     """Gradients by the input, mean, variance, beta and gamma; that by gamma is zero where nothing is scaled by it."""
     epsilon, scaled = c.attr("variance_epsilon"), c.attr("scale_after_normalization")

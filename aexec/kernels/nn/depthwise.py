@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from aexec.framework.abandoned_calls import check_wanted
 from aexec.framework.allocator import announce_scratch
 from aexec.framework.intra_op import at_once, in_pieces
 from aexec.framework.loop_budget import giving_way
@@ -31,6 +32,8 @@ POSITION_NS = 10_000.0
 
 # Bytes of output worked on at once.
 _BLOCK_BYTES = 1 << 18
+# Multiplications that one call of NumPy is given, about: it runs to its end, and takes some nanoseconds for each.
+_AT_ONCE = 1 << 25
 # Numbers of an inner loop, about: it should be long, and what it needs stay in the first cache.
 _STRETCH = 1024
 
@@ -145,4 +148,19 @@ def _one_filter_each(xp: Any, x: Any, repeated: Any, out: Any, spec: Sequence[wi
         else:
             view = xp.lib.stride_tricks.as_strided(x[:, :, first * wide.stride :], shape, (*strides, x.itemsize))
         stretch = out[:, :, first:last].reshape(*shape[:3], count * depth)
-        xp.einsum("nrsijc,ijc->nrsc", view, repeated[:, :, : count * depth], out=stretch)
+        _sum_over_window(xp, view, repeated[:, :, : count * depth], stretch)
+
+
+def _sum_over_window(xp: Any, view: Any, weights: Any, out: Any) -> None:
+    """Put the sum of `view` [n, rows, cols, h, w, c] times `weights` [h, w, c] over the window into `out`."""
+    high, wide, _ = weights.shape
+    if out.size * high * wide <= _AT_ONCE:
+        xp.einsum("nrsijc,ijc->nrsc", view, weights, out=out)
+        return
+    cols = max(1, min(wide, _AT_ONCE // out.size))
+    rows = max(1, _AT_ONCE // (out.size * cols))
+    out[...] = 0
+    for i, j in product(range(0, high, rows), range(0, wide, cols)):
+        check_wanted()
+        window = view[:, :, :, i : i + rows, j : j + cols], weights[i : i + rows, j : j + cols]
+        out += xp.einsum("nrsijc,ijc->nrsc", *window)

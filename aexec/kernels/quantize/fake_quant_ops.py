@@ -138,7 +138,20 @@ def fake_quant_with_min_max_vars(c: OpKernelConstruction) -> Compute:
     return compute
 
 
-@kernel("FakeQuantWithMinMaxVarsGradient", "FakeQuantWithMinMaxVarsPerChannelGradient", cost=_COST)
+# Bytes that an element takes for which side of the range it is on, and for its gradient there.
+_SIDE_BYTES = 12
+
+
+def _sides_scratch(_grad: Any, x: Any, low: Any, _high: Any) -> int:
+    return int(_SIDE_BYTES * np.size(x) + _RANGE_BYTES * np.size(low))
+
+
+@kernel(
+    "FakeQuantWithMinMaxVarsGradient",
+    "FakeQuantWithMinMaxVarsPerChannelGradient",
+    cost=_COST,
+    scratch=_sides_scratch,
+)
 def fake_quant_with_min_max_vars_gradient(c: OpKernelConstruction) -> Compute:
     """Gradients for the input (where it is inside the range), min (where below) and max (where above)."""
     xp, levels, rank, zero = c.xp, _Levels(c), _channels(c), np.float32(0)

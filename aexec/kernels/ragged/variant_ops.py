@@ -290,9 +290,9 @@ def ragged_to_variant_gradient(c: OpKernelConstruction) -> Compute:
         # Rows of a tensor without splits are as long as the others.
         if not flat.size and dims[:1] != [len(parts)]:
             raise errors.InvalidArgumentError(f"{len(parts)} rows for dense_values_shape {shape_text(dims)}")
+        if flat.size not in (0, len(parts) + 1):
+            raise errors.InvalidArgumentError(f"{flat.size} row splits for {len(parts)} rows")
         starts = flat.tolist() if flat.size else list(range(len(parts) + 1))
-        if len(starts) != len(parts) + 1:
-            raise errors.InvalidArgumentError(f"{len(starts)} row splits for {len(parts)} rows")
         for part, start, stop in zip(parts, starts, starts[1:], strict=False):
             target = result[start] if not flat.size else result[start:stop]
             if target.shape != part.values.shape:

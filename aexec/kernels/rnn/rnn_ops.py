@@ -16,6 +16,7 @@ import numpy as np
 
 from aexec.framework import dtypes, errors
 from aexec.framework.kernel_registry import kernel
+from aexec.framework.loop_budget import giving_way
 from aexec.framework.op_kernel import Compute, OpKernelConstruction, of_shapes
 from aexec.framework.shape import shape_text
 
@@ -23,8 +24,11 @@ __all__: list[str] = []
 
 _LSTM_TYPES = (dtypes.float16, dtypes.float32)
 _PEEPHOLES = ("wci", "wcf", "wco")
-# Nanoseconds per multiply-add, and per element of the state for the functions of the gates.
-_NS_PER_STEP, _NS_PER_CELL = 0.04, 20.0
+# Nanoseconds per multiply-add, per element of the state for the functions of the gates, and per step of a sequence for
+# the interpreter.
+_NS_PER_STEP, _NS_PER_CELL, _NS_PER_TIME = 0.04, 20.0, 15_000.0
+# The same for what is needed of memory: bytes of a number in the type to compute in.
+_WIDE = 4
 
 
 def _sigmoid(xp: Any, x: Any, out: Any) -> None:
@@ -78,6 +82,10 @@ class _Lstm:
     def widen(self, *arrays: Any) -> list[Any]:
         """The arrays in the type to compute in."""
         return [a.astype(np.float32, copy=False) for a in arrays]
+
+    def peepholes(self, *vectors: Any) -> Sequence[Any]:
+        """The same of the peepholes' weights, which nobody has looked at where they are not used."""
+        return self.widen(*vectors) if self.peephole else vectors
 
     def gates(self, columns: Any) -> list[Any]:
         """The columns of i, c, f and o, in this order."""
@@ -143,8 +151,8 @@ def _lstm_cost(*inputs: Any) -> float:
     """Nanoseconds of a step or a sequence, forward; the weights are the only input of two large dimensions."""
     x, state, _, w, _, _, _, b = inputs[-8:]
     rows = 4 * state.size / max(1, b.size)
-    steps = x.shape[0] if x.ndim == 3 else 1
-    return float(steps * (rows * w.size * _NS_PER_STEP + state.size * _NS_PER_CELL))
+    work = rows * w.size * _NS_PER_STEP + state.size * _NS_PER_CELL
+    return float(x.shape[0] * (work + _NS_PER_TIME) if x.ndim == 3 else work)
 
 
 def _lstm_grad_cost(*inputs: Any) -> float:
@@ -152,7 +160,36 @@ def _lstm_grad_cost(*inputs: Any) -> float:
     return _lstm_cost(*inputs[sequence : 8 + sequence]) * (3 if sequence else 1)
 
 
-@kernel("LSTMBlockCell", T=_LSTM_TYPES, cost=_lstm_cost)
+# What is needed besides the outputs: the arrays in the type to compute in, if that is another one, and what comes of
+# the products; of a cell, numbers for each of the state (its four columns and what is added to them).
+
+
+def _widened(arrays: Sequence[Any], outputs: int) -> int:
+    """Bytes of these arrays, and of so many numbers of the outputs, where they are widened."""
+    return 0 if arrays[0].itemsize == _WIDE else _WIDE * (sum([a.size for a in arrays]) + outputs)
+
+
+def _cell_scratch(x: Any, cs_prev: Any, *rest: Any) -> int:
+    state = cs_prev.size
+    return int(_WIDE * (x.size + 6 * state) + _widened((x, cs_prev, *rest), 7 * state))
+
+
+def _cell_grad_scratch(x: Any, cs_prev: Any, *rest: Any) -> int:
+    state = cs_prev.size
+    return int(_WIDE * 5 * state + _widened((cs_prev, *rest[2:5], *rest[6:]), 5 * state))
+
+
+def _sequence_scratch(_: Any, x: Any, cs_prev: Any, *rest: Any) -> int:
+    states = len(x) * cs_prev.size
+    return int(_WIDE * (4 * states + 6 * cs_prev.size) + _widened((x, cs_prev, *rest), 7 * states))
+
+
+def _sequence_grad_scratch(_: Any, x: Any, cs_prev: Any, *rest: Any) -> int:
+    states = len(x) * cs_prev.size
+    return int(_WIDE * (6 * states + x.size + 8 * cs_prev.size) + _widened((x, cs_prev, *rest), x.size + rest[1].size))
+
+
+@kernel("LSTMBlockCell", T=_LSTM_TYPES, cost=_lstm_cost, scratch=_cell_scratch)
 def lstm_block_cell(c: OpKernelConstruction) -> Compute:
     """One step: x [batch, inputs] and the states [batch, cells] give i, cs, f, o, ci, co, h."""
     xp, lstm = c.xp, _Lstm(c)
@@ -160,17 +197,18 @@ def lstm_block_cell(c: OpKernelConstruction) -> Compute:
     def compute(x: Any, cs_prev: Any, h_prev: Any, w: Any, *rest: Any) -> Any:
         _check_rank("x", x, 2)
         lstm.check(x, cs_prev, h_prev, w, *rest)
-        x, cs_prev, h_prev, w, wci, wcf, wco, b = lstm.widen(x, cs_prev, h_prev, w, *rest)
+        peepholes = lstm.peepholes(*rest[:3])
+        x, cs_prev, h_prev, w, b = lstm.widen(x, cs_prev, h_prev, w, rest[3])
         columns = xp.matmul(xp.concatenate((x, h_prev), axis=1), w)
         columns += b
         rows = [xp.empty(cs_prev.shape, np.float32) for _ in range(7)]
-        lstm.forward(columns, cs_prev, (wci, wcf, wco), rows)
+        lstm.forward(columns, cs_prev, peepholes, rows)
         return lstm.rounded(*rows)
 
     return compute
 
 
-@kernel("LSTMBlockCellGrad", T=_LSTM_TYPES, cost=_lstm_grad_cost)
+@kernel("LSTMBlockCellGrad", T=_LSTM_TYPES, cost=_lstm_grad_cost, scratch=_cell_grad_scratch)
 def lstm_block_cell_grad(c: OpKernelConstruction) -> Compute:
     """Gradients for cs_prev, for the four gates before their functions, and for the peepholes."""
     xp, lstm = c.xp, _Lstm(c)
@@ -182,12 +220,12 @@ def lstm_block_cell_grad(c: OpKernelConstruction) -> Compute:
         state = [("batch_size", cs_prev.shape[0]), ("cell_size", cs_prev.shape[1])]
         for name, array in zip(names, outputs, strict=True):
             _check_shape(name, array, state)
-        cs_prev, *peepholes = lstm.widen(cs_prev, wci, wcf, wco)
-        *values, cs_grad, h_grad = lstm.widen(*outputs)
+        peepholes = lstm.peepholes(wci, wcf, wco)
+        cs_prev, *values, cs_grad, h_grad = lstm.widen(cs_prev, *outputs)
         columns, before = lstm.backward(cs_prev, peepholes, values, cs_grad, h_grad)
         if lstm.peephole:
             return lstm.rounded(before, columns, *lstm.peephole_gradients(columns, cs_prev, values[1]))
-        return lstm.rounded(before, columns, *[xp.zeros(p.shape, np.float32) for p in peepholes])
+        return (*lstm.rounded(before, columns), *[xp.zeros(p.shape, lstm.result) for p in peepholes])
 
     return compute
 
@@ -216,14 +254,15 @@ def block_lstm(c: OpKernelConstruction) -> Compute:
         steps = _sequence_length(seq_len_max, x)
         lstm.check(x, cs_prev, h_prev, w, *rest)
         outputs = [xp.zeros((len(x), *cs_prev.shape), np.float32) for _ in range(7)]
-        x, cs_prev, h_prev, w, wci, wcf, wco, b = lstm.widen(x, cs_prev, h_prev, w, *rest)
+        peepholes = lstm.peepholes(*rest[:3])
+        x, cs_prev, h_prev, w, b = lstm.widen(x, cs_prev, h_prev, w, rest[3])
         of_inputs, of_state = _product_of_inputs(xp, x[:steps], w), w[x.shape[2] :]
         of_inputs += b
         cs, h = outputs[1], outputs[6]
-        for t in range(steps):
+        for t in giving_way(range(steps), _NS_PER_TIME):
             columns = of_inputs[t]
             columns += xp.matmul(h[t - 1] if t else h_prev, of_state)
-            lstm.forward(columns, cs[t - 1] if t else cs_prev, (wci, wcf, wco), [a[t] for a in outputs])
+            lstm.forward(columns, cs[t - 1] if t else cs_prev, peepholes, [a[t] for a in outputs])
         return lstm.rounded(*outputs)
 
     return compute
@@ -240,17 +279,18 @@ def block_lstm_grad(c: OpKernelConstruction) -> Compute:
         state = [("timelen", len(x)), ("batch_size", cs_prev.shape[0]), ("cell_size", cs_prev.shape[1])]
         for name, array in zip(names, rest[4:], strict=True):
             _check_shape(name, array, state)
-        x, cs_prev, h_prev, w, wci, wcf, wco, _ = lstm.widen(x, cs_prev, h_prev, w, *rest[:4])
+        of_peepholes = lstm.peepholes(*rest[:3])
+        x, cs_prev, h_prev, w = lstm.widen(x, cs_prev, h_prev, w)
         *values, h, cs_grad, h_grad = lstm.widen(*rest[4:])
         cs = values[1]
         of_state = w[x.shape[2] :].T
         columns = xp.zeros((*cs.shape[:2], w.shape[1]), np.float32)
-        peepholes = [xp.zeros(p.shape, np.float32) for p in (wci, wcf, wco)]
+        peepholes = [xp.zeros(p.shape, np.float32) for p in of_peepholes]
         dcs, dh = xp.zeros_like(cs_prev), xp.zeros_like(h_prev)
-        for t in range(steps - 1, -1, -1):
+        for t in giving_way(range(steps - 1, -1, -1), 3 * _NS_PER_TIME):
             before = cs[t - 1] if t else cs_prev
             columns[t], dcs = lstm.backward(
-                before, (wci, wcf, wco), [v[t] for v in values], cs_grad[t] + dcs, h_grad[t] + dh
+                before, of_peepholes, [v[t] for v in values], cs_grad[t] + dcs, h_grad[t] + dh
             )
             dh = xp.matmul(columns[t], of_state)
             if lstm.peephole:
@@ -265,8 +305,10 @@ def block_lstm_grad(c: OpKernelConstruction) -> Compute:
     return compute
 
 
-kernel("BlockLSTM", "BlockLSTMV2", T=_LSTM_TYPES, cost=_lstm_cost)(block_lstm)
-kernel("BlockLSTMGrad", "BlockLSTMGradV2", T=_LSTM_TYPES, cost=_lstm_grad_cost)(block_lstm_grad)
+kernel("BlockLSTM", "BlockLSTMV2", T=_LSTM_TYPES, cost=_lstm_cost, scratch=_sequence_scratch)(block_lstm)
+kernel("BlockLSTMGrad", "BlockLSTMGradV2", T=_LSTM_TYPES, cost=_lstm_grad_cost, scratch=_sequence_grad_scratch)(
+    block_lstm_grad
+)
 
 
 # --------------------------------------------------------------------- GRU
@@ -290,7 +332,15 @@ def _gru_cost(x: Any, h_prev: Any, w_ru: Any, w_c: Any, b_ru: Any, b_c: Any, *ou
     return float(rows * (w_ru.size + w_c.size) * _NS_PER_STEP + h_prev.size * _NS_PER_CELL)
 
 
-@kernel("GRUBlockCell", T=(dtypes.float32,), cost=_gru_cost)
+def _gru_scratch(x: Any, h_prev: Any, *_: Any) -> int:
+    return int(_WIDE * (x.size + 4 * h_prev.size))
+
+
+def _gru_grad_scratch(x: Any, h_prev: Any, *_: Any) -> int:
+    return int(_WIDE * (2 * x.size + 6 * h_prev.size))
+
+
+@kernel("GRUBlockCell", T=(dtypes.float32,), cost=_gru_cost, scratch=_gru_scratch)
 def gru_block_cell(c: OpKernelConstruction) -> Compute:
     """One step: the gates r and u, the candidate c, and the new state `u * h_prev + (1 - u) * c`."""
     xp = c.xp
@@ -316,7 +366,7 @@ def gru_block_cell(c: OpKernelConstruction) -> Compute:
     return compute
 
 
-@kernel("GRUBlockCellGrad", T=(dtypes.float32,), cost=_gru_cost)
+@kernel("GRUBlockCellGrad", T=(dtypes.float32,), cost=_gru_cost, scratch=_gru_grad_scratch)
 def gru_block_cell_grad(c: OpKernelConstruction) -> Compute:
     """Gradients for x and h_prev, and for the candidate and both gates before their functions."""
     xp = c.xp

@@ -34,6 +34,8 @@ Parts = tuple[Any, Any, Any]
 
 _COST = 50.0
 _AT_ONCE = DEFAULT.pieces(ROW_NS)
+# Bytes of an array from which on protobuf, which copies it several times, keeps the interpreter's lock for too long.
+_LARGE_PART = 1 << 20
 # Rows without entries that are filled in at a time.
 _ROWS_AT_ONCE = 1 << 16
 
@@ -70,12 +72,16 @@ def _encoder(c: OpKernelConstruction) -> Callable[[Parts], list[Any]]:
     types = (dtypes.int64, c.attr("T"), dtypes.int64)
 
     def encode(parts: Parts) -> list[Any]:
-        return [
-            tensor_codec.to_proto(part, dtype, compact=False, content_strings=True).SerializeToString()
-            for part, dtype in zip(parts, types, strict=True)
-        ]
+        return [_message(part, dtype) for part, dtype in zip(parts, types, strict=True)]
 
     return encode
+
+
+def _message(part: Any, dtype: DType) -> bytes:
+    if part.nbytes > _LARGE_PART and dtype.size:
+        # Copied once, without the interpreter's lock.
+        return b"".join(tensor_codec.to_parts(part, dtype))
+    return tensor_codec.to_proto(part, dtype, compact=False, content_strings=True).SerializeToString()
 
 
 def _set(out: Any, elements: Sequence[Any]) -> None:

@@ -137,7 +137,7 @@ def _check_axes(x: Any, fft_length: Any, axes: Any) -> tuple[list[int], list[int
 
 def _elements_over_axes(x: Any, fft_length: Any, axes: Any) -> float:
     dims = list(x.shape)
-    if axes.size > x.ndim or fft_length.size != axes.size:
+    if axes.ndim != 1 or axes.size > x.ndim or fft_length.shape != axes.shape:
         return 0.0  # refused
     for axis, length in zip(axes.tolist(), fft_length.tolist(), strict=True):
         dims[axis] = length

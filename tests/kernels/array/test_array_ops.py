@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from time import process_time
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -177,6 +179,16 @@ def test_reshape(old, sizes, new, index):
 )
 def test_reshape_refuses(sizes, message):
     assert_refuses("Reshape", [X, sizes], message)
+
+
+@pytest.mark.parametrize("op", ["Reshape", "Transpose", "BroadcastTo", "Fill"])
+def test_matrices_without_columns_are_refused_however_many_rows_they_have(op):
+    sizes = np.zeros((1_000_000, 0), np.int32)
+    built, inputs, _ = build(op, [sizes, np.float32(1)] if op == "Fill" else [X, sizes])
+    began = process_time()
+    with pytest.raises((errors.InvalidArgumentError, ValueError)):
+        built.compute(*inputs)
+    assert process_time() - began < 0.1  # a list for each row takes a second
 
 
 def test_reshape_is_a_view_and_knows_it():

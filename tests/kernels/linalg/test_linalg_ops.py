@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from aexec.framework import dtypes
-from aexec.kernels.linalg import linalg_ops
+from aexec.kernels.linalg import solve_ops
 from tests.kernels.harness import build, in_tensorflow, ops_of, registered
 from tests.kernels.linalg_support import adjoint, assert_close, random, refused, run_op
 
@@ -292,13 +292,38 @@ def test_qr(dtype, shape, full):
     assert (np.tril(r, -1) == 0).all()
 
 
-@pytest.mark.parametrize("op", ["Qr", "Svd"])
-@pytest.mark.parametrize("full", [False, True])
-def test_large_batches_are_taken_apart_some_at_a_time(op, full, monkeypatch):
-    x = random(3, 5, 6, 2)
-    whole = run_op(op, x, full_matrices=full)
-    monkeypatch.setattr(linalg_ops, "_TOGETHER_BYTES", 4 * 36 * 4)
-    for part, wanted in zip(run_op(op, x, full_matrices=full), whole, strict=True):
+@pytest.mark.parametrize(
+    ("op", "attrs"),
+    [
+        ("Qr", {"full_matrices": True}),
+        ("Qr", {}),
+        ("Svd", {"full_matrices": True}),
+        ("Svd", {"compute_uv": False}),
+        ("Eig", {"Tout": dtypes.complex64}),
+        ("Eig", {"Tout": dtypes.complex64, "compute_v": False}),
+        ("SelfAdjointEigV2", {"compute_v": False}),
+        ("SelfAdjointEig", {}),
+        ("Cholesky", {}),
+        ("MatrixInverse", {"adjoint": True}),
+        ("MatrixDeterminant", {}),
+        ("LogMatrixDeterminant", {}),
+        ("MatrixSolve", {"adjoint": True}),
+    ],
+)
+def test_large_batches_are_worked_on_some_at_a_time(op, attrs, monkeypatch):
+    square = random(3, 5, 4, 4)
+    x = random(3, 5, 6, 2) if op in ("Qr", "Svd") else square @ adjoint(square)
+    inputs = [x, x[..., :2]] if op == "MatrixSolve" else [x]
+    whole = run_op(op, *inputs, **attrs)
+    counts = []
+    monkeypatch.setattr(solve_ops, "_FEW", 0)
+    monkeypatch.setattr(solve_ops, "_TOGETHER", 2 * 36)
+    monkeypatch.setattr(solve_ops, "check_wanted", lambda: counts.append(1))
+    parts = run_op(op, *inputs, **attrs)
+    assert len(counts) >= 4
+    if not isinstance(whole, tuple):
+        whole, parts = (whole,), (parts,)
+    for part, wanted in zip(parts, whole, strict=True):
         assert part.shape == wanted.shape
         np.testing.assert_array_equal(part, wanted)
 

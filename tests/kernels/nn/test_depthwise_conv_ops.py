@@ -166,6 +166,12 @@ def test_explicit_padding_beyond_the_image():
     assert out[0, :, :, 0].tolist() == [[0, 0, 0]] * 3 + [[2, 1, 0], [4, 2, 0], [2, 1, 0]] + [[0, 0, 0]] * 2
 
 
+@pytest.mark.parametrize("at_once", [1, 30, 200])
+def test_large_windows_are_added_up_some_of_their_taps_at_a_time(at_once, monkeypatch):
+    monkeypatch.setattr(depthwise, "_AT_ONCE", at_once)
+    check([6, 5], [5, 4], [1, 1], "SAME", 2, 2, np.float32, 1e-4)
+
+
 def test_large_filters_are_worked_on_with_few_images_at_a_time(monkeypatch):
     x, weights, attrs = random(7, 6, 5, 2), random(9, 8, 2, 3, seed=1), attrs_of((1, 1), "SAME")
     wanted = run_op("DepthwiseConv2dNative", [x, weights], **attrs)

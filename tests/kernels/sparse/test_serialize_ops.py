@@ -6,8 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from aexec.kernels.sparse import serialize_ops
 from tests.kernels.answer_tables import INDICES, INVALID, SHAPE, VALUES, known_answers, refused, texts
 from tests.kernels.array_support import F32, I64
+from tests.kernels.harness import run_op
 
 # As TensorFlow 2.21 answers: op, inputs, attrs, outputs.
 # fmt: off
@@ -479,3 +481,10 @@ REFUSED: list[Any] = [
 
 test_known_answers = known_answers(KNOWN)
 test_refused = refused(REFUSED)
+
+
+def test_large_arrays_are_serialised_as_small_ones_are(monkeypatch):
+    inputs = [I64([[0, 1], [2, 3]]), F32([1, 2]), I64([3, 4])]
+    small = run_op("SerializeSparse", inputs)
+    monkeypatch.setattr(serialize_ops, "_LARGE_PART", 0)
+    assert run_op("SerializeSparse", inputs).tolist() == small.tolist()
