@@ -366,7 +366,8 @@ def matrix_triangular_solve(c: OpKernelConstruction) -> Compute:
 def _banded_scratch(bands: Any, rhs: Any) -> int:
     """Of one matrix of a batch the bands in LAPACK's order, and some right-hand sides."""
     rows, columns = rhs.shape[-2:]
-    return int(2 * math.prod(bands.shape[-2:]) + 3 * rows * min(columns, max(1, _AT_ONCE // rows))) * rhs.itemsize
+    numbers = 2 * math.prod(bands.shape[-2:]) + 3 * rows * min(columns, max(1, _AT_ONCE // rows))
+    return int(numbers * rhs.itemsize)
 
 
 def _banded_ns(*operands: Any) -> float:
