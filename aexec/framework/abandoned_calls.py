@@ -13,7 +13,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-__all__ = ["AbandonedError", "CallInThread", "check_wanted", "finishing"]
+__all__ = ["AbandonedError", "CallInThread", "check_wanted", "current_call", "finishing"]
 
 
 class AbandonedError(BaseException):
@@ -64,6 +64,11 @@ class _Here(threading.local):
 
 
 _here = _Here()
+
+
+def current_call() -> CallInThread | None:
+    """The call for which this thread works, None if that cannot be abandoned."""
+    return _here.call
 
 
 @contextmanager

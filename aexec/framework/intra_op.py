@@ -19,7 +19,7 @@ from itertools import count
 
 import numpy as np
 
-from aexec.framework.abandoned_calls import check_wanted
+from aexec.framework.abandoned_calls import check_wanted, current_call
 
 __all__ = ["HelperThreads", "at_once", "in_pieces", "use_helpers"]
 
@@ -70,10 +70,10 @@ class _Job:
         helping: how many helpers have begun and not ended; `waited_for` if the last one is to release `ended`.
     """
 
-    __slots__ = ("_failure", "_numbers", "_pieces", "_work", "ended", "helping", "waited_for")
+    __slots__ = ("_call", "_failure", "_numbers", "_pieces", "_work", "ended", "helping", "waited_for")
 
     def __init__(self, pieces: int, work: Callable[[int], None]) -> None:
-        self._pieces, self._work = pieces, work
+        self._pieces, self._work, self._call = pieces, work, current_call()
         self._numbers = count()
         self._failure: BaseException | None = None
         self.helping, self.waited_for = 0, False
@@ -89,6 +89,14 @@ class _Job:
                 work(i)
         except BaseException as failure:
             self._failure = failure
+
+    def help(self) -> None:
+        """As `take`, on a thread that works for the same call meanwhile: if that is abandoned, its piece is too."""
+        if self._call is None:
+            self.take()
+        else:
+            with self._call.running():
+                self.take()
 
     def result(self) -> None:
         """Raises what a piece has raised, which refers to its frame: the job forgets it."""
@@ -238,7 +246,7 @@ class HelperThreads:
             if job is None:  # it came too late, or there is nothing to come
                 return not self._closed
             job.helping += 1
-        job.take()
+        job.help()
         with self._lock:
             self._leave(helper)
             job.helping -= 1

@@ -11,6 +11,7 @@ from contextlib import suppress
 import pytest
 
 from aexec.framework import intra_op
+from aexec.framework.abandoned_calls import AbandonedError, CallInThread, check_wanted
 from aexec.framework.intra_op import HelperThreads, at_once, in_pieces, use_helpers
 
 
@@ -52,6 +53,28 @@ def test_a_kernel_has_the_help_of_another_thread(helpers: HelperThreads) -> None
     with helpers.for_kernel():
         in_pieces(2, piece)
     assert len(threads) == 2
+
+
+def test_helpers_of_an_abandoned_call_end_within_their_piece(helpers: HelperThreads) -> None:
+    both, call = threading.Barrier(2, timeout=60), CallInThread()
+    ended: list[threading.Thread] = []
+
+    def piece(_: int) -> None:
+        both.wait()
+        call.abandon()
+        both.wait()
+        try:
+            check_wanted()
+        except AbandonedError:
+            ended.append(threading.current_thread())
+            raise
+
+    with helpers.for_kernel(), call.running(), pytest.raises(AbandonedError):
+        in_pieces(2, piece)
+    assert len(set(ended)) == 2
+    both.reset()
+    with helpers.for_kernel():
+        in_pieces(2, lambda _: (both.wait(), check_wanted()))  # the next call of these threads is none of that one's
 
 
 def test_a_kernel_has_no_help_while_another_one_uses_the_cores(helpers: HelperThreads) -> None:

@@ -146,6 +146,11 @@ class Part:
         ]
 
     @property
+    def elements(self) -> int:
+        """Numbers that `met` gives."""
+        return prod(self._shape)
+
+    @property
     def met_elements(self) -> int:
         """Numbers that are copied by `met`; 0 if it gives a view."""
         return prod(self._shape) if self._padding else 0

@@ -51,7 +51,8 @@ def forward(xp: Any, x: Any, weights: Any, spec: Sequence[windowing.Window], epi
         apply_in_blocks(out, epilogue)
         return out
     parts = _parts(tuple(spec), x.shape, depth * times, out.itemsize, _BLOCK_BYTES)
-    announce_scratch(parts[0].met_elements * (times + 1) * out.itemsize * at_once(len(parts)))
+    copied = parts[0].met_elements + (parts[0].elements * times if times > 1 else 0)
+    announce_scratch(copied * out.itemsize * at_once(len(parts)))
     repeated = _repeated(xp, weights.reshape(*weights.shape[:2], depth * times), spec[1])
 
     def piece(i: int) -> None:
@@ -89,7 +90,7 @@ def _repeated(xp: Any, weights: Any, wide: windowing.Window) -> Any:
     high, size, depth = weights.shape
     fit = min(_STRETCH // depth, windowing.MOST_BYTES // weights.nbytes)
     pixels = max(1, min(wide.count, fit)) if wide.stride == 1 else 1
-    return xp.repeat(weights[:, :, None], pixels, axis=2).reshape(high, size, -1)
+    return weights if pixels == 1 else xp.repeat(weights[:, :, None], pixels, axis=2).reshape(high, size, -1)
 
 
 def shifted(x: Any, spec: Sequence[windowing.Window], at: tuple[int, int], images: slice, rows: slice) -> Any:

@@ -124,12 +124,14 @@ def depthwise_conv_2d_then(c: OpKernelConstruction, fusion: Fusion | None) -> Co
         if conv.layout == "NHWC" and x.shape[3] != depth:
             raise errors.InvalidArgumentError(f"input and filter must have the same depth: {x.shape[3]} vs {depth}")
         spec = conv.spec(x.shape, weights.shape)
-        x, weights = x.astype(conv.inner, copy=False), weights.astype(conv.inner, copy=False)
+        shape = (len(x), *[w.count for w in spec], depth * times)
+        if conv.inner != conv.result:
+            announce_scratch(conv.inner.itemsize * (x.size + weights.size + math.prod(shape)))
+            x, weights = x.astype(conv.inner), weights.astype(conv.inner)
 
         def make(epilogue: Epilogue | None = None) -> Any:
             return depthwise.forward(xp, x, weights, spec, epilogue)
 
-        shape = (len(x), *[w.count for w in spec], depth * times)
         out = make() if fusion is None else fusion.of(shape, args, make)
         return out.astype(conv.result, copy=False)
 
@@ -179,12 +181,15 @@ def depthwise_conv_2d_backprop_input(c: OpKernelConstruction) -> Compute:
     def compute(input_sizes: Any, weights: Any, grad: Any) -> Any:
         shape = _sizes(input_sizes, "input_sizes", label)
         spec = _check_gradient(conv, label, shape, weights.shape, grad)
-        weights, grad = weights.astype(conv.inner, copy=False), grad.astype(conv.inner, copy=False)
         high, wide = spec
+        if conv.inner != conv.result:
+            announce_scratch(conv.inner.itemsize * (weights.size + grad.size))
+            weights, grad = weights.astype(conv.inner), grad.astype(conv.inner)
         widened = (shape[0], shape[1] + high.before + high.after, shape[2] + wide.before + wide.after, shape[3])
         announce_scratch(math.prod(widened) * conv.inner.itemsize)
         padded = xp.zeros(widened, conv.inner)
         if grad.size:
+            announce_scratch(2 * wide.count * grad[0, 0, 0].nbytes)  # products of one row, at least
             grad = grad.reshape(*grad.shape[:3], *weights.shape[2:])
             for images, rows in depthwise.blocks(shape[0], spec, grad[0, 0, 0].nbytes):
                 part = grad[images, rows]
@@ -208,7 +213,9 @@ def depthwise_conv_2d_backprop_filter(c: OpKernelConstruction) -> Compute:
         spec = _check_gradient(conv, label, x.shape, shape, grad)
         out = xp.zeros(shape, conv.inner)
         if grad.size and out.size:
-            x, grad = x.astype(conv.inner, copy=False), grad.astype(conv.inner, copy=False)
+            if conv.inner != conv.result:
+                announce_scratch(conv.inner.itemsize * (x.size + grad.size + out.size))
+                x, grad = x.astype(conv.inner), grad.astype(conv.inner)
             x, grad = windowing.pad(xp, x, spec), grad.reshape(*grad.shape[:3], *shape[2:])
             for images, rows in depthwise.blocks(x.shape[0], spec, grad[0, 0, 0].nbytes):
                 part = grad[images, rows]
