@@ -13,7 +13,7 @@ Next to read: `attr_value.py`.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,9 +21,9 @@ import numpy.typing as npt
 
 from aexec import proto
 from aexec.framework import dtypes, errors, log_memory
-from aexec.framework.allocator import announce
+from aexec.framework.allocator import Growth, announce
 from aexec.framework.dtypes import DType
-from aexec.framework.loop_budget import COPY_NS, DEFAULT, OBJECT_NS, giving_way, let_others_run
+from aexec.framework.loop_budget import COPY_NS, DEFAULT, MEASURE_NS, OBJECT_NS, giving_way, let_others_run
 from aexec.framework.shape import shape_text
 from aexec.framework.tensor_buffer import STRING_BYTES
 from aexec.framework.wire_format import enclosed, is_repeated
@@ -48,6 +48,8 @@ _OBJECT_BYTES = 2 * STRING_BYTES
 _COMPARED = 1 << 18
 # Elements decoded at a stretch, where each is a Python object.
 _PIECE = DEFAULT.pieces(OBJECT_NS)
+# Strings put into a message at a stretch.
+_STRINGS = DEFAULT.pieces(MEASURE_NS)
 # Elements at a stretch of which each is the same object.
 _FILLED = 8 * _PIECE
 
@@ -409,11 +411,31 @@ def to_proto(
 
 def to_parts(array: Array, dtype: DType) -> list[bytes | memoryview]:
     """What `to_proto`, not compact, gives, on the wire and in parts: of numbers they are the array's own bytes."""
+    if dtype is dtypes.string and array.size > _STRINGS:
+        return _parts_of_strings(array)
     apart = to_proto_apart(array, dtype, compact=False)
     if apart is None:
         return [to_proto(array, dtype, compact=False).SerializeToString()]
     head, content = apart
     return [head.SerializeToString(), *enclosed(proto.TensorProto.TENSOR_CONTENT_FIELD_NUMBER, [content])]
+
+
+def _parts_of_strings(array: Array) -> list[bytes | memoryview]:
+    """Messages of some of the strings each: one behind the other they are one of all."""
+    parts: list[bytes | memoryview] = [_without_elements(array.shape, dtypes.string).SerializeToString()]
+    growth = Growth()
+    for strings in _some_strings(array):
+        parts.append(proto.TensorProto(string_val=strings).SerializeToString())
+        growth.add(len(parts[-1]))
+    return parts
+
+
+def _some_strings(array: Array) -> Iterator[list[bytes]]:
+    """The elements, so many at a time that others have their turn in between."""
+    flat = array.ravel() if array.flags.c_contiguous else array.flat
+    for start in range(0, array.size, _STRINGS):
+        yield [_as_bytes(value) for value in flat[start : start + _STRINGS].tolist()]
+        let_others_run()
 
 
 def to_proto_apart(array: Array, dtype: DType, *, compact: bool = True) -> tuple[proto.TensorProto, memoryview] | None:
@@ -472,6 +494,10 @@ def _put_values(message: proto.TensorProto, values: Array, dtype: DType, field: 
 
 
 def _put_objects(message: proto.TensorProto, values: Array, dtype: DType, field: str, in_content: bool) -> None:
+    if values.size > _STRINGS and dtype is dtypes.string and not in_content:
+        for strings in _some_strings(values):
+            message.string_val.extend(strings)
+        return
     flat = values.reshape(-1).tolist() if values.ndim else [values[()]]
     if dtype is dtypes.string:
         encoded: list[Any] = [_as_bytes(v) for v in flat]

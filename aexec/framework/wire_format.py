@@ -56,6 +56,8 @@ _FIXED_TYPES = {
 
 def put_varint(value: int) -> bytes:
     """Seven bits a byte, least significant first."""
+    if value < 128:
+        return bytes((value,))
     out = bytearray()
     while value > 127:
         out.append(value & 127 | 128)

@@ -6,17 +6,23 @@ As a `TensorList`, a change makes a new map that shares the tensors.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
+from hashlib import blake2b
 from itertools import chain
 from typing import Any
 
 import numpy as np
 
-from aexec.framework.allocator import announce_scratch
 from aexec.framework.inline_call import check_inline
-from aexec.framework.loop_budget import COPY_NS
+from aexec.framework.loop_budget import DEFAULT, let_others_run
 from aexec.framework.variant import VariantTensorData, register_variant
 
 __all__ = ["TensorMap"]
+
+# Elements of a key that are copied to tell it from others, at most.
+_FEW = 1024
+# Nanoseconds that an element takes to become part of a digest.
+_DIGEST_NS = 50.0
+_PIECE = DEFAULT.pieces(_DIGEST_NS)
 
 
 @register_variant
@@ -82,9 +88,27 @@ class TensorMap:
 
 
 def _identity(key: Any) -> Hashable:
-    """What is equal for equal keys: a copy of its elements, to be made in a thread if they are many."""
+    """What is equal for equal keys: a copy of its elements; if they are many a digest, to be made in a thread."""
     array = np.asarray(key)
-    check_inline(array.nbytes * COPY_NS)
-    announce_scratch(array.nbytes)
-    elements = tuple(array.ravel().tolist()) if array.dtype == object else array.tobytes()
+    if array.size > _FEW and (array.dtype != object or type(array.flat[0]) is bytes):
+        check_inline(array.size * _DIGEST_NS)
+        elements: Hashable = _digest(array)
+    else:
+        elements = tuple(array.ravel().tolist()) if array.dtype == object else array.tobytes()
     return array.dtype.str, array.shape, elements
+
+
+def _digest(array: Any) -> bytes:
+    """Of numbers or strings, taken in pieces; Python would hash all of them under the interpreter's lock."""
+    digest = blake2b()
+    flat = array.ravel() if array.flags.c_contiguous else array.flat
+    for start in range(0, array.size, _PIECE):
+        some = flat[start : start + _PIECE]
+        if array.dtype == object:
+            strings = some.tolist()
+            digest.update(np.fromiter(map(len, strings), np.int64, len(strings)).tobytes())
+            digest.update(b"".join(strings))
+        else:
+            digest.update(some.view(np.uint8))
+        let_others_run()
+    return digest.digest()

@@ -111,6 +111,8 @@ kernel("OnesLike", device="DEFAULT", host_memory=("y",), cost=_WRITE, T=[dtypes.
 
 # Up to this many elements of output, comparing every class with every index takes less time.
 _SMALL = 16384
+# Indices whose places are worked out at a time; each needs some 60 bytes meanwhile.
+_INDICES_AT_ONCE = 1 << 15
 
 
 def _one_hot_cost(indices: Any, depth: Any, on_value: Any, off_value: Any) -> Any:
@@ -151,11 +153,13 @@ def one_hot(c: OpKernelConstruction) -> Compute:
         out[...] = off_value
         # Rows of (before, classes, after); an index that is no class leaves its row off.
         after = math.prod(shape[axis + 1 :]) if axis >= 0 else 1
-        flat = indices.reshape(-1)
-        hits = ((flat >= 0) & (flat < classes)).nonzero()[0]
-        if hits.size:
-            before, within = xp.divmod(hits, after) if after != 1 else (hits, 0)
-            out.reshape(-1)[(before * classes + flat[hits]) * after + within] = on_value
+        flat, at_once = indices.reshape(-1), _INDICES_AT_ONCE if xp is np else max(1, indices.size)
+        for start in range(0, flat.size, at_once):
+            some = flat[start : start + at_once]
+            hits = ((some >= 0) & (some < classes)).nonzero()[0]
+            if hits.size:
+                before, within = xp.divmod(hits + start, after) if after != 1 else (hits + start, 0)
+                out.reshape(-1)[(before * classes + some[hits]) * after + within] = on_value
         return out
 
     # Depth and rank, and the numbers of the classes along their axis.

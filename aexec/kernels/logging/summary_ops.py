@@ -13,13 +13,16 @@ from aexec import proto
 from aexec.framework import dtypes, errors
 from aexec.framework.abridged_text import abridged
 from aexec.framework.allocator import Growth
+from aexec.framework.dtypes import DType
 from aexec.framework.kernel_registry import kernel
 from aexec.framework.loop_budget import DEFAULT, giving_way
 from aexec.framework.op_kernel import Compute, OpKernelConstruction
 from aexec.framework.shape import shape_text
 from aexec.framework.tensor_buffer import STRING_BYTES
+from aexec.framework.wire_format import LENGTH, put_varint
 from aexec.kernels.common.strings import lists_of
-from aexec.kernels.logging.summaries import histogram, pictures, sounds, tensor_message
+from aexec.kernels.common.tensor_bytes import tensor_parts
+from aexec.kernels.logging.summaries import histogram, pictures, sounds
 
 __all__: list[str] = []
 
@@ -28,6 +31,8 @@ _SUMMARY_NS = 2000.0
 # Nanoseconds of a number with its tag; and how many are made a message at a time.
 _SCALAR_NS = 500.0
 _AT_ONCE = DEFAULT.pieces(_SCALAR_NS)
+_VALUE_TAG = bytes([proto.Summary.VALUE_FIELD_NUMBER << 3 | LENGTH])
+_TENSOR_TAG = bytes([proto.Summary.Value.TENSOR_FIELD_NUMBER << 3 | LENGTH])
 
 
 def _scalar(contents: bytes) -> Any:
@@ -134,20 +139,23 @@ def audio_summary(c: OpKernelConstruction) -> Compute:
     return compute
 
 
-@kernel("TensorSummary", T=dtypes.ALL, cost=5.0, scratch=16)
+@kernel("TensorSummary", T=dtypes.ALL, cost=5.0)
 def tensor_summary(c: OpKernelConstruction) -> Compute:
     """A tensor, with the node's name."""
-    name, dtype = c.name, c.attr("T")
-
-    def compute(tensor: Any) -> Any:
-        summary = proto.Summary()
-        summary.value.add(node_name=name, tensor=tensor_message(tensor, dtype))
-        return _serialized(summary)
-
-    return compute
+    head, dtype = proto.Summary.Value(node_name=c.name).SerializeToString(), c.attr("T")
+    return lambda tensor: _with_tensor(head, tensor, dtype, b"")
 
 
-@kernel("TensorSummaryV2", T=dtypes.ALL, cost=5.0, scratch=16)
+def _with_tensor(head: bytes, tensor: Any, dtype: DType, metadata: bytes) -> Any:
+    """A summary of one value: what stands before its tensor, and its metadata, if there are any, are serialised."""
+    parts = tensor_parts(tensor, dtype)
+    size = sum(map(len, parts))
+    start = head + _TENSOR_TAG + put_varint(size)
+    length = put_varint(len(start) + size + len(metadata))
+    return _scalar(b"".join([_VALUE_TAG, length, start, *parts, metadata]))
+
+
+@kernel("TensorSummaryV2", T=dtypes.ALL, cost=5.0)
 def tensor_summary_v2(c: OpKernelConstruction) -> Compute:
     """A tensor, with a tag and a serialised SummaryMetadata; of that, what cannot be parsed is left out."""
     dtype = c.attr("T")
@@ -161,9 +169,8 @@ def tensor_summary_v2(c: OpKernelConstruction) -> Compute:
             parsed.MergeFromString(metadata.item())
         except DecodeError:
             parsed = proto.SummaryMetadata()
-        summary = proto.Summary()
-        summary.value.add(tag=text, tensor=tensor_message(tensor, dtype), metadata=parsed)
-        return _serialized(summary)
+        head, tail = proto.Summary.Value(tag=text), proto.Summary.Value(metadata=parsed)
+        return _with_tensor(head.SerializeToString(), tensor, dtype, tail.SerializeToString())
 
     return compute
 

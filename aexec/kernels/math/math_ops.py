@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from aexec.framework import dtypes, errors
+from aexec.framework.allocator import announce_scratch
 from aexec.framework.kernel_registry import kernel
 from aexec.framework.op_kernel import Compute, OpKernelConstruction
 from aexec.framework.output_sizes import PerOutput
@@ -160,6 +161,10 @@ def all_below(indices: Any, limit: int, xp: Any = np) -> bool:
     return bool(reducer(xp, "maximum")(indices.view(_UNSIGNED[indices.itemsize]), None) < limit)
 
 
+# Bytes that a value takes while it is put into its bin, and a bin while it is counted.
+_VALUE_BYTES, _BIN_BYTES = 24, 9
+
+
 def number_of_bins(size: Any) -> int:
     """What the `size` of a bincount says.  Raises InvalidArgumentError unless it is a number that is not negative."""
     if size.ndim:
@@ -192,7 +197,7 @@ def _count_bins(xp: Any, bins: Any, weights: Any, count: int, dtype: dtypes.DTyp
     return result.astype(dtype.np, copy=False)
 
 
-@kernel("Bincount", T=dtypes.NUMBER, cost=PerOutput(2.0), scratch=16)
+@kernel("Bincount", T=dtypes.NUMBER, cost=PerOutput(2.0))
 def bincount(c: OpKernelConstruction) -> Compute:
     """How often each of 0 .. size - 1 occurs, or the sum of the weights of its occurrences."""
     xp, dtype, allocate = c.xp, c.attr("T"), allocator(c)
@@ -206,6 +211,7 @@ def bincount(c: OpKernelConstruction) -> Compute:
         if not fit and not all_below(bins, 2**31, xp):
             raise errors.InvalidArgumentError("Input arr must be non-negative!")
         _check_room(allocate, count)
+        announce_scratch(_VALUE_BYTES * bins.size + _BIN_BYTES * count)
         return _count_bins(xp, bins, weights.reshape(-1), count, dtype, fit=fit, binary=False)
 
     return compute
@@ -236,6 +242,7 @@ def dense_bincount(c: OpKernelConstruction) -> Compute:
             )
         rows = values.shape[0] if values.ndim == 2 else 1
         _check_room(allocate, rows * count)
+        announce_scratch(_VALUE_BYTES * bins.size + _BIN_BYTES * rows * count)
         if values.ndim < 2:
             return _count_bins(xp, bins, flat_weights, count, dtype, fit=fit, binary=binary)
         # One range of bins per row; what is too large for its row goes past the last range.

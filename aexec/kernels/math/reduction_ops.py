@@ -30,6 +30,8 @@ __all__ = ["accumulation_type", "truncating_divide"]
 
 _ARG_TYPES = (*dtypes.REAL_NUMBER, dtypes.bool_)
 _SMALL_FLOATS = (dtypes.float16, dtypes.bfloat16)
+# Elements of which what is made on the way is not counted.
+_FEW = 1 << 12
 # Eigen's arg-reduction is compiled for up to this many dimensions.
 _MAX_ARG_RANK = 7
 
@@ -99,7 +101,10 @@ def sum_or_prod(c: OpKernelConstruction) -> Compute:
         return reduce(x, found, work, None, keep)
 
     def compute_rounded(x: Any, axes: Any) -> Any:
-        return reduce(x, axes_of[x.ndim, axes.tobytes()], work, None, keep).astype(out)
+        wide = reduce(x, axes_of[x.ndim, axes.tobytes()], work, None, keep)
+        if wide.size > _FEW:
+            announce_scratch(wide.nbytes)
+        return wide.astype(out)
 
     return compute if work == out else compute_rounded
 
@@ -127,7 +132,12 @@ def max_or_min(c: OpKernelConstruction) -> Compute:
 
     def compute_widened(x: Any, axes: Any) -> Any:
         # The loops for half and bfloat16 are several times slower than a cast and the float32 loop.
-        return reduce(x.astype(work), axes_of[x.ndim, axes.tobytes()], None, None, keep, initial).astype(out)
+        if x.size > _FEW:
+            announce_scratch(work.itemsize * x.size)
+        wide = reduce(x.astype(work), axes_of[x.ndim, axes.tobytes()], None, None, keep, initial)
+        if wide.size > _FEW:
+            announce_scratch(wide.nbytes)
+        return wide.astype(out)
 
     return compute if work == out else compute_widened
 
@@ -146,6 +156,8 @@ def all_or_any(c: OpKernelConstruction) -> Compute:
 
 def truncating_divide(xp: Any, total: Any, count: Any) -> Any:
     """Integer quotient rounded toward zero, as C divides; dividing by zero gives zero."""
+    if total.size > _FEW:
+        announce_scratch(2 * total.nbytes)
     return (total - xp.fmod(total, count)) // count
 
 
@@ -167,11 +179,16 @@ def mean(c: OpKernelConstruction) -> Compute:
         total = reduce(x, axes_of[x.ndim, axes.tobytes()], work, None, keep)
         if not x.size and is_complex:
             return total
+        if total.size > _FEW:
+            announce_scratch(total.nbytes)
         # Where the result has no elements the divisor does not matter.
         return total / (x.size // (total.size or 1))
 
     def compute_rounded(x: Any, axes: Any) -> Any:
-        return compute(x, axes).astype(out)
+        wide = compute(x, axes)
+        if wide.size > _FEW:
+            announce_scratch(wide.nbytes)
+        return wide.astype(out)
 
     return compute if work == out else compute_rounded
 
@@ -182,6 +199,8 @@ def _integer_mean(xp: Any, out: np.dtype[Any], work: np.dtype[Any], keep: bool, 
     def compute(x: Any, axes: Any) -> Any:
         total = reduce(x, axes_of[x.ndim, axes.tobytes()], work, None, keep)
         count = work.type(x.size // (total.size or 1))
+        if total.size > _FEW:
+            announce_scratch(total.nbytes)
         return truncating_divide(xp, total, count).astype(out)
 
     return compute
@@ -234,6 +253,7 @@ def l2_loss(c: OpKernelConstruction) -> Compute:
         return vdot(x, x) * half
 
     def compute_rounded(x: Any) -> Any:
+        announce_scratch(work.itemsize * x.size)
         wide = x.astype(work)
         return (vdot(wide, wide) * half).astype(out)
 
@@ -369,6 +389,7 @@ def cumulative(c: OpKernelConstruction) -> Compute:
         return accumulate(x, _scan_axis(x.ndim, axis), work)
 
     def compute_rounded(x: Any, axis: Any) -> Any:
+        announce_scratch(2 * work.itemsize * x.size)
         return compute(x.astype(work), axis).astype(out)
 
     if work != out:

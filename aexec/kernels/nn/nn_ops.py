@@ -75,6 +75,8 @@ def bias_add_grad(c: OpKernelConstruction) -> Compute:
     def compute(grad: Any) -> Any:
         if grad.ndim < 2:
             raise errors.InvalidArgumentError(f"Input tensor must be at least 2D: {shape_text(grad.shape)}")
+        if accumulator is not dtype.np:
+            announce_scratch(accumulator.itemsize * grad.shape[1 if first else -1])
         if first and grad.ndim > 2:
             total = grad.sum(axis=(0, *range(2, grad.ndim)), dtype=accumulator)
         else:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from aexec.framework import errors, variant
 from aexec.framework.allocator import tracking_allocations
 from aexec.framework.memory import available_memory
+from aexec.kernels.array import fill_ops
 from aexec.kernels.common import allocation
 from tests.kernels.array_support import (
     ELEMENT_TYPES,
@@ -148,6 +149,15 @@ def test_one_hot(index):
     indices = np.array([0, 2, 5], index)
     assert_gives("OneHot", [indices, 3, 1.0, 0.0], F32([[1, 0, 0], [0, 0, 1], [0, 0, 0]]))
     assert_gives("OneHot", [indices, 3, 1.0, 0.0], F32([[1, 0, 0], [0, 0, 0], [0, 1, 0]]), axis=0)
+
+
+@pytest.mark.parametrize("axis", [0, 1, -1])
+def test_many_indices_are_looked_at_some_at_a_time(axis, monkeypatch):
+    indices = np.arange(12).reshape(3, 4) % 7 - 1
+    monkeypatch.setattr(fill_ops, "_SMALL", 0)
+    monkeypatch.setattr(fill_ops, "_INDICES_AT_ONCE", 5)
+    wanted = np.expand_dims(indices, axis) == np.arange(5).reshape([5 if i == axis % 3 else 1 for i in range(3)])
+    assert_gives("OneHot", [indices, 5, 1.0, 0.0], wanted.astype(np.float32), axis=axis)
 
 
 def test_one_hot_corners():

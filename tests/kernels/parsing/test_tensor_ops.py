@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from aexec import proto
-from aexec.framework import tensor_codec
+from aexec.framework import dtypes, tensor_codec
 from tests.kernels.answer_tables import INVALID, known_answers, refused, texts
 from tests.kernels.array_support import F32, I32
 from tests.kernels.harness import run_op
@@ -126,3 +126,22 @@ def test_a_large_tensor_is_serialised_to_the_same_bytes(dtype):
 
 test_known_answers = known_answers(KNOWN)
 test_refused = refused(REFUSED)
+
+
+@pytest.mark.parametrize(
+    "tensor",
+    [
+        np.arange(30_000, dtype=np.int64).reshape(3, -1),
+        np.arange(30_000).astype(np.complex64)[::2],
+        np.arange(30_000) % 3 > 0,
+        np.array([b"a", b"bc" * 100] * 15_000, object).reshape(2, -1),
+        np.broadcast_to(np.array(b"abc", object), (3, 10_000)),
+    ],
+)
+def test_large_tensors_are_written_as_small_ones(tensor):
+    dtype = dtypes.from_numpy(tensor.dtype)
+    message = tensor_codec.to_proto(tensor, dtype, compact=False)
+    wanted = message.SerializeToString(deterministic=True)
+    assert run_op("SerializeTensor", [tensor]).item() == wanted
+    summary = proto.Summary(value=[proto.Summary.Value(node_name="TensorSummary", tensor=message)])
+    assert run_op("TensorSummary", [tensor]).item() == summary.SerializeToString()

@@ -1,0 +1,39 @@
+"""Tensors as the bytes of their messages."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aexec.framework import tensor_codec
+from aexec.framework.allocator import Growth
+from aexec.framework.dtypes import DType
+from aexec.framework.loop_budget import COPY_NS, DEFAULT, let_others_run
+
+__all__ = ["tensor_parts"]
+
+# Up to so many elements a message is made at once.
+_FEW = 4096
+_PIECE = DEFAULT.pieces(COPY_NS)
+
+
+def tensor_parts(tensor: Any, dtype: DType) -> list[bytes]:
+    """A serialised TensorProto with every element, and with a shape even for scalars, in parts that are to be joined.
+
+    Those of a large tensor are made in pieces: copies of arrays and messages keep the interpreter's lock, and joining
+    bytes lets go of it.
+
+    Raises:
+        ResourceExhaustedError: there is no room for them and for what they are joined to.
+    """
+    if tensor.size <= _FEW:
+        message = tensor_codec.to_proto(tensor, dtype, compact=False)
+        message.tensor_shape.SetInParent()
+        return [message.SerializeToString(deterministic=True)]
+    growth, pieces = Growth(joined=True), list[bytes]()
+    for part in tensor_codec.to_parts(tensor, dtype):
+        for start in range(0, len(part), _PIECE):
+            piece = part[start : start + _PIECE]
+            growth.add(len(piece))
+            pieces.append(bytes(piece))
+            let_others_run()
+    return pieces
