@@ -233,7 +233,12 @@ def invert_permutation(c: OpKernelConstruction) -> Compute:
     return compute
 
 
-@kernel("UnravelIndex", Tidx=INDEX, cost=lambda indices, dims: dims.size * (_DIVISION_NS + 5.0 * indices.size))
+@kernel(
+    "UnravelIndex",
+    Tidx=INDEX,
+    cost=lambda indices, dims: dims.size * (_DIVISION_NS + 5.0 * indices.size),
+    scratch=lambda indices, dims: 5 * indices.nbytes,  # signs, magnitudes, quotients, remainders, and these with signs
+)
 def unravel_index(c: OpKernelConstruction) -> Compute:
     """Row-major coordinates of flat positions: one column for each position, a vector for a scalar one."""
     xp, dtype, allocate = c.xp, c.attr("Tidx"), allocator(c)

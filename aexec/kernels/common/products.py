@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from aexec.framework.allocator import announce_scratch
 from aexec.framework.intra_op import in_pieces
 from aexec.kernels.common.epilogue import Epilogue, apply_in_blocks
 
@@ -51,6 +52,7 @@ def matrix_product(xp: Any, a: Any, b: Any, epilogue: Epilogue | None = None, ou
         return out
     if out is None:
         out = np.empty((rows, columns), a.dtype)
+    announce_scratch(sum([factor.nbytes for factor in (a, b) if not factor.flags.forc]))  # which NumPy copies
     if columns > rows:
         cuts = _cuts(columns, steps)
         in_pieces(len(cuts), lambda i: np.matmul(a, b[:, cuts[i]], out=out[:, cuts[i]]))

@@ -51,13 +51,22 @@ def position(shape: Sequence[int], flat: int) -> str:
     return shape_text([int(i) for i in np.unravel_index(flat, tuple(shape))]) if len(shape) else ""
 
 
+# Whether an index is too small, too large, or either.
+_CHECK_BYTES = 3
+
+
 def refuse_index(indices: Any, limit: int, name: str = "indices", xp: Any = np) -> None:
     """Raise InvalidArgumentError for the first entry outside [0, limit), if there is one."""
     values = xp.asarray(indices).ravel()
-    bad = xp.flatnonzero((values < 0) | (values >= limit))
-    if bad.size:
-        where = position(indices.shape, int(bad[0]))
-        raise errors.InvalidArgumentError(f"{name}{where} = {values[bad[0]]} is not in [0, {limit})")
+    if not values.size:
+        return
+    announce_scratch(_CHECK_BYTES * values.size)
+    bad = (values < 0) | (values >= limit)
+    first = int(bad.argmax())
+    if bad[first]:
+        raise errors.InvalidArgumentError(
+            f"{name}{position(indices.shape, first)} = {values[first]} is not in [0, {limit})"
+        )
 
 
 def in_bounds(xp: Any, rows: Any, dims: Sequence[int]) -> Any:

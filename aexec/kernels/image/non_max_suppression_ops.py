@@ -34,6 +34,8 @@ _TYPES = (dtypes.float16, dtypes.float32)
 # How many candidates are compared with each other at once, at most: the tables stay in the cache.
 _BLOCK = 192
 _BEST_FEW = 16
+# With how many of the chosen ones, at most.
+_MOST_CHOSEN = 1024
 # How many candidates are compared at once with all others when soft suppression chooses the first of them.
 _GROUP = 16
 # Of how many chosen boxes, the newest, it keeps what they do to the score of every candidate.
@@ -131,7 +133,7 @@ def _choose(candidates: Iterable[Any], too_similar: Rivalry, count: int, admitte
         start, end = 0, _BEST_FEW
         while start < len(chosen) and len(block):
             block = block[~too_similar(chosen[start:end], block).any(0)]
-            start, end = end, 4 * end
+            start, end = end, min(4 * end, end + _MOST_CHOSEN)
         chosen = np.append(chosen, admitted(block[_survivors(too_similar(block, block))]))[:count]
         if len(chosen) == count:
             break
@@ -318,8 +320,14 @@ _hard_cost, _soft_cost, _cost_with_overlaps = _cost(15.0, 6.0), _cost(15.0, 300.
 _CANDIDATE_BYTES = 40
 
 
-def _hard_scratch(_boxes: Any, scores: Any, *_: Any) -> int:
-    return int(_CANDIDATE_BYTES * scores.size)
+# And a pair of boxes that are compared.
+_PAIR_BYTES = 24
+
+
+def _hard_scratch(_boxes: Any, scores: Any, count: Any, *_: Any) -> int:
+    boxes = scores.size
+    pairs = min(_BLOCK, boxes) * min(boxes, int(count), _MOST_CHOSEN)
+    return int(_CANDIDATE_BYTES * boxes + _PAIR_BYTES * pairs)
 
 
 @kernel("NonMaxSuppression", cost=_hard_cost, scratch=_hard_scratch)

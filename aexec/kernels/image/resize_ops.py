@@ -24,7 +24,7 @@ from aexec.kernels.image.resampling import Grid, Taps
 __all__: list[str] = []
 
 _FLOATS = (dtypes.float16, dtypes.bfloat16, dtypes.float32, dtypes.float64)
-_F32 = np.float32
+_F32, _F32_BYTES = np.float32, 4
 _SPARSE = ("scipy.sparse",)
 # Rows and columns of images, at most, whose places are kept from call to call.
 _MOST_REMEMBERED = 1 << 14
@@ -98,6 +98,8 @@ def interpolate(c: OpKernelConstruction) -> Compute:
             return out
         taps = {axis: make_taps(grid, images.shape[axis], shape[axis]) for axis in (1, 2)}
         images, taps[second] = _sparse_rows_first(xp, images, taps[second], second)
+        wide = 0 if images.dtype == _F32 else images.size
+        announce_scratch(_F32_BYTES * (wide + images.size // images.shape[first] * shape[first]))
         x = taps[first].on(xp).blend(images.astype(_F32, copy=False), first)
         return taps[second].on(xp).blend(x, second)
 

@@ -398,13 +398,14 @@ def sparse_mat_mul(c: OpKernelConstruction) -> Product:
     """Product of two dense matrices in float32; that one is mostly zeros is a hint that BLAS has no use for."""
     c.explain = explained_by(_sparse_mat_mul_error)
     transpose_a, transpose_b = c.attr("transpose_a"), c.attr("transpose_b")
-    product = _product(c.xp)
+    product, narrow = _product(c.xp), dtypes.bfloat16 in c.input_types
 
     def compute(a: Any, b: Any) -> Any:
         if a.ndim != 2 or b.ndim != 2:
             raise _sparse_mat_mul_error(a, b)
-        a = a.astype(np.float32, copy=False)
-        b = b.astype(np.float32, copy=False)
-        return product(a.T if transpose_a else a, b.T if transpose_b else b)
+        a, b = a.T if transpose_a else a, b.T if transpose_b else b
+        if narrow:
+            announce_wider(a, b, 4, 0)
+        return product(a.astype(np.float32, copy=False), b.astype(np.float32, copy=False))
 
     return compute

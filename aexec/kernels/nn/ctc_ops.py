@@ -47,7 +47,15 @@ def _check_inputs(inputs: Any, lengths: Any, error: type[errors.OpError]) -> Non
 # ------------------------------------------------------------ Greedy decoding
 
 
-@kernel("CTCGreedyDecoder", T=_TYPES, cost=3.0)
+# Bytes of a time in a sequence: its best class, whether it stays, and its place among those that do.
+_TIME_BYTES = 48
+
+
+def _greedy_scratch(inputs: Any, _: Any) -> int:
+    return int(_TIME_BYTES * inputs.shape[0] * inputs.shape[1])
+
+
+@kernel("CTCGreedyDecoder", T=_TYPES, cost=3.0, scratch=_greedy_scratch)
 def ctc_greedy_decoder(c: OpKernelConstruction) -> Compute:
     """The likeliest class at each time without blanks, as a sparse tensor; and the sum of the negated maxima."""
     xp, merge, blank_attr, result = c.xp, c.attr("merge_repeated"), c.attr("blank_index"), c.output_types[3].np

@@ -225,7 +225,9 @@ def ragged_to_sparse(c: OpKernelConstruction) -> Compute:
             columns.append(_positions(np.zeros_like(lengths), lengths))
             widths.append(int(lengths.max(initial=0)))
         inner = values.shape[1:]
-        if inner:
+        if inner and not values.size:  # though its rows have any number of places
+            columns = [np.zeros(0, np.int64)] * (len(columns) + len(inner))
+        elif inner:
             size = int(np.prod(inner))
             columns = [np.repeat(column, size) for column in columns]
             places = np.unravel_index(np.arange(size), inner)

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from aexec.framework import errors
+from aexec.framework.allocator import announce_scratch
 from aexec.framework.shape import check_max_rank, shape_text
 from aexec.kernels.common.distinct import begins_run
 
@@ -38,6 +39,9 @@ __all__ = [
 ]
 
 _LIMIT = 2**63
+# Bytes of an entry: for its position, once more while that is computed, and whether it is above the last one; and where
+# that says that something is wrong, for finding out what.
+_POSITION_BYTES, _KEY_BYTES = 17, 24
 
 
 def check_shape(dims: Sequence[int]) -> None:
@@ -150,9 +154,11 @@ def check_order(indices: Any, dims: Sequence[int], xp: Any = np) -> Any | None:
     Returns:
         Their `flat_positions`.
     """
+    announce_scratch(_POSITION_BYTES * len(indices))
     positions = flat_positions(indices, dims, xp)
     if positions is not None and (positions[1:] > positions[:-1]).all():
         return positions
+    announce_scratch(_KEY_BYTES * len(indices))
     bounds = np.array(dims, indices.dtype)
     wrong = out_of_bounds(indices, bounds, xp)
     first = int(wrong[0]) if wrong.size else len(indices)

@@ -85,6 +85,12 @@ KNOWN: list[Any] = [
     ("RaggedTensorToSparse", [[I64([0])], F32([])], {}, [np.empty((0, 2), np.int64), F32([]), I64([0, 0])]),
     ("RaggedTensorToSparse", [[I64([0, 0, 0])], F32([])], {}, [np.empty((0, 2), np.int64), F32([]), I64([2, 0])]),
     (
+        "RaggedTensorToSparse",
+        [[I64([0, 0])], np.empty((0, 10**12), np.float32)],
+        {},
+        [np.empty((0, 3), np.int64), F32([]), I64([1, 0, 10**12])],
+    ),
+    (
         "RaggedTensorToTensor",
         [I64([-1, -1]), F32([1, 2, 3, 4, 5]), F32(0), [I64([0, 2, 2, 5])]],
         {'row_partition_types': ['ROW_SPLITS']},
