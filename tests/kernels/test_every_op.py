@@ -60,7 +60,7 @@ FOUND = " ".join(
     chain Svd 502, attack TensorListConcat 0, chain TensorListGather 1003, chain TensorListSetItem 2, chain
     TensorMapHasKey 3026, chain TensorMapLookup 107, attack TensorSummary 0, chain TensorSummary 3025, chain
     TensorSummaryV2 1008, chain TensorSummaryV2 3000, attack TopKV2 1, chain UnicodeDecodeWithOffsets 502, chain
-    UnicodeEncode 3013, chain UnicodeScript 1, attack UnravelIndex 1007, attack attack Xlog1py 0
+    UnicodeEncode 3013, chain UnicodeScript 1, attack UnravelIndex 1007, attack Xlog1py 0
     """.split()
 ).split(", ")
 # Of the ops of a group, at least; some are refused, or what is made for them takes until the deadline.
