@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from time import process_time
 from typing import Any
 
 import numpy as np
 import pytest
 
+from aexec.framework.allocator import tracking_allocations
 from aexec.framework.intra_op import HelperThreads
 from aexec.kernels.common.products import batch_product, matrix_product
 
@@ -83,3 +85,19 @@ def test_products_without_terms_are_zeros_at_once(a, b, shape):
     product = batch_product(np.zeros(a, np.float32), np.zeros(b, np.float32))
     assert process_time() - began < 0.5
     assert product.shape == shape and not product.any()
+
+
+@pytest.mark.parametrize("kind", ["rows", "columns", "repeated", "gaps"])
+def test_factors_that_numpy_copies_are_announced(kind: str) -> None:
+    rows = np.ones((2000, 1000), np.float32)
+    left = {
+        "rows": rows,
+        "columns": np.asfortranarray(rows),
+        "repeated": np.broadcast_to(np.float32(1), rows.shape),
+        "gaps": np.ones((2000, 2000), np.float32)[:, ::2],
+    }[kind]
+    right = np.ones((1000, 2), np.float32)
+    for product in (partial(matrix_product, np), batch_product):
+        with tracking_allocations() as tracked:
+            product(left, right)
+        assert tracked.temp_bytes == (rows.nbytes if kind in ("repeated", "gaps") else 0)

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from aexec.framework import dtypes, errors
+from aexec.framework.allocator import announce_scratch
 from aexec.framework.kernel_registry import kernel
 from aexec.framework.loop_budget import OBJECT_NS
 from aexec.framework.op_kernel import Compute, OpKernelConstruction
@@ -130,23 +131,27 @@ def concat_offset(c: OpKernelConstruction) -> Compute:
                 raise errors.InvalidArgumentError(
                     f"input {i} should be a vector, but got shape {shape_text(shape.shape)}"
                 )
-        first, rank = shapes[0].tolist(), shapes[0].size
-        axis = concat_dim.item()
+        rank, axis = shapes[0].size, concat_dim.item()
         if not -rank <= axis < rank:
             raise errors.InvalidArgumentError(f"Concat dim is out of range: {axis} vs. {rank}")
         axis %= rank
         offset = 0
+        numbers: Callable[[Any], Any] = np.ndarray.tolist
+        if rank > MAX_RANK:
+            announce_scratch(3 * shapes[0].nbytes)
+            numbers = np.ndarray.copy  # Python's would take far more room
+        first = numbers(shapes[0])
         out = np.zeros((len(shapes), rank), numpy_dtype)
         for i, shape in enumerate(shapes):
-            dims = shape.tolist()
+            dims = numbers(shape)
             if len(dims) != rank:
                 raise errors.InvalidArgumentError(f"input {i} should contain {rank} elements, but got {len(dims)}")
             if not limits.min <= offset <= limits.max:
                 raise errors.InvalidArgumentError(f"Input {i} begins at {offset}, which {numpy_dtype.name} cannot hold")
             out[i, axis] = offset
-            offset += dims[axis]
+            offset += int(dims[axis])
             dims[axis] = first[axis]
-            if dims != first:
+            if dims != first if rank <= MAX_RANK else not np.array_equal(dims, first):
                 dims[axis] = shape[axis]
                 raise errors.InvalidArgumentError(
                     f"All dimensions except {axis} must match. Input {i} has shape {_plain(shape)} "

@@ -342,7 +342,12 @@ kernel("TensorScatterUpdate", T=(*dtypes.POD, dtypes.string), Tindices=_INDEX_TY
 # ---------------------------------------------------- partition and stitch
 
 
-@kernel("DynamicPartition", T=dtypes.ALL, cost=4.0)
+def _partition_scratch(_: Any, partitions: Any) -> int:
+    """The order of the rows, and what finds it."""
+    return 24 * int(partitions.size)
+
+
+@kernel("DynamicPartition", T=dtypes.ALL, cost=4.0, scratch=_partition_scratch)
 def dynamic_partition(c: OpKernelConstruction) -> Compute:
     """`num_partitions` tensors: the rows of `data` sorted into them, in order."""
     xp, count = c.xp, c.attr("num_partitions")
@@ -411,7 +416,14 @@ def dynamic_stitch(c: OpKernelConstruction) -> Compute:
     return compute
 
 
-kernel("DynamicStitch", "ParallelDynamicStitch", T=_STITCH_TYPES, host_memory=("indices",))(dynamic_stitch)
+def _stitch_scratch(*inputs: Any) -> int:
+    """The rows' places, as NumPy's indices."""
+    return 8 * max([int(index.size) for index in inputs[: len(inputs) // 2]], default=0)
+
+
+kernel("DynamicStitch", "ParallelDynamicStitch", T=_STITCH_TYPES, host_memory=("indices",), scratch=_stitch_scratch)(
+    dynamic_stitch
+)
 kernel(
     "ParallelDynamicStitch",
     device="DEFAULT",

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from aexec.framework.allocator import announce_scratch
+from aexec.framework.allocator import WATCHED_CALLS, announce_scratch
 from aexec.framework.intra_op import in_pieces
 from aexec.kernels.common.epilogue import Epilogue, apply_in_blocks
 
@@ -35,6 +35,17 @@ def _cuts(length: int, steps: int) -> list[slice]:
     return [slice(start, stop) for start, stop in pairwise(bounds)]
 
 
+def _announce_copies(*factors: Any) -> None:
+    """NumPy copies a matrix for BLAS that does not lie row by row or column by column, as one of a repeated value."""
+    announce_scratch(sum([prod(m.shape[-2:]) * m.itemsize for m in factors if not _is_for_blas(m)]))
+
+
+def _is_for_blas(matrix: Any) -> bool:
+    (rows, columns), (down, right) = matrix.shape[-2:], matrix.strides[-2:]
+    size = matrix.itemsize
+    return bool((right == size and down >= columns * size) or (down == size and right >= rows * size))
+
+
 def matrix_product(xp: Any, a: Any, b: Any, epilogue: Epilogue | None = None, out: Any = None) -> Any:
     """The product of two matrices of one type; `epilogue` is done to the result, in place.
 
@@ -46,13 +57,14 @@ def matrix_product(xp: Any, a: Any, b: Any, epilogue: Epilogue | None = None, ou
     """
     rows, columns = a.shape[0], b.shape[1]
     steps = rows * a.shape[1] * columns
+    if WATCHED_CALLS[0] and xp is np:
+        _announce_copies(a, b)
     if xp is not np or steps < _LEAST or a.shape[1] != b.shape[0]:
         out = xp.matmul(a, b, out=out)
         apply_in_blocks(out, epilogue)
         return out
     if out is None:
         out = np.empty((rows, columns), a.dtype)
-    announce_scratch(sum([factor.nbytes for factor in (a, b) if not factor.flags.forc]))  # which NumPy copies
     if columns > rows:
         cuts = _cuts(columns, steps)
         in_pieces(len(cuts), lambda i: np.matmul(a, b[:, cuts[i]], out=out[:, cuts[i]]))
@@ -78,6 +90,8 @@ def batch_product(a: Any, b: Any) -> Any:
     if a.shape[-1] == b.shape[-2] and not (a.size and b.size):
         # NumPy would go over all matrices, and there may be any number of them.
         return np.zeros((*np.broadcast_shapes(a.shape[:-2], b.shape[:-2]), a.shape[-2], b.shape[-1]), a.dtype)
+    if WATCHED_CALLS[0]:
+        _announce_copies(a, b)
     if a.size * b.shape[-1] < _LEAST or a.shape[-1] != b.shape[-2]:
         return np.matmul(a, b)
     if b.size == b.shape[-1] * b.shape[-2] and a.ndim >= b.ndim and a.flags.c_contiguous:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import cache
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -286,6 +287,8 @@ def through_matrices(x: Any, rows: Any, columns: Any, xp: Any = np) -> Any:
     if 0 in shape or not x.size:
         return xp.zeros(shape, x.dtype)
     axes = (1, 2) if rows.shape[0] * x.shape[2] <= x.shape[1] * columns.shape[0] else (2, 1)
+    between = x.size // x.shape[axes[0]] * shape[axes[0]]
+    announce_scratch(x.itemsize * max(x.size + between, 2 * between + prod(shape)))
     for axis in axes:
         matrix = rows if axis == 1 else columns
         first = x.swapaxes(0, axis)

@@ -287,6 +287,8 @@ def scale_and_translate(c: OpKernelConstruction) -> Compute:
         if not empty.size:
             return empty
         rows, columns = matrices(images.shape[1:3], shape[1:3], scale, translation)
+        if images.dtype != _F32:
+            announce_scratch(4 * images.size)
         return resampling.through_matrices(images.astype(_F32, copy=False), rows, columns)
 
     return compute

@@ -101,6 +101,8 @@ def sum_or_prod(c: OpKernelConstruction) -> Compute:
         return reduce(x, found, work, None, keep)
 
     def compute_rounded(x: Any, axes: Any) -> Any:
+        if not x.size:  # there may be very many sums of nothing
+            return reduce(x, axes_of[x.ndim, axes.tobytes()], out, None, keep)
         wide = reduce(x, axes_of[x.ndim, axes.tobytes()], work, None, keep)
         if wide.size > _FEW:
             announce_scratch(wide.nbytes)
@@ -131,6 +133,8 @@ def max_or_min(c: OpKernelConstruction) -> Compute:
         return reduce(x, axes_of[x.ndim, axes.tobytes()], None, None, keep, initial)
 
     def compute_widened(x: Any, axes: Any) -> Any:
+        if not x.size:
+            return reduce(x, axes_of[x.ndim, axes.tobytes()], None, None, keep, out.type(start))
         # The loops for half and bfloat16 are several times slower than a cast and the float32 loop.
         if x.size > _FEW:
             announce_scratch(work.itemsize * x.size)
@@ -175,7 +179,7 @@ def mean(c: OpKernelConstruction) -> Compute:
         return _integer_mean(c.xp, out, work, keep, axes_of)
     is_complex = dtype.is_complex
 
-    def compute(x: Any, axes: Any) -> Any:
+    def compute(x: Any, axes: Any, work: Any = work) -> Any:
         total = reduce(x, axes_of[x.ndim, axes.tobytes()], work, None, keep)
         if not x.size and is_complex:
             return total
@@ -185,6 +189,8 @@ def mean(c: OpKernelConstruction) -> Compute:
         return total / (x.size // (total.size or 1))
 
     def compute_rounded(x: Any, axes: Any) -> Any:
+        if not x.size:
+            return compute(x, axes, out)
         wide = compute(x, axes)
         if wide.size > _FEW:
             announce_scratch(wide.nbytes)
@@ -197,6 +203,8 @@ def _integer_mean(xp: Any, out: np.dtype[Any], work: np.dtype[Any], keep: bool, 
     reduce = reducer(xp, "add")
 
     def compute(x: Any, axes: Any) -> Any:
+        if not x.size:
+            return reduce(x, axes_of[x.ndim, axes.tobytes()], out, None, keep)
         total = reduce(x, axes_of[x.ndim, axes.tobytes()], work, None, keep)
         count = work.type(x.size // (total.size or 1))
         if total.size > _FEW:
@@ -215,11 +223,19 @@ def euclidean_norm(c: OpKernelConstruction) -> Compute:
     if out.kind in "iu":
         return _integer_norm(xp, out, keep, axes_of)
 
-    def compute(x: Any, axes: Any) -> Any:
-        return xp.sqrt(reduce(xp.square(x, dtype=work), axes_of[x.ndim, axes.tobytes()], work, None, keep))
+    def compute(x: Any, axes: Any, work: Any = work) -> Any:
+        total = reduce(xp.square(x, dtype=work), axes_of[x.ndim, axes.tobytes()], work, None, keep)
+        if total.size > _FEW:
+            announce_scratch(total.nbytes)
+        return xp.sqrt(total)
 
     def compute_rounded(x: Any, axes: Any) -> Any:
-        return compute(x, axes).astype(out)
+        if not x.size:
+            return compute(x, axes, out)
+        root = compute(x, axes)
+        if root.size > _FEW:
+            announce_scratch(root.nbytes)
+        return root.astype(out)
 
     def compute_complex(x: Any, axes: Any) -> Any:
         squares = xp.square(x.real) + xp.square(x.imag)
@@ -230,6 +246,10 @@ def euclidean_norm(c: OpKernelConstruction) -> Compute:
     return compute if work == out else compute_rounded
 
 
+# Of a sum of integers while its root is taken.
+_ROOT_BYTES = 24
+
+
 def _integer_norm(xp: Any, out: np.dtype[Any], keep: bool, axes_of: _Axes) -> Compute:
     # A wrapped sum may be negative.  Its root is NaN, which TensorFlow's casts turn into this on x86.
     of_negative = np.iinfo(out).min if out.itemsize >= 4 else 0
@@ -237,6 +257,10 @@ def _integer_norm(xp: Any, out: np.dtype[Any], keep: bool, axes_of: _Axes) -> Co
 
     def compute(x: Any, axes: Any) -> Any:
         total = reduce(x * x, axes_of[x.ndim, axes.tobytes()], out, None, keep)
+        if not x.size:
+            return total
+        if total.size > _FEW:
+            announce_scratch(_ROOT_BYTES * total.size)
         root = xp.sqrt(xp.abs(total.astype(np.float64))).astype(out)
         return xp.where(total < 0, out.type(of_negative), root)
 

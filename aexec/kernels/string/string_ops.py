@@ -79,7 +79,25 @@ def string_length(c: OpKernelConstruction) -> Compute:
     """Bytes, or UTF-8 characters (bytes that do not continue one)."""
     if not _unit(c):
         return lambda x: map_strings(len, x, np.int32)
-    return lambda x: map_strings(lambda s: sum(byte & 0xC0 != 0x80 for byte in s), x, np.int32)
+    return lambda x: map_strings(_count_characters, x, np.int32)
+
+
+# Bytes that are not the first ones of a character, and bytes of a string that are looked at at a time.
+_FOLLOWING = bytes(range(0x80, 0xC0))
+_LONG = 1 << 14
+_LONG_NS = 10_000.0
+
+
+def _count_characters(s: bytes) -> int:
+    if len(s) <= _LONG:
+        return len(s.translate(None, _FOLLOWING))
+    return sum(_counts_of_pieces(s))
+
+
+def _counts_of_pieces(s: bytes) -> list[int]:
+    """How many characters begin in each piece of a long string."""
+    pieces = giving_way(range(0, len(s), _LONG), _LONG_NS)
+    return [len(s[start : start + _LONG].translate(None, _FOLLOWING)) for start in pieces]
 
 
 @kernel("EncodeBase64", cost=string_cost())
@@ -122,12 +140,36 @@ def _bytes_of(s: bytes, pos: int, length: int) -> bytes | None:
 
 
 def _characters_of(s: bytes, pos: int, length: int) -> bytes | None:
+    if len(s) > _LONG:
+        return _characters_of_long(s, pos, length)
     starts = characters(s)
     count = len(starts) - 1
     start = pos + count if pos < 0 else pos
     if not 0 <= start <= count:
         return None
     return s[starts[start] : starts[min(count, start + max(0, length))]]
+
+
+def _characters_of_long(s: bytes, pos: int, length: int) -> bytes | None:
+    counts, first = _counts_of_pieces(s), s[0] in _FOLLOWING  # which is a character all the same
+    count = sum(counts) + first
+    start = pos + count if pos < 0 else pos
+    if not 0 <= start <= count:
+        return None
+
+    def place(character: int) -> int:
+        """Where it begins."""
+        left = character - first
+        if left < 0:
+            return 0
+        for number, begin in enumerate(counts):
+            if left < begin:
+                piece = s[number * _LONG : (number + 1) * _LONG]
+                return number * _LONG + [i for i, byte in enumerate(piece) if byte & 0xC0 != 0x80][left]
+            left -= begin
+        return len(s)
+
+    return s[place(start) : place(min(count, start + max(0, length)))]
 
 
 # Nanoseconds of a piece; bytes of where it is, as Python objects in lists.

@@ -100,6 +100,17 @@ def _begin(size):
     return f"[{' '.join([str(size)] * MAX_RANK)}…]"
 
 
+@pytest.mark.parametrize("rank", [254, 255, 3000])
+def test_concat_offset_of_more_dimensions_than_tensors_have(rank):
+    shape = np.full(rank, 4, np.int32)
+    first, second = run_op("ConcatOffset", [2, [shape, shape]])
+    assert not first.any() and second.tolist() == [0, 0, 4] + [0] * (rank - 3)
+    other = shape.copy()
+    other[-1] = 5
+    with pytest.raises(errors.InvalidArgumentError, match="All dimensions except 2 must match"):
+        run_op("ConcatOffset", [2, [shape, other]])
+
+
 @pytest.mark.parametrize(
     ("axis", "shapes", "message"),
     [

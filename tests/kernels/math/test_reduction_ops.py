@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -68,6 +69,21 @@ def test_reducing_nothing(op, dtype, value):
     assert_close(run_op(op, [np.zeros((0,), dtype), axes(0)]), value, dtype)
     assert_close(run_op(op, [np.zeros((2, 0, 3), dtype), axes(1)], keep_dims=True), np.full((2, 1, 3), value), dtype)
     assert run_op(op, [np.zeros((0, 3), dtype), axes(1)]).shape == (0,)
+
+
+@pytest.mark.parametrize("op", ["Sum", "Prod", "Mean", "Max", "EuclideanNorm"])
+@pytest.mark.parametrize("dtype", [np.int8, np.float16])
+def test_sums_of_nothing_are_made_in_their_own_type(op, dtype):
+    count = 1_000_000
+    built, arrays, _ = build(op, [np.zeros((0, count), dtype), axes(0)])
+    tracemalloc.start()
+    try:
+        with np.errstate(invalid="ignore"):
+            built.compute(*arrays)
+        most = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert most < 2.5 * count * dtype().itemsize
 
 
 @pytest.mark.parametrize("op", REDUCTIONS)

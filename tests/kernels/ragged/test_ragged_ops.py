@@ -83,6 +83,12 @@ KNOWN: list[Any] = [
         [I64([[0, 0], [0, 1], [2, 0], [2, 1], [2, 2]]), F32([1, 2, 3, 4, 5]), I64([3, 3])],
     ),
     ("RaggedTensorToSparse", [[I64([0])], F32([])], {}, [np.empty((0, 2), np.int64), F32([]), I64([0, 0])]),
+    (
+        "RaggedTensorToSparse",
+        [[I64([0, 0])], np.empty((0, 2**40, 3), np.float32)],
+        {},
+        [np.empty((0, 4), np.int64), F32([]), I64([1, 0, 2**40, 3])],
+    ),
     ("RaggedTensorToSparse", [[I64([0, 0, 0])], F32([])], {}, [np.empty((0, 2), np.int64), F32([]), I64([2, 0])]),
     (
         "RaggedTensorToSparse",

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from aexec.framework import errors
 from aexec.kernels.common.strings import lists_of, map_strings, string_cost, values_of
+from aexec.kernels.string import string_ops
 from tests.kernels.array_support import F32, I32, I64, assert_gives, assert_refuses, assert_same
 from tests.kernels.harness import build, in_tensorflow, ops_of, registered, run_op, strings
 
@@ -99,6 +102,25 @@ def test_substr_of_characters():
         assert_gives("Substr", inputs, scalar(want), unit="UTF8_CHAR")
     broken = [scalar(b"a\xffb\x80\x80c"), np.int32(1), np.int32(2)]
     assert_gives("Substr", broken, scalar(b"\xffb\x80\x80"), unit="UTF8_CHAR")
+
+
+@given(
+    st.lists(st.sampled_from([65, 0x80, 0xBF, 0xC3]), max_size=30).map(bytes), st.integers(-35, 35), st.integers(-1, 35)
+)
+def test_characters_of_long_strings(text, pos, length):
+    inputs = [scalar(text), np.int32(pos), np.int32(length)]
+
+    def found():
+        try:
+            count = run_op("StringLength", [scalar(text)], unit="UTF8_CHAR").item()
+            return count, run_op("Substr", inputs, unit="UTF8_CHAR").item()
+        except errors.InvalidArgumentError as error:
+            return error.message
+
+    at_once = found()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(string_ops, "_LONG", 4)
+        assert found() == at_once
 
 
 @pytest.mark.parametrize(
