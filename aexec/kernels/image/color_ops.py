@@ -43,7 +43,13 @@ def _with_contrast(images: Any, factor: Any) -> Any:
     return out
 
 
-@kernel("AdjustContrastv2", T=(dtypes.float32,), cost=5.0)
+def _contrast_scratch(images: Any, *scalars: Any) -> int:
+    """The means; of version 1 the images in float32, and limited to the range below only."""
+    means = images.size // max(1, prod(images.shape[-3:-1]))
+    return 4 * int(means if len(scalars) == 1 else means + 2 * images.size)
+
+
+@kernel("AdjustContrastv2", T=(dtypes.float32,), cost=5.0, scratch=_contrast_scratch)
 def adjust_contrast_v2(c: OpKernelConstruction) -> Compute:
     """Every pixel moved away from, or to, the mean of its channel."""
 
@@ -54,7 +60,7 @@ def adjust_contrast_v2(c: OpKernelConstruction) -> Compute:
     return compute
 
 
-@kernel("AdjustContrast", T=_CONTRAST_TYPES, cost=8.0)
+@kernel("AdjustContrast", T=_CONTRAST_TYPES, cost=8.0, scratch=_contrast_scratch)
 def adjust_contrast(c: OpKernelConstruction) -> Compute:
     """As version 2, of any type, and limited to a range."""
     xp = c.xp
@@ -100,7 +106,7 @@ def _check_channels(images: Any) -> None:
         raise errors.InvalidArgumentError(f"input must have 3 channels but instead has {images.shape[-1]} channels.")
 
 
-@kernel("AdjustHue", T=(dtypes.float32,), cost=30.0)
+@kernel("AdjustHue", T=(dtypes.float32,), cost=30.0, scratch=20)
 def adjust_hue(c: OpKernelConstruction) -> Compute:
     """Hues turned by a fraction of the circle."""
     xp = c.xp
@@ -118,7 +124,7 @@ def adjust_hue(c: OpKernelConstruction) -> Compute:
     return compute
 
 
-@kernel("AdjustSaturation", T=(dtypes.float32,), cost=30.0)
+@kernel("AdjustSaturation", T=(dtypes.float32,), cost=30.0, scratch=20)
 def adjust_saturation(c: OpKernelConstruction) -> Compute:
     """Saturations times a factor, at most 1."""
     xp = c.xp

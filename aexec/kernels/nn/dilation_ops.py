@@ -8,6 +8,7 @@ first one gets the gradient.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -18,9 +19,16 @@ from aexec.framework.op_kernel import Compute, OpKernelConstruction
 from aexec.framework.shape import shape_text
 from aexec.kernels.common import windowing
 from aexec.kernels.common.array_module import at
-from aexec.kernels.nn.pooling import lowest, taps, window_cost
+from aexec.kernels.nn.pooling import lowest, taps
 
 __all__: list[str] = []
+
+# Nanoseconds that a tap of the window takes by itself, and for each element of the input.
+_TAP_NS, _ELEMENT_NS = 8_000.0, 2.0
+
+
+def _cost(x: Any, weights: Any, *_: Any) -> float:
+    return float(prod(weights.shape[:2]) * (_TAP_NS + _ELEMENT_NS * x.size))
 
 
 class _Dilation:
@@ -57,8 +65,8 @@ class _Dilation:
 
     def maximum(self, x: Any, weights: Any, spec: Sequence[windowing.Window]) -> Any:
         out = self.xp.full((len(x), spec[0].count, spec[1].count, x.shape[3]), lowest(x.dtype), x.dtype)
-        rows = weights.reshape(-1, x.shape[3])
-        for number, where, source in taps(spec, x.shape):
+        rows = weights.reshape(prod(weights.shape[:2]), x.shape[3])
+        for number, where, source in taps(spec, x.shape) if out.size else ():
             part = out[where]
             self.xp.fmax(part, x[source] + rows[number], out=part)
         return out
@@ -75,8 +83,8 @@ class _Dilation:
         if grad.shape != (len(x), spec[0].count, spec[1].count, x.shape[3]):
             raise errors.InvalidArgumentError("out_backprop has incompatible size.")
         best, found = xp.full(grad.shape, lowest(x.dtype), x.dtype), xp.full(grad.shape, -1, np.int32)
-        rows = weights.reshape(-1, x.shape[3])
-        for number, where, source in taps(spec, x.shape):
+        rows = weights.reshape(prod(weights.shape[:2]), x.shape[3])
+        for number, where, source in taps(spec, x.shape) if grad.size else ():
             candidate = x[source] + rows[number]
             better = candidate > best[where]
             xp.copyto(best[where], candidate, where=better)
@@ -89,14 +97,14 @@ def _accumulator(dtype: np.dtype[Any]) -> np.dtype[Any]:
     return dtype if dtype.kind in "iu" or dtype.itemsize > 2 else np.dtype(np.float32)
 
 
-@kernel("Dilation2D", T=dtypes.REAL_NUMBER, cost=window_cost, scratch=32)
+@kernel("Dilation2D", T=dtypes.REAL_NUMBER, cost=_cost, scratch=32)
 def dilation_2d(c: OpKernelConstruction) -> Compute:
     """Maximum over each window of input [n, h, w, c] plus filter [h, w, c]."""
     dilation = _Dilation(c)
     return lambda x, weights: dilation.maximum(x, weights, dilation.spec(x, weights))
 
 
-@kernel("Dilation2DBackpropInput", T=dtypes.REAL_NUMBER, cost=window_cost, scratch=32)
+@kernel("Dilation2DBackpropInput", T=dtypes.REAL_NUMBER, cost=_cost, scratch=32)
 def dilation_2d_backprop_input(c: OpKernelConstruction) -> Compute:
     """The gradient of each output goes to the input element that gave it."""
     xp, dilation, add_at = c.xp, _Dilation(c), at(c.xp, "add")
@@ -104,7 +112,7 @@ def dilation_2d_backprop_input(c: OpKernelConstruction) -> Compute:
     def compute(x: Any, weights: Any, grad: Any) -> Any:
         spec, found = dilation.winners(x, weights, grad)
         out = xp.zeros(x.shape, _accumulator(x.dtype))
-        for number, where, source in taps(spec, x.shape):
+        for number, where, source in taps(spec, x.shape) if grad.size else ():
             target = out[source]
             target += xp.where(found[where] == number, grad[where], grad.dtype.type(0))
         image, row, column, channel = lost = xp.nonzero(found < 0)
@@ -117,7 +125,7 @@ def dilation_2d_backprop_input(c: OpKernelConstruction) -> Compute:
     return compute
 
 
-@kernel("Dilation2DBackpropFilter", T=dtypes.REAL_NUMBER, cost=window_cost, scratch=32)
+@kernel("Dilation2DBackpropFilter", T=dtypes.REAL_NUMBER, cost=_cost, scratch=32)
 def dilation_2d_backprop_filter(c: OpKernelConstruction) -> Compute:
     """The gradient of each output goes to the filter element that gave it."""
     xp, dilation = c.xp, _Dilation(c)
@@ -126,7 +134,7 @@ def dilation_2d_backprop_filter(c: OpKernelConstruction) -> Compute:
         spec, found = dilation.winners(x, weights, grad)
         inner = _accumulator(x.dtype)
         out = xp.zeros((weights.shape[0] * weights.shape[1], x.shape[3]), inner)
-        for number, where, _ in taps(spec, x.shape):
+        for number, where, _ in taps(spec, x.shape) if grad.size else ():
             part = xp.where(found[where] == number, grad[where], grad.dtype.type(0))
             out[number] = part.sum(axis=(0, 1, 2), dtype=inner)
         lost = found < 0  # TensorFlow gives their gradient to the first tap

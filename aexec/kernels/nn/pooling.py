@@ -6,7 +6,7 @@ windows have that tap inside the input, and a box of inputs that it meets there.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import product
 from math import prod
 from typing import Any
@@ -15,6 +15,8 @@ import ml_dtypes
 import numpy as np
 
 from aexec.framework import errors
+from aexec.framework.allocator import announce_scratch
+from aexec.framework.loop_budget import giving_way
 from aexec.framework.op_kernel import OpKernelConstruction
 from aexec.kernels.common import windowing
 from aexec.kernels.nn.conv_ops import explicit_pairs
@@ -22,6 +24,9 @@ from aexec.kernels.nn.conv_ops import explicit_pairs
 __all__ = ["Layout", "Pool", "Pool2D", "Pool3D", "Tap", "TapBox", "lowest", "pool_cost", "taps", "window_cost"]
 
 _INT32_MAX = 2**31 - 1
+# Taps of a window that are gone through at a stretch; bytes, and nanoseconds, of one.
+_FEW_TAPS = 200
+_TAP_BYTES, _TAP_NS = 320, 2_000.0
 
 Box = tuple[slice, ...]
 # Its number, row by row; the outputs; the inputs; as indices into [batch, spatial..., channels] arrays.
@@ -42,7 +47,12 @@ def _tap_boxes(w: windowing.Window, length: int) -> list[TapBox]:
     """
     boxes = []
     nearest = w.before - (w.count - 1) * w.stride  # of the last window, the first tap inside
-    for at in range(max(0, -(-nearest // w.dilation)), min(w.size, (w.before + length - 1) // w.dilation + 1)):
+    inside: Iterable[int]
+    inside = range(max(0, -(-nearest // w.dilation)), min(w.size, (w.before + length - 1) // w.dilation + 1))
+    if len(inside) > _FEW_TAPS:
+        announce_scratch(_TAP_BYTES * len(inside))
+        inside = giving_way(inside, _TAP_NS)
+    for at in inside:
         offset = at * w.dilation - w.before
         first = max(0, -(offset // w.stride)) if offset < 0 else 0
         last = min(w.count, (length - 1 - offset) // w.stride + 1) if length > offset else 0
@@ -77,7 +87,11 @@ class Layout:
     def taps(self, *, backwards: bool = False) -> Iterator[Tap]:
         """Row by row, but those that no window has inside the input."""
         every = slice(None)
-        for boxes in product(*(reversed(b) for b in self._boxes) if backwards else self._boxes):
+        together: Iterable[tuple[TapBox, ...]]
+        together = product(*(reversed(b) for b in self._boxes) if backwards else self._boxes)
+        if prod([len(b) for b in self._boxes]) > _FEW_TAPS:
+            together = giving_way(together, _TAP_NS)
+        for boxes in together:
             number = 0
             for (at, _, _), w in zip(boxes, self.spec, strict=True):
                 number = number * w.size + at
