@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from aexec.framework import dtypes, errors
+from aexec.framework.abandoned_calls import check_wanted
 from aexec.framework.allocator import announce_scratch
 from aexec.framework.kernel_registry import kernel
 from aexec.framework.late_dataclass import dataclass
@@ -109,10 +110,14 @@ class _Samples:
 
 
 def _groups(xp: Any, count: int, size: int) -> Iterator[slice]:
-    """Slices of `count` boxes with `size` elements each."""
-    step = max(1, (_GROUP if xp is np else _DEVICE_GROUP) // max(1, size))
+    """Slices of `count` boxes with `size` elements each; of none, no slices, whatever places they have."""
+    if not size:
+        return
+    step = max(1, (_GROUP if xp is np else _DEVICE_GROUP) // size)
     announce_scratch(_SAMPLE_BYTES * size * min(count, step))
-    return (slice(start, start + step) for start in range(0, count, step))
+    for start in range(0, count, step):
+        check_wanted()
+        yield slice(start, start + step)
 
 
 def _crop_cost(image: Any, boxes: Any, box_index: Any, crop_size: Any) -> float:

@@ -203,6 +203,11 @@ def _tanh_grad(c: OpKernelConstruction) -> Compute:
     return lambda y, dy: dy * (1 - y * y)
 
 
+def _gradient_scratch(y: Any, _: Any) -> int:
+    """The conjugate of y, and two steps of the formula."""
+    return int(3 * y.size * max(4, y.itemsize))
+
+
 def _gradient(formula: Builder) -> Builder:
     """A kernel that takes its inputs element by element in order, with no regard to their shapes."""
 
@@ -231,7 +236,7 @@ for _op, _formula in {
     "SqrtGrad": _sqrt_grad,
     "TanhGrad": _tanh_grad,
 }.items():
-    register(_op, _gradient(_formula), FLOAT_COMPLEX, cost=1.0)
+    register(_op, _gradient(_formula), FLOAT_COMPLEX, cost=1.0, scratch=_gradient_scratch)
 
 
 # --- complex numbers

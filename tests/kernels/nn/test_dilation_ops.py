@@ -82,6 +82,13 @@ def test_narrow_gradients_are_rounded_once(dtype):
     assert got.item() == dtype(5000)
 
 
+def test_windows_of_many_taps_over_nothing():
+    wide = [np.zeros((0, 4, 10**7, 1), np.float32), np.zeros((2, 10**6, 1), np.float32)]
+    assert not run_op("Dilation2D", wide, **PLAIN).size
+    deep = [np.zeros(s, np.float32) for s in ((1, 5, 5, 0), (2, 2, 0), (1, 4, 4, 0))]
+    assert run_op("Dilation2DBackpropFilter", deep, **PLAIN).shape == (2, 2, 0)
+
+
 def test_an_empty_batch():
     x, weights = np.zeros((0, 3, 3, 2), np.float32), np.zeros((2, 2, 2), np.float32)
     assert run_op("Dilation2D", [x, weights], **PLAIN).shape == (0, 2, 2, 2)
