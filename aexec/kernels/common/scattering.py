@@ -57,10 +57,11 @@ _CHECK_BYTES = 3
 
 def refuse_index(indices: Any, limit: int, name: str = "indices", xp: Any = np) -> None:
     """Raise InvalidArgumentError for the first entry outside [0, limit), if there is one."""
-    values = xp.asarray(indices).ravel()
+    values = xp.asarray(indices)
     if not values.size:
         return
-    announce_scratch(_CHECK_BYTES * values.size)
+    announce_scratch(_CHECK_BYTES * values.size + (0 if values.flags.c_contiguous else values.nbytes))
+    values = values.ravel()
     bad = (values < 0) | (values >= limit)
     first = int(bad.argmax())
     if bad[first]:
@@ -117,6 +118,10 @@ def ignores_bad_indices(c: OpKernelConstruction) -> bool:
     return policy == "IGNORE"
 
 
+# Where an element is, as one number.
+_FLAT_BYTES = 8
+
+
 class NdScatter:
     """The part common to ScatterNd and the TensorScatter ops: check, flatten the indices, combine rows.
 
@@ -135,8 +140,9 @@ class NdScatter:
             return
         if not (out.size and indices.size and updates.size):
             raise errors.InvalidArgumentError("Indices and updates specified for empty output shape")
-        dims, inner = out.shape[:depth], out.shape[depth:]
-        rows = updates.reshape(prod(indices.shape[:-1]), *inner)
+        dims, inner, count = out.shape[:depth], out.shape[depth:], prod(indices.shape[:-1])
+        announce_scratch(_FLAT_BYTES * count)
+        rows = updates.reshape(count, *inner)
         try:
             flat = flat_index(self.xp, indices, dims)
         except ValueError:

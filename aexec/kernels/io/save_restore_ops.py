@@ -107,6 +107,7 @@ def _restore_from_bundle(bundle: BundleReader, name: str, spec: str) -> Any:
 @kernel("MergeV2Checkpoints", cost=blocking)
 def merge_v2_checkpoints(c: OpKernelConstruction) -> Compute:
     delete_old_dirs, allow_missing = c.attr("delete_old_dirs"), c.attr("allow_missing_files")
+    c.may_be_abandoned = True  # until it has read which files there are
 
     def compute(prefixes: Any, destination: Any) -> None:
         if prefixes.ndim != 1:
@@ -120,11 +121,12 @@ def merge_v2_checkpoints(c: OpKernelConstruction) -> Compute:
         target = text_path(destination.item())
         named = dict.fromkeys(elements_of(prefixes))  # each once, however often it is there
         sources = [text_path(prefix) for prefix in named]
-        merge_bundles(sources, target, allow_missing=allow_missing)
-        if delete_old_dirs:
-            for directory in {os.path.dirname(p) for p in sources} - {os.path.dirname(target), ""}:
-                with contextlib.suppress(OSError):  # not empty, or another merge has deleted it
-                    os.rmdir(directory)
+        with finishing():
+            merge_bundles(sources, target, allow_missing=allow_missing)
+            if delete_old_dirs:
+                for directory in {os.path.dirname(p) for p in sources} - {os.path.dirname(target), ""}:
+                    with contextlib.suppress(OSError):  # not empty, or another merge has deleted it
+                        os.rmdir(directory)
 
     return compute
 

@@ -12,7 +12,6 @@ Next to read: `scattering.py`, then `reduction_ops.py`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from math import prod
 from typing import Any
 
@@ -79,6 +78,8 @@ def _sum_rows(xp: Any, allocate: Allocate, rows: Any, ids: Any, count: int) -> A
 
 # What counting the rows of a segment takes, and what telling where a row goes does.
 _COUNT_BYTES = 16
+# What it takes to see where an id is another one than before.
+_RUN_BYTES = 2
 _PLACE_BYTES = 24
 
 
@@ -143,14 +144,17 @@ def segment_sum_or_mean(c: OpKernelConstruction) -> Compute:
     """Sums and means of rows with the same id, ids ascending; zero where an id has no rows."""
     out, work, is_mean = c.attr("T").np, accumulation_type(c.attr("T")), c.op == "SegmentMean"
     xp, allocate = c.xp, allocator(c)
-    divide = partial(truncating_divide, xp) if out.kind in "iu" else xp.divide
+    integers = out.kind in "iu"
 
     def compute(data: Any, ids: Any) -> Any:
         _check_segment_inputs(data, ids)
         count = _check_sorted(xp, ids)
+        if work != out:
+            announce_scratch(work.itemsize * data.size)
         sums = _sum_rows(xp, allocate, data.astype(work, copy=False), ids, count)
         if is_mean and sums.size:
-            sums = divide(sums, _counts(xp, ids, count, data.ndim, work))
+            counts = _counts(xp, ids, count, data.ndim, work)
+            sums = truncating_divide(xp, sums, counts) if integers else xp.divide(sums, counts, sums)
         return sums.astype(out, copy=False)
 
     return compute
@@ -185,8 +189,10 @@ def segment_reduce(c: OpKernelConstruction) -> Compute:
         count = _check_sorted(xp, ids)
         result = _full(xp, allocate, (count, *data.shape[1:]), of_nothing, out)
         if data.size:
+            announce_scratch(_RUN_BYTES * ids.size + (0 if work == out else work.itemsize * data.size))
             is_first = begins_run(ids, xp)
             starts = xp.flatnonzero(is_first)
+            announce_scratch(starts.size * (_PLACE_BYTES + work.itemsize * prod(data.shape[1:])))
             result[ids[starts]] = _reduce_runs(xp, ufunc, data.astype(work, copy=False), is_first, starts)
         return result
 
@@ -259,6 +265,8 @@ def unsorted_segment(c: OpKernelConstruction) -> Compute:
         row_shape = data.shape[ids.ndim :]
         if not data.size:
             return _full(xp, allocate, (count, *row_shape), initial, out)
+        if work != out:
+            announce_scratch(work.itemsize * data.size)
         rows = data.reshape(ids.size, *row_shape).astype(work, copy=False)
         total = count
         if all_below(ids, count, xp):
@@ -385,9 +393,9 @@ def sparse_segment(c: OpKernelConstruction) -> Compute:
         result = _pick_and_sum(xp, allocate, data.astype(work, copy=False), indices, ids, count)
         # Segments without elements may be any number.
         if is_mean and result.size:
-            result = result / _counts(xp, ids, count, data.ndim, work)
+            result /= _counts(xp, ids, count, data.ndim, work)
         elif is_sqrt_n and result.size:
-            result = result / xp.sqrt(_counts(xp, ids, count, data.ndim, work))
+            result /= xp.sqrt(_counts(xp, ids, count, data.ndim, work))
         return result.astype(out, copy=False)
 
     return compute

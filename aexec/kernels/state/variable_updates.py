@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from aexec.framework import dtypes, errors
+from aexec.framework.allocator import announce_scratch
 from aexec.framework.inline_call import check_inline
 from aexec.framework.late_dataclass import dataclass
 from aexec.framework.loop_budget import COPY_NS
@@ -203,6 +204,8 @@ def _scattered_rows(xp: Any, combine: Combine) -> Scattered:
         else:
             rows = xp.broadcast_to(updates, (flat.size, *inner))
             check_inline(rows.size * _SCATTER_COST)
+        if flat.dtype != np.int64:
+            announce_scratch(8 * flat.size)
         combine(array, flat.astype(np.int64, copy=False), rows)
 
     return scattered

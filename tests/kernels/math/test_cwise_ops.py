@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -10,6 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from aexec.framework import dtypes, errors, variant
+from aexec.framework.op_kernel import scratch_bytes
 from tests.kernels.harness import build, in_tensorflow, ops_of, registered, run_op
 
 bfloat16 = ml_dtypes.bfloat16
@@ -336,3 +339,17 @@ def test_any_shape(x):
 def test_where_numpy_does_it_the_kernel_is_numpys_function(op, function):
     built, *_ = build(op, [np.array([True]) if op == "LogicalNot" else np.float32([1])])
     assert built.compute is function
+
+
+@pytest.mark.parametrize("op", ["InvGrad", "RsqrtGrad", "SigmoidGrad", "SqrtGrad", "TanhGrad"])
+@pytest.mark.parametrize("dtype", [np.float64, np.complex64])
+def test_gradients_need_no_more_than_they_say(op, dtype):
+    y = np.ones(200_000, dtype)
+    built, arrays, _ = build(op, [y, y])
+    tracemalloc.start()
+    try:
+        built.compute(*arrays)
+        most = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert most <= y.nbytes + scratch_bytes(built.scratch, arrays, y.size) + 10_000
