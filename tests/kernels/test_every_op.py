@@ -57,8 +57,8 @@ FOUND = " ".join(
     SpaceToBatch 106, chain SpaceToDepth 401, attack SparseAddGrad 0, chain SparseApplyAdagrad 1, attack
     SparseFillEmptyRowsGrad 1, chain SparseMatMul 4024, chain SparseReduceMax 1001, attack SparseSegmentMeanGradV2
     0, chain SparseSegmentMeanWithNumSegments 1, chain SparseSegmentMeanWithNumSegments 1003, chain
-    SparseSegmentSqrtNGrad 400, attack SparseSparseMaximum 0, attack SparseToDense 4031, chain
-    SparseToSparseSetOperation 6, chain SquaredDifference 527, chain StatelessSampleDistortedBoundingBox 3060,
+    SparseSegmentSqrtNGrad 400, attack SparseSoftmax 6003, attack SparseSparseMaximum 0, attack SparseToDense 4031,
+    chain SparseToSparseSetOperation 6, chain SquaredDifference 527, chain StatelessSampleDistortedBoundingBox 3060,
     attack StringFormat 4010, attack Svd 0, chain Svd 502, attack TensorListConcat 0, chain TensorListGather 1003,
     chain TensorListSetItem 2, chain TensorMapHasKey 3026, chain TensorMapLookup 107, attack TensorSummary 0, chain
     TensorSummary 3025, chain TensorSummary 4053, chain TensorSummaryV2 1008, chain TensorSummaryV2 3000, attack

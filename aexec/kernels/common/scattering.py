@@ -23,6 +23,7 @@ from aexec.kernels.common.array_module import accumulate_at, apply_at
 __all__ = [
     "NdScatter",
     "accumulate",
+    "accumulate_piece",
     "check_ranks",
     "check_scatter_nd",
     "combiner",
@@ -99,8 +100,13 @@ def accumulate(ufunc: Any, out: Any, index: Any, rows: Any) -> None:
         index: int64 vector of n positions, all within [0, m).
         rows: array [n, ...], as wide as `out`.
     """
+    announce_scratch(index.size * prod(out.shape[1:]) * (_SPREAD_BYTES + rows.itemsize))
+    accumulate_piece(ufunc, out, index, rows)
+
+
+def accumulate_piece(ufunc: Any, out: Any, index: Any, rows: Any) -> None:
+    """As `accumulate`, of one of many pieces: who cuts them has announced what one needs."""
     width = prod(out.shape[1:])
-    announce_scratch(index.size * width * (_SPREAD_BYTES + rows.itemsize))
     if width == 1:
         apply_at(ufunc, out.reshape(-1), index, rows.reshape(-1))
     elif index.size * width < 64:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from math import prod
 from typing import Any
 
@@ -18,7 +19,7 @@ from aexec.framework.output_sizes import PerOutput
 from aexec.framework.shape import elements_asked_for, shape_text
 from aexec.kernels.common.allocation import allocator
 from aexec.kernels.common.row_lists import row_lists
-from aexec.kernels.common.scattering import combiner
+from aexec.kernels.common.scattering import accumulate_piece, combiner
 from aexec.kernels.random.generators import own_generator
 
 __all__: list[str] = []
@@ -28,7 +29,7 @@ _F32 = np.float32
 # Boxes are worked on in groups of about this many output elements, which stay in the cache.
 _GROUP = 1 << 16
 # Bytes that one of them takes meanwhile.
-_SAMPLE_BYTES = 70
+_SAMPLE_BYTES = 90
 # On a device what counts is the number of calls.
 _DEVICE_GROUP = 1 << 24
 
@@ -185,7 +186,7 @@ def _check_grads_of_boxes(xp: Any, grads: Any, boxes: Any, box_index: Any) -> No
 def crop_and_resize_grad_image(c: OpKernelConstruction) -> Compute:
     """The gradient with regard to the images, of the shape that `image_size` says."""
     xp, linear, dtype, allocate = c.xp, c.text("method") == "bilinear", c.attr("T").np, allocator(c)
-    work, add = np.promote_types(dtype, _F32), combiner(xp, "add")
+    work, add = np.promote_types(dtype, _F32), partial(accumulate_piece, np.add) if xp is np else combiner(xp, "add")
 
     def compute(grads: Any, boxes: Any, box_index: Any, image_size: Any) -> Any:
         _check_grads(grads)

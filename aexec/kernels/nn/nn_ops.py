@@ -237,7 +237,7 @@ def top_k_v2(c: OpKernelConstruction) -> Compute:
     return compute
 
 
-@kernel("NthElement", T=dtypes.REAL_NUMBER, cost=10.0)
+@kernel("NthElement", T=dtypes.REAL_NUMBER, cost=10.0, scratch=8)
 def nth_element(c: OpKernelConstruction) -> Compute:
     """The n-th smallest (largest, if `reverse`) along the last dimension, counted from 0."""
     partition, reverse, dtype = c.xp.partition, c.attr("reverse"), c.output_types[0]

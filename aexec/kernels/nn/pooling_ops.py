@@ -25,6 +25,10 @@ from aexec.kernels.nn.window_reduction import maxima, sums
 
 __all__: list[str] = []
 
+# Bytes of an element: of the three inputs of a maximum's gradient for the winners and what they get, of an average's
+# for its share, spread along one dimension and then the others.
+_GRAD_SCRATCH, _SPREAD_SCRATCH = 3, 13
+
 _POOL_3D_TYPES = (dtypes.bfloat16, dtypes.float32)
 
 # Bytes of input for a piece of a gradient, about.
@@ -190,7 +194,7 @@ def _wide(dtype: np.dtype[Any]) -> np.dtype[Any]:
     return dtype if dtype.kind in "iu" or dtype.itemsize > 2 else np.dtype(np.float32)
 
 
-@kernel("MaxPoolGrad", T=dtypes.REAL_NUMBER, cost=window_cost)
+@kernel("MaxPoolGrad", T=dtypes.REAL_NUMBER, cost=window_cost, scratch=_GRAD_SCRATCH)
 def max_pool_grad(c: OpKernelConstruction) -> Compute:
     """The gradient goes to the first maximum of each window."""
     xp, pool = c.xp, Pool2D(c, "MaxPoolingGradOp")
@@ -202,7 +206,9 @@ def max_pool_grad(c: OpKernelConstruction) -> Compute:
     return compute
 
 
-@kernel("MaxPoolGradV2", T=dtypes.REAL_NUMBER, host_memory=("ksize", "strides"), cost=window_cost)
+@kernel(
+    "MaxPoolGradV2", T=dtypes.REAL_NUMBER, host_memory=("ksize", "strides"), cost=window_cost, scratch=_GRAD_SCRATCH
+)
 def max_pool_grad_v2(c: OpKernelConstruction) -> Compute:
     """As MaxPoolGrad; ksize and strides are inputs."""
     xp = c.xp
@@ -231,7 +237,7 @@ def max_pool_3d_grad(c: OpKernelConstruction) -> Compute:
 
 
 for _dtype in _POOL_3D_TYPES:
-    kernel("MaxPool3DGrad", T=(_dtype,), TInput=(_dtype,), cost=window_cost)(max_pool_3d_grad)
+    kernel("MaxPool3DGrad", T=(_dtype,), TInput=(_dtype,), cost=window_cost, scratch=_GRAD_SCRATCH)(max_pool_3d_grad)
 
 
 def _grad_grad(make: MakePool, label: str) -> Builder:
@@ -269,7 +275,7 @@ kernel("MaxPoolGradGrad", T=dtypes.REAL_NUMBER, cost=window_cost)(_grad_grad(Poo
 kernel("MaxPool3DGradGrad", T=_POOL_3D_TYPES, cost=window_cost)(_grad_grad(Pool3D, "MaxPooling3dGradGradOp"))
 
 
-@kernel("MaxPoolWithArgmax", T=dtypes.REAL_NUMBER, Targmax=(dtypes.int32, dtypes.int64), cost=window_cost, scratch=8)
+@kernel("MaxPoolWithArgmax", T=dtypes.REAL_NUMBER, Targmax=(dtypes.int32, dtypes.int64), cost=window_cost, scratch=12)
 def max_pool_with_argmax(c: OpKernelConstruction) -> Compute:
     """(maximum, its position (y × width + x) × channels + c, counted within the image or in the whole batch)."""
     xp, pool, index_type = c.xp, Pool2D(c, "MaxPoolWithArgmaxOp"), c.output_types[1].np
@@ -422,9 +428,9 @@ def _avg_pool_grad(make: MakePool, label: str) -> Builder:
 
 kernel("AvgPool", T=dtypes.FLOAT, cost=pool_cost)(_avg_pool(Pool2D, "AvgPoolingOp"))
 kernel("AvgPool3D", T=_POOL_3D_TYPES, cost=pool_cost)(_avg_pool(Pool3D, "Pooling3DOp"))
-kernel("AvgPoolGrad", T=dtypes.FLOAT, host_memory=("orig_input_shape",), cost=window_cost)(
+kernel("AvgPoolGrad", T=dtypes.FLOAT, host_memory=("orig_input_shape",), cost=window_cost, scratch=_SPREAD_SCRATCH)(
     _avg_pool_grad(Pool2D, "AvgPoolingGradOp")
 )
-kernel("AvgPool3DGrad", T=_POOL_3D_TYPES, host_memory=("orig_input_shape",), cost=window_cost)(
+kernel("AvgPool3DGrad", T=_POOL_3D_TYPES, host_memory=("orig_input_shape",), cost=window_cost, scratch=_SPREAD_SCRATCH)(
     _avg_pool_grad(Pool3D, "AvgPooling3dGradOp")
 )

@@ -174,7 +174,20 @@ class _Quantize:
         return t.cast(x, steps, whole=self.axis >= 0), low, high
 
 
-@kernel("QuantizeV2", T=_QUANTIZED, cost=1.5)
+# Bytes of a channel's range and of what it is multiplied by; and of an element, where there are channels: then all are
+# worked on at once.
+_RANGE_BYTES, _WHOLE_BYTES = 48, 8
+
+
+def _of_ranges(_x: Any, low: Any, _high: Any) -> int:
+    return int(_RANGE_BYTES * low.size)
+
+
+def _ranges_scratch(x: Any, low: Any, high: Any) -> int:
+    return _of_ranges(x, low, high) + (int(_WHOLE_BYTES * x.size) if low.ndim else 0)
+
+
+@kernel("QuantizeV2", T=_QUANTIZED, cost=1.5, scratch=_ranges_scratch)
 def quantize_v2(c: OpKernelConstruction) -> Compute:
     """The quantised tensor, and the range that its smallest and largest integer stand for."""
     return _Quantize(c).__call__
@@ -225,8 +238,8 @@ class _Dequantize:
         return in_chunks(self.xp, x, self.result, steps, whole=axis >= 0)
 
 
-@kernel("Dequantize", T=_QUANTIZED, dtype=(dtypes.float32,), cost=0.7, scratch=8)
-@kernel("Dequantize", T=_QUANTIZED, dtype=(dtypes.bfloat16,), cost=1.5, scratch=8)
+@kernel("Dequantize", T=_QUANTIZED, dtype=(dtypes.float32,), cost=0.7, scratch=_of_ranges)
+@kernel("Dequantize", T=_QUANTIZED, dtype=(dtypes.bfloat16,), cost=1.5, scratch=_of_ranges)
 def dequantize(c: OpKernelConstruction) -> Compute:
     """The floats that quantised values stand for."""
     return _Dequantize(c).__call__

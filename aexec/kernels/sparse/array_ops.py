@@ -293,8 +293,8 @@ def sparse_reshape(c: OpKernelConstruction) -> Compute:
             raise errors.InvalidArgumentError(
                 f"Target shape should be a vector but received shape {shape_text(new_shape.shape)}"
             )
-        dims = shape.tolist()
-        target = _target_dims(dims, new_shape.tolist())
+        dims = sparse.dims_of(shape)
+        target = _target_dims(dims, sparse.dims_of(new_shape))
         if len(indices) and (0 in dims or 0 in target):
             raise errors.InvalidArgumentError(
                 f"Input tensor has {len(indices)} non zero elements but input shape ({shape_text(dims)}) "

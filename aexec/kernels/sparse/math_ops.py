@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 
 from aexec.framework import dtypes, errors
+from aexec.framework.allocator import announce_scratch
 from aexec.framework.kernel_registry import kernel
 from aexec.framework.op_kernel import Compute, OpKernelConstruction
-from aexec.framework.shape import check_max_rank, shape_text
+from aexec.framework.shape import MAX_RANK, check_max_rank, shape_text
 from aexec.kernels.common.allocation import allocator
 from aexec.kernels.math.reduction_ops import accumulation_type
 from aexec.kernels.sparse import sparse_tensors as sparse
@@ -177,6 +178,10 @@ def _axes(shape: Any, axes: Any) -> set[int]:
             f"Expected reduction_axes to be a scalar or a vector; got shape: {shape_text(axes.shape)}"
         )
     rank = shape.size
+    if axes.size > MAX_RANK:  # some are there twice, or the first or the last one is wrong
+        announce_scratch(2 * axes.nbytes)
+        axes = np.unique(axes)
+        axes = axes if axes.size <= 2 * MAX_RANK else axes[[0, -1]]
     for axis in axes.reshape(-1).tolist():
         if not -rank <= axis < rank:
             raise errors.InvalidArgumentError(f"Invalid reduction dimension {axis}, for input with {rank} dimensions.")
@@ -194,7 +199,7 @@ def sparse_reduce(c: OpKernelConstruction) -> Compute:
 
     def compute(indices: Any, values: Any, shape: Any, axes: Any) -> Any:
         reduced = _axes(shape, axes)
-        dims = shape.tolist()
+        dims = sparse.dims_of(shape)
         sparse.create(indices, values, dims)
         stay = [i for i in range(len(dims)) if i not in reduced]
         (keys,) = sparse.row_keys(indices[:, stay])
@@ -245,7 +250,7 @@ def sparse_softmax(c: OpKernelConstruction) -> Compute:
 
     def compute(indices: Any, values: Any, shape: Any) -> Any:
         sparse.check_matrix_and_vectors(indices, values, shape, ("sp_indices", "sp_values", "sp_shape"))
-        dims = shape.tolist()
+        dims = sparse.dims_of(shape)
         if len(dims) < 2:
             raise errors.InvalidArgumentError(
                 f"Input should have rank >= 2, but received shape: {' '.join(map(str, dims))}"

@@ -53,7 +53,7 @@ def cut_into_rows(indices: Any, values: Any, shape: Any) -> tuple[Any, Iterable[
         InvalidArgumentError: it is a vector, or no sparse tensor in row-major order.
     """
     sparse.check_ranks(indices, values, shape)
-    dims = shape.tolist()
+    dims = sparse.dims_of(shape)
     if len(dims) <= 1:
         raise errors.InvalidArgumentError(f"Rank of input SparseTensor should be > 1, but saw rank: {len(dims)}")
     sparse.create(indices, values, dims)

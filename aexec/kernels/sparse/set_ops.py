@@ -86,7 +86,7 @@ def _check_in_group(indices: Any, dims: Sequence[int]) -> None:
 def _sparse(indices: Any, values: Any, shape: Any, validates: bool) -> _Sets:
     if shape.ndim != 1:
         raise errors.InvalidArgumentError("Shape must be a 1D tensor.")
-    dims = shape.tolist()
+    dims = sparse.dims_of(shape)
     sparse.check_shape(dims)
     if len(dims) < 2:
         raise errors.InvalidArgumentError(f"Invalid rank {len(dims)}.")

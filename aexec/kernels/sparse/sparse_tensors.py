@@ -31,6 +31,7 @@ __all__ = [
     "check_ranks",
     "check_shape",
     "create",
+    "dims_of",
     "flat_positions",
     "group_starts",
     "matched_rows",
@@ -42,6 +43,13 @@ _LIMIT = 2**63
 # Bytes of an entry: for its position, once more while that is computed, and whether it is above the last one; and where
 # that says that something is wrong, for finding out what.
 _POSITION_BYTES, _KEY_BYTES = 17, 24
+
+
+def dims_of(shape: Any) -> list[int]:
+    """The numbers of a vector.  InvalidArgumentError for more than a tensor has dimensions: their list takes long."""
+    check_max_rank(shape.size)
+    dims: list[int] = shape.tolist()
+    return dims
 
 
 def check_shape(dims: Sequence[int]) -> None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
 
 from aexec.framework import errors
 from tests.kernels.answer_tables import INDICES, INVALID, SHAPE, VALUES, known_answers, refused
 from tests.kernels.array_support import F32, I32, I64
+from tests.kernels.harness import run_op
 
 # As TensorFlow 2.21 answers: op, inputs, attrs, outputs.
 # fmt: off
@@ -604,3 +606,25 @@ REFUSED: list[Any] = [
 
 test_known_answers = known_answers(KNOWN)
 test_refused = refused(REFUSED)
+
+
+@pytest.mark.parametrize(
+    ("op", "more"),
+    [
+        ("SparseSoftmax", []),
+        ("SparseReduceSum", [I32([0])]),
+        ("SparseReduceMaxSparse", [I32([0])]),
+        ("SerializeManySparse", []),
+    ],
+)
+def test_more_sizes_than_a_tensor_has_dimensions_are_refused_unread(op, more):
+    with pytest.raises(errors.InvalidArgumentError, match="Too many dimensions: 1000 > 254"):
+        run_op(op, [np.zeros((0, 2), np.int64), F32([]), np.full(1000, 2**40), *more])
+
+
+def test_axes_may_be_repeated_any_number_of_times():
+    inputs = [I64([[0, 1], [2, 0]]), F32([1, 2]), I64([3, 2])]
+    many = run_op("SparseReduceSum", [*inputs, np.tile(I32([0, -2]), 1000)])
+    assert many.tolist() == run_op("SparseReduceSum", [*inputs, I32([0])]).tolist()
+    with pytest.raises(errors.InvalidArgumentError, match="Invalid reduction dimension 2, for input with 2 dimensions"):
+        run_op("SparseReduceSum", [*inputs, np.tile(I32([0, 2]), 1000)])
