@@ -155,6 +155,8 @@ def segment_sum_or_mean(c: OpKernelConstruction) -> Compute:
         if is_mean and sums.size:
             counts = _counts(xp, ids, count, data.ndim, work)
             sums = truncating_divide(xp, sums, counts) if integers else xp.divide(sums, counts, sums)
+        if work != out:
+            announce_scratch(sums.nbytes)
         return sums.astype(out, copy=False)
 
     return compute
@@ -278,6 +280,8 @@ def unsorted_segment(c: OpKernelConstruction) -> Compute:
         else:
             result = _full(xp, allocate, (total, *row_shape), initial, work)
             combine(result, flat, rows)
+        if work != out:
+            announce_scratch(result.nbytes)
         return result[:count].astype(out, copy=False)
 
     return compute
@@ -396,6 +400,8 @@ def sparse_segment(c: OpKernelConstruction) -> Compute:
             result /= _counts(xp, ids, count, data.ndim, work)
         elif is_sqrt_n and result.size:
             result /= xp.sqrt(_counts(xp, ids, count, data.ndim, work))
+        if work != out:
+            announce_scratch(result.nbytes)
         return result.astype(out, copy=False)
 
     return compute
