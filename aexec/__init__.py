@@ -6,9 +6,9 @@
     async with aexec.Session(graph) as session:
         y = await session.run("y:0", {"x:0": x})
 
-The way of a run, in the order to read it: `graph/node.py`, `graph/graph.py`, `runtime/session.py`,
-`runtime/plan.py`, `runtime/propagator_state.py`, `runtime/execution.py`, and any module of
-`kernels/`.  docs/tour.md walks it from HTTP bytes to a kernel and back.
+The way of a run, in the order to read it: `graph/nodes/node.py`, `graph/graph.py`, `runtime/session/session.py`,
+`runtime/plans/plan.py`, `runtime/interpreter/propagator_state.py`, `runtime/interpreter/execution.py`, and any module
+of `kernels/`.  docs/tour.md walks it from HTTP bytes to a kernel and back.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from aexec.blas import tune_blas
 
 # isort: split
-from aexec.framework.garbage_collector import collector_paused
+from aexec.framework.memory.garbage_collector import collector_paused
 
 # Nothing that an import makes is garbage, and the collector would look through it again and again.
 with collector_paused():
@@ -83,18 +83,18 @@ with collector_paused():
         uint64,
         variant,
     )
-    from aexec.framework.load_library import load_library
+    from aexec.framework.kernel_contract.load_library import load_library
     from aexec.graph.gradient_maker import set_gradient_maker
     from aexec.graph.graph import Graph
-    from aexec.graph.node import Node, Tensor
-    from aexec.runtime.callable import Callable
+    from aexec.graph.nodes.node import Node, Tensor
     from aexec.runtime.config import RunMetadata, RunOptions, SessionConfig
-    from aexec.runtime.feeds import register_feed_type
-    from aexec.runtime.fetches import register_fetch_type
-    from aexec.runtime.reset import reset
-    from aexec.runtime.session import Session
-    from aexec.runtime.session_classes import register_session_class, set_opening_class
-    from aexec.runtime.step import Step
+    from aexec.runtime.feeding.feeds import register_feed_type
+    from aexec.runtime.feeding.fetches import register_fetch_type
+    from aexec.runtime.session.callable import Callable
+    from aexec.runtime.session.reset import reset
+    from aexec.runtime.session.session import Session
+    from aexec.runtime.session.session_classes import register_session_class, set_opening_class
+    from aexec.runtime.session.step import Step
     from aexec.sources import OpeningSession, load
 
 if TYPE_CHECKING:
@@ -119,18 +119,18 @@ if TYPE_CHECKING:
     from aexec.control_flow.map_fn import foldl, foldr, map_fn, scan
     from aexec.control_flow.tensor_array import TensorArray
     from aexec.control_flow.while_loop import while_loop
-    from aexec.framework.attr_value import NameAttrList
     from aexec.framework.indexed_slices import IndexedSlices
     from aexec.framework.sparse_tensor import SparseTensor
+    from aexec.framework.wire.attr_value import NameAttrList
     from aexec.graph.collections import GraphKeys
-    from aexec.graph.function_library import FunctionLibrary
+    from aexec.graph.nodes.function_library import FunctionLibrary
     from aexec.proto import VersionDef
     from aexec.queues.coordinator import Coordinator
     from aexec.queues.prefetch import prefetch
     from aexec.queues.queue_runner import QueueRunner, start_queue_runners
     from aexec.remote.blocking import BlockingSession, SyncSession, blocking
     from aexec.remote.remote_session import RemoteSession, connect
-    from aexec.runtime.cost_model import CostModel
+    from aexec.runtime.profiling.cost_model import CostModel
     from aexec.saved_model import load_saved_model, load_saved_model_async
     from aexec.saved_model.graph_collections import export_meta_graph, import_meta_graph
     from aexec.variables import initializers, regularizers
@@ -335,7 +335,7 @@ if not TYPE_CHECKING:
     # What not every program uses is imported when it is first asked for.  Type checkers know the names from
     # above, and so report those that are not there.
     _LAZY = {
-        "CostModel": "aexec.runtime.cost_model",
+        "CostModel": "aexec.runtime.profiling.cost_model",
         "Coordinator": "aexec.queues.coordinator",
         "QueueRunner": "aexec.queues.queue_runner",
         "export_meta_graph": "aexec.saved_model.graph_collections",

@@ -32,7 +32,7 @@ from aexec.commands.usage import (
     positive,
     wrong,
 )
-from aexec.framework.garbage_collector import freeze_heap
+from aexec.framework.memory.garbage_collector import freeze_heap
 
 __all__ = ["main"]
 
@@ -108,7 +108,7 @@ def _add_serve(commands: Any, wanted: bool) -> None:
     )
     if not wanted:
         return
-    from aexec_server.setting_sources import add_setting_flags
+    from aexec_server.settings.setting_sources import add_setting_flags
 
     command.add_argument("--example", action="store_true", help="load an example model and print requests to try")
     command.add_argument(
@@ -121,10 +121,10 @@ def _add_serve(commands: Any, wanted: bool) -> None:
 def _serve(arguments: argparse.Namespace) -> int:
     from aexec_server import ServerConfig, serve
     from aexec_server.example import example_graph, example_requests
-    from aexec_server.model_source import check_file
-    from aexec_server.server_log import begin_log
-    from aexec_server.setting_sources import read_settings
-    from aexec_server.settings import SettingError
+    from aexec_server.settings.model_source import check_file
+    from aexec_server.settings.setting_sources import read_settings
+    from aexec_server.settings.settings import SettingError
+    from aexec_server.watching.server_log import begin_log
 
     from aexec.hosting import check_cluster
 
@@ -195,8 +195,8 @@ def _add_token(commands: Any) -> None:
 
 
 def _token(arguments: argparse.Namespace) -> int:
-    from aexec_server.token_source import add_line
-    from aexec_server.tokens import new_token_line
+    from aexec_server.clients.token_source import add_line
+    from aexec_server.clients.tokens import new_token_line
 
     names = ("max_sessions", "max_runs", "max_memory_mb", "rate", "burst")
     limits = {name: value for name in names if (value := getattr(arguments, name)) is not None}

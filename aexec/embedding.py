@@ -19,16 +19,17 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from aexec import proto
-from aexec.framework import errors, tensor_codec
+from aexec.framework import errors
 from aexec.framework.errors import Code
-from aexec.framework.messages import as_message
+from aexec.framework.wire import tensor_codec
+from aexec.framework.wire.messages import as_message
 from aexec.graph.graph import Graph
-from aexec.runtime.callable import Callable as SessionCallable
-from aexec.runtime.callable import canonical_name
 from aexec.runtime.config import RunMetadata, RunOptions, SessionConfig
-from aexec.runtime.loop_thread import LoopThread
-from aexec.runtime.partial_run import PartialRun
-from aexec.runtime.session import Session
+from aexec.runtime.session.callable import Callable as SessionCallable
+from aexec.runtime.session.callable import canonical_name
+from aexec.runtime.session.partial_run import PartialRun
+from aexec.runtime.session.session import Session
+from aexec.runtime.threads.loop_thread import LoopThread
 from aexec.sources import load
 
 __all__ = ["Embedding", "Status"]

@@ -52,13 +52,14 @@ from typing import TYPE_CHECKING, Any
 
 from aexec.distributed.cluster_security import ClusterSecurity
 from aexec.distributed.cluster_target import check_cluster
-from aexec.framework import dtypes, kernel_registry, loop_budget, node_def, op_registry, wire_format
-from aexec.framework.attr_value import NameAttrList, summarize
+from aexec.framework import dtypes
 from aexec.framework.datatypes import DATATYPES, datatype_of, has_datatype
 from aexec.framework.dtypes import DType
 from aexec.framework.duration import parse_duration
 from aexec.framework.finite_float import finite_float
-from aexec.framework.garbage_collector import (
+from aexec.framework.kernel_contract import kernel_registry
+from aexec.framework.loopback import is_loopback
+from aexec.framework.memory.garbage_collector import (
     collect_garbage,
     collect_if_due,
     collecting_when_asked,
@@ -67,37 +68,40 @@ from aexec.framework.garbage_collector import (
     freeze_heap,
     keep_large,
 )
-from aexec.framework.inline_call import NeedsThreadError, check_inline, on_event_loop
-from aexec.framework.log_memory import record_network_buffer, record_network_buffer_freed
-from aexec.framework.long_work import LongWork, go_on
-from aexec.framework.loopback import is_loopback
-from aexec.framework.memory import return_freed_memory, total_memory
-from aexec.framework.memory_account import MemoryAccount
-from aexec.framework.messages import unreadable
+from aexec.framework.memory.log_memory import record_network_buffer, record_network_buffer_freed
+from aexec.framework.memory.memory import return_freed_memory, total_memory
+from aexec.framework.memory.memory_account import MemoryAccount
 from aexec.framework.near_names import listed, near_names
-from aexec.framework.op_def import OpDef
+from aexec.framework.op_contract import op_registry
 from aexec.framework.printed import set_printer
-from aexec.framework.processors import num_processors
-from aexec.framework.tensor_codec import from_proto as tensor_from_proto
-from aexec.framework.tensor_codec import to_parts as tensor_to_parts
-from aexec.framework.tensor_codec import to_proto as tensor_to_proto
-from aexec.graph.graph_pieces import GraphForm, graph_pieces
+from aexec.framework.waiting import loop_budget
+from aexec.framework.waiting.inline_call import NeedsThreadError, check_inline, on_event_loop
+from aexec.framework.waiting.long_work import LongWork, go_on
+from aexec.framework.waiting.processors import num_processors
+from aexec.framework.wire import node_def, wire_format
+from aexec.framework.wire.attr_value import NameAttrList, summarize
+from aexec.framework.wire.messages import unreadable
+from aexec.framework.wire.op_def import OpDef
+from aexec.framework.wire.tensor_codec import from_proto as tensor_from_proto
+from aexec.framework.wire.tensor_codec import to_parts as tensor_to_parts
+from aexec.framework.wire.tensor_codec import to_proto as tensor_to_proto
+from aexec.graph.forms.graph_pieces import GraphForm, graph_pieces
 from aexec.graph.meta_graph import MetaGraph
-from aexec.graph.node_wire import unflatten_node
+from aexec.graph.nodes.node_wire import unflatten_node
 from aexec.graph.signature import Signature, TensorInfo
 from aexec.queues.session_queue import Queue
-from aexec.runtime.batched_callable import BatchedCallable, BatchedStep, BatchTurn, can_be_batched
-from aexec.runtime.callable import canonical_name
-from aexec.runtime.callable_cache import CallableCache
-from aexec.runtime.disposal import dispose, leave_undisposed
-from aexec.runtime.feeds import FeedSpec
-from aexec.runtime.inferred_shapes import is_built_in
-from aexec.runtime.nested_lists import num_leaves
-from aexec.runtime.partial_run import PartialRun
-from aexec.runtime.slices import LoopTurns, SliceClock
-from aexec.runtime.step import StepState
-from aexec.runtime.step_stats import op_of, self_nanos
-from aexec.runtime.worker_pool import OnCancel, end_idle_threads, run_in_thread, run_in_turns
+from aexec.runtime.feeding.feeds import FeedSpec
+from aexec.runtime.feeding.nested_lists import num_leaves
+from aexec.runtime.plans.inferred_shapes import is_built_in
+from aexec.runtime.profiling.step_stats import op_of, self_nanos
+from aexec.runtime.session.batched_callable import BatchedCallable, BatchedStep, BatchTurn, can_be_batched
+from aexec.runtime.session.callable import canonical_name
+from aexec.runtime.session.callable_cache import CallableCache
+from aexec.runtime.session.partial_run import PartialRun
+from aexec.runtime.session.step import StepState
+from aexec.runtime.threads.disposal import dispose, leave_undisposed
+from aexec.runtime.threads.slices import LoopTurns, SliceClock
+from aexec.runtime.threads.worker_pool import OnCancel, end_idle_threads, run_in_thread, run_in_turns
 
 if TYPE_CHECKING:
     from aexec.sources import OpeningSession

@@ -16,7 +16,7 @@ from aexec.client.building import name_scope
 from aexec.framework import dtypes, errors
 from aexec.framework.shape import PartialTensorShape
 from aexec.graph.collections import GraphKeys
-from aexec.graph.node import Tensor
+from aexec.graph.nodes.node import Tensor
 from aexec.graph.op_functions import convert_to_tensor, require_graph
 from aexec.graph.shape_refiner import set_shape
 

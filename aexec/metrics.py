@@ -17,7 +17,7 @@ from aexec.client.building import control_dependencies, name_scope
 from aexec.framework import dtypes, errors
 from aexec.framework.dtypes import DType
 from aexec.graph.collections import GraphKeys
-from aexec.graph.node import Tensor
+from aexec.graph.nodes.node import Tensor
 from aexec.graph.op_functions import convert_to_tensor, require_graph
 from aexec.variables.initializers import Zeros
 from aexec.variables.variable import Variable

@@ -2,7 +2,7 @@
 
 `load` makes a graph or a model of it.  `OpeningSession` is what `aexec.Session` gives for whatever has to be
 read first: reading and importing take a worker thread, so that no event loop is held up, and
-happen when the session is entered or awaited.  Next to read: `saved_model/loader.py`, `graph/graph_formats.py`.
+happen when the session is entered or awaited.  Next to read: `saved_model/loader.py`, `graph/forms/graph_formats.py`.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any
 
 from aexec import proto
 from aexec.framework import errors
-from aexec.framework.garbage_collector import collector_paused
 from aexec.framework.html_repr import block
-from aexec.framework.messages import as_message, message_name
+from aexec.framework.memory.garbage_collector import collector_paused
+from aexec.framework.wire.messages import as_message, message_name
 from aexec.graph.graph import Graph
 from aexec.graph.meta_graph import MetaGraph
-from aexec.runtime.session import Session
-from aexec.runtime.worker_pool import OnCancel, run_in_thread
+from aexec.runtime.session.session import Session
+from aexec.runtime.threads.worker_pool import OnCancel, run_in_thread
 
 if TYPE_CHECKING:
     from aexec.saved_model import SavedModel

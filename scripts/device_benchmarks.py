@@ -22,9 +22,9 @@ from benchmark_figure import Figure
 import aexec
 from aexec import ops
 from aexec.devices.device_registry import make_devices
-from aexec.graph.partition import split
+from aexec.graph.analysis.partition import split
 from aexec.graph.passes import WorkingGraph
-from aexec.runtime.placer import Placer
+from aexec.runtime.placement.placer import Placer
 
 WARM_UP = 30
 WIDTH = 200

@@ -421,7 +421,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if unknown := set(arguments.parts) - {*PARTS}:
         parser.error(f"no part {sorted(unknown)[0]!r}; there are {', '.join(PARTS)}")
     if arguments.stand_in:
-        from tests.support.fake_cupy import fake_cupy, gpu_factory
+        from tests.support.stand_ins.fake_cupy import fake_cupy, gpu_factory
 
         cupy, sizes = fake_cupy(), STAND_IN
         unregister_device_factory("GPU")

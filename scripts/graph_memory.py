@@ -21,7 +21,8 @@ import numpy as np
 
 import aexec
 from aexec import proto
-from aexec.framework import attr_value, dtypes, tensor_codec
+from aexec.framework import dtypes
+from aexec.framework.wire import attr_value, tensor_codec
 
 F, I = dtypes.float32, dtypes.int32  # noqa: E741
 WIDTH = 64

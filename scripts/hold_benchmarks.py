@@ -31,8 +31,8 @@ import kernel_cases
 import kernel_hold_cases
 from kernel_cases import Case, Data
 
-from aexec.framework import loop_budget
-from aexec.runtime.worker_pool import WorkerPool, limit_blas_threads
+from aexec.framework.waiting import loop_budget
+from aexec.runtime.threads.worker_pool import WorkerPool, limit_blas_threads
 from tests.kernels.harness import build
 from tests.support.lateness import lateness
 

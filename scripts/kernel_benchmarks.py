@@ -24,7 +24,7 @@ import kernel_array_cases
 import kernel_cases
 from kernel_cases import Case, Data
 
-from aexec.runtime.worker_pool import limit_blas_threads
+from aexec.runtime.threads.worker_pool import limit_blas_threads
 from tests.kernels.harness import build
 
 __all__ = ["LIMIT", "SIZES", "Comparison", "kernel_comparisons"]

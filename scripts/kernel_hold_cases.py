@@ -16,7 +16,7 @@ import numpy as np
 from kernel_cases import Case, Data
 
 from aexec import proto
-from aexec.framework import tensor_codec
+from aexec.framework.wire import tensor_codec
 
 __all__ = ["cases"]
 

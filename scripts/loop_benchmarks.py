@@ -22,11 +22,11 @@ import numpy as np
 
 sys.path[:0] = [str(Path(__file__).resolve().parent.parent / name) for name in ("server", "")]
 
-from aexec_server import json_text
+from aexec_server.http import json_text
 
 import aexec
 from aexec.hosting import OnCancel, run_in_thread
-from tests.support.graphs import negations
+from tests.support.programs.graphs import negations
 
 __all__ = ["Held", "measure"]
 

@@ -26,7 +26,7 @@ from typing import Any
 
 from aexec.framework.dtypes import DTypeLike
 from aexec.framework.shape import PartialTensorShape
-from aexec.graph.node import Node, Tensor
+from aexec.graph.nodes.node import Node, Tensor
 
 TensorLike = Any
 ShapeLike = PartialTensorShape | Sequence[int | None] | None
@@ -56,7 +56,7 @@ def families_text() -> str:
 
 def stubs_text() -> str:
     op_functions = importlib.import_module("aexec.graph.op_functions")
-    registry = importlib.import_module("aexec.framework.op_registry").global_registry
+    registry = importlib.import_module("aexec.framework.op_contract.op_registry").global_registry
     importlib.import_module("aexec.ops")
 
     def stub(name: str, op: str) -> str:

@@ -17,10 +17,11 @@ from blockbuster import blockbuster_ctx
 from hypothesis import settings
 
 import aexec.autodiff  # noqa: F401  whose families the registry of gradients knows then
-from aexec.framework import gradient_registry, kernel_registry, op_registry
+from aexec.framework.kernel_contract import kernel_registry
+from aexec.framework.op_contract import gradient_registry, op_registry
 from aexec.framework.printed import set_printer
 from aexec.graph.graph import set_default_graph
-from aexec.runtime.session import Session
+from aexec.runtime.session.session import Session
 from tests.support import time_limit
 
 # The collector need not look at what all tests share: modules, and tens of thousands of tests.
@@ -76,12 +77,12 @@ def nothing_blocks_the_loop() -> Iterator[None]:
             if name.startswith(("io.", "os.")):
                 function.can_block_in("<frozen importlib._bootstrap_external>", LAZY_IMPORTS)
                 # The kernel's own figures, for which no disk is asked.
-                function.can_block_in("framework/memory.py", {"available_memory"})
+                function.can_block_in("framework/memory/memory.py", {"available_memory"})
         # Until a helper has ended the piece of a kernel that it is at: it takes no longer than what is done meanwhile.
-        blockbuster.functions["threading.Lock.acquire"].can_block_in("framework/intra_op.py", {"share"})
+        blockbuster.functions["threading.Lock.acquire"].can_block_in("framework/waiting/intra_op.py", {"share"})
         # A SyncSession in a notebook: its methods wait, which is what they are for.
         blockbuster.functions["threading.Lock.acquire"].can_block_in(
-            "runtime/loop_thread.py", {"__init__", "wait", "stop"}
+            "runtime/threads/loop_thread.py", {"__init__", "wait", "stop"}
         )
         yield
 

@@ -15,7 +15,7 @@ import aexec
 from aexec import proto
 from aexec.embedding import Embedding, Status
 from aexec.errors import Code
-from aexec.framework import tensor_codec
+from aexec.framework.wire import tensor_codec
 from tests.support.gates import ThreadGate
 
 OK = Status(0, "")

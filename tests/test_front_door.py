@@ -14,7 +14,7 @@ import aexec
 from aexec import errors, proto
 from aexec.graph.meta_graph import MetaGraph
 from aexec.graph.signature import Signature
-from tests.support.foreign_messages import foreign
+from tests.support.stand_ins.foreign_messages import foreign
 from tests.test_sources import doubling, write_model
 
 

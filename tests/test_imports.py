@@ -15,7 +15,7 @@ ROOT = Path(__file__).parent.parent
 KNOWN = {
     # A tensor may hold variants, and the metadata of a variant may be tensors: the wire format recurs, and so
     # do its two codecs.
-    frozenset({"aexec.framework.tensor_codec", "aexec.framework.variant"}),
+    frozenset({"aexec.framework.wire.tensor_codec", "aexec.framework.wire.variant"}),
 }
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from aexec.framework.garbage_collector import collector_paused
+from aexec.framework.memory.garbage_collector import collector_paused
 from tests.test_imports import ROOT, modules
 
 # Imports each of the modules named on standard input in a process of its own, forked from one that has imported

@@ -39,13 +39,12 @@ SHARED = {
     "function dropout": "nn's drops always; that of layers while it is training",
     "function flatten": "a layer; how nodes become a message",
     "function mean_squared_error": "a loss, and a metric",
-    "module control_flow": "aexec.control_flow builds what aexec.graph.control_flow analyses",
+    "module control_flow": "aexec.control_flow builds what aexec.graph.nodes.control_flow analyses",
     "function identity": "the op's node; what undoes no compression, called with its module's name",
     "function import_graph_def": "aexec.import_graph_def, and what it does with names and inputs",
     "function scan": "aexec.scan of the rows of a tensor; message_scan.scan of the bytes of a message",
     "function scalar": "the shape function `shapes.scalar`; an element of a tensor; the summary of a scalar",
     "module errors": "aexec.errors is the public face of aexec.framework.errors",
-    "module graph": "aexec.graph is the package of aexec.graph.graph",
     "function decode": "codecs are called with their module's name: attr_value.decode, variant.decode",
     "function encode": "codecs are called with their module's name: attr_value.encode, variant.encode",
     "function merge": "called with its module's name: versions.merge, step_stats.merge, summary.merge",
@@ -89,14 +88,20 @@ def test_no_two_public_things_share_a_name(things: list[tuple[str, str]]) -> Non
     found: dict[str, set[str]] = defaultdict(set)
     for name, full_name in things:
         found[name].add(full_name)
-    shared = {name: sorted(where) for name, where in found.items() if len(where) > 1}
+    shared = {name: sorted(where) for name, where in found.items() if len(where) > 1 and not _is_room(name, where)}
     assert {name: where for name, where in shared.items() if name not in SHARED} == {}
     # The list is exact.
     assert [name for name in SHARED if name not in shared] == []
 
 
+def _is_room(name: str, where: set[str]) -> bool:
+    """Are these a package and its main module, which has the package's name?"""
+    package = min(where, key=len)
+    return where == {package, f"{package}.{name.removeprefix('module ')}"}
+
+
 def test_the_names_that_are_compared(things: list[tuple[str, str]]) -> None:
     names = dict(things)
-    assert names["class Session"] == "aexec.runtime.session.Session"
-    assert names["module run_table"] == "aexec_server.run_table"
-    assert names["function reset"] == "aexec.runtime.reset.reset"
+    assert names["class Session"] == "aexec.runtime.session.session.Session"
+    assert names["module run_table"] == "aexec_server.requests.run_table"
+    assert names["function reset"] == "aexec.runtime.session.reset.reset"

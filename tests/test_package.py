@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import aexec
-from tests.support.graphs import GraphBuilder, counting_loop
+from tests.support.programs.graphs import GraphBuilder, counting_loop
 
 ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]

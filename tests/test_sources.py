@@ -15,7 +15,7 @@ from aexec import cli, errors, proto
 from aexec.graph.meta_graph import MetaGraph
 from aexec.graph.signature import Signature
 from aexec.saved_model import SavedModel
-from tests.support.foreign_messages import foreign
+from tests.support.stand_ins.foreign_messages import foreign
 
 
 def doubling() -> aexec.Graph:

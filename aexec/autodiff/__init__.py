@@ -6,7 +6,7 @@ is first asked for.
 
 import pkgutil
 
-from aexec.framework.gradient_registry import global_registry, gradient, no_gradient
+from aexec.framework.op_contract.gradient_registry import global_registry, gradient, no_gradient
 from aexec.ops.families import FAMILIES
 
 __all__ = ["gradient", "no_gradient"]

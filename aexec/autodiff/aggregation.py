@@ -9,7 +9,7 @@ from aexec import ops
 from aexec.client.building import control_dependencies
 from aexec.framework import dtypes
 from aexec.framework.indexed_slices import IndexedSlices
-from aexec.graph.node import Tensor
+from aexec.graph.nodes.node import Tensor
 from aexec.graph.op_functions import convert_to_tensor
 
 __all__ = ["AGGREGATIONS", "Gradient", "add_up", "as_dense", "not_dead"]

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from aexec.framework import errors
-from aexec.graph.control_flow import ENTER, EXIT, MERGE, NEXT_ITERATION, SWITCH
-from aexec.graph.node import Endpoint, Node
+from aexec.graph.nodes.control_flow import ENTER, EXIT, MERGE, NEXT_ITERATION, SWITCH
+from aexec.graph.nodes.node import Endpoint, Node
 
 __all__ = ["Branch", "Branches"]
 

@@ -12,7 +12,7 @@ from aexec.autodiff.branches import Branches
 from aexec.autodiff.forward_op import ForwardOp
 from aexec.autodiff.missing_gradients import zeros_for
 from aexec.framework.indexed_slices import IndexedSlices
-from aexec.graph.node import Tensor
+from aexec.graph.nodes.node import Tensor
 
 __all__ = ["gradient_of_switch", "gradients_of_merge"]
 

@@ -14,8 +14,8 @@ from typing import Any
 from aexec.client.building import gradient_override_map, name_scope
 from aexec.control_flow.structure import leaves_of, pack
 from aexec.framework import dtypes, errors
-from aexec.framework.gradient_registry import global_registry
-from aexec.graph.node import Tensor
+from aexec.framework.op_contract.gradient_registry import global_registry
+from aexec.graph.nodes.node import Tensor
 from aexec.graph.op_functions import convert_to_tensor, create_node
 from aexec.graph.tensor_proxy import TensorProxy
 

@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Any
 
 from aexec.framework import errors
-from aexec.graph.node import Node, Tensor
+from aexec.graph.nodes.node import Node, Tensor
 
 __all__ = ["ForwardOp"]
 

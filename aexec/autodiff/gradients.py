@@ -22,12 +22,12 @@ from aexec.autodiff.loops import Loops, WhileLoop
 from aexec.client.building import control_dependencies
 from aexec.framework import dtypes, errors
 from aexec.framework.dtypes import DType
-from aexec.framework.gradient_registry import GradientFunction, global_registry
 from aexec.framework.indexed_slices import IndexedSlices
-from aexec.framework.long_work import go_on
-from aexec.graph.control_flow import EXIT, MERGE, SWITCH
+from aexec.framework.op_contract.gradient_registry import GradientFunction, global_registry
+from aexec.framework.waiting.long_work import go_on
 from aexec.graph.graph import Graph
-from aexec.graph.node import Endpoint, Node, Tensor
+from aexec.graph.nodes.control_flow import EXIT, MERGE, SWITCH
+from aexec.graph.nodes.node import Endpoint, Node, Tensor
 from aexec.graph.op_functions import convert_to_tensor
 from aexec.graph.scopes import GRADIENT_ATTR
 from aexec.graph.tensor_proxy import TensorProxy

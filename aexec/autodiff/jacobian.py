@@ -22,7 +22,7 @@ from aexec.framework import errors
 from aexec.framework.shape import PartialTensorShape
 from aexec.graph.func_graph import FuncGraph, copy_nodes
 from aexec.graph.function_def import is_stateful
-from aexec.graph.node import Endpoint, Tensor
+from aexec.graph.nodes.node import Endpoint, Tensor
 from aexec.graph.op_functions import convert_to_tensor, create_node, require_graph
 from aexec.graph.tensor_proxy import TensorProxy
 

@@ -17,8 +17,8 @@ from aexec.autodiff.branches import Branch
 from aexec.autodiff.loops import Loops, LoopVariable, WhileLoop
 from aexec.client.building import constant, control_dependencies
 from aexec.framework import dtypes
-from aexec.graph.control_flow import ENTER
-from aexec.graph.node import Endpoint, Node, Tensor
+from aexec.graph.nodes.control_flow import ENTER
+from aexec.graph.nodes.node import Endpoint, Node, Tensor
 from aexec.graph.op_functions import create_node
 
 __all__ = ["BackwardLoop", "OutsideLoops", "Place"]

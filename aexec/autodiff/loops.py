@@ -6,9 +6,9 @@ from functools import cached_property
 
 from aexec.autodiff.branches import Branches
 from aexec.framework.late_dataclass import dataclass
-from aexec.graph.control_flow import ENTER, EXIT, MERGE, NEXT_ITERATION, SWITCH, FrameInfo, analyze
 from aexec.graph.graph import Graph
-from aexec.graph.node import Endpoint, Node
+from aexec.graph.nodes.control_flow import ENTER, EXIT, MERGE, NEXT_ITERATION, SWITCH, FrameInfo, analyze
+from aexec.graph.nodes.node import Endpoint, Node
 
 __all__ = ["LoopVariable", "Loops", "WhileLoop"]
 

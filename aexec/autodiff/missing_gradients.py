@@ -5,7 +5,7 @@ from __future__ import annotations
 from aexec import ops
 from aexec.framework import dtypes, errors
 from aexec.framework.dtypes import DType
-from aexec.graph.node import Tensor
+from aexec.graph.nodes.node import Tensor
 
 __all__ = ["gradient_dtype", "zeros_for"]
 

@@ -19,12 +19,12 @@ from aexec.autodiff.branches import Branches
 from aexec.autodiff.gradients import gradients_in_body, is_differentiable
 from aexec.autodiff.missing_gradients import gradient_dtype
 from aexec.framework import errors
-from aexec.framework.attr_value import NameAttrList
-from aexec.graph.control_flow import EXECUTOR_OPS, analyze
+from aexec.framework.wire.attr_value import NameAttrList
 from aexec.graph.func_graph import FuncGraph, body_of, copy_nodes
 from aexec.graph.function_def import is_stateful
 from aexec.graph.graph import Graph
-from aexec.graph.node import Endpoint, Node, Tensor
+from aexec.graph.nodes.control_flow import EXECUTOR_OPS, analyze
+from aexec.graph.nodes.node import Endpoint, Node, Tensor
 
 __all__ = [
     "PartedBody",

@@ -16,11 +16,11 @@ from aexec import ops
 from aexec.autodiff.gradients import gradients_in_body, is_differentiable
 from aexec.client.building import control_dependencies, gradient_override_map, name_scope
 from aexec.control_flow.structure import leaves_of, pack
-from aexec.framework.gradient_registry import global_registry
-from aexec.graph.control_flow import ENTER, EXECUTOR_OPS, SWITCH
+from aexec.framework.op_contract.gradient_registry import global_registry
 from aexec.graph.func_graph import copy_nodes
 from aexec.graph.graph import Graph
-from aexec.graph.node import Endpoint, Node, Tensor
+from aexec.graph.nodes.control_flow import ENTER, EXECUTOR_OPS, SWITCH
+from aexec.graph.nodes.node import Endpoint, Node, Tensor
 from aexec.graph.op_functions import convert_to_tensor, create_node, require_graph
 
 __all__ = ["recompute_grad"]

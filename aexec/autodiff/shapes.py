@@ -10,7 +10,7 @@ from aexec import ops
 from aexec.client.building import constant
 from aexec.framework import dtypes
 from aexec.framework.dtypes import DType
-from aexec.graph.node import Tensor
+from aexec.graph.nodes.node import Tensor
 from aexec.graph.op_functions import create_node
 
 __all__ = [

@@ -12,11 +12,11 @@ from aexec.autodiff.gradients import gradients_in_body, is_differentiable
 from aexec.autodiff.missing_gradients import gradient_dtype, zeros_for
 from aexec.autodiff.parted_body import not_again
 from aexec.client.building import placeholder
-from aexec.framework.attr_value import NameAttrList
+from aexec.framework.wire.attr_value import NameAttrList
 from aexec.graph.func_graph import body_of
 from aexec.graph.function_def import add_function, free_name
-from aexec.graph.function_library import FunctionLibrary
 from aexec.graph.graph import Graph
+from aexec.graph.nodes.function_library import FunctionLibrary
 
 __all__ = ["made_gradient"]
 

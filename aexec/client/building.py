@@ -11,7 +11,7 @@ from aexec.framework import errors
 from aexec.framework.dtypes import DType, as_dtype, string
 from aexec.framework.indexed_slices import IndexedSlices
 from aexec.framework.shape import PartialTensorShape
-from aexec.graph.node import Node, Tensor, TensorOperators
+from aexec.graph.nodes.node import Node, Tensor, TensorOperators
 from aexec.graph.op_functions import constant_array, convert_to_tensor, create_node, require_graph
 from aexec.graph.scopes import DeviceFunction, GraphElement
 

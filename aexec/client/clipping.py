@@ -9,7 +9,7 @@ from aexec import ops
 from aexec.client.building import name_scope
 from aexec.framework import errors
 from aexec.framework.indexed_slices import IndexedSlices
-from aexec.graph.node import Tensor
+from aexec.graph.nodes.node import Tensor
 from aexec.graph.op_functions import convert_to_tensor
 
 __all__ = ["clip_by_average_norm", "clip_by_global_norm", "clip_by_norm", "clip_by_value", "global_norm"]

@@ -10,8 +10,8 @@ from aexec.client.random_seed import get_seed
 from aexec.framework import dtypes, errors
 from aexec.framework.dtypes import DType, as_dtype
 from aexec.framework.shape import PartialTensorShape
-from aexec.framework.shape_handles import Shape, ShapeAndType
-from aexec.graph.node import Node, Tensor
+from aexec.framework.shape_functions.shape_handles import Shape, ShapeAndType
+from aexec.graph.nodes.node import Node, Tensor
 from aexec.graph.op_functions import convert_to_tensor, create_node
 
 __all__ = [

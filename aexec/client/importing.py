@@ -12,13 +12,13 @@ from google.protobuf.message import Message
 
 from aexec import proto
 from aexec.framework import errors
-from aexec.framework.node_def import CONTROL_PORT, parse_tensor_name
+from aexec.framework.wire.node_def import CONTROL_PORT, parse_tensor_name
 from aexec.graph import graph_import
 from aexec.graph.graph import Graph
 from aexec.graph.graph_import import ImportOptions
-from aexec.graph.node import Node, Tensor
-from aexec.graph.node_import import without_mapped
-from aexec.graph.node_wire import flatten
+from aexec.graph.nodes.node import Node, Tensor
+from aexec.graph.nodes.node_import import without_mapped
+from aexec.graph.nodes.node_wire import flatten
 from aexec.graph.op_functions import convert_to_tensor, require_graph
 from aexec.graph.tensor_proxy import TensorProxy
 

@@ -27,10 +27,10 @@ from aexec.client.data_flow import GraphQueue, fifo_queue, padding_fifo_queue, r
 from aexec.client.random_seed import get_seed
 from aexec.framework import dtypes, errors
 from aexec.framework.shape import PartialTensorShape
-from aexec.graph.node import GraphView, Node, Tensor
+from aexec.graph.nodes.node import GraphView, Node, Tensor
 from aexec.graph.op_functions import convert_to_tensor, require_graph
 from aexec.queues.queue_runner import QueueRunner, add_queue_runner
-from aexec.runtime.session import Session
+from aexec.runtime.session.session import Session
 
 __all__ = [
     "batch",

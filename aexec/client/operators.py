@@ -17,7 +17,7 @@ import numpy as np
 
 from aexec.client.building import name_scope
 from aexec.framework import dtypes, errors
-from aexec.graph.node import Tensor, TensorOperators
+from aexec.graph.nodes.node import Tensor, TensorOperators
 from aexec.graph.op_functions import convert_to_tensor, create_node
 from aexec.graph.tensor_proxy import TensorProxy
 

@@ -8,7 +8,7 @@ from aexec import ops
 from aexec.client.building import name_scope
 from aexec.client.random_seed import get_seed
 from aexec.framework import dtypes, errors
-from aexec.graph.node import Tensor
+from aexec.graph.nodes.node import Tensor
 from aexec.graph.op_functions import convert_to_tensor
 from aexec.graph.tensor_proxy import TensorProxy
 

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from aexec.framework import dtypes, errors
-from aexec.framework.op_kernel import OpKernelConstruction
+from aexec.framework.kernel_contract.op_kernel import OpKernelConstruction
 from aexec.graph.op_functions import constant_array
 
 __all__ = ["OutputConverter"]

@@ -30,13 +30,15 @@ import numpy as np
 
 from aexec import ops
 from aexec.client.user_op_outputs import OutputConverter
-from aexec.framework import errors, gradient_registry, kernel_registry, op_registry
-from aexec.framework.gradient_registry import GradientFunction
-from aexec.framework.kernel_registry import KernelRegistration
+from aexec.framework import errors
+from aexec.framework.kernel_contract import kernel_registry
+from aexec.framework.kernel_contract.kernel_registry import KernelRegistration
+from aexec.framework.kernel_contract.op_kernel import Cost, OpKernelConstruction
 from aexec.framework.late_dataclass import dataclass
-from aexec.framework.op_def import OpDef
-from aexec.framework.op_kernel import Cost, OpKernelConstruction
-from aexec.graph.node import Node, Tensor
+from aexec.framework.op_contract import gradient_registry, op_registry
+from aexec.framework.op_contract.gradient_registry import GradientFunction
+from aexec.framework.wire.op_def import OpDef
+from aexec.graph.nodes.node import Node, Tensor
 from aexec.graph.op_functions import make_function, snake_case
 
 __all__ = ["UserOp", "op"]

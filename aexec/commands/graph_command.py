@@ -11,7 +11,7 @@ from aexec.commands.answer import check_output
 from aexec.commands.request import add_graph_argument, load_graph_argument
 from aexec.commands.terminal import progress
 from aexec.commands.usage import FILE, add_command, positive, wrong
-from aexec.graph.drawing import SUFFIXES
+from aexec.graph.forms.drawing import SUFFIXES
 
 __all__ = ["add_graph"]
 

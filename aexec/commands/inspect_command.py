@@ -165,8 +165,8 @@ def _what_is_missing(model: SavedModel) -> str | None:
 
 def _describe(graph: aexec.Graph) -> dict[str, Any]:
     """What `aexec inspect` prints, as plain data."""
-    from aexec.framework import kernel_registry
-    from aexec.graph.control_flow import EXECUTOR_OPS
+    from aexec.framework.kernel_contract import kernel_registry
+    from aexec.graph.nodes.control_flow import EXECUTOR_OPS
 
     ops = collections.Counter(node.op for node in graph)
     registry = kernel_registry.global_registry

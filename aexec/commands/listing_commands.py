@@ -24,7 +24,7 @@ def add_listings(commands: Any) -> None:
 
 
 def _ops(arguments: argparse.Namespace) -> int:
-    from aexec.framework.op_registry import global_registry
+    from aexec.framework.op_contract.op_registry import global_registry
     from aexec.graph import op_functions
 
     if arguments.op is None:
@@ -37,7 +37,7 @@ def _ops(arguments: argparse.Namespace) -> int:
 
 
 def _kernels(arguments: argparse.Namespace) -> int:
-    from aexec.framework.kernel_registry import global_registry
+    from aexec.framework.kernel_contract.kernel_registry import global_registry
     from aexec.kernels.common import portable
 
     if arguments.op is not None and not global_registry.kernels_of(arguments.op):
@@ -63,7 +63,7 @@ def _kernels(arguments: argparse.Namespace) -> int:
 def _devices(arguments: argparse.Namespace) -> int:
     from aexec.blas import blas_libraries
     from aexec.devices.device_registry import make_devices
-    from aexec.runtime.worker_pool import WorkerPool
+    from aexec.runtime.threads.worker_pool import WorkerPool
 
     for device in make_devices({}):
         facts = [f"{device.xp.__name__} {device.xp.__version__}"]

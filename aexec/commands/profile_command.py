@@ -15,7 +15,7 @@ from aexec import proto
 from aexec.commands.request import LoadedRequest, add_request_arguments, read_request
 from aexec.commands.terminal import counted_progress
 from aexec.commands.usage import add_command, positive
-from aexec.runtime.profile import GROUPINGS, ORDERS, profile_steps
+from aexec.runtime.profiling.profile import GROUPINGS, ORDERS, profile_steps
 
 __all__ = ["add_profile", "add_table_arguments"]
 

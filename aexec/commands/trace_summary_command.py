@@ -28,7 +28,7 @@ def add_trace_summary(commands: Any) -> None:
 
 
 def _trace_summary(arguments: argparse.Namespace) -> int:
-    from aexec.runtime.trace_summary import profile_trace, trace_facts
+    from aexec.runtime.profiling.trace_summary import profile_trace, trace_facts
 
     trace = _read_json(arguments.trace)
     orders = [arguments.sort] if arguments.sort else ["self", "bytes"]

@@ -18,7 +18,7 @@ from aexec.control_flow.structure import check_same_structure, leaves_of, pack
 from aexec.framework import dtypes, errors
 from aexec.graph.collections import GraphKeys
 from aexec.graph.control_flow_context import ControlFlowContext, ControlFlowScopes
-from aexec.graph.node import Node, Tensor
+from aexec.graph.nodes.node import Node, Tensor
 from aexec.graph.op_functions import convert_to_tensor, create_node, require_graph
 
 __all__ = ["case", "cond"]

@@ -19,12 +19,12 @@ from aexec.client.building import placeholder
 from aexec.control_flow.function_call import add_call, built, finished
 from aexec.control_flow.structure import leaves_of, pack
 from aexec.framework import dtypes, errors
-from aexec.framework.attr_value import NameAttrList
 from aexec.framework.shape import PartialTensorShape
+from aexec.framework.wire.attr_value import NameAttrList
 from aexec.graph.func_graph import FuncGraph
 from aexec.graph.function_def import free_name, is_stateful
 from aexec.graph.graph import Graph
-from aexec.graph.node import Node, Tensor
+from aexec.graph.nodes.node import Node, Tensor
 from aexec.graph.op_functions import convert_to_tensor, create_node, require_graph
 from aexec.graph.tensor_proxy import TensorProxy
 

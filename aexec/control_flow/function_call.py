@@ -9,11 +9,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from aexec.client.building import control_dependencies
-from aexec.framework.attr_value import NameAttrList
 from aexec.framework.shape import UNKNOWN_RANK, PartialTensorShape
+from aexec.framework.wire.attr_value import NameAttrList
 from aexec.graph.func_graph import FuncGraph
 from aexec.graph.function_def import add_function, free_name
-from aexec.graph.node import Node, Tensor
+from aexec.graph.nodes.node import Node, Tensor
 from aexec.graph.op_functions import convert_to_tensor, create_node
 from aexec.graph.side_effects import order_side_effects
 

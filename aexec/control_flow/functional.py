@@ -19,7 +19,7 @@ from aexec.framework.shape import PartialTensorShape
 from aexec.graph.func_graph import FuncGraph
 from aexec.graph.function_def import is_stateful
 from aexec.graph.graph import Graph
-from aexec.graph.node import Node, Tensor
+from aexec.graph.nodes.node import Node, Tensor
 from aexec.graph.op_functions import convert_to_tensor, require_graph
 
 __all__ = ["chosen_branch", "functional_loop", "is_functional_here"]

@@ -12,7 +12,7 @@ from aexec.control_flow.tensor_array import TensorArray
 from aexec.control_flow.while_loop import while_loop
 from aexec.framework import dtypes, errors
 from aexec.framework.shape import UNKNOWN_RANK, PartialTensorShape
-from aexec.graph.node import Tensor
+from aexec.graph.nodes.node import Tensor
 from aexec.graph.op_functions import convert_to_tensor
 
 __all__ = ["foldl", "foldr", "map_fn", "scan"]

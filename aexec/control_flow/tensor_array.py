@@ -16,7 +16,7 @@ from aexec.control_flow.structure import Composite
 from aexec.framework import dtypes, errors
 from aexec.framework.dtypes import DType
 from aexec.framework.shape import UNKNOWN_RANK, PartialTensorShape
-from aexec.graph.node import Node, Tensor
+from aexec.graph.nodes.node import Node, Tensor
 from aexec.graph.op_functions import convert_to_tensor
 
 __all__ = ["TensorArray"]

@@ -18,9 +18,9 @@ from aexec.control_flow.structure import check_same_structure, leaves_of, pack
 from aexec.framework import dtypes, errors
 from aexec.framework.shape import PartialTensorShape
 from aexec.graph.collections import GraphKeys
-from aexec.graph.control_flow import ENTER
 from aexec.graph.control_flow_context import ControlFlowContext, ControlFlowScopes
-from aexec.graph.node import Node, Tensor
+from aexec.graph.nodes.control_flow import ENTER
+from aexec.graph.nodes.node import Node, Tensor
 from aexec.graph.op_functions import convert_to_tensor, require_graph
 
 __all__ = ["while_loop"]

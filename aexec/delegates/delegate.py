@@ -4,7 +4,8 @@ The interface is small, so that it fits a library that compiles regions, a captu
 machine: which nodes, compile, start, done, cancel, memory.  A run of a region always can be done by its nodes
 instead: a delegate may refuse a region, a call, or fail in the middle of one, and the step goes the
 ordinary way, which has the right answer and the right words for what is wrong.
-Next to read: `delegate_registry.py`, where they are by name, and `aexec/runtime/delegated.py` for who calls them.
+Next to read: `delegate_registry.py`, where they are by name, and `aexec/runtime/planning/delegated.py` for who calls
+them.
 """
 
 from __future__ import annotations
@@ -12,9 +13,9 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any, Protocol
 
-from aexec.graph.node import Node
+from aexec.graph.analysis.regions import Region
+from aexec.graph.nodes.node import Node
 from aexec.graph.passes.working_graph import WorkingGraph
-from aexec.graph.regions import Region
 
 __all__ = ["CompiledRegion", "Delegate", "Inference", "RefusedError"]
 

@@ -18,10 +18,10 @@ import numpy as np
 from aexec.delegates.delegate import CompiledRegion, Inference, RefusedError
 from aexec.delegates.openvino_ops import refusal
 from aexec.delegates.region_graph import input_name, member_of, output_name, region_graph
-from aexec.framework.loop_budget import let_others_run
-from aexec.graph.node import Node
+from aexec.framework.waiting.loop_budget import let_others_run
+from aexec.graph.analysis.regions import Region
+from aexec.graph.nodes.node import Node
 from aexec.graph.passes.working_graph import WorkingGraph
-from aexec.graph.regions import Region
 
 __all__ = ["OpenVinoDelegate"]
 

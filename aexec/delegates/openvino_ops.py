@@ -14,7 +14,7 @@ from typing import Any
 
 from aexec.delegates.unfusing import parts
 from aexec.framework.dtypes import DType, bool_, float32, int32, int64
-from aexec.graph.node import Node
+from aexec.graph.nodes.node import Node
 from aexec.graph.passes.working_graph import WorkingGraph
 
 __all__ = ["refusal"]

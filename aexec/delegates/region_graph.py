@@ -12,11 +12,11 @@ from typing import Any
 
 from aexec import proto
 from aexec.delegates.unfusing import parts
-from aexec.framework import attr_value
-from aexec.framework.attr_value import TensorAttr
-from aexec.framework.op_def import OpDef
-from aexec.graph.node import Endpoint, Node
-from aexec.graph.regions import Region
+from aexec.framework.wire import attr_value
+from aexec.framework.wire.attr_value import TensorAttr
+from aexec.framework.wire.op_def import OpDef
+from aexec.graph.analysis.regions import Region
+from aexec.graph.nodes.node import Endpoint, Node
 
 __all__ = ["input_name", "member_of", "output_name", "region_graph"]
 

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from aexec.framework.late_dataclass import dataclass
-from aexec.framework.op_def import OpDef
-from aexec.framework.op_registry import global_registry
-from aexec.graph.node import Node
+from aexec.framework.op_contract.op_registry import global_registry
+from aexec.framework.wire.op_def import OpDef
+from aexec.graph.nodes.node import Node
 from aexec.graph.passes.fusion import FUSED_OPS
 
 __all__ = ["Part", "parts"]

@@ -1,1 +1,1 @@
-"""Where kernels run: the implementations of `aexec.framework.device.Device`, and the registry of their factories."""
+"""Where kernels run: implementations of `Device` (`aexec/framework/device_contract/device.py`), and their registry."""

@@ -1,8 +1,8 @@
 """`check_device`: the suite that every device passes; run it on yours.
 
-It asks what `aexec/framework/device.py` promises, through that interface alone: that copies are true, that what is
-queued is done in order and keeps what it needs, that failures are told once and go no further than they must, and
-that nothing is left.  `CHECKS` are its parts, for a test each.
+It asks what `aexec/framework/device_contract/device.py` promises, through that interface alone: that copies are true,
+that what is queued is done in order and keeps what it needs, that failures are told once and go no further than they
+must, and that nothing is left.  `CHECKS` are its parts, for a test each.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ import numpy as np
 
 from aexec.devices.cpu_device import CpuDevice
 from aexec.framework import errors
-from aexec.framework.device import Device, OnError, QueuedWork, copy_between
-from aexec.framework.device_name import LOCAL_CPU, DeviceName
+from aexec.framework.device_contract.device import Device, OnError, QueuedWork, copy_between
+from aexec.framework.device_contract.device_name import LOCAL_CPU, DeviceName
+from aexec.framework.device_contract.queued_kernel import QueuedKernel
 from aexec.framework.dtypes import DType, float32, int32
-from aexec.framework.queued_kernel import QueuedKernel
 
 __all__ = ["CHECKS", "check_device"]
 

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from aexec.framework import errors
-from aexec.framework.allocator import Allocator, cpu_allocator
-from aexec.framework.device import Device, DeviceEvent, OnError, QueuedWork
-from aexec.framework.queued_kernel import QueuedKernel
+from aexec.framework.device_contract.device import Device, DeviceEvent, OnError, QueuedWork
+from aexec.framework.device_contract.queued_kernel import QueuedKernel
+from aexec.framework.memory.allocator import Allocator, cpu_allocator
 
 __all__ = ["CpuDevice"]
 

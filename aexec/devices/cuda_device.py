@@ -39,12 +39,18 @@ from aexec.devices.cuda_timer import CudaTimer
 from aexec.devices.cuda_value import Arrivals, CudaValue
 from aexec.devices.host_event import HostEvent
 from aexec.framework import errors
-from aexec.framework.device import Device, DeviceEvent, OnError, QueuedWork
-from aexec.framework.device_copies import DEVICE_TO_DEVICE, DEVICE_TO_HOST, HOST_TO_DEVICE, Told, begun_copy
-from aexec.framework.device_memory import DeviceMemory, accounted, device_memory, without_arrays
+from aexec.framework.device_contract.device import Device, DeviceEvent, OnError, QueuedWork
+from aexec.framework.device_contract.device_copies import (
+    DEVICE_TO_DEVICE,
+    DEVICE_TO_HOST,
+    HOST_TO_DEVICE,
+    Told,
+    begun_copy,
+)
+from aexec.framework.device_contract.device_memory import DeviceMemory, accounted, device_memory, without_arrays
+from aexec.framework.device_contract.queued_kernel import CallSequence, QueuedKernel
 from aexec.framework.dtypes import DType, from_numpy
-from aexec.framework.queued_kernel import CallSequence, QueuedKernel
-from aexec.framework.tensor_buffer import buffer_of
+from aexec.framework.memory.tensor_buffer import buffer_of
 from aexec.kernels.common.portable import is_on_device, register_portable_kernels
 
 __all__ = ["CudaDevice", "make_cuda_devices"]

@@ -11,7 +11,7 @@ import threading
 from collections import deque
 from typing import Any
 
-from aexec.framework.dlpack import DLPACK_GPU, array_from_dlpack
+from aexec.framework.device_contract.dlpack import DLPACK_GPU, array_from_dlpack
 
 __all__ = ["CudaExchange"]
 

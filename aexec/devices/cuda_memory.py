@@ -10,10 +10,10 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from aexec.framework import errors
-from aexec.framework.allocator import WATCHED_CALLS, Allocator, AllocatorStats, watched
 from aexec.framework.dtypes import DType
+from aexec.framework.memory.allocator import WATCHED_CALLS, Allocator, AllocatorStats, watched
+from aexec.framework.memory.tensor_buffer import ALIGNMENT
 from aexec.framework.shape import shape_text
-from aexec.framework.tensor_buffer import ALIGNMENT
 from aexec.kernels.common.portable import is_on_device
 
 __all__ = ["CudaAllocator", "instances", "largest"]

@@ -6,7 +6,8 @@ copies its inputs to where the recording reads them, launches the graph, and cop
 that the next replay writes to.
 A call that cannot be captured (it looks at values, waits, or brings arrays from the host) is made as it is, between
 what comes before and after it, which are captured apart where that is worth it; a line in the log names the node.
-All of it runs in the issuer of the streams.  Next to read: `cuda_streams.py`, `aexec/framework/queued_kernel.py`.
+All of it runs in the issuer of the streams.  Next to read: `cuda_streams.py`,
+`aexec/framework/device_contract/queued_kernel.py`.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from typing import Any
 
 from aexec.devices.cuda_streams import CudaStreams, streams_here
 from aexec.framework import errors
-from aexec.framework.queued_kernel import CallSequence, SequencePart
+from aexec.framework.device_contract.queued_kernel import CallSequence, SequencePart
 
 __all__ = ["CudaSequence", "guard_captures"]
 

@@ -20,8 +20,8 @@ from aexec.devices.cuda_timer import CudaClock, CudaTimer
 from aexec.devices.cuda_value import Arrivals, CudaValue
 from aexec.devices.host_event import HostEvent
 from aexec.devices.serial_thread import SerialThread
-from aexec.framework.queued_kernel import QueuedKernel
-from aexec.framework.unique_tensor_references import UniqueTensorReferences
+from aexec.framework.device_contract.queued_kernel import QueuedKernel
+from aexec.framework.memory.unique_tensor_references import UniqueTensorReferences
 
 __all__ = ["CudaStreams", "all_passed", "streams_here"]
 

@@ -11,7 +11,7 @@ from time import perf_counter_ns
 from typing import Any
 
 from aexec.devices.cuda_signals import EventSignals
-from aexec.framework.device import StreamTimer
+from aexec.framework.device_contract.device import StreamTimer
 
 __all__ = ["CudaClock", "CudaTimer"]
 

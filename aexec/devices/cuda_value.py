@@ -9,8 +9,8 @@ from __future__ import annotations
 import threading
 from typing import Any
 
-from aexec.framework.device import Device, no_value_yet
-from aexec.framework.queued_kernel import QueuedKernel
+from aexec.framework.device_contract.device import Device, no_value_yet
+from aexec.framework.device_contract.queued_kernel import QueuedKernel
 
 __all__ = ["Arrivals", "CudaValue"]
 

@@ -1,7 +1,8 @@
 """The factories of devices: which devices a session has.
 
 A device type is plugged in by a factory of its devices here, and by kernels that are
-registered under its name.  Next to read: `aexec/framework/device.py`, and `aexec/runtime/placer.py`.
+registered under its name.  Next to read: `aexec/framework/device_contract/device.py`, and
+`aexec/runtime/placement/placer.py`.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ from types import MappingProxyType
 
 from aexec.devices.cpu_device import CpuDevice
 from aexec.framework import errors
-from aexec.framework.device import Device
-from aexec.framework.device_name import DeviceName
+from aexec.framework.device_contract.device import Device
+from aexec.framework.device_contract.device_name import DeviceName
 from aexec.framework.types import DEVICE_CPU, DEVICE_GPU, DeviceType, register_device_type
 
 __all__ = [

@@ -6,7 +6,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 
-from aexec.framework.device import DeviceEvent
+from aexec.framework.device_contract.device import DeviceEvent
 
 __all__ = ["HostEvent"]
 

@@ -27,13 +27,19 @@ from aexec.devices.simulated_faults import Faults, SimulatedTiming
 from aexec.devices.simulated_stream import AllEvents, SimulatedEvent, SimulatedStream
 from aexec.devices.stream_checker import StreamChecker, TrackedBuffer
 from aexec.framework import errors
-from aexec.framework.allocator import CpuAllocator, watched
-from aexec.framework.device import Device, DeviceEvent, OnError, QueuedWork, no_value_yet
-from aexec.framework.device_copies import DEVICE_TO_DEVICE, DEVICE_TO_HOST, HOST_TO_DEVICE, Told, begun_copy
-from aexec.framework.device_memory import DeviceMemory, accounted, device_memory, without_arrays
+from aexec.framework.device_contract.device import Device, DeviceEvent, OnError, QueuedWork, no_value_yet
+from aexec.framework.device_contract.device_copies import (
+    DEVICE_TO_DEVICE,
+    DEVICE_TO_HOST,
+    HOST_TO_DEVICE,
+    Told,
+    begun_copy,
+)
+from aexec.framework.device_contract.device_memory import DeviceMemory, accounted, device_memory, without_arrays
+from aexec.framework.device_contract.queued_kernel import QueuedKernel
 from aexec.framework.dtypes import DType, from_numpy
-from aexec.framework.queued_kernel import QueuedKernel
-from aexec.framework.unique_tensor_references import UniqueTensorReferences
+from aexec.framework.memory.allocator import CpuAllocator, watched
+from aexec.framework.memory.unique_tensor_references import UniqueTensorReferences
 from aexec.kernels.common.portable import register_portable_kernels
 
 __all__ = ["SimulatedArray", "SimulatedDevice", "make_simulated_devices", "simulated_devices"]

@@ -12,7 +12,7 @@ from aexec.devices.host_event import HostEvent
 from aexec.devices.serial_thread import SerialThread
 from aexec.devices.stream_checker import Clock, StreamChecker, TrackedBuffer
 from aexec.framework import errors
-from aexec.framework.device import DeviceEvent
+from aexec.framework.device_contract.device import DeviceEvent
 
 __all__ = ["AllEvents", "SimulatedEvent", "SimulatedStream"]
 

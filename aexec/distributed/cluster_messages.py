@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 
 from aexec import proto
-from aexec.framework import dtypes, errors, tensor_codec
+from aexec.framework import dtypes, errors
 from aexec.framework.dtypes import DType, as_dtype
 from aexec.framework.late_dataclass import dataclass
-from aexec.framework.resource_manager import ResourceHandle
+from aexec.framework.state.resource_manager import ResourceHandle
+from aexec.framework.wire import tensor_codec
 
 __all__ = ["NO_SESSION", "Message", "error_fields", "error_from"]
 

@@ -13,14 +13,14 @@ from collections.abc import Mapping, Sequence
 from aexec import proto
 from aexec.distributed.cluster_spec import task_of
 from aexec.distributed.collective_groups import tell_groups
-from aexec.framework.device import Device
-from aexec.framework.op_kernel import BuiltKernel
-from aexec.graph.partition import Ends, Partition
+from aexec.framework.device_contract.device import Device
+from aexec.framework.kernel_contract.op_kernel import BuiltKernel
+from aexec.graph.analysis.partition import Ends, Partition
 from aexec.graph.passes import WorkingGraph
-from aexec.runtime.partition_graphs import partition_graph
-from aexec.runtime.partitioned_plan import PartitionedPlan
-from aexec.runtime.plan import PlanKey
-from aexec.runtime.planner import CachedPlan, Planner
+from aexec.runtime.planning.planner import CachedPlan, Planner
+from aexec.runtime.plans.partition_graphs import partition_graph
+from aexec.runtime.plans.partitioned_plan import PartitionedPlan
+from aexec.runtime.plans.plan import PlanKey
 
 __all__ = ["ClusterPlanner", "RemotePlan", "TaskPartition"]
 

@@ -1,6 +1,6 @@
 """`ClusterSession`: a session whose nodes run on the tasks of a cluster; the master, in TensorFlow's terms.
 
-It is the session of `aexec/runtime/session.py` with other devices, another planner and another executor; steps,
+It is the session of `aexec/runtime/session/session.py` with other devices, another planner and another executor; steps,
 deadlines, partial runs and the rest are the same code.  It keeps the tasks: who has which graph, which executions of
 steps are there, who is lost.  Each task is pinged a few times in its lease, and so is told that the client lives.
 """
@@ -30,22 +30,22 @@ from aexec.distributed.remote_execution import RemoteExecution
 from aexec.distributed.task import ClusterTask
 from aexec.distributed.worker_session import CONFIG_FIELDS
 from aexec.framework import errors
-from aexec.framework.cancellation import CancellationManager
-from aexec.framework.device import Device
-from aexec.framework.device_name import DeviceName
+from aexec.framework.device_contract.device import Device
+from aexec.framework.device_contract.device_name import DeviceName
 from aexec.framework.html_repr import block
-from aexec.framework.resource_manager import DEFAULT_CONTAINER
+from aexec.framework.state.resource_manager import DEFAULT_CONTAINER
+from aexec.framework.waiting.cancellation import CancellationManager
 from aexec.graph.graph import Graph
 from aexec.queues.session_queue import Queue
 from aexec.runtime.config import RunOptions, SessionConfig
-from aexec.runtime.execution import Execution
-from aexec.runtime.executor import NO_VALUE, Executor, OnResult, StepEnvironment
-from aexec.runtime.memory_accountant import StepMemory
-from aexec.runtime.planner import Planner
-from aexec.runtime.run_types import Source
-from aexec.runtime.session import Session
-from aexec.runtime.step import Step
-from aexec.runtime.tracing import StepTracer
+from aexec.runtime.interpreter.execution import Execution
+from aexec.runtime.interpreter.executor import NO_VALUE, Executor, OnResult, StepEnvironment
+from aexec.runtime.interpreter.memory_accountant import StepMemory
+from aexec.runtime.planning.planner import Planner
+from aexec.runtime.profiling.tracing import StepTracer
+from aexec.runtime.session.run_types import Source
+from aexec.runtime.session.session import Session
+from aexec.runtime.session.step import Step
 
 __all__ = ["ClusterSession", "check_config", "open_at", "open_tasks"]
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from aexec.framework import errors
-from aexec.framework.device_name import DeviceName
+from aexec.framework.device_contract.device_name import DeviceName
 
 __all__ = ["ClusterSpec", "task_name", "task_of"]
 

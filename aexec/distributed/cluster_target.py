@@ -39,6 +39,6 @@ def check_cluster(target: str, security: ClusterSecurity) -> bool:
     scheme, where = target_parts(target)
     if scheme == "memory":
         return False
-    from aexec.distributed.dask_security import check_dask
+    from aexec.distributed.dask.dask_security import check_dask
 
     return check_dask(where, security)

@@ -10,9 +10,9 @@ from collections.abc import Callable
 from typing import Any
 
 from aexec import proto
-from aexec.runtime.plan import PlanNode
-from aexec.runtime.step_stats import merge
-from aexec.runtime.tracing import OuterTracer
+from aexec.runtime.plans.plan import PlanNode
+from aexec.runtime.profiling.step_stats import merge
+from aexec.runtime.profiling.tracing import OuterTracer
 
 __all__ = ["ClusterTracer"]
 

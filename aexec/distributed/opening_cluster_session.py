@@ -17,8 +17,8 @@ from aexec.distributed.replicated_session import ReplicatedSession, open_replica
 from aexec.graph.graph import Graph, current_graph
 from aexec.graph.meta_graph import MetaGraph
 from aexec.runtime.config import SessionConfig
-from aexec.runtime.session import Session
-from aexec.runtime.worker_pool import OnCancel, run_in_thread
+from aexec.runtime.session.session import Session
+from aexec.runtime.threads.worker_pool import OnCancel, run_in_thread
 from aexec.saved_model import MetaGraphModel, SavedModel
 from aexec.saved_model.model_session import initialize_model
 from aexec.sources import OpeningSession, load
@@ -95,6 +95,6 @@ async def connect_to_cluster(target: str, security: ClusterSecurity | None = Non
         connection = ClusterConnection(cluster.network.lease)
         connection.engine = cluster.client(connection.handle)
         return connection
-    from aexec.distributed.dask_engine import connect_to_dask
+    from aexec.distributed.dask.dask_engine import connect_to_dask
 
     return await connect_to_dask(where, security)

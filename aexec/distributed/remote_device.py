@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from aexec.framework import errors
-from aexec.framework.allocator import Allocator, cpu_allocator
-from aexec.framework.device import Device, DeviceEvent, OnError, QueuedWork
+from aexec.framework.device_contract.device import Device, DeviceEvent, OnError, QueuedWork
 from aexec.framework.dtypes import DType
+from aexec.framework.memory.allocator import Allocator, cpu_allocator
 
 __all__ = ["RemoteDevice"]
 

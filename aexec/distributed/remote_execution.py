@@ -1,8 +1,8 @@
 """`RemoteExecution`: the executor of what another task runs: the client's end of it, which runs nothing.
 
-To the session it is an executor as any (`aexec/runtime/executor.py`): it has the graph registered and the step run,
-and waits until the task says how it has ended; cancelled, it has the task cancel, and waits as well.  A task that is
-lost ends it with UNAVAILABLE.  Next to read: `worker_step.py`, the other end.
+To the session it is an executor as any (`aexec/runtime/interpreter/executor.py`): it has the graph registered and the
+step run, and waits until the task says how it has ended; cancelled, it has the task cancel, and waits as well.  A task
+that is lost ends it with UNAVAILABLE.  Next to read: `worker_step.py`, the other end.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from aexec.distributed.cluster_tracer import ClusterTracer
 from aexec.distributed.engine import Engine
 from aexec.distributed.task import ClusterTask
 from aexec.framework import errors
-from aexec.framework.cancellation import CancellationManager
-from aexec.framework.futures import until_done
-from aexec.runtime.executor import (
+from aexec.framework.waiting.cancellation import CancellationManager
+from aexec.framework.waiting.futures import until_done
+from aexec.runtime.interpreter.executor import (
     NO_VALUE,
     UNFED,
     ExecutionStatistics,

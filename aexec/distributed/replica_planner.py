@@ -10,11 +10,11 @@ from dataclasses import replace
 
 from aexec import proto
 from aexec.distributed.cluster_planner import ClusterPlanner, TaskPartition
-from aexec.framework.device import Device
-from aexec.framework.device_name import DeviceName
-from aexec.graph.partition import Partition, split
+from aexec.framework.device_contract.device import Device
+from aexec.framework.device_contract.device_name import DeviceName
+from aexec.graph.analysis.partition import Partition, split
 from aexec.graph.passes import WorkingGraph
-from aexec.runtime.plan import PlanKey
+from aexec.runtime.plans.plan import PlanKey
 
 __all__ = ["ReplicaPlanner"]
 

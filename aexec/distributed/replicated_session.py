@@ -24,12 +24,12 @@ from aexec.distributed.remote_device import RemoteDevice
 from aexec.distributed.replica_planner import ReplicaPlanner
 from aexec.distributed.task import ClusterTask
 from aexec.framework import errors
-from aexec.framework.device import Device
-from aexec.framework.device_name import LOCAL_CPU, DeviceName
+from aexec.framework.device_contract.device import Device
+from aexec.framework.device_contract.device_name import LOCAL_CPU, DeviceName
 from aexec.graph.graph import Graph
 from aexec.runtime.config import SessionConfig
-from aexec.runtime.planner import Planner
-from aexec.runtime.session import Session
+from aexec.runtime.planning.planner import Planner
+from aexec.runtime.session.session import Session
 
 __all__ = ["ReplicatedSession", "open_replicas"]
 

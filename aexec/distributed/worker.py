@@ -15,7 +15,7 @@ from aexec.distributed.cluster_messages import NO_SESSION, Message
 from aexec.distributed.engine import Engine
 from aexec.distributed.worker_session import WorkerSession
 from aexec.framework import errors
-from aexec.runtime.worker_pool import OnCancel, run_in_thread
+from aexec.runtime.threads.worker_pool import OnCancel, run_in_thread
 
 __all__ = ["Worker"]
 

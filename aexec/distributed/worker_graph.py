@@ -9,24 +9,24 @@ import asyncio
 from typing import Any, Protocol
 
 from aexec.distributed.cluster_messages import Message
-from aexec.framework.device import Device
+from aexec.framework.device_contract.device import Device
 from aexec.framework.dtypes import DType
-from aexec.framework.op_kernel import BuiltKernel
+from aexec.framework.kernel_contract.op_kernel import BuiltKernel
+from aexec.graph.analysis.partition import TRANSFERS, Ends
+from aexec.graph.analysis.step_order import StepOrder
 from aexec.graph.graph import Graph
 from aexec.graph.graph_import import ImportOptions, import_graph_def
-from aexec.graph.node import GraphView, Node
-from aexec.graph.node_wire import flatten
-from aexec.graph.partition import TRANSFERS, Ends
+from aexec.graph.nodes.node import GraphView, Node
+from aexec.graph.nodes.node_wire import flatten
 from aexec.graph.passes import WorkingGraph
-from aexec.graph.step_order import StepOrder
 from aexec.kernels.control_flow.collective_exchange import COLLECTIVES
 from aexec.runtime.config import SessionConfig
-from aexec.runtime.functions import FunctionRuntime
-from aexec.runtime.partition_graphs import ORDER_ATTR
-from aexec.runtime.partitioned_plan import PartitionedPlan
-from aexec.runtime.plan import Plan, PlanKey
-from aexec.runtime.planner import CachedPlan, Planner
-from aexec.runtime.worker_pool import OnCancel, run_in_thread
+from aexec.runtime.functions.functions import FunctionRuntime
+from aexec.runtime.planning.planner import CachedPlan, Planner
+from aexec.runtime.plans.partition_graphs import ORDER_ATTR
+from aexec.runtime.plans.partitioned_plan import PartitionedPlan
+from aexec.runtime.plans.plan import Plan, PlanKey
+from aexec.runtime.threads.worker_pool import OnCancel, run_in_thread
 
 __all__ = ["WorkerGraph", "WorkerGraphOwner"]
 

@@ -21,20 +21,20 @@ from aexec.distributed.engine import Engine
 from aexec.distributed.worker_graph import WorkerGraph
 from aexec.distributed.worker_step import WorkerStep
 from aexec.framework import errors
-from aexec.framework.cancellation import CancellationManager
-from aexec.framework.futures import running_loop
-from aexec.framework.loop_budget import LoopBudget
-from aexec.framework.op_kernel import BuiltKernel
-from aexec.framework.rendezvous import Done, Received, Rendezvous, parse_key
-from aexec.framework.resource_manager import ResourceManager
-from aexec.framework.session_state import SessionState
+from aexec.framework.device_contract.rendezvous import Done, Received, Rendezvous, parse_key
+from aexec.framework.kernel_contract.op_kernel import BuiltKernel
+from aexec.framework.state.resource_manager import ResourceManager
+from aexec.framework.state.session_state import SessionState
+from aexec.framework.waiting.cancellation import CancellationManager
+from aexec.framework.waiting.futures import running_loop
+from aexec.framework.waiting.loop_budget import LoopBudget
 from aexec.resources.shared_containers import SharingResourceManager
-from aexec.runtime.compiled_execution import default_executor
+from aexec.runtime.compiled.compiled_execution import default_executor
 from aexec.runtime.config import SessionConfig
-from aexec.runtime.executor import executor_of_type
-from aexec.runtime.session_memory import SessionMemory
-from aexec.runtime.slices import SliceClock
-from aexec.runtime.worker_pool import WorkerPool
+from aexec.runtime.interpreter.executor import executor_of_type
+from aexec.runtime.session.session_memory import SessionMemory
+from aexec.runtime.threads.slices import SliceClock
+from aexec.runtime.threads.worker_pool import WorkerPool
 
 __all__ = ["CONFIG_FIELDS", "WorkerSession"]
 

@@ -13,18 +13,18 @@ from typing import Any, Protocol
 from aexec.distributed.cluster_messages import Message, error_fields
 from aexec.distributed.worker_graph import WorkerGraph, WorkerGraphOwner
 from aexec.framework import errors
-from aexec.framework.cancellation import CancellationManager, wait
-from aexec.framework.futures import complete_from, until_done
-from aexec.framework.rendezvous import Rendezvous
-from aexec.framework.resource_manager import ResourceManager
-from aexec.framework.session_state import SessionState
-from aexec.runtime.executor import NO_VALUE, UNFED, Executor, ExecutorFactory, StepEnvironment
-from aexec.runtime.partitioned_execution import executor_of
-from aexec.runtime.partitioned_plan import PartitionedPlan
-from aexec.runtime.plan import Plan
-from aexec.runtime.session_memory import SessionMemory
-from aexec.runtime.slices import SliceClock
-from aexec.runtime.worker_pool import WorkerPool
+from aexec.framework.device_contract.rendezvous import Rendezvous
+from aexec.framework.state.resource_manager import ResourceManager
+from aexec.framework.state.session_state import SessionState
+from aexec.framework.waiting.cancellation import CancellationManager, wait
+from aexec.framework.waiting.futures import complete_from, until_done
+from aexec.runtime.interpreter.executor import NO_VALUE, UNFED, Executor, ExecutorFactory, StepEnvironment
+from aexec.runtime.interpreter.partitioned_execution import executor_of
+from aexec.runtime.plans.partitioned_plan import PartitionedPlan
+from aexec.runtime.plans.plan import Plan
+from aexec.runtime.session.session_memory import SessionMemory
+from aexec.runtime.threads.slices import SliceClock
+from aexec.runtime.threads.worker_pool import WorkerPool
 
 __all__ = ["WorkerStep", "WorkerStepOwner"]
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from aexec.framework.attr_value import NameAttrList
-from aexec.framework.op_def import OpDef
-from aexec.graph.function_library import FunctionLibrary
-from aexec.graph.node import Node
+from aexec.framework.wire.attr_value import NameAttrList
+from aexec.framework.wire.op_def import OpDef
+from aexec.graph.nodes.function_library import FunctionLibrary
+from aexec.graph.nodes.node import Node
 
 __all__ = [
     "FUNCTIONAL_OPS",

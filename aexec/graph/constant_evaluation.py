@@ -13,16 +13,17 @@ from typing import Any
 
 import numpy as np
 
-from aexec.framework import dtypes, errors, kernel_registry
-from aexec.framework.kernel_registry import KernelRegistration
-from aexec.framework.long_work import taken_from
-from aexec.framework.op_kernel import BuiltKernel, OpKernelConstruction
-from aexec.framework.output_sizes import expected_ns, inferred_shapes
+from aexec.framework import dtypes, errors
+from aexec.framework.kernel_contract import kernel_registry
+from aexec.framework.kernel_contract.kernel_registry import KernelRegistration
+from aexec.framework.kernel_contract.op_kernel import BuiltKernel, OpKernelConstruction
+from aexec.framework.kernel_contract.output_sizes import expected_ns, inferred_shapes
 from aexec.framework.shape import MAX_RANK
-from aexec.framework.shape_inference import Array, InferenceContext, Shape, ShapeManager
+from aexec.framework.shape_functions.shape_inference import Array, InferenceContext, Shape, ShapeManager
 from aexec.framework.types import DEVICE_CPU
-from aexec.graph.control_flow import ENTER, EXIT, MERGE
-from aexec.graph.node import Endpoint, Node
+from aexec.framework.waiting.long_work import taken_from
+from aexec.graph.nodes.control_flow import ENTER, EXIT, MERGE
+from aexec.graph.nodes.node import Endpoint, Node
 
 __all__ = ["Allowance", "ConstantEvaluator"]
 

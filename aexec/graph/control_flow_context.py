@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager
 from typing import Protocol
 
 from aexec import proto
-from aexec.graph.node import Endpoint, Node, Tensor
+from aexec.graph.nodes.node import Endpoint, Node, Tensor
 
 __all__ = ["ControlFlowContext", "ControlFlowScopes"]
 

@@ -12,17 +12,17 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from aexec.framework import errors
-from aexec.framework.attr_value import NameAttrList
 from aexec.framework.dtypes import DType
-from aexec.graph import colocation
+from aexec.framework.wire.attr_value import NameAttrList
 from aexec.graph.collections import Collections
 from aexec.graph.function_body import instantiate
 from aexec.graph.graph import Graph
-from aexec.graph.node import Endpoint, Node, Tensor
+from aexec.graph.nodes import colocation
+from aexec.graph.nodes.node import Endpoint, Node, Tensor
+from aexec.graph.nodes.traversal import producers_first
 from aexec.graph.op_functions import create_node
 from aexec.graph.shape_refiner import infer_shapes
 from aexec.graph.tensor_proxy import TensorProxy
-from aexec.graph.traversal import producers_first
 
 __all__ = ["FuncGraph", "body_of", "copy_nodes"]
 

@@ -3,7 +3,7 @@
 Inside a FunctionDef inputs are written `arg`, `arg:i`, `node:out_arg`, `node:out_arg:i`
 and `^node`; a body graph has ordinary edges, one `_Arg` node per flattened argument,
 and endpoints for the results.  The rules are those of core/framework/function.cc.
-Next to read: `aexec/runtime/functions.py`, which runs bodies.
+Next to read: `aexec/runtime/functions/functions.py`, which runs bodies.
 """
 
 from __future__ import annotations
@@ -12,16 +12,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from aexec import proto
-from aexec.framework import attr_value, errors, versions
+from aexec.framework import errors, versions
 from aexec.framework.dtypes import DType
 from aexec.framework.late_dataclass import dataclass
-from aexec.framework.long_work import steadily
-from aexec.framework.node_def import resolve_attrs
-from aexec.graph.function_library import FunctionLibrary
-from aexec.graph.node import Endpoint, Node
-from aexec.graph.node_import import ImportOptions, NodeImport
-from aexec.graph.node_table import NodeTable
-from aexec.graph.node_wire import flatten
+from aexec.framework.waiting.long_work import steadily
+from aexec.framework.wire import attr_value
+from aexec.framework.wire.node_def import resolve_attrs
+from aexec.graph.nodes.function_library import FunctionLibrary
+from aexec.graph.nodes.node import Endpoint, Node
+from aexec.graph.nodes.node_import import ImportOptions, NodeImport
+from aexec.graph.nodes.node_table import NodeTable
+from aexec.graph.nodes.node_wire import flatten
 
 __all__ = ["FunctionBody", "check_functions", "instantiate"]
 

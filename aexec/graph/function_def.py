@@ -12,14 +12,14 @@ from collections.abc import Iterable, Sequence
 
 from aexec import proto
 from aexec.framework import errors
-from aexec.framework.attr_value import NameAttrList
-from aexec.framework.long_work import steadily
-from aexec.framework.op_def import OpDef
+from aexec.framework.waiting.long_work import steadily
+from aexec.framework.wire.attr_value import NameAttrList
+from aexec.framework.wire.op_def import OpDef
 from aexec.graph.calls import functions_called
+from aexec.graph.forms.graph_export import node_to_proto
 from aexec.graph.func_graph import FuncGraph
-from aexec.graph.function_library import FunctionLibrary
-from aexec.graph.graph_export import node_to_proto
-from aexec.graph.node import Endpoint, Node
+from aexec.graph.nodes.function_library import FunctionLibrary
+from aexec.graph.nodes.node import Endpoint, Node
 
 __all__ = ["add_function", "free_name", "has_side_effects", "is_stateful"]
 

@@ -10,9 +10,10 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 
 from aexec import proto
-from aexec.framework import attr_value, errors
-from aexec.framework.attr_value import NameAttrList
-from aexec.graph.function_library import FunctionLibrary
+from aexec.framework import errors
+from aexec.framework.wire import attr_value
+from aexec.framework.wire.attr_value import NameAttrList
+from aexec.graph.nodes.function_library import FunctionLibrary
 
 __all__ = ["MAX_NESTING", "gradient_function", "set_gradient_maker"]
 

@@ -1,7 +1,7 @@
 """`Graph`: a table of nodes that can be read, written, pickled and built into.
 
 Next to read: `graph_import.py` (how a GraphDef becomes a Graph), `prune.py`, then
-`aexec/runtime/plan.py` (how a Graph becomes something that runs).
+`aexec/runtime/plans/plan.py` (how a Graph becomes something that runs).
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from google.protobuf.message import Message
 from aexec import proto
 from aexec.framework import errors
 from aexec.framework.html_repr import block, table
-from aexec.framework.memory import return_freed_memory
+from aexec.framework.memory.memory import return_freed_memory
 from aexec.graph.collections import Collections
-from aexec.graph.graph_export import to_graph_def
-from aexec.graph.graph_formats import parse_json, parse_text
+from aexec.graph.forms.graph_export import to_graph_def
+from aexec.graph.forms.graph_formats import parse_json, parse_text
 from aexec.graph.graph_import import ImportOptions, import_graph_def
-from aexec.graph.node import Node, Tensor
-from aexec.graph.node_table import NodeTable
-from aexec.graph.node_wire import flatten
+from aexec.graph.nodes.node import Node, Tensor
+from aexec.graph.nodes.node_table import NodeTable
+from aexec.graph.nodes.node_wire import flatten
 from aexec.graph.scopes import BuildState
 from aexec.graph.signature import graph_signature
 from aexec.graph.tensor_proxy import TensorProxy
 
 if TYPE_CHECKING:
-    from aexec.graph.drawing import Drawing
+    from aexec.graph.forms.drawing import Drawing
 
 __all__ = ["Graph", "current_graph", "set_default_graph"]
 
@@ -311,7 +311,7 @@ class Graph(NodeTable):
         Raises:
             InvalidArgumentError: there is nothing in the scope, or too much even with all scopes folded.
         """
-        from aexec.graph.drawing import Drawing
+        from aexec.graph.forms.drawing import Drawing
 
         return Drawing(self, scope, depth, max_boxes)
 

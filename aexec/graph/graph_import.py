@@ -9,12 +9,12 @@ from google.protobuf.message import Message
 
 from aexec import proto
 from aexec.framework import versions
-from aexec.framework.garbage_collector import collector_paused
+from aexec.framework.memory.garbage_collector import collector_paused
 from aexec.graph.function_body import check_functions
-from aexec.graph.node import Node
-from aexec.graph.node_import import ImportOptions, NodeImport
-from aexec.graph.node_table import NodeTable
-from aexec.graph.node_wire import flatten
+from aexec.graph.nodes.node import Node
+from aexec.graph.nodes.node_import import ImportOptions, NodeImport
+from aexec.graph.nodes.node_table import NodeTable
+from aexec.graph.nodes.node_wire import flatten
 from aexec.graph.shape_refiner import infer_shapes
 
 __all__ = ["ImportOptions", "import_graph_def"]

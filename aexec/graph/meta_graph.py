@@ -16,9 +16,10 @@ from google.protobuf.any_pb2 import Any as AnyMessage
 from google.protobuf.message import DecodeError, Message
 
 from aexec import proto
-from aexec.framework import errors, op_registry
+from aexec.framework import errors
 from aexec.framework.html_repr import block
-from aexec.framework.messages import as_message
+from aexec.framework.op_contract import op_registry
+from aexec.framework.wire.messages import as_message
 from aexec.graph.graph import Graph
 from aexec.graph.signature import Signature, choose_signature, signature_tables
 from aexec.io.files import write_atomically

@@ -12,11 +12,11 @@ from typing import Any
 
 from aexec import proto
 from aexec.framework import errors
-from aexec.framework.node_def_builder import NodeDefBuilder
-from aexec.framework.op_def import OpDef
+from aexec.framework.op_contract.node_def_builder import NodeDefBuilder
+from aexec.framework.wire.op_def import OpDef
 from aexec.graph.graph import Graph
 from aexec.graph.graph_import import ImportOptions, import_graph_def
-from aexec.graph.node import Node, Tensor
+from aexec.graph.nodes.node import Node, Tensor
 
 __all__ = ["GraphDefBuilder", "NodeBuilder"]
 

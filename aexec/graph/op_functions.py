@@ -18,14 +18,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from aexec.framework import dtypes, errors, op_registry
-from aexec.framework.attr_value import TensorAttr
+from aexec.framework import dtypes, errors
 from aexec.framework.dtypes import DType
 from aexec.framework.indexed_slices import IndexedSlices
-from aexec.framework.node_def import check_attrs
-from aexec.framework.op_def import ArgDef, OpDef
+from aexec.framework.op_contract import op_registry
+from aexec.framework.wire.attr_value import TensorAttr
+from aexec.framework.wire.node_def import check_attrs
+from aexec.framework.wire.op_def import ArgDef, OpDef
 from aexec.graph.graph import Graph, current_graph
-from aexec.graph.node import Node, Tensor, TensorOperators
+from aexec.graph.nodes.node import Node, Tensor, TensorOperators
 from aexec.graph.shape_refiner import infer_shapes
 from aexec.graph.tensor_proxy import TensorProxy
 

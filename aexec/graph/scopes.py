@@ -15,13 +15,13 @@ from dataclasses import field, fields
 from typing import Any
 
 from aexec.framework import errors
-from aexec.framework.device_name import DeviceName
+from aexec.framework.device_contract.device_name import DeviceName
 from aexec.framework.late_dataclass import dataclass
-from aexec.framework.op_def import OpDef
-from aexec.graph import colocation
+from aexec.framework.wire.op_def import OpDef
 from aexec.graph.control_flow_context import ControlFlowContext
-from aexec.graph.node import Node, Tensor
-from aexec.graph.node_table import NodeTable
+from aexec.graph.nodes import colocation
+from aexec.graph.nodes.node import Node, Tensor
+from aexec.graph.nodes.node_table import NodeTable
 from aexec.graph.tensor_proxy import TensorProxy
 
 __all__ = ["GRADIENT_ATTR", "BuildState", "DeviceFunction", "GraphElement"]

@@ -4,7 +4,7 @@ Nodes are visited producers first; what a back edge will bring is unknown.  Most
 handled by a table of rules that need nothing but the input shapes; the others get an
 `InferenceContext`.  The rules on errors and on which values count as known are those of
 core/common_runtime/shape_refiner.cc.
-Next to read: `constant_evaluation.py`, then `aexec/framework/shape_inference.py`.
+Next to read: `constant_evaluation.py`, then `aexec/framework/shape_functions/shape_inference.py`.
 """
 
 from __future__ import annotations
@@ -14,17 +14,19 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from aexec import proto
-from aexec.framework import attr_value, errors, node_def, op_registry
-from aexec.framework.common_shape_fns import SHAPE_RULES
-from aexec.framework.long_work import steadily
+from aexec.framework import errors
+from aexec.framework.op_contract import op_registry
 from aexec.framework.shape import UNKNOWN_RANK, PartialTensorShape
-from aexec.framework.shape_inference import HandleData, InferenceContext, Shape, ShapeFn, ShapeManager
+from aexec.framework.shape_functions.common_shape_fns import SHAPE_RULES
+from aexec.framework.shape_functions.shape_inference import HandleData, InferenceContext, Shape, ShapeFn, ShapeManager
+from aexec.framework.waiting.long_work import steadily
+from aexec.framework.wire import attr_value, node_def
 from aexec.graph.calls import called_function
 from aexec.graph.constant_evaluation import Allowance, ConstantEvaluator
 from aexec.graph.function_body import instantiate
-from aexec.graph.function_library import FunctionLibrary
-from aexec.graph.node import Node
-from aexec.graph.traversal import producers_first
+from aexec.graph.nodes.function_library import FunctionLibrary
+from aexec.graph.nodes.node import Node
+from aexec.graph.nodes.traversal import producers_first
 
 __all__ = ["infer_shapes", "set_shape"]
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from aexec.framework import dtypes
 from aexec.graph.func_graph import FuncGraph
 from aexec.graph.function_def import has_side_effects
-from aexec.graph.node import Endpoint, Node
+from aexec.graph.nodes.node import Endpoint, Node
 
 __all__ = ["order_side_effects"]
 

@@ -17,11 +17,11 @@ from aexec.framework import dtypes, errors
 from aexec.framework.dtypes import DType, as_dtype
 from aexec.framework.html_repr import MAX_ROWS, block, tensor_table
 from aexec.framework.late_dataclass import dataclass
-from aexec.framework.messages import as_message
 from aexec.framework.near_names import listed, near_names
 from aexec.framework.shape import PartialTensorShape
-from aexec.graph.node import Node, Tensor
-from aexec.graph.node_table import NodeTable
+from aexec.framework.wire.messages import as_message
+from aexec.graph.nodes.node import Node, Tensor
+from aexec.graph.nodes.node_table import NodeTable
 
 __all__ = ["Signature", "TensorInfo", "choose_signature", "graph_signature", "named_inputs", "signature_tables"]
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from aexec.framework import errors
-from aexec.framework.long_work import steadily
-from aexec.graph.node import Endpoint, Node
-from aexec.graph.node_table import NodeTable
-from aexec.graph.prune import PLACEHOLDERS, reachable
+from aexec.framework.waiting.long_work import steadily
+from aexec.graph.nodes.node import Endpoint, Node
+from aexec.graph.nodes.node_table import NodeTable
+from aexec.graph.nodes.prune import PLACEHOLDERS, reachable
 
 __all__ = ["ConnectedTable", "Connection"]
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from aexec.framework.dtypes import DType
 from aexec.framework.shape import PartialTensorShape
-from aexec.graph.node import GraphView, Tensor, TensorOperators
+from aexec.graph.nodes.node import GraphView, Tensor, TensorOperators
 
 __all__ = ["TensorProxy"]
 

@@ -14,12 +14,13 @@ import numpy as np
 from google.protobuf.message import DecodeError
 
 from aexec import proto
-from aexec.framework import dtypes, errors, tensor_codec
-from aexec.framework.allocator import announce_scratch
+from aexec.framework import dtypes, errors
 from aexec.framework.dtypes import DType
-from aexec.framework.loop_budget import DEFAULT, OBJECT_NS, giving_way, let_others_run
+from aexec.framework.memory.allocator import announce_scratch
 from aexec.framework.shape import shape_text
-from aexec.framework.wire_format import enclosed
+from aexec.framework.waiting.loop_budget import DEFAULT, OBJECT_NS, giving_way, let_others_run
+from aexec.framework.wire import tensor_codec
+from aexec.framework.wire.wire_format import enclosed
 from aexec.io.checkpoint_html import checkpoint_html
 from aexec.io.coding import name_slice_key
 from aexec.io.files import open_regular, reporting, text_path, write_atomically

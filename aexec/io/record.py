@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import BinaryIO
 
 from aexec.framework import errors
-from aexec.framework.memory import available_memory
+from aexec.framework.memory.memory import available_memory
 from aexec.io.crc32c import masked_crc32c
 from aexec.io.files import open_regular, reporting, text_path
 

@@ -14,7 +14,7 @@ import struct
 from collections.abc import Iterator
 
 from aexec.framework import errors
-from aexec.framework.wire_format import put_varint
+from aexec.framework.wire.wire_format import put_varint
 from aexec.io.coding import get_varint
 from aexec.io.crc32c import masked_crc32c
 from aexec.io.snappy import uncompress

@@ -27,10 +27,11 @@ import numpy as np
 from google.protobuf.message import DecodeError
 
 from aexec import proto
-from aexec.framework import dtypes, errors, variant
+from aexec.framework import dtypes, errors
 from aexec.framework.dtypes import DType
 from aexec.framework.shape import shape_text
-from aexec.framework.wire_format import put_varint
+from aexec.framework.wire import variant
+from aexec.framework.wire.wire_format import put_varint
 from aexec.io.checkpoint_html import checkpoint_html
 from aexec.io.coding import get_varint, name_slice_key
 from aexec.io.crc32c import crc32c, mask, unmask

@@ -3,7 +3,7 @@
 A family's kernels are imported when one of its ops first needs one.
 """
 
-from aexec.framework import kernel_registry
+from aexec.framework.kernel_contract import kernel_registry
 from aexec.ops.families import FAMILIES
 
 __all__: list[str] = []

@@ -10,7 +10,7 @@ from typing import Any
 
 from aexec import nn, ops
 from aexec.client.building import name_scope
-from aexec.graph.node import Tensor
+from aexec.graph.nodes.node import Tensor
 from aexec.layers.layer import as_inputs, chosen, known_size, layer_scope
 from aexec.variables.initializers import Constant, Initializer, Zeros
 from aexec.variables.variable_scope import get_variable, variable_scope

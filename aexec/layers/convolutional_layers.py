@@ -13,7 +13,7 @@ from typing import Any, TypedDict, Unpack
 from aexec import nn, ops
 from aexec.framework import errors
 from aexec.framework.dtypes import DType
-from aexec.graph.node import Tensor
+from aexec.graph.nodes.node import Tensor
 from aexec.layers.layer import Activation, as_inputs, known_size, layer_scope, one_each, with_activation
 from aexec.variables.initializers import Initializer, Zeros
 from aexec.variables.regularizers import Regularizer

@@ -10,7 +10,7 @@ from typing import Any
 
 from aexec import nn, ops
 from aexec.client.building import name_scope
-from aexec.graph.node import Tensor
+from aexec.graph.nodes.node import Tensor
 from aexec.layers.layer import Activation, as_inputs, chosen, known_size, layer_scope, with_activation
 from aexec.variables.initializers import Initializer, Zeros
 from aexec.variables.regularizers import Regularizer

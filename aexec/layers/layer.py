@@ -16,7 +16,7 @@ from aexec.client.building import name_scope
 from aexec.control_flow.cond import cond
 from aexec.framework import errors
 from aexec.graph.collections import GraphKeys
-from aexec.graph.node import Tensor
+from aexec.graph.nodes.node import Tensor
 from aexec.graph.op_functions import convert_to_tensor, require_graph
 from aexec.graph.tensor_proxy import TensorProxy
 from aexec.variables.regularizers import Regularizer

@@ -12,7 +12,7 @@ from aexec import nn, ops
 from aexec.client.building import colocate_with, control_dependencies, name_scope
 from aexec.framework import dtypes, errors
 from aexec.graph.collections import GraphKeys
-from aexec.graph.node import Node, Tensor
+from aexec.graph.nodes.node import Node, Tensor
 from aexec.graph.op_functions import convert_to_tensor, require_graph
 from aexec.layers.layer import Activation, as_inputs, chosen, known_size, layer_scope
 from aexec.variables.initializers import Initializer, Ones, Zeros

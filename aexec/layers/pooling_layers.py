@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from aexec import nn
-from aexec.graph.node import Tensor
+from aexec.graph.nodes.node import Tensor
 from aexec.layers.convolutional_layers import format_of
 from aexec.layers.layer import as_inputs, layer_scope, one_each
 

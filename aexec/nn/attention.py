@@ -11,7 +11,7 @@ from typing import Any
 from aexec import ops
 from aexec.client.building import name_scope
 from aexec.framework import errors
-from aexec.graph.node import Tensor
+from aexec.graph.nodes.node import Tensor
 from aexec.graph.op_functions import convert_to_tensor
 from aexec.nn.normalization import dropout
 

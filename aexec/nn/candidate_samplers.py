@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from aexec import ops
 from aexec.client.random_seed import get_seed
-from aexec.graph.node import Tensor
+from aexec.graph.nodes.node import Tensor
 
 __all__ = [
     "Samples",

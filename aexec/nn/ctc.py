@@ -13,7 +13,7 @@ from aexec.client.building import name_scope
 from aexec.control_flow.map_fn import map_fn
 from aexec.framework import dtypes
 from aexec.framework.sparse_tensor import SparseTensor
-from aexec.graph.node import Tensor
+from aexec.graph.nodes.node import Tensor
 from aexec.graph.op_functions import convert_to_tensor
 
 __all__ = [

@@ -8,7 +8,7 @@ from typing import Any
 from aexec import ops
 from aexec.client.building import colocate_with, name_scope
 from aexec.framework import errors
-from aexec.graph.node import Tensor
+from aexec.graph.nodes.node import Tensor
 from aexec.graph.op_functions import convert_to_tensor
 from aexec.variables.partitioned_variable import PartitionedVariable
 from aexec.variables.variable import Variable

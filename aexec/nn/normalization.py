@@ -12,7 +12,7 @@ from aexec import ops
 from aexec.client.building import name_scope
 from aexec.client.random_ops import random_uniform
 from aexec.framework import errors
-from aexec.graph.node import Tensor
+from aexec.graph.nodes.node import Tensor
 from aexec.graph.op_functions import convert_to_tensor
 from aexec.graph.shape_refiner import set_shape
 from aexec.nn.statistics import moments

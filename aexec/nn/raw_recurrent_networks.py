@@ -14,7 +14,7 @@ from aexec.control_flow.structure import check_same_structure, leaves_of, pack
 from aexec.control_flow.tensor_array import TensorArray
 from aexec.control_flow.while_loop import while_loop
 from aexec.framework import dtypes, errors
-from aexec.graph.node import Tensor
+from aexec.graph.nodes.node import Tensor
 from aexec.graph.op_functions import convert_to_tensor
 from aexec.nn.recurrent_cells import RNNCell
 from aexec.nn.recurrent_networks import chosen_examples, static_rnn

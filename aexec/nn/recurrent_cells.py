@@ -19,7 +19,7 @@ from aexec.client.building import device, name_scope, zeros
 from aexec.client.clipping import clip_by_value
 from aexec.control_flow.structure import check_same_structure, leaves_of, pack
 from aexec.framework import dtypes, errors
-from aexec.graph.node import Tensor
+from aexec.graph.nodes.node import Tensor
 from aexec.graph.op_functions import convert_to_tensor
 from aexec.nn.normalization import dropout
 from aexec.variables.initializers import Initializer, Ones, Zeros

@@ -11,7 +11,7 @@ from aexec.control_flow.tensor_array import TensorArray
 from aexec.control_flow.while_loop import while_loop
 from aexec.framework import dtypes, errors
 from aexec.framework.shape import PartialTensorShape
-from aexec.graph.node import Tensor
+from aexec.graph.nodes.node import Tensor
 from aexec.graph.op_functions import convert_to_tensor
 from aexec.nn.recurrent_cells import RNNCell
 from aexec.variables.variable_scope import VariableScope, variable_scope

@@ -10,7 +10,7 @@ from typing import Any
 from aexec import ops
 from aexec.client.building import name_scope
 from aexec.framework import dtypes
-from aexec.graph.node import Tensor
+from aexec.graph.nodes.node import Tensor
 from aexec.graph.op_functions import convert_to_tensor
 from aexec.nn.candidate_samplers import Samples, compute_accidental_hits, log_uniform_candidate_sampler
 from aexec.nn.cross_entropies import sigmoid_cross_entropy_with_logits, softmax_cross_entropy_with_logits

@@ -11,7 +11,7 @@ from aexec import ops
 from aexec.client.building import name_scope
 from aexec.framework import dtypes, errors
 from aexec.framework.sparse_tensor import SparseTensor
-from aexec.graph.node import Tensor
+from aexec.graph.nodes.node import Tensor
 from aexec.graph.op_functions import convert_to_tensor
 from aexec.nn.embeddings import embedding_lookup
 

@@ -22,8 +22,8 @@ from typing import Any
 
 import numpy as np
 
-from aexec.framework.abandoned_calls import check_wanted
 from aexec.framework.late_dataclass import dataclass
+from aexec.framework.waiting.abandoned_calls import check_wanted
 from aexec.numerics.single_libm import logf, sincosf
 
 __all__ = [

@@ -6,7 +6,7 @@ A definition says what an op is; how it is computed is in `aexec.kernels`, in th
 
 from typing import Any
 
-from aexec.framework import op_registry
+from aexec.framework.op_contract import op_registry
 from aexec.ops.families import FAMILIES
 
 __all__: list[str] = []

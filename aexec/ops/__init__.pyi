@@ -5,7 +5,7 @@ from typing import Any
 
 from aexec.framework.dtypes import DTypeLike
 from aexec.framework.shape import PartialTensorShape
-from aexec.graph.node import Node, Tensor
+from aexec.graph.nodes.node import Node, Tensor
 
 TensorLike = Any
 ShapeLike = PartialTensorShape | Sequence[int | None] | None

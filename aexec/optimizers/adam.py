@@ -10,7 +10,7 @@ from aexec import ops
 from aexec.client.building import colocate_with, control_dependencies, group
 from aexec.framework import errors
 from aexec.framework.indexed_slices import IndexedSlices
-from aexec.graph.node import Node, Tensor
+from aexec.graph.nodes.node import Node, Tensor
 from aexec.optimizers.optimizer import Optimizer, Update
 from aexec.variables.variable import Variable
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from aexec.framework.indexed_slices import IndexedSlices
-from aexec.graph.node import Node, Tensor
+from aexec.graph.nodes.node import Node, Tensor
 from aexec.graph.op_functions import create_node
 from aexec.optimizers.optimizer import Optimizer, Update
 from aexec.variables.variable import Variable

@@ -20,7 +20,7 @@ from aexec.client.building import control_dependencies, group, name_scope
 from aexec.control_flow.cond import cond
 from aexec.framework import dtypes, errors
 from aexec.framework.indexed_slices import IndexedSlices
-from aexec.graph.node import Node, Tensor
+from aexec.graph.nodes.node import Node, Tensor
 from aexec.graph.op_functions import convert_to_tensor, require_graph
 from aexec.optimizers.optimizer import GradientAndVariable, Optimizer
 from aexec.optimizers.optimizer_wrapper import OptimizerWrapper

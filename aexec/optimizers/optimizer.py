@@ -20,7 +20,7 @@ from aexec.framework import dtypes, errors
 from aexec.framework.dtypes import DType
 from aexec.framework.indexed_slices import IndexedSlices
 from aexec.graph.collections import GraphKeys
-from aexec.graph.node import Node, Tensor
+from aexec.graph.nodes.node import Node, Tensor
 from aexec.graph.op_functions import convert_to_tensor, create_node, require_graph
 from aexec.variables.initialization import trainable_variables
 from aexec.variables.initializers import Initializer, Zeros

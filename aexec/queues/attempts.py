@@ -14,7 +14,7 @@ from time import perf_counter
 from typing import Any, ClassVar, Protocol
 
 from aexec.framework import errors
-from aexec.framework.futures import PendingOutputs, complete_on_loop, without_frame
+from aexec.framework.waiting.futures import PendingOutputs, complete_on_loop, without_frame
 from aexec.queues.batching import Element
 
 __all__ = ["Attempt", "Close", "Dequeue", "Enqueue", "Operation", "settled"]

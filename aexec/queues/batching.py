@@ -13,8 +13,8 @@ import numpy as np
 
 from aexec.framework import errors
 from aexec.framework.dtypes import DType
-from aexec.framework.loop_budget import COPY_NS, CUT_NS, DEFAULT, JOIN_NS, OBJECT_NS, let_others_run
 from aexec.framework.shape import PartialTensorShape, shape_text
+from aexec.framework.waiting.loop_budget import COPY_NS, CUT_NS, DEFAULT, JOIN_NS, OBJECT_NS, let_others_run
 from aexec.framework.zeros import zeros_of_type
 
 __all__ = ["Element", "Zeros", "check_element", "check_rows", "cut", "empty_batch", "join", "join_ns", "join_padded"]

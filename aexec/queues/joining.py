@@ -11,9 +11,9 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
 
-from aexec.framework.futures import PendingOutputs, without_frame
-from aexec.framework.loop_budget import current_budget
-from aexec.framework.worker_threads import WorkerThreads
+from aexec.framework.waiting.futures import PendingOutputs, without_frame
+from aexec.framework.waiting.loop_budget import current_budget
+from aexec.framework.waiting.worker_threads import WorkerThreads
 from aexec.queues.attempts import Attempt, Dequeue
 from aexec.queues.batching import Element, join_ns
 from aexec.queues.queue_base import QueueBase

@@ -18,7 +18,7 @@ from typing import Any
 from aexec.framework import errors
 from aexec.framework.late_dataclass import dataclass
 from aexec.queues.session_queue import Queue
-from aexec.runtime.worker_pool import OnCancel, run_in_thread
+from aexec.runtime.threads.worker_pool import OnCancel, run_in_thread
 
 __all__ = ["Prefetch", "PrefetchStatistics", "prefetch"]
 

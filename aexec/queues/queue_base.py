@@ -22,14 +22,14 @@ from typing import Any, ClassVar
 
 from aexec.framework import errors
 from aexec.framework.dtypes import DType
-from aexec.framework.futures import running_loop
 from aexec.framework.html_repr import block, facts_table, table
-from aexec.framework.kept_memory import KeptMemory
 from aexec.framework.late_dataclass import dataclass
-from aexec.framework.loop_budget import DEFAULT, MOVE_NS
-from aexec.framework.ref_cell import RefCell
-from aexec.framework.resource_manager import ResourceManager, handle_from_tensor
+from aexec.framework.memory.kept_memory import KeptMemory
 from aexec.framework.shape import PartialTensorShape, shape_text
+from aexec.framework.state.ref_cell import RefCell
+from aexec.framework.state.resource_manager import ResourceManager, handle_from_tensor
+from aexec.framework.waiting.futures import running_loop
+from aexec.framework.waiting.loop_budget import DEFAULT, MOVE_NS
 from aexec.queues import batching
 from aexec.queues.attempts import Attempt, Close, Dequeue, Enqueue, Operation
 from aexec.queues.batching import Element, Zeros

@@ -17,10 +17,10 @@ from google.protobuf.message import DecodeError
 from aexec import proto
 from aexec.framework import errors
 from aexec.graph.graph import Graph
-from aexec.graph.node import Node, Tensor
+from aexec.graph.nodes.node import Node, Tensor
 from aexec.graph.op_functions import require_graph
 from aexec.queues.coordinator import Coordinator
-from aexec.runtime.session import Session
+from aexec.runtime.session.session import Session
 
 __all__ = ["QueueRunner", "add_queue_runner", "queue_runners", "start_queue_runners"]
 

@@ -22,10 +22,10 @@ from typing import Any
 import numpy as np
 
 from aexec.framework import errors
-from aexec.framework.cancellation import CancellationManager
-from aexec.framework.inline_call import check_inline
-from aexec.framework.loop_budget import COPY_NS, CUT_NS
-from aexec.framework.worker_threads import WorkerThreads
+from aexec.framework.waiting.cancellation import CancellationManager
+from aexec.framework.waiting.inline_call import check_inline
+from aexec.framework.waiting.loop_budget import COPY_NS, CUT_NS
+from aexec.framework.waiting.worker_threads import WorkerThreads
 from aexec.queues.attempts import Attempt, settled
 from aexec.queues.batching import Element, cut
 from aexec.queues.joining import Joining

@@ -1,7 +1,7 @@
 """`aexec.SyncSession` and `aexec.blocking`: sessions for scripts, notebooks and plain threads.
 
 They have no event loop to await in, or may not wait in the one that they have; the session is in one of a thread of its
-own (`aexec/runtime/loop_thread.py`).
+own (`aexec/runtime/threads/loop_thread.py`).
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from google.protobuf.message import Message
 from aexec.framework import errors
 from aexec.remote.remote_session import RemoteSession
 from aexec.runtime.config import SessionConfig
-from aexec.runtime.loop_thread import LoopThread
-from aexec.runtime.run_types import Source
-from aexec.runtime.session import Session
+from aexec.runtime.session.run_types import Source
+from aexec.runtime.session.session import Session
+from aexec.runtime.threads.loop_thread import LoopThread
 from aexec.sources import OpeningSession
 
 __all__ = ["BlockingSession", "SyncSession", "blocking"]

@@ -10,9 +10,9 @@ from google.protobuf.message import Message
 from aexec.framework import errors
 from aexec.remote.remote_step import RemoteStep
 from aexec.remote.run_messages import fed_once
-from aexec.runtime.callable import Request, request_text
 from aexec.runtime.config import RunMetadata, RunOptions
-from aexec.runtime.fetches import FetchMapper
+from aexec.runtime.feeding.fetches import FetchMapper
+from aexec.runtime.session.callable import Request, request_text
 
 __all__ = ["RemoteCallable", "RunStarter"]
 

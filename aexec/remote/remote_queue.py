@@ -10,7 +10,7 @@ from aexec.framework.dtypes import DType
 from aexec.framework.shape import UNKNOWN_RANK
 from aexec.graph.signature import TensorInfo
 from aexec.queues.queue_base import QueueStatistics
-from aexec.runtime.fetches import to_values
+from aexec.runtime.feeding.fetches import to_values
 
 __all__ = ["QueueOwner", "RemoteQueue"]
 

@@ -17,11 +17,11 @@ from google.protobuf.message import Message
 from aexec import proto
 from aexec.framework import errors
 from aexec.framework.html_repr import block, table
-from aexec.framework.inline_call import NeedsThreadError
-from aexec.framework.messages import as_message
-from aexec.framework.worker_threads import OnCancel
+from aexec.framework.waiting.inline_call import NeedsThreadError
+from aexec.framework.waiting.worker_threads import OnCancel
+from aexec.framework.wire.messages import as_message
+from aexec.graph.forms.graph_export import node_to_proto
 from aexec.graph.graph import Graph, current_graph
-from aexec.graph.graph_export import node_to_proto
 from aexec.graph.meta_graph import MetaGraph
 from aexec.graph.signature import (
     Signature,
@@ -40,10 +40,10 @@ from aexec.remote.remote_step import RemoteStep
 from aexec.remote.remote_tensors import RemoteTensors
 from aexec.remote.run_messages import fed_once, options_message, read_response, read_tensors, run_message
 from aexec.remote.service import KEY, Service, quoted
-from aexec.runtime.callable import Request
 from aexec.runtime.config import RunMetadata, RunOptions
-from aexec.runtime.fetches import FetchMapper, flat_feeds, to_values
-from aexec.runtime.worker_pool import run_in_thread
+from aexec.runtime.feeding.fetches import FetchMapper, flat_feeds, to_values
+from aexec.runtime.session.callable import Request
+from aexec.runtime.threads.worker_pool import run_in_thread
 from aexec.sources import load
 
 __all__ = ["RemoteSession", "connect"]

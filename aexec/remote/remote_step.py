@@ -7,9 +7,9 @@ from collections.abc import Awaitable, Callable, Generator
 from typing import Any
 
 from aexec.framework import errors
-from aexec.framework.futures import until_done
 from aexec.framework.html_repr import block, facts_table
-from aexec.runtime.step import StepState
+from aexec.framework.waiting.futures import until_done
+from aexec.runtime.session.step import StepState
 
 __all__ = ["RemoteStep"]
 

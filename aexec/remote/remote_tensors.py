@@ -9,11 +9,11 @@ from aexec import proto
 from aexec.framework import dtypes, errors
 from aexec.framework.datatypes import DATATYPES
 from aexec.framework.dtypes import as_dtype
-from aexec.framework.resource_manager import ResourceHandle
-from aexec.framework.session_state import TENSOR_HANDLE_TYPE_NAME
-from aexec.framework.tensor_codec import from_proto, to_proto
+from aexec.framework.state.resource_manager import ResourceHandle
+from aexec.framework.state.session_state import TENSOR_HANDLE_TYPE_NAME
+from aexec.framework.wire.tensor_codec import from_proto, to_proto
 from aexec.remote.service import PROTOBUF, Service
-from aexec.runtime.session_tensors import Handle, SessionTensorInfo, handle_text, plain_tensor
+from aexec.runtime.session.session_tensors import Handle, SessionTensorInfo, handle_text, plain_tensor
 
 __all__ = ["RemoteTensors"]
 

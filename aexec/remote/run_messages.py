@@ -12,12 +12,12 @@ from aexec import proto
 from aexec.framework import dtypes, errors
 from aexec.framework.dtypes import DType, as_dtype
 from aexec.framework.near_names import listed
-from aexec.framework.resource_manager import ResourceHandle, make_handle_tensor
 from aexec.framework.shape import UNKNOWN_RANK
-from aexec.framework.tensor_codec import from_proto, to_proto
+from aexec.framework.state.resource_manager import ResourceHandle, make_handle_tensor
+from aexec.framework.wire.tensor_codec import from_proto, to_proto
 from aexec.graph.signature import TensorInfo
 from aexec.runtime.config import RunMetadata, RunOptions
-from aexec.runtime.feeds import FeedSpec, in_host_memory
+from aexec.runtime.feeding.feeds import FeedSpec, in_host_memory
 
 __all__ = ["fed_once", "options_message", "read_response", "read_tensors", "run_message"]
 

@@ -15,16 +15,16 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 
 from aexec.framework import errors
-from aexec.framework.cancellation import CancellationManager, wait
 from aexec.framework.dtypes import DType
-from aexec.framework.futures import complete_on_loop
-from aexec.framework.inline_call import PostponedError
-from aexec.framework.kept_memory import KeptMemory
 from aexec.framework.late_dataclass import dataclass
-from aexec.framework.loop_budget import COPY_NS, current_budget
-from aexec.framework.postponing_lock import PostponingLock
+from aexec.framework.memory.kept_memory import KeptMemory
 from aexec.framework.shape import PartialTensorShape, shape_text
-from aexec.framework.worker_threads import WorkerThreads
+from aexec.framework.waiting.cancellation import CancellationManager, wait
+from aexec.framework.waiting.futures import complete_on_loop
+from aexec.framework.waiting.inline_call import PostponedError
+from aexec.framework.waiting.loop_budget import COPY_NS, current_budget
+from aexec.framework.waiting.postponing_lock import PostponingLock
+from aexec.framework.waiting.worker_threads import WorkerThreads
 
 __all__ = ["Accumulator", "ConditionalAccumulator", "SparseAccumulator", "SparseGradient"]
 

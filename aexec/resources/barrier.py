@@ -18,14 +18,14 @@ import numpy as np
 
 from aexec.framework import errors
 from aexec.framework.abridged_text import abridged
-from aexec.framework.cancellation import CancellationManager
 from aexec.framework.dtypes import DType
-from aexec.framework.garbage_collector import collector_paused
-from aexec.framework.kept_memory import KeptMemory
 from aexec.framework.late_dataclass import dataclass
-from aexec.framework.loop_budget import DEFAULT, let_others_run
-from aexec.framework.postponing_lock import PostponingLock
+from aexec.framework.memory.garbage_collector import collector_paused
+from aexec.framework.memory.kept_memory import KeptMemory
 from aexec.framework.shape import shape_text
+from aexec.framework.waiting.cancellation import CancellationManager
+from aexec.framework.waiting.loop_budget import DEFAULT, let_others_run
+from aexec.framework.waiting.postponing_lock import PostponingLock
 from aexec.resources.waiting_lines import NOT_YET, WaitingLines
 
 __all__ = ["KEY_NS", "Barrier"]

@@ -19,9 +19,9 @@ from typing import Any
 import numpy as np
 
 from aexec.framework import errors
-from aexec.framework.cancellation import CancellationManager, wait
 from aexec.framework.errors import Code
 from aexec.framework.late_dataclass import dataclass
+from aexec.framework.waiting.cancellation import CancellationManager, wait
 
 __all__ = ["Batcher"]
 

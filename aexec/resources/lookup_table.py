@@ -15,17 +15,17 @@ from typing import Any
 import numpy as np
 
 from aexec.framework import errors
-from aexec.framework.abandoned_calls import finishing
 from aexec.framework.abridged_text import abridged
-from aexec.framework.allocator import announce, announce_scratch
 from aexec.framework.dtypes import DType
-from aexec.framework.inline_call import check_inline
-from aexec.framework.kept_memory import KeptMemory
-from aexec.framework.loop_budget import COPY_NS, OBJECT_NS, giving_way, update_in_pieces
-from aexec.framework.memory import available_memory
-from aexec.framework.output_sizes import rows_of
-from aexec.framework.postponing_lock import PostponingLock
+from aexec.framework.kernel_contract.output_sizes import rows_of
+from aexec.framework.memory.allocator import announce, announce_scratch
+from aexec.framework.memory.kept_memory import KeptMemory
+from aexec.framework.memory.memory import available_memory
 from aexec.framework.shape import shape_text
+from aexec.framework.waiting.abandoned_calls import finishing
+from aexec.framework.waiting.inline_call import check_inline
+from aexec.framework.waiting.loop_budget import COPY_NS, OBJECT_NS, giving_way, update_in_pieces
+from aexec.framework.waiting.postponing_lock import PostponingLock
 
 __all__ = ["DenseHashTable", "HashTable", "LookupTable", "MutableHashTable"]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 from typing import Any
 
-from aexec.framework.variant import VariantTensorData, register_variant
+from aexec.framework.wire.variant import VariantTensorData, register_variant
 
 __all__ = ["OptionalValue"]
 

@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import field
 from typing import Any, TypeVar
 
-from aexec.framework.kept_memory import KeptMemory
 from aexec.framework.late_dataclass import dataclass
-from aexec.framework.resource_manager import (
+from aexec.framework.memory.kept_memory import KeptMemory
+from aexec.framework.state.resource_manager import (
     ResourceHandle,
     ResourceInfo,
     ResourceManager,

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from aexec.framework import errors
-from aexec.framework.cancellation import CancellationManager
-from aexec.framework.kept_memory import KeptMemory
+from aexec.framework.memory.kept_memory import KeptMemory
+from aexec.framework.waiting.cancellation import CancellationManager
 from aexec.resources.waiting_lines import NOT_YET, WaitingLines
 
 __all__ = ["StagingArea", "StagingMap"]

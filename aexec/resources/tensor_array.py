@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 
 from aexec.framework import errors
-from aexec.framework.allocator import announce
 from aexec.framework.dtypes import DType
-from aexec.framework.inline_call import check_inline
-from aexec.framework.loop_budget import COPY_NS, giving_way, let_others_run
+from aexec.framework.memory.allocator import announce
 from aexec.framework.shape import PartialTensorShape, shape_text
+from aexec.framework.waiting.inline_call import check_inline
+from aexec.framework.waiting.loop_budget import COPY_NS, giving_way, let_others_run
 from aexec.framework.zeros import zeros_of_type
 
 __all__ = ["TensorArray"]

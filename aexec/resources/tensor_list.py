@@ -11,12 +11,12 @@ from typing import Any
 
 from aexec import proto
 from aexec.framework import errors
-from aexec.framework.allocator import announce, announce_scratch
 from aexec.framework.dtypes import DType, as_dtype
-from aexec.framework.loop_budget import let_others_run
+from aexec.framework.memory.allocator import announce, announce_scratch
 from aexec.framework.shape import PartialTensorShape
-from aexec.framework.variant import VariantTensorData, register_variant
-from aexec.framework.wire_format import put_varint
+from aexec.framework.waiting.loop_budget import let_others_run
+from aexec.framework.wire.variant import VariantTensorData, register_variant
+from aexec.framework.wire.wire_format import put_varint
 
 __all__ = ["SLOT_BYTES", "TensorList"]
 

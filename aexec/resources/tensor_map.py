@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from aexec.framework.inline_call import check_inline
-from aexec.framework.loop_budget import DEFAULT, let_others_run
-from aexec.framework.variant import VariantTensorData, register_variant
+from aexec.framework.waiting.inline_call import check_inline
+from aexec.framework.waiting.loop_budget import DEFAULT, let_others_run
+from aexec.framework.wire.variant import VariantTensorData, register_variant
 
 __all__ = ["TensorMap"]
 

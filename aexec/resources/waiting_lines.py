@@ -15,8 +15,8 @@ from collections.abc import Callable, Hashable
 from functools import partial
 from typing import Any, Final
 
-from aexec.framework.cancellation import CancellationManager, wait
-from aexec.framework.futures import complete_on_loop, without_frame
+from aexec.framework.waiting.cancellation import CancellationManager, wait
+from aexec.framework.waiting.futures import complete_on_loop, without_frame
 
 __all__ = ["NOT_YET", "WaitingLines"]
 

@@ -13,18 +13,18 @@ from google.protobuf.message import Message
 from aexec import proto
 from aexec.delegates.delegate_registry import delegate_names
 from aexec.framework import errors
-from aexec.framework.device_name import DeviceName
+from aexec.framework.device_contract.device_name import DeviceName
+from aexec.framework.device_contract.rendezvous import TransportFactory
 from aexec.framework.late_dataclass import dataclass
-from aexec.framework.loop_budget import SHORTEST_SLICE, SLICE_SECONDS
-from aexec.framework.memory_account import MemoryAccount
-from aexec.framework.messages import as_message
-from aexec.framework.rendezvous import TransportFactory
+from aexec.framework.memory.memory_account import MemoryAccount
+from aexec.framework.waiting.loop_budget import SHORTEST_SLICE, SLICE_SECONDS
+from aexec.framework.wire.messages import as_message
 from aexec.graph.passes import MAX_INLINED_NODES, PASSES, pass_names
 from aexec.runtime.proto_options import CONFIG_HINTS, CONFIG_HONOURED, RUN_HINTS, RUN_HONOURED, check_options
 
 if TYPE_CHECKING:
-    from aexec.runtime.cost_model import CostModel
-    from aexec.runtime.profile import Profile
+    from aexec.runtime.profiling.cost_model import CostModel
+    from aexec.runtime.profiling.profile import Profile
 
 __all__ = ["MAX_PRINTS", "RunMetadata", "RunOptions", "SessionConfig", "ThreadPool", "callable_arguments"]
 
@@ -51,9 +51,9 @@ class SessionConfig:
 
     Attributes:
         inter_op_threads: heavy kernels that run in threads at once; 0 chooses by the number of cores.  The sessions of
-            a process share its threads (`aexec/runtime/shared_threads.py`): one has half of them at most.
+            a process share its threads (`aexec/runtime/threads/shared_threads.py`): one has half of them at most.
         thread_pools: several pools of such threads, of which each run chooses one (`RunOptions.thread_pool`); () for
-            one.  See `aexec/runtime/thread_pools.py`.
+            one.  See `aexec/runtime/threads/thread_pools.py`.
         intra_op_threads: threads that are at work on heavy kernels together, where fewer kernels than that run at
             once; 0 for one per core.
         slice_seconds: how long inline work may hold the event loop at a stretch; what is done inline, and what
@@ -75,7 +75,7 @@ class SessionConfig:
             when the session is made.
         log_device_placement: log each node's device at level INFO.
         log_memory: write the memory log, of the whole process, at level INFO as long as the session is open; see
-            `aexec/framework/log_memory.py`.
+            `aexec/framework/memory/log_memory.py`.
         cost_model: costs of earlier runs, by which nodes are placed where a simulated step would have them done
             first; requests and colocation are kept.  None places them without, each on the first possible device.
         build_cost_model: measure every so-manieth step of each signature for `Session.cost_model`; 0 for none.
@@ -103,7 +103,7 @@ class SessionConfig:
         max_inlined_nodes: so many nodes may the bodies of functions add to a plan; what is called beyond that runs
             as a call.
         compile_plans: a plan that is run again and again becomes a generated Python function, see
-            `aexec.runtime.compiled_plan`; False interprets every run.
+            `aexec.runtime.compiled.compiled_plan`; False interprets every run.
         compress_transfers: float32 values go from one device to another as bfloat16, the lower half of their bits cut
             off.
         schedule_receives: a value of another device is received shortly before a simulated step needs it, by
@@ -185,7 +185,7 @@ class SessionConfig:
                     f"memory_limits of {name} must be a number of bytes, or as a float a share up to 1, got {limit!r}"
                 )
         if self.cost_model is not None:
-            from aexec.runtime.cost_model import CostModel
+            from aexec.runtime.profiling.cost_model import CostModel
 
             if not isinstance(self.cost_model, CostModel):
                 raise errors.InvalidArgumentError(
@@ -378,12 +378,12 @@ class RunMetadata:
     def profile(self, *, by: str = "op", order_by: str = "self") -> Profile:
         """The step statistics added up: calls, times, memory and where it ran, of each op or node.
 
-        Arguments and errors as of `aexec.runtime.profile.profile_steps`, which adds up several runs.
+        Arguments and errors as of `aexec.runtime.profiling.profile.profile_steps`, which adds up several runs.
 
         Raises:
             FailedPreconditionError: the run was not traced.
         """
-        from aexec.runtime.profile import profile_steps
+        from aexec.runtime.profiling.profile import profile_steps
 
         return profile_steps([self._traced()], by=by, order_by=order_by)
 
@@ -396,7 +396,7 @@ class RunMetadata:
         Raises:
             FailedPreconditionError: the run was not traced.
         """
-        from aexec.runtime.chrome_trace import to_chrome_trace
+        from aexec.runtime.profiling.chrome_trace import to_chrome_trace
 
         return to_chrome_trace(self._traced(), show_memory=show_memory)
 

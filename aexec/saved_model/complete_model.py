@@ -13,8 +13,8 @@ from typing import Protocol
 from aexec.framework import dtypes, errors
 from aexec.graph.graph import Graph
 from aexec.graph.meta_graph import MetaGraph
-from aexec.graph.node import Node
-from aexec.graph.prune import reachable
+from aexec.graph.nodes.node import Node
+from aexec.graph.nodes.prune import reachable
 from aexec.io.checkpoint_files import check_checkpoint
 
 __all__ = ["RestoredModel", "has_values_to_restore"]

@@ -6,13 +6,14 @@ from collections.abc import Iterable
 from typing import Any
 
 from aexec import proto
-from aexec.framework import dtypes, errors, tensor_codec
-from aexec.framework.resource_manager import ResourceHandle
-from aexec.framework.resource_variable import ResourceVariable
+from aexec.framework import dtypes, errors
+from aexec.framework.state.resource_manager import ResourceHandle
+from aexec.framework.state.resource_variable import ResourceVariable
+from aexec.framework.wire import tensor_codec
+from aexec.graph.forms.graph_export import node_to_proto
 from aexec.graph.graph import Graph
-from aexec.graph.graph_export import node_to_proto
-from aexec.graph.node import Node
-from aexec.runtime.session import Session
+from aexec.graph.nodes.node import Node
+from aexec.runtime.session.session import Session
 from aexec.saved_model.handles_to_values import FunctionTwins, take_values
 
 __all__ = ["freeze"]

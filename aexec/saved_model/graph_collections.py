@@ -21,7 +21,7 @@ from aexec.graph.collections import GraphKeys
 from aexec.graph.control_flow_context import ControlFlowContext
 from aexec.graph.graph import Graph
 from aexec.graph.meta_graph import CollectionItem, MetaGraph
-from aexec.graph.node import Node, Tensor
+from aexec.graph.nodes.node import Node, Tensor
 from aexec.graph.op_functions import require_graph
 from aexec.queues.queue_runner import QueueRunner, add_queue_runner, queue_runners
 from aexec.variables.variable import Variable

@@ -11,8 +11,9 @@ from collections.abc import Mapping
 import numpy as np
 
 from aexec import proto
-from aexec.framework import dtypes, errors, tensor_codec
+from aexec.framework import dtypes, errors
 from aexec.framework.dtypes import DType
+from aexec.framework.wire import tensor_codec
 
 __all__ = ["FunctionTwins", "take_values"]
 

@@ -21,14 +21,14 @@ from google.protobuf.message import DecodeError
 
 from aexec import proto
 from aexec.framework import errors
-from aexec.framework.garbage_collector import collector_paused
 from aexec.framework.html_repr import block
+from aexec.framework.memory.garbage_collector import collector_paused
 from aexec.graph.graph import Graph
 from aexec.graph.meta_graph import MetaGraph, parse_proto_text
 from aexec.graph.signature import Signature, signature_tables
 from aexec.io.checkpoint_files import checkpoint_files_exist
-from aexec.runtime.session import Session
-from aexec.runtime.worker_pool import OnCancel, run_in_thread
+from aexec.runtime.session.session import Session
+from aexec.runtime.threads.worker_pool import OnCancel, run_in_thread
 from aexec.saved_model.model_session import ModelSession
 
 __all__ = [

@@ -12,7 +12,7 @@ from pathlib import Path
 from aexec.graph.graph import Graph
 from aexec.graph.meta_graph import MetaGraph
 from aexec.io.checkpoint_files import checkpoint_files_exist
-from aexec.runtime.session import Session
+from aexec.runtime.session.session import Session
 from aexec.saved_model.model_session import ModelSession
 
 __all__ = ["MetaGraphModel"]

@@ -18,12 +18,12 @@ from typing import Any
 from google.protobuf.message import Message
 
 from aexec.graph.graph import Graph
-from aexec.runtime.callable import Callable
 from aexec.runtime.config import SessionConfig
-from aexec.runtime.planner import CachedPlan
-from aexec.runtime.session import Session
-from aexec.runtime.step import Prepared
-from aexec.runtime.worker_pool import OnCancel, run_in_thread
+from aexec.runtime.planning.planner import CachedPlan
+from aexec.runtime.session.callable import Callable
+from aexec.runtime.session.session import Session
+from aexec.runtime.session.step import Prepared
+from aexec.runtime.threads.worker_pool import OnCancel, run_in_thread
 from aexec.saved_model.complete_model import RestoredModel, has_values_to_restore
 
 __all__ = ["ModelSession", "initialize_model"]

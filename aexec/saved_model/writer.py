@@ -15,11 +15,11 @@ from aexec import proto
 from aexec.framework import errors
 from aexec.graph.graph import Graph
 from aexec.graph.meta_graph import MetaGraph
-from aexec.graph.node import Node, Tensor
+from aexec.graph.nodes.node import Node, Tensor
 from aexec.graph.signature import Signature
 from aexec.io.files import make_directories, reporting, write_atomically
-from aexec.runtime.session import Session
-from aexec.runtime.worker_pool import OnCancel, run_in_thread
+from aexec.runtime.session.session import Session
+from aexec.runtime.threads.worker_pool import OnCancel, run_in_thread
 from aexec.saved_model.loader import ASSETS, FILE_NAMES, VARIABLES, is_saved_model
 from aexec.training.saver import VARIABLE_OPS, Saver
 

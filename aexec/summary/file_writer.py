@@ -20,7 +20,7 @@ from aexec.graph.graph import Graph
 from aexec.graph.meta_graph import MetaGraph
 from aexec.io.event_file_writer import EventFileWriter
 from aexec.runtime.config import RunMetadata
-from aexec.runtime.worker_pool import OnCancel, run_in_thread
+from aexec.runtime.threads.worker_pool import OnCancel, run_in_thread
 
 __all__ = ["FileWriter"]
 

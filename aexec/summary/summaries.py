@@ -15,7 +15,7 @@ from aexec import proto
 from aexec.client.building import name_scope
 from aexec.framework import dtypes, errors
 from aexec.graph.collections import GraphKeys
-from aexec.graph.node import Tensor
+from aexec.graph.nodes.node import Tensor
 from aexec.graph.op_functions import convert_to_tensor, create_node, require_graph
 
 __all__ = ["audio", "histogram", "image", "merge", "merge_all", "scalar", "tensor_summary", "text"]

@@ -18,7 +18,7 @@ from aexec.framework.late_dataclass import dataclass
 from aexec.io.checkpoint_files import checkpoint_files_exist, files_of_v1
 from aexec.io.files import open_regular, reporting, text_path, write_atomically
 from aexec.io.tensor_bundle import remove_bundle
-from aexec.runtime.worker_pool import OnCancel, run_in_thread
+from aexec.runtime.threads.worker_pool import OnCancel, run_in_thread
 
 __all__ = [
     "DEFAULT_FILE",

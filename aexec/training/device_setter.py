@@ -13,8 +13,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from aexec.framework import errors
-from aexec.framework.device_name import DeviceName
-from aexec.graph.node import Node
+from aexec.framework.device_contract.device_name import DeviceName
+from aexec.graph.nodes.node import Node
 from aexec.graph.scopes import DeviceFunction
 
 __all__ = ["GreedyLoadBalancingStrategy", "byte_size_load_fn", "replica_device_setter"]

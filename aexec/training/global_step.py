@@ -10,7 +10,7 @@ import numpy as np
 from aexec.framework import errors
 from aexec.graph.collections import GraphKeys
 from aexec.graph.op_functions import require_graph
-from aexec.runtime.session import Session
+from aexec.runtime.session.session import Session
 from aexec.variables.variable import Variable
 
 __all__ = ["create_global_step", "get_global_step", "get_or_create_global_step", "global_step"]

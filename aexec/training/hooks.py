@@ -16,7 +16,7 @@ from typing import Any, Literal
 import numpy as np
 
 from aexec.framework import errors
-from aexec.graph.node import Tensor
+from aexec.graph.nodes.node import Tensor
 from aexec.queues.coordinator import Coordinator
 from aexec.summary.file_writer import FileWriter
 from aexec.training.session_run_hook import (

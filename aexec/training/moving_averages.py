@@ -19,7 +19,7 @@ from aexec import ops
 from aexec.client.building import colocate_with, control_dependencies, group, name_scope, zeros
 from aexec.framework import errors
 from aexec.graph.collections import GraphKeys
-from aexec.graph.node import Node, Tensor
+from aexec.graph.nodes.node import Node, Tensor
 from aexec.graph.op_functions import convert_to_tensor, require_graph
 from aexec.variables.initialization import global_variables, moving_average_variables, trainable_variables
 from aexec.variables.partitioned_variable import parts_or_self

@@ -33,11 +33,11 @@ from aexec.framework.late_dataclass import dataclass
 from aexec.framework.shape import PartialTensorShape
 from aexec.graph.graph import Graph
 from aexec.graph.meta_graph import MetaGraph
-from aexec.graph.node import Node, Tensor
+from aexec.graph.nodes.node import Node, Tensor
 from aexec.graph.op_functions import create_node, require_graph
 from aexec.graph.tensor_proxy import TensorProxy
-from aexec.runtime.session import Session
-from aexec.runtime.worker_pool import OnCancel, run_in_thread
+from aexec.runtime.session.session import Session
+from aexec.runtime.threads.worker_pool import OnCancel, run_in_thread
 from aexec.training.checkpoint_state import (
     DEFAULT_FILE,
     CheckpointState,

@@ -10,9 +10,9 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol
 
-from aexec.graph.node import Tensor
+from aexec.graph.nodes.node import Tensor
 from aexec.queues.coordinator import Coordinator
-from aexec.runtime.session import Session
+from aexec.runtime.session.session import Session
 from aexec.training.saver import Saver
 
 __all__ = ["SessionRunArgs", "SessionRunContext", "SessionRunHook", "SessionRunValues", "Training"]

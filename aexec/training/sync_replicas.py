@@ -33,12 +33,12 @@ from aexec.framework import dtypes, errors
 from aexec.framework.indexed_slices import IndexedSlices
 from aexec.graph.collections import GraphKeys
 from aexec.graph.graph import Graph
-from aexec.graph.node import Node, Tensor
+from aexec.graph.nodes.node import Node, Tensor
 from aexec.graph.op_functions import convert_to_tensor, create_node
 from aexec.optimizers.optimizer import GradientAndVariable, Optimizer
 from aexec.optimizers.optimizer_wrapper import OptimizerWrapper
 from aexec.queues.coordinator import Coordinator
-from aexec.runtime.session import Session
+from aexec.runtime.session.session import Session
 from aexec.training.moving_averages import ExponentialMovingAverage
 from aexec.training.session_run_hook import SessionRunHook, Training
 from aexec.variables.variable import Variable

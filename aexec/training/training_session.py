@@ -28,11 +28,11 @@ from aexec.client.building import group
 from aexec.framework import errors
 from aexec.graph.collections import GraphKeys
 from aexec.graph.graph import Graph
-from aexec.graph.node import Node, Tensor
+from aexec.graph.nodes.node import Node, Tensor
 from aexec.graph.op_functions import require_graph
 from aexec.queues.coordinator import Coordinator
 from aexec.queues.queue_runner import start_queue_runners
-from aexec.runtime.session import Session
+from aexec.runtime.session.session import Session
 from aexec.training.checkpoint_state import latest_checkpoint
 from aexec.training.global_step import get_global_step, global_step
 from aexec.training.hooks import CheckpointSaverHook

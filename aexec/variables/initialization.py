@@ -10,7 +10,7 @@ from aexec import ops
 from aexec.client.building import device, group, name_scope
 from aexec.client.input import epoch_initializers
 from aexec.graph.collections import GraphKeys
-from aexec.graph.node import Node, Tensor
+from aexec.graph.nodes.node import Node, Tensor
 from aexec.graph.op_functions import convert_to_tensor, require_graph
 from aexec.variables.variable import Variable
 

@@ -18,7 +18,7 @@ from aexec.client.building import constant, ones, zeros
 from aexec.client.random_ops import random_normal, random_uniform, truncated_normal
 from aexec.framework import errors
 from aexec.framework.dtypes import DType, float32
-from aexec.graph.node import Tensor
+from aexec.graph.nodes.node import Tensor
 from aexec.variables.save_slices import PartitionInfo
 
 __all__ = [

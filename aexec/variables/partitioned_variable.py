@@ -16,7 +16,7 @@ from aexec.framework import errors
 from aexec.framework.dtypes import DType
 from aexec.framework.shape import PartialTensorShape
 from aexec.graph.graph import Graph
-from aexec.graph.node import GraphView, Tensor
+from aexec.graph.nodes.node import GraphView, Tensor
 from aexec.graph.op_functions import convert_to_tensor
 from aexec.graph.tensor_proxy import TensorProxy
 from aexec.variables.variable import Variable

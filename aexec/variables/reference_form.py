@@ -12,7 +12,7 @@ from typing import Any
 from aexec.client.building import colocate_with
 from aexec.framework.dtypes import DType
 from aexec.framework.shape import PartialTensorShape
-from aexec.graph.node import Node, Tensor
+from aexec.graph.nodes.node import Node, Tensor
 from aexec.graph.op_functions import create_node
 
 __all__ = ["ReferenceForm"]

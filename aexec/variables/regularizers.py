@@ -8,7 +8,7 @@ from typing import Any
 from aexec import ops
 from aexec.client.building import name_scope
 from aexec.framework import errors
-from aexec.graph.node import Tensor
+from aexec.graph.nodes.node import Tensor
 from aexec.graph.op_functions import convert_to_tensor
 
 __all__ = ["Regularizer", "l1_l2_regularizer", "l1_regularizer", "l2_regularizer"]

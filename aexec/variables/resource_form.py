@@ -12,7 +12,7 @@ from aexec.client.building import control_dependencies, device, name_scope
 from aexec.framework import errors
 from aexec.framework.dtypes import DType
 from aexec.framework.shape import PartialTensorShape
-from aexec.graph.node import Node, Tensor
+from aexec.graph.nodes.node import Node, Tensor
 from aexec.graph.op_functions import convert_to_tensor, create_node
 
 __all__ = ["ResourceForm"]

@@ -24,9 +24,9 @@ from aexec.framework import dtypes, errors
 from aexec.framework.dtypes import DType
 from aexec.framework.indexed_slices import IndexedSlices
 from aexec.framework.shape import PartialTensorShape
-from aexec.graph import colocation
 from aexec.graph.collections import GraphKeys
-from aexec.graph.node import Node, Tensor
+from aexec.graph.nodes import colocation
+from aexec.graph.nodes.node import Node, Tensor
 from aexec.graph.op_functions import convert_to_tensor, require_graph
 from aexec.graph.tensor_proxy import TensorProxy
 from aexec.variables.reference_form import ReferenceForm

@@ -20,7 +20,7 @@ from aexec.framework.late_dataclass import dataclass
 from aexec.framework.shape import PartialTensorShape
 from aexec.graph.collections import GraphKeys
 from aexec.graph.graph import Graph
-from aexec.graph.node import Tensor
+from aexec.graph.nodes.node import Tensor
 from aexec.graph.op_functions import convert_to_tensor, require_graph
 from aexec.graph.tensor_proxy import TensorProxy
 from aexec.variables.initializers import Initializer, Zeros, glorot_uniform

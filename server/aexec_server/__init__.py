@@ -10,8 +10,8 @@ A door and no more: it decodes, calls `aexec.Session`, and encodes.  In the orde
 from __future__ import annotations
 
 from aexec_server.app import make_app
-from aexec_server.server_config import ServerConfig
-from aexec_server.server_state import SERVER
+from aexec_server.core.server_state import SERVER
 from aexec_server.serving import run_server, serve
+from aexec_server.settings.server_config import ServerConfig
 
 __all__ = ["SERVER", "ServerConfig", "make_app", "run_server", "serve"]

@@ -8,32 +8,30 @@ from collections.abc import AsyncIterator
 from aiohttp import web
 
 from aexec.hosting import collect_if_due
-from aexec_server import (
-    aiohttp_seam,
-    console,
-    documentation,
+from aexec_server import aiohttp_seam
+from aexec_server.core import operations
+from aexec_server.core.routes import Route, add_routes
+from aexec_server.core.server_state import SERVER, Server
+from aexec_server.handlers import (
     graph_nodes,
     health,
-    inference_protocol,
     metrics_page,
-    operations,
     partial_runs,
     queue_calls,
     runs,
-    sessions,
+    session_calls,
     status,
     tensor_calls,
-    tensorflow_serving,
 )
-from aexec_server.activity import ACTIVITY
-from aexec_server.error_responses import errors_as_responses
-from aexec_server.event_loop_lag import watch_lag
-from aexec_server.model_source import ModelSource
-from aexec_server.plain_runs import PLAIN_RUNS, PlainRuns
-from aexec_server.routes import Route, add_routes
-from aexec_server.server_config import ServerConfig
-from aexec_server.server_log import http_logger
-from aexec_server.server_state import SERVER, Server
+from aexec_server.handlers.plain_runs import PLAIN_RUNS, PlainRuns
+from aexec_server.http.error_responses import errors_as_responses
+from aexec_server.pages import console, documentation
+from aexec_server.protocols import inference_protocol, tensorflow_serving
+from aexec_server.settings.model_source import ModelSource
+from aexec_server.settings.server_config import ServerConfig
+from aexec_server.watching.activity import ACTIVITY
+from aexec_server.watching.event_loop_lag import watch_lag
+from aexec_server.watching.server_log import http_logger
 
 __all__ = ["make_app", "route_table"]
 
@@ -81,7 +79,7 @@ def _routes(server: Server, run_handlers: runs.RunHandlers) -> list[Route]:
         *runs.routes(run_handlers),
         *operations.routes(server.operations, server.config, server.body_budget),
         *partial_runs.routes(run_handlers.partial_runs),
-        *sessions.routes(server),
+        *session_calls.routes(server),
         *queue_calls.routes(server),
         *tensor_calls.routes(server),
         *inference_protocol.routes(server, run_handlers),

@@ -11,13 +11,13 @@ from aexec import errors
 from aexec.hosting import is_loopback
 from aexec_server import aiohttp_seam
 from aexec_server.app import make_app
-from aexec_server.exposure import check_exposure
-from aexec_server.file_limit import raise_file_limit
-from aexec_server.front import run_front
-from aexec_server.listening import GRACE_SECONDS, run_on_loop, serve_app, stop_signals
-from aexec_server.own_folders import remove_abandoned_folders
-from aexec_server.server_config import ServerConfig
-from aexec_server.server_state import SERVER
+from aexec_server.connections.listening import GRACE_SECONDS, run_on_loop, serve_app, stop_signals
+from aexec_server.core.server_state import SERVER
+from aexec_server.hosts.front import run_front
+from aexec_server.models.own_folders import remove_abandoned_folders
+from aexec_server.settings.exposure import check_exposure
+from aexec_server.settings.file_limit import raise_file_limit
+from aexec_server.settings.server_config import ServerConfig
 
 __all__ = ["run_server", "serve"]
 

@@ -16,7 +16,7 @@ import pytest
 import aexec
 from aexec import errors, ops
 from aexec.autodiff.aggregation import as_dense
-from tests.support.seeds import Seeds
+from tests.support.programs.seeds import Seeds
 
 PREDICATES = ("p0:0", "p1:0", "p2:0")
 START = np.array([0.5, -1.2, 0.8])

@@ -18,9 +18,9 @@ import pytest
 import aexec
 from aexec import errors, ops
 from aexec.control_flow.functional import chosen_branch
-from aexec.graph.function_library import FunctionLibrary
-from tests.support.functions import calls, function_def
-from tests.support.graphs import GraphBuilder
+from aexec.graph.nodes.function_library import FunctionLibrary
+from tests.support.programs.functions import calls, function_def
+from tests.support.programs.graphs import GraphBuilder
 
 ARCHIVE = zipfile.ZipFile(Path(__file__).parent / "data" / "functions.zip")
 NAMES = sorted({name.partition("/")[0] for name in ARCHIVE.namelist()})

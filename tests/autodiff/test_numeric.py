@@ -12,8 +12,8 @@ import aexec
 from aexec import ops
 from aexec.autodiff.aggregation import as_dense
 from aexec.autodiff.gradients import gradients
-from aexec.framework.gradient_registry import global_registry
-from aexec.framework.kernel_registry import global_registry as kernels
+from aexec.framework.kernel_contract.kernel_registry import global_registry as kernels
+from aexec.framework.op_contract.gradient_registry import global_registry
 from tests.autodiff.cases import CASES, ELSEWHERE, Case
 
 REGISTERED = global_registry.ops()

@@ -10,7 +10,7 @@ import pytest
 
 import aexec
 from aexec import errors
-from aexec.framework.loop_budget import SHORTEST_SLICE
+from aexec.framework.waiting.loop_budget import SHORTEST_SLICE
 
 INVALID = errors.InvalidArgumentError
 

@@ -13,7 +13,8 @@ import pytest
 
 import aexec
 from aexec import errors
-from aexec.framework import kernel_registry, op_registry
+from aexec.framework.kernel_contract import kernel_registry
+from aexec.framework.op_contract import op_registry
 
 
 @aexec.op("UserOpsTestScribble(x: T, y: T) -> z: T", "T: type")

@@ -11,7 +11,7 @@ import pytest
 
 import aexec
 from aexec import cli
-from tests.support.numpy_delegate import NumpyDelegate, numpy_delegate
+from tests.support.stand_ins.numpy_delegate import NumpyDelegate, numpy_delegate
 
 
 @pytest.fixture(autouse=True)

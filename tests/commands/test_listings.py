@@ -7,7 +7,7 @@ import re
 import pytest
 
 from aexec import cli
-from aexec.framework import kernel_registry
+from aexec.framework.kernel_contract import kernel_registry
 from aexec.kernels.common.portable import PORTABLE, READS_BACK
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from aexec import cli
 from aexec.framework import dtypes
-from tests.support.graphs import GraphBuilder
+from tests.support.programs.graphs import GraphBuilder
 from tests.test_sources import write_model
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 from aexec_server import ServerConfig
-from aexec_server.callers import Caller, Quotas, Scope
-from aexec_server.token_source import TokenSource
+from aexec_server.clients.callers import Caller, Quotas, Scope
+from aexec_server.clients.token_source import TokenSource
 
 from aexec import cli
 

@@ -10,7 +10,7 @@ import pytest
 
 import aexec
 from aexec import cli, errors
-from aexec.runtime.trace_summary import profile_trace, trace_facts
+from aexec.runtime.profiling.trace_summary import profile_trace, trace_facts
 
 
 def event(name: str, op: str, start: float, duration: float, **args: Any) -> dict[str, Any]:

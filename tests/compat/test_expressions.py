@@ -10,7 +10,7 @@ import pytest
 
 import aexec
 import aexec.compat.v1 as tf
-from tests.compat.expressions import EXPRESSIONS, outcome
+from tests.compat.recorded.expressions import EXPRESSIONS, outcome
 
 # Of TensorFlow 2.21; `record.py` wrote them.
 RECORDED: dict[str, list[str] | None] = json.loads(

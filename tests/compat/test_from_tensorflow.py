@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import aexec
-from tests.compat.names import resolve
+from tests.compat.recorded.names import resolve
 
 PAGE = Path(__file__).parent.parent.parent / "docs" / "from-tensorflow.md"
 

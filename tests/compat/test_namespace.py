@@ -13,7 +13,7 @@ import aexec
 import aexec.compat.v1 as tf
 from aexec import errors
 from aexec.compat.v1.namespace import renamed
-from tests.compat.names import FILE, callables, resolve
+from tests.compat.recorded.names import FILE, callables, resolve
 
 # Of TensorFlow 2.21: names of arguments; `record.py` wrote them.
 SIGNATURES: dict[str, list[str]] = json.loads((FILE.parent / "signatures.json").read_text())

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import aexec.compat.v1 as tf
-from aexec.framework import op_registry
+from aexec.framework.op_contract import op_registry
 
 # Of TensorFlow 2.21: of each op the names of its arguments, and those of its results; `record.py` wrote them.
 RECORDED: dict[str, list[Any]] = json.loads((Path(__file__).parent / "data" / "raw_ops.json").read_text())

@@ -11,8 +11,8 @@ import pytest
 
 import aexec.compat.v1 as tf
 from aexec import errors
-from tests.compat.cases import CASES
-from tests.compat.record import value
+from tests.compat.recorded.cases import CASES
+from tests.compat.recorded.record import value
 
 # Of TensorFlow 2.21, in graph mode; `record.py` wrote them.
 RECORDED: dict[str, list[Any]] = json.loads((Path(__file__).parent / "data" / "values.json").read_text())

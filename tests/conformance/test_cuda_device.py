@@ -11,11 +11,11 @@ import aexec
 from aexec import errors
 from aexec.devices import device_registry
 from aexec.framework.types import DEVICE_GPU
-from aexec.runtime import captured
 from aexec.runtime.config import SessionConfig
+from aexec.runtime.planning import captured
 from tests.conformance import cases
 from tests.conformance.test_passes import check, check_family
-from tests.support.fake_cupy import fake_cupy, gpu_factory
+from tests.support.stand_ins.fake_cupy import fake_cupy, gpu_factory
 
 EVERY = 37
 # Cases that are not the same question any more, with the reason.

@@ -9,7 +9,7 @@ from __future__ import annotations
 import pytest
 
 import aexec
-from aexec.runtime import delegated
+from aexec.runtime.planning import delegated
 from tests.conformance import runner
 from tests.conformance.test_passes import check
 

@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 import aexec
 from aexec import proto
 from aexec.framework import dtypes
-from aexec.framework.op_registry import global_registry
-from aexec.runtime import compilation_policy
+from aexec.framework.op_contract.op_registry import global_registry
+from aexec.runtime.plans import compilation_policy
 from tests.conformance import cases, runner
 from tests.conformance.test_conformance import outcome
 from tests.conformance.test_passes import check, check_family, complete_cases

@@ -15,9 +15,9 @@ import aexec
 from aexec import errors, ops
 from aexec.delegates.delegate_registry import make_delegate
 from aexec.framework import dtypes
-from aexec.graph.node import Endpoint, Node
+from aexec.graph.analysis.regions import Region
+from aexec.graph.nodes.node import Endpoint, Node
 from aexec.graph.passes import WorkingGraph
-from aexec.graph.regions import Region
 
 pytest.importorskip("openvino")
 

@@ -10,7 +10,7 @@ import pytest
 import aexec
 from aexec.delegates.unfusing import parts
 from aexec.framework import dtypes
-from tests.support.graphs import GraphBuilder
+from tests.support.programs.graphs import GraphBuilder
 
 F = dtypes.float32
 rng = np.random.default_rng(5)

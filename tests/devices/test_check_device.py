@@ -15,8 +15,8 @@ from aexec.devices.check_device import CHECKS, Check, check_device
 from aexec.devices.cpu_device import CpuDevice
 from aexec.devices.simulated_device import SimulatedDevice
 from aexec.devices.stream_checker import StreamChecker
-from aexec.framework.device import Device, DeviceEvent, OnError, QueuedWork
-from aexec.framework.queued_kernel import QueuedKernel
+from aexec.framework.device_contract.device import Device, DeviceEvent, OnError, QueuedWork
+from aexec.framework.device_contract.queued_kernel import QueuedKernel
 
 TASK = "/job:localhost/replica:0/task:0"
 

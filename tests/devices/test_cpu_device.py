@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from aexec.devices.cpu_device import CpuDevice
-from aexec.framework.device import copy_between
+from aexec.framework.device_contract.device import copy_between
+from aexec.framework.device_contract.queued_kernel import QueuedKernel
 from aexec.framework.dtypes import int32
-from aexec.framework.queued_kernel import QueuedKernel
 
 CPU = CpuDevice("/job:localhost/replica:0/task:0/device:CPU:0")
 OTHER = CpuDevice("/job:localhost/replica:0/task:0/device:CPU:1")

@@ -23,8 +23,8 @@ from aexec.devices.cuda_device import CudaDevice
 from aexec.devices.cuda_signals import SIGNALS
 from aexec.devices.cuda_value import CudaValue
 from aexec.framework import dtypes, errors
-from aexec.framework.queued_kernel import QueuedKernel
-from tests.support.fake_cupy import fake_cupy
+from aexec.framework.device_contract.queued_kernel import QueuedKernel
+from tests.support.stand_ins.fake_cupy import fake_cupy
 
 NAME = "/job:localhost/replica:0/task:0/device:GPU:0"
 # More than goes through one block of pinned memory, and not a multiple of it.

@@ -20,9 +20,9 @@ from aexec.devices.cuda_copies import SMALL
 from aexec.devices.cuda_device import _MOST_STREAMS, CudaDevice
 from aexec.devices.cuda_streams import CudaStreams
 from aexec.framework import dtypes, errors
-from aexec.framework.queued_kernel import QueuedKernel
+from aexec.framework.device_contract.queued_kernel import QueuedKernel
 from aexec.framework.types import DEVICE_GPU
-from tests.support.fake_cupy import fake_cupy
+from tests.support.stand_ins.fake_cupy import fake_cupy
 
 NAME = "/job:localhost/replica:0/task:0/device:GPU:0"
 Make = Callable[..., CudaDevice]

@@ -17,7 +17,7 @@ from aexec.devices.device_registry import (
     unregister_device_factory,
 )
 from aexec.devices.simulated_device import simulated_devices
-from aexec.framework.device import Device
+from aexec.framework.device_contract.device import Device
 
 TASK = "/job:localhost/replica:0/task:0"
 

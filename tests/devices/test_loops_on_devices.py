@@ -14,8 +14,8 @@ from aexec.devices.cuda_device import CudaDevice
 from aexec.devices.simulated_device import SimulatedDevice
 from aexec.framework import dtypes
 from aexec.framework.types import DEVICE_GPU
-from tests.support.fake_cupy import fake_cupy, gpu_factory
-from tests.support.graphs import counting_loop
+from tests.support.programs.graphs import counting_loop
+from tests.support.stand_ins.fake_cupy import fake_cupy, gpu_factory
 
 
 def watched(monkeypatch: pytest.MonkeyPatch, kind: type[Any]) -> list[Any]:

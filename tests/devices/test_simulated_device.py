@@ -14,9 +14,9 @@ from aexec import errors
 from aexec.devices.device_registry import make_devices
 from aexec.devices.simulated_device import SimulatedDevice, make_simulated_devices, simulated_devices
 from aexec.devices.simulated_faults import SimulatedTiming
-from aexec.framework.device import QueuedWork
+from aexec.framework.device_contract.device import QueuedWork
+from aexec.framework.device_contract.queued_kernel import QueuedKernel
 from aexec.framework.dtypes import float32
-from aexec.framework.queued_kernel import QueuedKernel
 
 TASK = "/job:localhost/replica:0/task:0"
 Told = list[tuple[str, BaseException]]

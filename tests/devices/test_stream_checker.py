@@ -17,9 +17,9 @@ from aexec import errors
 from aexec.devices.simulated_device import SimulatedArray, SimulatedDevice
 from aexec.devices.simulated_stream import SimulatedEvent, SimulatedStream
 from aexec.devices.stream_checker import StreamChecker
-from aexec.framework.device import QueuedWork
+from aexec.framework.device_contract.device import QueuedWork
+from aexec.framework.device_contract.queued_kernel import QueuedKernel
 from aexec.framework.dtypes import float32
-from aexec.framework.queued_kernel import QueuedKernel
 
 NAME = "/job:localhost/replica:0/task:0/device:SIM:{}"
 

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 import aexec
 from aexec.distributed.memory_engine import LEASE, MemoryCluster, NetworkFaults
 from aexec.framework import dtypes
-from tests.support.graphs import GraphBuilder
+from tests.support.programs.graphs import GraphBuilder
 
 __all__ = ["chain", "check_idle", "cluster_session", "on"]
 

@@ -14,7 +14,7 @@ import distributed
 import aexec
 from aexec.distributed.cluster_connection import ClusterConnection
 from aexec.distributed.cluster_session import ClusterSession, open_tasks
-from aexec.distributed.dask_engine import DaskEngine, DaskWorkerEngine
+from aexec.distributed.dask.dask_engine import DaskEngine, DaskWorkerEngine
 from aexec.distributed.worker import Worker
 
 __all__ = ["dask_client", "dask_session", "dask_worker"]

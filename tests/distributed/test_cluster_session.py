@@ -16,7 +16,7 @@ from aexec.distributed.memory_engine import CutOff, MemoryCluster, NetworkFaults
 from aexec.framework import dtypes
 from tests.distributed.clusters import chain, check_idle, cluster_session, on
 from tests.support import gates
-from tests.support.graphs import GraphBuilder, counting_loop
+from tests.support.programs.graphs import GraphBuilder, counting_loop
 from tests.support.virtual_clock import run_virtual
 
 F = dtypes.float32

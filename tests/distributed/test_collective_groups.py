@@ -15,7 +15,7 @@ from aexec.framework.shape import PartialTensorShape
 from aexec.training import GradientDescentOptimizer
 from tests.distributed.clusters import check_idle, cluster_session
 from tests.support import gates  # noqa: F401  defines TestFail
-from tests.support.graphs import GraphBuilder
+from tests.support.programs.graphs import GraphBuilder
 
 KEYS = {"group_size": 3, "group_key": 1, "instance_key": 2}
 REDUCE = {"merge_op": b"Add", "final_op": b"Id", "subdiv_offsets": [0]}

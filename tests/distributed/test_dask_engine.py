@@ -20,7 +20,7 @@ import aexec
 from aexec import errors
 from aexec.distributed.cluster_security import ClusterSecurity
 from aexec.distributed.cluster_spec import task_name
-from aexec.distributed.dask_engine import AexecWorkerPlugin, DaskEngine
+from aexec.distributed.dask.dask_engine import AexecWorkerPlugin, DaskEngine
 from aexec.distributed.opening_cluster_session import OpeningClusterSession
 from tests.conformance import runner
 from tests.conformance.cases import Case
@@ -28,7 +28,7 @@ from tests.conformance.test_passes import complete_cases
 from tests.distributed.clusters import chain, on
 from tests.distributed.test_dask_wire import listening
 from tests.distributed.test_split_conformance import NOT_SPLIT, scatter
-from tests.support.graphs import GraphBuilder, counting_loop
+from tests.support.programs.graphs import GraphBuilder, counting_loop
 
 dask = pytest.importorskip("dask")
 distributed = pytest.importorskip("distributed")

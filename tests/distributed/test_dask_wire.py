@@ -22,9 +22,9 @@ from tests.support import gates
 from tests.support.waiting import until
 
 distributed = pytest.importorskip("distributed")
-dask_wire = pytest.importorskip("aexec.distributed.dask_wire")
-dask_engine = pytest.importorskip("aexec.distributed.dask_engine")
-dask_security = pytest.importorskip("aexec.distributed.dask_security")
+dask_wire = pytest.importorskip("aexec.distributed.dask.dask_wire")
+dask_engine = pytest.importorskip("aexec.distributed.dask.dask_engine")
+dask_security = pytest.importorskip("aexec.distributed.dask.dask_security")
 ends: Any = pytest.importorskip("tests.distributed.dask_ends")
 
 F = dtypes.float32

@@ -21,7 +21,7 @@ from aexec.distributed.memory_engine import CutOff, MemoryCluster, NetworkFaults
 from aexec.framework import dtypes
 from aexec.queues.queue_base import QueueBase
 from tests.distributed.clusters import chain, check_idle, cluster_session, on
-from tests.support.graphs import GraphBuilder, counting_loop
+from tests.support.programs.graphs import GraphBuilder, counting_loop
 from tests.support.virtual_clock import run_virtual
 
 I = dtypes.int32  # noqa: E741

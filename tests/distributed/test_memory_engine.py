@@ -11,7 +11,7 @@ from aexec import errors
 from aexec.distributed.cluster_messages import Message, error_fields, error_from
 from aexec.distributed.memory_engine import CutOff, MemoryEngine, MemoryNetwork, NetworkCosts, NetworkFaults
 from aexec.framework import dtypes
-from aexec.framework.resource_manager import ResourceHandle
+from aexec.framework.state.resource_manager import ResourceHandle
 from tests.support.virtual_clock import run_virtual
 
 

@@ -17,7 +17,7 @@ from aexec.graph.signature import Signature
 from aexec.saved_model import save_saved_model
 from tests.distributed.clusters import chain, check_idle
 from tests.support import gates
-from tests.support.graphs import GraphBuilder
+from tests.support.programs.graphs import GraphBuilder
 from tests.support.virtual_clock import run_virtual
 
 F = dtypes.float32

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 import aexec
 from aexec.distributed.memory_engine import MemoryCluster
 from aexec.distributed.opening_cluster_session import OpeningClusterSession
-from aexec.runtime.session import Session
+from aexec.runtime.session.session import Session
 from tests.conformance import runner
 from tests.conformance.test_conformance import outcome
 from tests.conformance.test_devices import OTHER, scattered

@@ -19,7 +19,7 @@ from aexec.graph.signature import Signature
 from aexec.io.checkpoint_v1 import CheckpointV1Reader, CheckpointV1Writer
 from aexec.io.tensor_bundle import BundleReader, BundleWriter
 from tests.support import gates
-from tests.support.graphs import GraphBuilder
+from tests.support.programs.graphs import GraphBuilder
 from tests.test_sources import doubling, write_model
 
 

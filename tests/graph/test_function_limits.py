@@ -8,11 +8,11 @@ import pytest
 
 from aexec import errors, proto
 from aexec.framework import dtypes
-from aexec.framework.attr_value import NameAttrList, Placeholder
+from aexec.framework.wire.attr_value import NameAttrList, Placeholder
 from aexec.graph.function_body import instantiate
-from aexec.graph.function_library import FunctionLibrary
-from tests.support.functions import function_def
-from tests.support.graphs import GraphBuilder
+from aexec.graph.nodes.function_library import FunctionLibrary
+from tests.support.programs.functions import function_def
+from tests.support.programs.graphs import GraphBuilder
 
 I = dtypes.int32  # noqa: E741
 HOLDER = function_def("Holder(x: int32) -> y: int32", "f: func", "g: func", body=[], ret={"y": "x"})

@@ -12,11 +12,11 @@ from google.protobuf import text_format
 import aexec
 from aexec import errors, proto
 from aexec.framework import dtypes
-from aexec.framework.attr_value import NameAttrList
+from aexec.framework.wire.attr_value import NameAttrList
 from aexec.graph.function_body import instantiate
-from aexec.graph.function_library import FunctionLibrary
+from aexec.graph.nodes.function_library import FunctionLibrary
 from tests.support import gates
-from tests.support.graphs import GraphBuilder
+from tests.support.programs.graphs import GraphBuilder
 
 # twice(x: T) -> y: T, with the type left open.
 TWICE = """

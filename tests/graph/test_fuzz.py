@@ -1,7 +1,7 @@
 """Graphs spoilt at random: whatever comes of them, it is an OpError or an answer, soon, and in bounded memory.
 
-The seeds are conformance cases of many kinds; `tests/support/mutations.py` spoils them.
-The quick tests always try the same examples; the soak has many more (`tests/support/seeds.py`).
+The seeds are conformance cases of many kinds; `tests/support/programs/mutations.py` spoils them.
+The quick tests always try the same examples; the soak has many more (`tests/support/programs/seeds.py`).
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from aexec.framework import dtypes
 from tests.conformance.cases import Case, decode
 from tests.support import time_limit
 from tests.support.foreign_errors import check_ours
-from tests.support.mutations import MUTATIONS, mutate_bytes
-from tests.support.seeds import Seeds
+from tests.support.programs.mutations import MUTATIONS, mutate_bytes
+from tests.support.programs.seeds import Seeds
 
 # A step may take so many seconds, and so many more of the loop's time; an example so many altogether, before it is
 # taken for one that hangs; and so much memory on top of what is used.

@@ -11,10 +11,10 @@ import pytest
 import aexec
 from aexec import errors, proto
 from aexec.framework import dtypes
-from aexec.graph.graph_export import node_to_proto
+from aexec.graph.forms.graph_export import node_to_proto
 from aexec.graph.graph_import import ImportOptions, import_graph_def
 from aexec.graph.op_functions import create_node
-from tests.support.graphs import GraphBuilder
+from tests.support.programs.graphs import GraphBuilder
 
 CONST_CONST_ADD = r"""
 node {

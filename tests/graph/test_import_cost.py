@@ -16,7 +16,7 @@ from google.protobuf.message import Message
 
 import aexec
 from aexec.framework import dtypes
-from tests.support.graphs import GraphBuilder
+from tests.support.programs.graphs import GraphBuilder
 
 NODES = 20_000
 

@@ -19,7 +19,7 @@ import aexec
 from aexec import errors, proto
 from aexec.framework import dtypes
 from aexec.framework.shape import PartialTensorShape
-from tests.support.graphs import GraphBuilder
+from tests.support.programs.graphs import GraphBuilder
 
 F, I = dtypes.float32, dtypes.int32  # noqa: E741
 INVALID, NOT_FOUND = errors.InvalidArgumentError, errors.NotFoundError

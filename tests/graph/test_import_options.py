@@ -9,7 +9,7 @@ import aexec
 from aexec import errors
 from aexec.framework import dtypes
 from aexec.graph.graph_import import ImportOptions, import_graph_def
-from tests.support.graphs import GraphBuilder
+from tests.support.programs.graphs import GraphBuilder
 
 F = dtypes.float32
 

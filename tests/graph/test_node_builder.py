@@ -12,9 +12,9 @@ from aexec import errors
 from aexec.framework import dtypes
 from aexec.framework.shape import PartialTensorShape
 from aexec.graph.graph import Graph
-from aexec.graph.node import Node
 from aexec.graph.node_builder import GraphDefBuilder, NodeBuilder
-from tests.support.graphs import counting_loop
+from aexec.graph.nodes.node import Node
+from tests.support.programs.graphs import counting_loop
 
 
 def const(graph: Graph, name: str = "c", value: object = 1.0) -> Node:
@@ -50,7 +50,7 @@ class TestNodeBuilder:
     def test_a_definition_that_the_graph_does_not_know(self) -> None:
         graph = Graph()
         with pytest.raises(errors.NotFoundError, match="TestTwice"):
-            NodeBuilder("n", aexec.framework.op_def.OpDef("TestTwice")).finalize(graph)
+            NodeBuilder("n", aexec.framework.wire.op_def.OpDef("TestTwice")).finalize(graph)
 
     @pytest.mark.parametrize(
         ("make", "message"),

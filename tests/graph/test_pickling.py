@@ -14,7 +14,7 @@ import aexec
 from aexec import errors, proto
 from aexec.framework import dtypes
 from aexec.graph.graph_import import ImportOptions, import_graph_def
-from tests.support.graphs import GraphBuilder, counting_loop
+from tests.support.programs.graphs import GraphBuilder, counting_loop
 
 
 @pytest.mark.parametrize("protocol", range(2, pickle.HIGHEST_PROTOCOL + 1))
@@ -45,7 +45,7 @@ def test_functions_and_internal_names() -> None:
     function.signature.output_arg.add(name="r", type=proto.DataType.DT_FLOAT)
     const = function.node_def.add(name="c", op="Const")
     const.attr["dtype"].type = proto.DataType.DT_FLOAT
-    const.attr["value"].tensor.CopyFrom(aexec.framework.tensor_codec.to_proto(np.float32(42), dtypes.float32))
+    const.attr["value"].tensor.CopyFrom(aexec.framework.wire.tensor_codec.to_proto(np.float32(42), dtypes.float32))
     function.ret["r"] = "c:output:0"
     g.graph_def.node.add(name="_call", op="Answer")
     graph = aexec.Graph()

@@ -13,12 +13,13 @@ from google.protobuf import text_format
 
 import aexec
 from aexec import errors, proto
-from aexec.framework import dtypes, op_registry
-from aexec.framework.attr_value import NameAttrList
+from aexec.framework import dtypes
+from aexec.framework.op_contract import op_registry
 from aexec.framework.shape import PartialTensorShape
-from aexec.framework.shape_inference import InferenceContext, Shape
+from aexec.framework.shape_functions.shape_inference import InferenceContext, Shape
+from aexec.framework.wire.attr_value import NameAttrList
 from aexec.graph.shape_refiner import set_shape
-from tests.support.graphs import GraphBuilder, chain, counting_loop
+from tests.support.programs.graphs import GraphBuilder, chain, counting_loop
 
 F, I32, I64 = dtypes.float32, dtypes.int32, dtypes.int64
 REF = {"T": F, "Index": I32, "shrink_axis_mask": 1}

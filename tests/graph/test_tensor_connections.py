@@ -8,7 +8,7 @@ import aexec
 from aexec import errors
 from aexec.framework import dtypes
 from aexec.graph.tensor_connections import ConnectedTable, Connection
-from tests.support.graphs import GraphBuilder
+from tests.support.programs.graphs import GraphBuilder
 
 F = dtypes.float32
 

@@ -10,7 +10,7 @@ import threading
 import pytest
 
 from tests.hostile.conftest import HostileServer
-from tests.support.graphs import GraphBuilder
+from tests.support.programs.graphs import GraphBuilder
 from tests.support.server_process import ServerProcess
 
 MB = 2**20

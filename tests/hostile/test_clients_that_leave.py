@@ -6,11 +6,11 @@ import contextlib
 import time
 
 import pytest
-from aexec_server.listening import GRACE_SECONDS
+from aexec_server.connections.listening import GRACE_SECONDS
 
 from aexec.framework import dtypes
 from tests.hostile.conftest import LIVE_WITHIN, HostileServer
-from tests.support.graphs import GraphBuilder
+from tests.support.programs.graphs import GraphBuilder
 from tests.support.server_process import ServerProcess
 
 

@@ -13,7 +13,7 @@ import pytest
 from aexec.framework import dtypes
 from tests.hostile.conftest import LIVE_WITHIN, HostileServer
 from tests.hostile.test_clients_that_leave import forever
-from tests.support.graphs import GraphBuilder
+from tests.support.programs.graphs import GraphBuilder
 from tests.support.server_process import ServerProcess
 
 HOSTS = [0, 1]

@@ -11,7 +11,7 @@ import pytest
 
 from aexec.framework import dtypes
 from tests.hostile.conftest import LIVE_WITHIN, HostileServer
-from tests.support.graphs import GraphBuilder
+from tests.support.programs.graphs import GraphBuilder
 
 
 def endless() -> GraphBuilder:

@@ -18,7 +18,7 @@ from hypothesis.errors import Unsatisfiable
 
 from tests.hostile.conftest import HostileServer
 from tests.server.described import fits, route_of
-from tests.server.test_console import two_ways
+from tests.server.pages.test_console import two_ways
 
 PARTS, REQUESTS = 10, 1000  # of each
 MAY_ANSWER = {501, 503, 504}

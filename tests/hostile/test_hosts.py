@@ -16,7 +16,7 @@ from aexec import errors
 from aexec.framework import dtypes
 from tests.hostile.conftest import LIVE_WITHIN, HostileServer
 from tests.hostile.test_clients_that_leave import forever
-from tests.support.graphs import GraphBuilder
+from tests.support.programs.graphs import GraphBuilder
 from tests.support.server_process import ServerProcess
 
 
@@ -129,7 +129,7 @@ def test_the_access_log_keeps_handles_secret(hostile_server: HostileServer, host
     assert answer.status == 200 and answer.headers["Aexec-Run-Id"] == "named"
     secret = handle.rpartition("-")[2]
     server.until(lambda: f"{secret[:6]}…:run 200 0." in server.log)
-    (line,) = [line for line in server.log.splitlines() if ":run 200" in line and "aexec_server.access" in line]
+    (line,) = [line for line in server.log.splitlines() if ":run 200" in line and "aexec_server.core.access" in line]
     assert line.endswith(f"s run=named trace={'5a' * 16}")
     server.until(lambda: "run named of session" in server.log)
     assert handle not in server.log

@@ -11,7 +11,7 @@ import aiohttp
 import pytest
 
 from tests.hostile.conftest import HostileServer
-from tests.server.test_models import add_version
+from tests.server.models.test_models import add_version
 
 X = {"name": "x", "shape": [1], "datatype": "FP32", "data": [1]}
 ASKED: list[tuple[str, Any]] = [

@@ -14,7 +14,7 @@ import pytest
 
 from aexec.framework import dtypes
 from tests.hostile.conftest import LIVE_WITHIN, HostileServer
-from tests.support.graphs import GraphBuilder
+from tests.support.programs.graphs import GraphBuilder
 from tests.support.server_process import ServerProcess
 
 MB = 1 << 20

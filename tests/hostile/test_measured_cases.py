@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from aexec.framework import dtypes
-from aexec.framework.attr_value import NameAttrList
 from aexec.framework.dtypes import DType
-from aexec.framework.op_def import MAX_OUTPUTS
+from aexec.framework.wire.attr_value import NameAttrList
+from aexec.framework.wire.op_def import MAX_OUTPUTS
 from tests.hostile.conftest import LIVE_WITHIN
-from tests.support.functions import function_def
-from tests.support.graphs import GraphBuilder, counting_loop
+from tests.support.programs.functions import function_def
+from tests.support.programs.graphs import GraphBuilder, counting_loop
 from tests.support.server_process import ServerProcess
 
 MB = 2**20

@@ -17,7 +17,7 @@ from aexec import ops
 from aexec.framework import dtypes
 from aexec.framework.dtypes import DType
 from tests.hostile.conftest import LIVE_WITHIN
-from tests.support.graphs import GraphBuilder, counting_loop
+from tests.support.programs.graphs import GraphBuilder, counting_loop
 from tests.support.server_process import ServerProcess
 
 MB = 2**20

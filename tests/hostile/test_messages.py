@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 from aexec import proto
-from aexec.framework import dtypes, wire_format
-from tests.support.graphs import GraphBuilder
+from aexec.framework import dtypes
+from aexec.framework.wire import wire_format
+from tests.support.programs.graphs import GraphBuilder
 from tests.support.server_process import Answer, ServerProcess
 
 MB = 2**20

@@ -20,14 +20,14 @@ from typing import Any
 import pytest
 
 from aexec import proto
-from aexec.framework import tensor_codec
+from aexec.framework.wire import tensor_codec
 from tests.hostile.conftest import LIVE_WITHIN
 from tests.hostile.test_hosts import counted
 from tests.hostile.test_own_hosts import counter
-from tests.support.attacks import chained_attack
-from tests.support.extreme_calls import ExtremeCall, enlarged_call, extreme_call, ops_to_run
 from tests.support.foreign_errors import foreign_words
-from tests.support.seeds import Seeds
+from tests.support.programs.attacks import chained_attack
+from tests.support.programs.extreme_calls import ExtremeCall, enlarged_call, extreme_call, ops_to_run
+from tests.support.programs.seeds import Seeds
 from tests.support.server_process import Answer, ServerProcess
 from tests.support.watcher import seconds_waited, seconds_waited_in_threads
 

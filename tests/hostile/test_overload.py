@@ -8,7 +8,7 @@ import time
 
 from aexec.framework import dtypes
 from tests.hostile.conftest import HostileServer
-from tests.support.graphs import GraphBuilder
+from tests.support.programs.graphs import GraphBuilder
 from tests.support.server_process import Answer, ServerProcess
 
 SLOTS = 4

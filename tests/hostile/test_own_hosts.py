@@ -13,7 +13,7 @@ from aexec.framework import dtypes
 from tests.hostile.conftest import LIVE_WITHIN
 from tests.hostile.test_hosts import counted, square
 from tests.hostile.test_messages import GRAPH
-from tests.support.graphs import GraphBuilder
+from tests.support.programs.graphs import GraphBuilder
 from tests.support.server_process import Answer, ServerProcess
 
 
@@ -21,7 +21,7 @@ from tests.support.server_process import Answer, ServerProcess
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     """One with `TestHold`, which clients may use; each test has addresses of its own, and deletes its sessions."""
     folder = tmp_path_factory.mktemp("server")
-    (folder / "sitecustomize.py").write_text("import tests.support.holding_ops")
+    (folder / "sitecustomize.py").write_text("import tests.support.stand_ins.holding_ops")
     options: dict[str, Any] = {"hosts": "auto", "trust_graphs": True, "host_silence": "300ms", "example": True}
     process = ServerProcess(folder, first=folder, **options)
     yield process

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.hostile.conftest import LIVE_WITHIN
-from tests.support.graphs import GraphBuilder
+from tests.support.programs.graphs import GraphBuilder
 from tests.support.server_process import ServerProcess
 
 

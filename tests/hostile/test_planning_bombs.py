@@ -10,8 +10,8 @@ import pytest
 from aexec import proto
 from tests.hostile.conftest import LIVE_WITHIN, HostileServer
 from tests.support.foreign_errors import foreign_words
-from tests.support.planning_bombs import BOMBS, random_bomb
-from tests.support.seeds import Seeds
+from tests.support.programs.planning_bombs import BOMBS, random_bomb
+from tests.support.programs.seeds import Seeds
 from tests.support.server_process import Answer, ServerProcess
 
 MB = 2**20

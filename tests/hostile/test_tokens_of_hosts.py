@@ -7,7 +7,7 @@ import signal
 from pathlib import Path
 
 import pytest
-from aexec_server.tokens import new_token_line
+from aexec_server.clients.tokens import new_token_line
 
 from tests.hostile.conftest import HostileServer
 from tests.hostile.test_hosts import square

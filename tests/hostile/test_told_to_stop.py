@@ -12,7 +12,7 @@ import pytest
 
 from aexec.framework import dtypes
 from tests.hostile.conftest import HostileServer
-from tests.support.graphs import GraphBuilder
+from tests.support.programs.graphs import GraphBuilder
 from tests.support.server_process import ServerProcess
 
 QUICK = {"feeds": {"x": [3.0]}, "fetches": ["y"]}

@@ -13,7 +13,7 @@ from aexec import errors
 from aexec.framework import dtypes
 from aexec.integrations import cancel_on_disconnect
 from tests.support import gates
-from tests.support.graphs import GraphBuilder
+from tests.support.programs.graphs import GraphBuilder
 
 
 class Channel:

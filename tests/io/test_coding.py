@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aexec import errors
-from aexec.framework.wire_format import put_varint
+from aexec.framework.wire.wire_format import put_varint
 from aexec.io.coding import get_varint, name_slice_key
 from aexec.io.crc32c import crc32c, mask, masked_crc32c, unmask
 

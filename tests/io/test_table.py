@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import aexec.io.snappy
 from aexec import errors
-from aexec.framework.wire_format import put_varint
+from aexec.framework.wire.wire_format import put_varint
 from aexec.io.crc32c import masked_crc32c
 from aexec.io.snappy import uncompress
 from aexec.io.table import Table, TableBuilder

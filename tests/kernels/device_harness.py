@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from aexec.framework import kernel_registry, op_registry
-from aexec.framework.op_kernel import Compute, OpKernelConstruction
-from aexec.kernels.common.device_forms import form_of
-from tests.support.strict_arrays import strict
+from aexec.framework.kernel_contract import kernel_registry
+from aexec.framework.kernel_contract.op_kernel import Compute, OpKernelConstruction
+from aexec.framework.op_contract import op_registry
+from aexec.kernels.common.gpu.device_forms import form_of
+from tests.support.stand_ins.strict_arrays import strict
 
 __all__ = ["construction", "device_compute"]
 

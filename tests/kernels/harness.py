@@ -23,11 +23,13 @@ import numpy as np
 
 import aexec.kernels
 import aexec.ops
-from aexec.framework import dtypes, errors, kernel_registry, op_registry
+from aexec.framework import dtypes, errors
 from aexec.framework.dtypes import DType
-from aexec.framework.node_def import check_attrs
-from aexec.framework.op_def import ArgDef
-from aexec.framework.op_kernel import BuiltKernel, OpKernelConstruction
+from aexec.framework.kernel_contract import kernel_registry
+from aexec.framework.kernel_contract.op_kernel import BuiltKernel, OpKernelConstruction
+from aexec.framework.op_contract import op_registry
+from aexec.framework.wire.node_def import check_attrs
+from aexec.framework.wire.op_def import ArgDef
 
 __all__ = ["build", "in_tensorflow", "ops_of", "registered", "run_op", "strings"]
 

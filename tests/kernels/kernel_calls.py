@@ -23,9 +23,12 @@ import numpy as np
 import pytest
 
 from aexec import proto
-from aexec.framework import attr_value, dtypes, errors, kernel_registry, node_def, op_registry
-from aexec.framework.kernel_registry import KernelRegistration
-from aexec.framework.op_kernel import BuiltKernel, OpKernelConstruction
+from aexec.framework import dtypes, errors
+from aexec.framework.kernel_contract import kernel_registry
+from aexec.framework.kernel_contract.kernel_registry import KernelRegistration
+from aexec.framework.kernel_contract.op_kernel import BuiltKernel, OpKernelConstruction
+from aexec.framework.op_contract import op_registry
+from aexec.framework.wire import attr_value, node_def
 from aexec.ops.families import FAMILIES
 
 __all__ = ["KernelCall", "load", "load_of_strings"]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from aexec.framework import errors
-from aexec.framework.op_kernel import BuiltKernel
+from aexec.framework.kernel_contract.op_kernel import BuiltKernel
 from tests.kernels import harness
 
 # Its one argument takes a list of tensors.

@@ -17,13 +17,13 @@ from typing import Any
 import numpy as np
 
 from aexec.framework import dtypes, errors
-from aexec.framework.op_kernel import OpKernelConstruction
+from aexec.framework.kernel_contract.op_kernel import OpKernelConstruction
 from aexec.framework.types import MemoryType
 from aexec.kernels.common import portable
 from aexec.kernels.common.portable import HOST_ONLY, PORTABLE, READS_BACK, host_arguments, is_on_device
 from tests.kernels import kernel_calls
 from tests.kernels.kernel_calls import KernelCall
-from tests.support.strict_arrays import StrictArray, strict, waits
+from tests.support.stand_ins.strict_arrays import StrictArray, strict, waits
 
 # The host waits for some inputs to these only, and the sample has none of those.
 WAIT_SELDOM = frozenset("Cast LowerBound MatMul OneHot Select SelectV2 TopKV2 UpperBound _HostCast".split())

@@ -15,9 +15,16 @@ from typing import Any
 
 import pytest
 
-from tests.support.extreme_calls import ops_to_run
-from tests.support.extreme_calls_worker import ANSWERED_MS, DEADLINE, HELD_MS, LATE_MS, UNCOUNTED_MIB, WENT_ON_MS
-from tests.support.seeds import Seeds
+from tests.support.programs.extreme_calls import ops_to_run
+from tests.support.programs.extreme_calls_worker import (
+    ANSWERED_MS,
+    DEADLINE,
+    HELD_MS,
+    LATE_MS,
+    UNCOUNTED_MIB,
+    WENT_ON_MS,
+)
+from tests.support.programs.seeds import Seeds
 
 # How long a call may take, its session's end included, before it is taken for one that never ends.
 _PATIENCE = 30.0
@@ -84,7 +91,7 @@ class Worker:
     def call(self, kind: str, op: str, seed: int) -> dict[str, Any] | None:
         """What came of a call; None if nothing did."""
         if self._process is None:
-            command = [sys.executable, "-m", "tests.support.extreme_calls_worker"]
+            command = [sys.executable, "-m", "tests.support.programs.extreme_calls_worker"]
             pipe = subprocess.PIPE
             self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, text=True)
         process = self._process

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from aexec.framework import kernel_registry
+from aexec.framework.kernel_contract import kernel_registry
 from aexec.kernels.common.portable import register_portable_kernels
 
 KIND = "TestCoverage"

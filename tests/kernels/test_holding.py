@@ -14,7 +14,7 @@ import pytest
 
 from aexec.framework import errors
 from aexec.kernels.common import array_module, strings
-from aexec.runtime.worker_pool import WorkerPool
+from aexec.runtime.threads.worker_pool import WorkerPool
 from tests.kernels.harness import build, run_op
 
 # Elements that one call may handle while it keeps the lock.

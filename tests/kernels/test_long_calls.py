@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from aexec.framework import dtypes
-from aexec.framework.abandoned_calls import AbandonedError, CallInThread
+from aexec.framework.waiting.abandoned_calls import AbandonedError, CallInThread
 from tests.kernels.harness import build
 
 # Seconds of the processor, which other tests' work does not add to: several times the 50 ms that are meant.

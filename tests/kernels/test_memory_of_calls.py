@@ -21,10 +21,11 @@ from pathlib import Path
 import pytest
 
 import aexec
-from aexec.framework import errors, kernel_registry
-from aexec.runtime.memory_accountant import EXACT_BELOW
-from tests.support.enlarged_calls import enlarged_calls
-from tests.support.extreme_calls import ExtremeCall, ops_to_run
+from aexec.framework import errors
+from aexec.framework.kernel_contract import kernel_registry
+from aexec.runtime.interpreter.memory_accountant import EXACT_BELOW
+from tests.support.programs.enlarged_calls import enlarged_calls
+from tests.support.programs.extreme_calls import ExtremeCall, ops_to_run
 
 ELEMENTS = 50_000
 # Bytes per element of the inputs or of the outputs, whichever are more, and bytes whatever they are.

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from aexec.framework import errors, kernel_registry
+from aexec.framework import errors
+from aexec.framework.kernel_contract import kernel_registry
 from tests.kernels import kernel_calls
 from tests.kernels.harness import run_op
 

@@ -17,11 +17,12 @@ import pytest
 
 import aexec
 from aexec import proto
-from aexec.framework import errors, op_registry
+from aexec.framework import errors
+from aexec.framework.op_contract import op_registry
 from aexec.kernels.array.constant_inputs import freeze
 from tests.kernels import kernel_calls
 from tests.kernels.kernel_calls import KernelCall
-from tests.support.seeds import Seeds
+from tests.support.programs.seeds import Seeds
 
 # Inputs of more elements have no neighbours: what is kept is kept of shapes, axes and the like.
 _FEW = 16

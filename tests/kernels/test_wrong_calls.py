@@ -13,7 +13,7 @@ from aexec.framework import dtypes, errors
 from aexec.framework.shape import PartialTensorShape
 from tests.kernels.harness import run_op, strings
 from tests.support.foreign_errors import is_foreign
-from tests.support.graphs import GraphBuilder
+from tests.support.programs.graphs import GraphBuilder
 
 F32, I32 = np.float32, np.int32
 

@@ -13,9 +13,9 @@ from google.protobuf import json_format
 
 import aexec.ops
 from aexec import proto
-from aexec.framework import kernel_registry
-from aexec.framework.op_def import OpDef
-from aexec.framework.op_registry import global_registry
+from aexec.framework.kernel_contract import kernel_registry
+from aexec.framework.op_contract.op_registry import global_registry
+from aexec.framework.wire.op_def import OpDef
 
 # The modules that define ops: `math.cwise_ops`.
 MODULES = sorted(f"{path.parent.name}.{path.stem}" for path in Path(aexec.ops.__file__).parent.glob("*/*_ops.py"))

@@ -11,7 +11,8 @@ import zipfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from aexec.framework import kernel_registry, op_registry
+from aexec.framework.kernel_contract import kernel_registry
+from aexec.framework.op_contract import op_registry
 from aexec.graph import op_functions
 from aexec.ops.families import FAMILIES
 from tests.kernels import kernel_calls
@@ -19,7 +20,7 @@ from tests.kernels import kernel_calls
 ROOT = Path(__file__).parents[2]
 OPS = [(family, op) for family, ops in FAMILIES.items() for op in ops.split()]
 # Shape functions that several families share are in the vocabulary.
-SHARED = ("aexec.framework.common_shape_fns", "aexec.framework.shape_inference")
+SHARED = ("aexec.framework.shape_functions.common_shape_fns", "aexec.framework.shape_functions.shape_inference")
 
 
 def module_of(function: Callable[..., object]) -> str:

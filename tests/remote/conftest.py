@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from aexec_server import SERVER, ServerConfig, make_app
-from aexec_server.server_state import Server
+from aexec_server.core.server_state import Server
 from aiohttp.test_utils import TestServer
 
 import aexec

@@ -16,10 +16,10 @@ import aexec
 from aexec import errors
 from aexec.framework import dtypes
 from aexec.remote.remote_session import RemoteSession
-from aexec.runtime.step import StepState
+from aexec.runtime.session.step import StepState
 from tests.remote.conftest import Open
 from tests.support import gates
-from tests.support.graphs import GraphBuilder
+from tests.support.programs.graphs import GraphBuilder
 
 
 class DLPackArray:

@@ -16,11 +16,11 @@ from aiohttp.test_utils import TestServer, unused_port
 import aexec
 from aexec import errors, proto
 from aexec.framework import dtypes
-from aexec.framework.tensor_codec import to_proto
+from aexec.framework.wire.tensor_codec import to_proto
 from aexec.remote.service import ServerRestartedError
 from tests.remote.conftest import Served
 from tests.support import gates
-from tests.support.graphs import GraphBuilder
+from tests.support.programs.graphs import GraphBuilder
 from tests.support.waiting import until
 
 Serve = Callable[[Callable[[web.Request], Awaitable[web.StreamResponse]]], Awaitable[str]]

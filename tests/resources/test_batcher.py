@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from aexec import errors
-from aexec.framework.cancellation import CancellationManager
+from aexec.framework.waiting.cancellation import CancellationManager
 from aexec.resources.batcher import Batcher
 
 LONG = 3600.0

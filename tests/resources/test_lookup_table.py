@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from aexec import errors
 from aexec.framework import dtypes
-from aexec.framework.abandoned_calls import AbandonedError, CallInThread
-from aexec.framework.inline_call import NeedsThreadError
-from aexec.framework.kept_memory import KeptMemory
-from aexec.framework.memory_account import MemoryAccount
+from aexec.framework.memory.kept_memory import KeptMemory
+from aexec.framework.memory.memory_account import MemoryAccount
+from aexec.framework.waiting.abandoned_calls import AbandonedError, CallInThread
+from aexec.framework.waiting.inline_call import NeedsThreadError
 from aexec.resources import lookup_table
 from aexec.resources.lookup_table import DenseHashTable, HashTable, MutableHashTable
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from aexec import errors
-from aexec.framework import variant
-from aexec.framework.variant import VariantTensorData
+from aexec.framework.wire import variant
+from aexec.framework.wire.variant import VariantTensorData
 from aexec.resources.optional_value import OptionalValue
 
 

@@ -7,7 +7,7 @@ import gc
 import pytest
 
 from aexec.framework import errors
-from aexec.framework.resource_manager import ResourceHandle
+from aexec.framework.state.resource_manager import ResourceHandle
 from aexec.resources.shared_containers import SharingResourceManager, shared_containers
 
 

@@ -8,9 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aexec import errors
-from aexec.framework import dtypes, variant
+from aexec.framework import dtypes
 from aexec.framework.shape import PartialTensorShape
-from aexec.framework.variant import VariantTensorData
+from aexec.framework.wire import variant
+from aexec.framework.wire.variant import VariantTensorData
 from aexec.resources.tensor_list import TensorList
 
 elements = st.lists(st.one_of(st.none(), st.integers(0, 9)), max_size=6)

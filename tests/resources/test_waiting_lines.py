@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from aexec import errors
-from aexec.framework.cancellation import CancellationManager
+from aexec.framework.waiting.cancellation import CancellationManager
 from aexec.resources.waiting_lines import NOT_YET, WaitingLines
 
 

@@ -11,11 +11,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from aexec.framework.loop_budget import LoopBudget
-from aexec.framework.rendezvous import Rendezvous
-from aexec.runtime import compilation_policy, compiled_execution, run_explanation, session
-from aexec.runtime.plan import Plan
-from tests.support.plain_executor import PlainExecution
+from aexec.framework.device_contract.rendezvous import Rendezvous
+from aexec.framework.waiting.loop_budget import LoopBudget
+from aexec.runtime.compiled import compiled_execution
+from aexec.runtime.plans import compilation_policy
+from aexec.runtime.plans.plan import Plan
+from aexec.runtime.session import run_explanation, session
+from tests.support.stand_ins.plain_executor import PlainExecution
 from tests.support.waiting import assert_empty
 
 KINDS = ["default", "compiled", "plain"]

@@ -13,8 +13,8 @@ from aexec.devices import device_registry
 from aexec.framework import dtypes
 from aexec.framework.shape import PartialTensorShape
 from aexec.framework.types import DEVICE_GPU
-from tests.support.fake_cupy import fake_cupy, gpu_factory
-from tests.support.graphs import GraphBuilder
+from tests.support.programs.graphs import GraphBuilder
+from tests.support.stand_ins.fake_cupy import fake_cupy, gpu_factory
 
 MB = 1 << 20
 F = dtypes.float32

@@ -14,7 +14,7 @@ from aexec.devices import device_registry
 from aexec.devices.cuda_device import CudaDevice
 from aexec.devices.simulated_device import SimulatedDevice, simulated_devices
 from aexec.framework.types import DEVICE_GPU
-from tests.support.fake_cupy import fake_cupy, gpu_factory
+from tests.support.stand_ins.fake_cupy import fake_cupy, gpu_factory
 
 pytestmark = pytest.mark.both_executors
 

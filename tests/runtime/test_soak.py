@@ -15,7 +15,7 @@ import pytest
 import aexec
 from aexec import errors
 from aexec.framework import dtypes
-from tests.support.graphs import GraphBuilder
+from tests.support.programs.graphs import GraphBuilder
 
 
 class Tracked(np.ndarray[Any, Any]):

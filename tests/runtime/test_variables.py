@@ -12,11 +12,11 @@ import pytest
 import aexec
 from aexec import errors
 from aexec.framework import dtypes
-from aexec.framework.ref_cell import RefCell
-from aexec.framework.resource_variable import ResourceVariable
 from aexec.framework.shape import PartialTensorShape
+from aexec.framework.state.ref_cell import RefCell
+from aexec.framework.state.resource_variable import ResourceVariable
 from tests.support import gates
-from tests.support.graphs import GraphBuilder
+from tests.support.programs.graphs import GraphBuilder
 
 pytestmark = pytest.mark.both_executors
 

@@ -15,20 +15,21 @@ from typing import Any, cast
 
 import pytest
 from aexec_server import SERVER, ServerConfig, make_app
-from aexec_server.callers import Caller, Scope
-from aexec_server.connections import ConnectionLimits, ConnectionTable
-from aexec_server.guarded_connection import guarded
-from aexec_server.plain_runs import PlainRuns
-from aexec_server.relay import Relay, Upstream, UpstreamConnection
-from aexec_server.server_state import Server
-from aexec_server.store import HostedSession
+from aexec_server.clients.callers import Caller, Scope
+from aexec_server.connections.connections import ConnectionLimits, ConnectionTable
+from aexec_server.connections.guarded_connection import guarded
+from aexec_server.core.server_state import Server
+from aexec_server.handlers.plain_runs import PlainRuns
+from aexec_server.hosts.relay import Relay, Upstream, UpstreamConnection
+from aexec_server.sessions.store import HostedSession
 from aiohttp import ClientResponse, ClientSession, TCPConnector, web
 from aiohttp.test_utils import TestClient, TestServer
 
-from aexec.framework import dtypes, op_registry
+from aexec.framework import dtypes
+from aexec.framework.op_contract import op_registry
 from tests.server.described import check_exchange
 from tests.support import gates
-from tests.support.graphs import GraphBuilder
+from tests.support.programs.graphs import GraphBuilder
 
 # The tests of this folder hold for what is behind a relay too.
 RELAYED = os.environ.get("AEXEC_TEST_RELAYED") == "1"

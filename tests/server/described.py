@@ -9,9 +9,9 @@ from typing import Any
 
 from aexec_server import ServerConfig
 from aexec_server.app import route_table
-from aexec_server.openapi import BODIES, describe_api
-from aexec_server.routes import Route
-from aexec_server.server_state import Server
+from aexec_server.core.routes import Route
+from aexec_server.core.server_state import Server
+from aexec_server.schemas.openapi import BODIES, describe_api
 from jsonschema import Draft202012Validator
 
 __all__ = ["check_exchange", "document", "fits", "route_of", "table"]

@@ -21,12 +21,12 @@ from typing import Any
 import aiohttp
 import pytest
 from aexec_server import ServerConfig, aiohttp_seam, make_app, run_server
-from aexec_server.plain_runs import PlainRuns
+from aexec_server.handlers.plain_runs import PlainRuns
 from aiohttp import web
 
 from aexec import errors
 from tests.server.conftest import RELAYED, Start, small_graph
-from tests.server.test_plain_runs import connected, run_request
+from tests.server.handlers.test_plain_runs import connected, run_request
 from tests.support.virtual_clock import run_virtual
 
 ROOT = Path(__file__).parents[2]

@@ -12,11 +12,11 @@ from typing import Any
 import aiohttp
 import pytest
 from aexec_server import SERVER, ServerConfig, make_app, run_server
-from aexec_server.server_state import Server
+from aexec_server.core.server_state import Server
 
 import aexec
 from aexec import errors
-from aexec.runtime.session import Session
+from aexec.runtime.session.session import Session
 from tests.server.conftest import gate_graph, ops_of_tests, small_graph
 from tests.support import gates
 from tests.support.waiting import until

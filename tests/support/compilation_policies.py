@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aexec.runtime.compilation_policy import CompilationPolicy, PlanState
+from aexec.runtime.plans.compilation_policy import CompilationPolicy, PlanState
 
 WITH_LINE = {PlanState.COMPILED, PlanState.LATE, PlanState.HELD}
 

@@ -16,8 +16,8 @@ import threading
 from typing import Any
 
 from aexec.framework import errors
-from aexec.framework.kernel_registry import kernel
-from aexec.framework.op_registry import register_op
+from aexec.framework.kernel_contract.kernel_registry import kernel
+from aexec.framework.op_contract.op_registry import register_op
 from tests.support.time_limit import LIMIT
 
 _keys = itertools.count(1)

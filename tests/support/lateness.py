@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from aexec.runtime.worker_pool import WorkerPool
+from aexec.runtime.threads.worker_pool import WorkerPool
 
 __all__ = ["lateness"]
 

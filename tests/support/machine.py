@@ -12,15 +12,15 @@ from typing import Any
 import numpy as np
 
 from aexec.framework import dtypes
-from aexec.framework.kernel_registry import kernel
-from aexec.framework.op_kernel import BuiltKernel
-from aexec.framework.op_registry import register_op
+from aexec.framework.kernel_contract.kernel_registry import kernel
+from aexec.framework.kernel_contract.op_kernel import BuiltKernel
+from aexec.framework.op_contract.op_registry import register_op
 from aexec.graph.graph import Graph
-from aexec.graph.node import Node
-from aexec.runtime.plan import Kind, PlanKey, PlanNode
-from aexec.runtime.plan_builder import build_plan
-from aexec.runtime.propagator_state import NO_VALUE, IterationState, PropagatorState
-from tests.support.graphs import GraphBuilder
+from aexec.graph.nodes.node import Node
+from aexec.runtime.interpreter.propagator_state import NO_VALUE, IterationState, PropagatorState
+from aexec.runtime.plans.plan import Kind, PlanKey, PlanNode
+from aexec.runtime.plans.plan_builder import build_plan
+from tests.support.programs.graphs import GraphBuilder
 
 register_op("TestAffine(x: int32, y: int32) -> z: int32", "a: int", "b: int", "c: int", "m: int = 1009")
 register_op("TestOdd(x: int32) -> odd: bool")

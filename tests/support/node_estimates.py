@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from math import inf
 
-from aexec.runtime.call_estimates import correct_estimate
-from aexec.runtime.node_estimate import UNMEASURED, EstimateState, NodeEstimate
-from aexec.runtime.plan import PlanNode
+from aexec.runtime.plans.call_estimates import correct_estimate
+from aexec.runtime.plans.node_estimate import UNMEASURED, EstimateState, NodeEstimate
+from aexec.runtime.plans.plan import PlanNode
 
 SUSPICIONS = {EstimateState.SUSPECTED, EstimateState.SUSPECTED_AGAIN}
 ASKED_ALWAYS = {*SUSPICIONS, EstimateState.HEAVY}

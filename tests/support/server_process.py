@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.support import watcher
-from tests.support.graphs import GraphBuilder
+from tests.support.programs.graphs import GraphBuilder
 
 __all__ = ["Answer", "ServerProcess", "Watch"]
 

@@ -18,8 +18,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from aexec.framework import op_registry
 from aexec.framework.dtypes import DType
+from aexec.framework.op_contract import op_registry
 from tests.kernels.harness import registered, strings
 
 __all__ = [

@@ -28,7 +28,7 @@ from typing import Any
 
 import pytest
 
-from aexec.runtime.session import Session
+from aexec.runtime.session.session import Session
 
 __all__ = ["LIMIT", "SOAK_LIMIT", "in_flight", "limited_time"]
 

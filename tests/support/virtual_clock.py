@@ -12,7 +12,7 @@ import selectors
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
-from aexec.runtime.worker_pool import any_thread_busy
+from aexec.runtime.threads.worker_pool import any_thread_busy
 
 T = TypeVar("T")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable
 
-from aexec.framework.rendezvous import Rendezvous
+from aexec.framework.device_contract.rendezvous import Rendezvous
 
 __all__ = ["assert_empty", "until"]
 

@@ -21,10 +21,10 @@ from aexec import errors, proto
 from aexec.framework import dtypes
 from aexec.framework.datatypes import DATATYPES, datatype_of
 from aexec.framework.dtypes import DType
-from aexec.framework.tensor_codec import from_proto, to_proto
+from aexec.framework.wire.tensor_codec import from_proto, to_proto
 from aexec.graph.signature import Signature
 from aexec.remote.remote_session import RemoteSession
-from tests.support.signatures import Fault, NamedRequest, RandomModel
+from tests.support.programs.signatures import Fault, NamedRequest, RandomModel
 
 __all__ = ["BY_SIGNATURE", "BY_TENSOR", "IN_PARTS", "RefusedError", "Way", "World"]
 

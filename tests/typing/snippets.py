@@ -10,11 +10,11 @@ from typing import Any, assert_type
 import numpy as np
 
 import aexec
-from aexec.framework import common_shape_fns as shapes
-from aexec.framework.kernel_registry import kernel
-from aexec.framework.op_kernel import Compute, OpKernel, OpKernelConstruction, OpKernelContext
-from aexec.framework.op_registry import register_op
-from aexec.framework.shape_inference import InferenceContext
+from aexec.framework.kernel_contract.kernel_registry import kernel
+from aexec.framework.kernel_contract.op_kernel import Compute, OpKernel, OpKernelConstruction, OpKernelContext
+from aexec.framework.op_contract.op_registry import register_op
+from aexec.framework.shape_functions import common_shape_fns as shapes
+from aexec.framework.shape_functions.shape_inference import InferenceContext
 from aexec.graph.signature import TensorInfo
 
 Array = np.ndarray[Any, np.dtype[Any]]

@@ -10,9 +10,9 @@ from aexec import ops
 from aexec.autodiff.forward_op import ForwardOp
 from aexec.autodiff.shapes import constant_value, like_input, reshaped_like, shape_of, size_along, summed_to
 from aexec.framework import errors
-from aexec.framework.gradient_registry import gradient, no_gradient
 from aexec.framework.indexed_slices import IndexedSlices
-from aexec.graph.node import Tensor
+from aexec.framework.op_contract.gradient_registry import gradient, no_gradient
+from aexec.graph.nodes.node import Tensor
 
 First = tuple[Tensor, None]
 

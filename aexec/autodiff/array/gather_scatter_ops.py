@@ -9,9 +9,9 @@ import numpy as np
 from aexec import ops
 from aexec.autodiff.forward_op import ForwardOp
 from aexec.autodiff.shapes import constant_value, like_input, shape_of
-from aexec.framework.gradient_registry import gradient
 from aexec.framework.indexed_slices import IndexedSlices
-from aexec.graph.node import Tensor
+from aexec.framework.op_contract.gradient_registry import gradient
+from aexec.graph.nodes.node import Tensor
 
 Grads = tuple[Any, ...]
 

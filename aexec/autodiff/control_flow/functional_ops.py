@@ -17,16 +17,17 @@ from aexec.autodiff.forward_op import ForwardOp
 from aexec.autodiff.missing_gradients import gradient_dtype, zeros_for
 from aexec.autodiff.parted_body import PartedBody, differentiable_positions, has_frames
 from aexec.client.building import constant, control_dependencies
-from aexec.framework import dtypes, errors, op_registry
-from aexec.framework.attr_value import NameAttrList
-from aexec.framework.gradient_registry import gradient, no_gradient
+from aexec.framework import dtypes, errors
+from aexec.framework.op_contract import op_registry
+from aexec.framework.op_contract.gradient_registry import gradient, no_gradient
 from aexec.framework.shape import UNKNOWN_RANK, PartialTensorShape
+from aexec.framework.wire.attr_value import NameAttrList
 from aexec.graph.calls import called_function
 from aexec.graph.func_graph import FuncGraph, body_of
 from aexec.graph.function_def import add_function, free_name, is_stateful
 from aexec.graph.gradient_maker import gradient_function
 from aexec.graph.graph import Graph
-from aexec.graph.node import Endpoint, Node, Tensor
+from aexec.graph.nodes.node import Endpoint, Node, Tensor
 from aexec.graph.op_functions import create_node
 
 no_gradient("FakeParam", "DeviceIndex", "ToBool")

@@ -13,8 +13,8 @@ from aexec import ops
 from aexec.autodiff.forward_op import ForwardOp
 from aexec.autodiff.shapes import conjugated, like_input, real_type, transposed
 from aexec.framework import errors
-from aexec.framework.gradient_registry import gradient, no_gradient
-from aexec.graph.node import Tensor
+from aexec.framework.op_contract.gradient_registry import gradient, no_gradient
+from aexec.graph.nodes.node import Tensor
 
 __all__ = ["adjoint", "product"]
 

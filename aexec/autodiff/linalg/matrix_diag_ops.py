@@ -6,8 +6,8 @@ from typing import Any
 
 from aexec import ops
 from aexec.autodiff.forward_op import ForwardOp
-from aexec.framework.gradient_registry import gradient
-from aexec.graph.node import Tensor
+from aexec.framework.op_contract.gradient_registry import gradient
+from aexec.graph.nodes.node import Tensor
 
 Grads = tuple[Tensor | None, ...]
 

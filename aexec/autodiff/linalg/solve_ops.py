@@ -11,8 +11,8 @@ from aexec.autodiff.forward_op import ForwardOp
 from aexec.autodiff.linalg.linalg_ops import adjoint, product
 from aexec.autodiff.shapes import conjugated, like_input, summed_to
 from aexec.framework import errors
-from aexec.framework.gradient_registry import gradient
-from aexec.graph.node import Tensor
+from aexec.framework.op_contract.gradient_registry import gradient
+from aexec.graph.nodes.node import Tensor
 
 Pair = tuple[Tensor, Tensor]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from aexec.autodiff.forward_op import ForwardOp
-from aexec.framework.gradient_registry import gradient, no_gradient
+from aexec.framework.op_contract.gradient_registry import gradient, no_gradient
 
 no_gradient(
     *"Assert HistogramSummary ImageSummary AudioSummary AudioSummaryV2 MergeSummary ScalarSummary".split(),

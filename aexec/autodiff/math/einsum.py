@@ -8,7 +8,7 @@ from aexec import ops
 from aexec.autodiff.forward_op import ForwardOp
 from aexec.autodiff.shapes import conjugated, shape_of, summed_to
 from aexec.framework import errors
-from aexec.graph.node import Tensor
+from aexec.graph.nodes.node import Tensor
 
 __all__ = ["einsum_gradients"]
 

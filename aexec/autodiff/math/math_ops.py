@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from aexec import ops
 from aexec.autodiff.forward_op import ForwardOp
-from aexec.framework.gradient_registry import gradient, no_gradient
-from aexec.graph.node import Tensor
+from aexec.framework.op_contract.gradient_registry import gradient, no_gradient
+from aexec.graph.nodes.node import Tensor
 
 no_gradient("Bincount", "Bucketize", "DenseBincount", "HistogramFixedWidth", "LinSpace", "LowerBound", "Range")
 no_gradient("SobolSample", "UpperBound")

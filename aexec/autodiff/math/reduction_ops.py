@@ -8,8 +8,8 @@ from aexec import ops
 from aexec.autodiff.forward_op import ForwardOp
 from aexec.autodiff.shapes import conjugated, constant_value, like_input, reshaped_like, shape_of
 from aexec.client.building import constant
-from aexec.framework.gradient_registry import gradient, no_gradient
-from aexec.graph.node import Tensor
+from aexec.framework.op_contract.gradient_registry import gradient, no_gradient
+from aexec.graph.nodes.node import Tensor
 from aexec.graph.op_functions import create_node
 
 Reduced = tuple[Tensor, None]

@@ -10,8 +10,8 @@ from typing import Any
 from aexec import ops
 from aexec.autodiff.forward_op import ForwardOp
 from aexec.autodiff.shapes import like_input, size_along
-from aexec.framework.gradient_registry import gradient
-from aexec.graph.node import Tensor
+from aexec.framework.op_contract.gradient_registry import gradient
+from aexec.graph.nodes.node import Tensor
 
 Segments = tuple[Tensor | None, ...]
 

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from aexec import ops
 from aexec.autodiff.forward_op import ForwardOp
 from aexec.autodiff.shapes import summed_to, unbroadcast
-from aexec.framework.gradient_registry import gradient
-from aexec.graph.node import Tensor
+from aexec.framework.op_contract.gradient_registry import gradient
+from aexec.graph.nodes.node import Tensor
 
 Pair = tuple[Tensor | None, Tensor]
 

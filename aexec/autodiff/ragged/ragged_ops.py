@@ -7,9 +7,9 @@ from typing import Any
 from aexec import ops
 from aexec.autodiff.forward_op import ForwardOp
 from aexec.autodiff.shapes import reshaped_like
-from aexec.framework.gradient_registry import gradient, no_gradient
 from aexec.framework.indexed_slices import IndexedSlices
-from aexec.graph.node import Tensor
+from aexec.framework.op_contract.gradient_registry import gradient, no_gradient
+from aexec.graph.nodes.node import Tensor
 from aexec.graph.op_functions import create_node
 
 Grads = tuple[Any, ...]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from aexec.autodiff.forward_op import ForwardOp
-from aexec.framework.gradient_registry import gradient
-from aexec.graph.node import Tensor
+from aexec.framework.op_contract.gradient_registry import gradient
+from aexec.graph.nodes.node import Tensor
 from aexec.graph.op_functions import create_node
 
 

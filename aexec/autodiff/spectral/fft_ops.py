@@ -13,8 +13,8 @@ import numpy as np
 from aexec import ops
 from aexec.autodiff.forward_op import ForwardOp
 from aexec.autodiff.shapes import real_type
-from aexec.framework.gradient_registry import gradient
-from aexec.graph.node import Tensor
+from aexec.framework.op_contract.gradient_registry import gradient
+from aexec.graph.nodes.node import Tensor
 from aexec.graph.op_functions import create_node
 
 

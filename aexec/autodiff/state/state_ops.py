@@ -6,9 +6,9 @@ from typing import Any
 
 from aexec import ops
 from aexec.autodiff.forward_op import ForwardOp
-from aexec.framework.gradient_registry import gradient, no_gradient
 from aexec.framework.indexed_slices import IndexedSlices
-from aexec.graph.node import Tensor
+from aexec.framework.op_contract.gradient_registry import gradient, no_gradient
+from aexec.graph.nodes.node import Tensor
 
 no_gradient(
     *"Variable VariableV2 VarHandleOp TemporaryVariable Assign AssignAdd AssignSub AssignVariableOp".split(),

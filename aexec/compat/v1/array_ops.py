@@ -17,7 +17,7 @@ from aexec.compat.v1.shapes import TensorShape
 from aexec.framework import dtypes, errors
 from aexec.framework.dtypes import as_dtype
 from aexec.framework.shape import UNKNOWN_RANK
-from aexec.graph.node import Tensor
+from aexec.graph.nodes.node import Tensor
 from aexec.graph.op_functions import convert_to_tensor as _convert
 from aexec.graph.tensor_proxy import TensorProxy
 

@@ -13,7 +13,7 @@ from aexec.compat.v1.tensors import get_default_graph
 from aexec.control_flow.structure import leaves_of, pack
 from aexec.framework.dtypes import as_dtype, float32
 from aexec.graph.collections import GraphKeys
-from aexec.graph.node import Tensor
+from aexec.graph.nodes.node import Tensor
 from aexec.graph.op_functions import convert_to_tensor
 from aexec.variables.variable import Variable
 from aexec.variables.variable_scope import VariableScope, get_variable, variable_scope

@@ -20,7 +20,7 @@ from aexec.control_flow import tensor_array as _tensor_array
 from aexec.control_flow import while_loop as _while_loop
 from aexec.framework import errors
 from aexec.graph.collections import GraphKeys
-from aexec.graph.node import Node, Tensor
+from aexec.graph.nodes.node import Node, Tensor
 from aexec.graph.op_functions import convert_to_tensor, require_graph
 
 __all__ = [

@@ -15,7 +15,7 @@ from aexec.client.building import name_scope
 from aexec.client.random_ops import random_normal, random_uniform
 from aexec.compat.v1.namespace import namespace
 from aexec.framework import dtypes
-from aexec.graph.node import Tensor
+from aexec.graph.nodes.node import Tensor
 from aexec.graph.op_functions import convert_to_tensor
 from aexec.nn.activations import log_softmax, softmax
 from aexec.nn.cross_entropies import sigmoid_cross_entropy_with_logits

@@ -14,10 +14,11 @@ from aexec.client import building
 from aexec.compat.v1.sparse import SparseTensor
 from aexec.compat.v1.tensors import get_default_graph
 from aexec.control_flow.structure import leaves_of
-from aexec.framework import errors, gradient_registry
-from aexec.framework.gradient_registry import gradient
+from aexec.framework import errors
+from aexec.framework.op_contract import gradient_registry
+from aexec.framework.op_contract.gradient_registry import gradient
 from aexec.graph.graph import Graph
-from aexec.graph.node import Node, Tensor
+from aexec.graph.nodes.node import Node, Tensor
 from aexec.graph.op_functions import require_graph
 from aexec.graph.tensor_proxy import TensorProxy
 from aexec.variables.variable import Variable

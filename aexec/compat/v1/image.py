@@ -16,7 +16,7 @@ from aexec.compat.v1.math_ops import reduce_mean, reduce_std
 from aexec.compat.v1.namespace import chosen, namespace
 from aexec.framework import errors
 from aexec.framework.dtypes import as_dtype, float32
-from aexec.graph.node import Tensor
+from aexec.graph.nodes.node import Tensor
 from aexec.graph.op_functions import convert_to_tensor
 
 __all__ = [

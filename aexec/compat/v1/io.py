@@ -16,7 +16,7 @@ from aexec.compat.v1.namespace import chosen, namespace, renamed
 from aexec.compat.v1.sparse import SparseTensor
 from aexec.framework import dtypes, errors
 from aexec.framework.dtypes import as_dtype
-from aexec.graph.node import Tensor
+from aexec.graph.nodes.node import Tensor
 from aexec.graph.op_functions import convert_to_tensor
 from aexec.io import record
 

@@ -13,7 +13,7 @@ from aexec import ops
 from aexec.client.building import name_scope
 from aexec.compat.v1.array_ops import rank_of
 from aexec.compat.v1.namespace import namespace, renamed
-from aexec.graph.node import Tensor
+from aexec.graph.nodes.node import Tensor
 from aexec.graph.op_functions import convert_to_tensor
 
 __all__ = [

@@ -14,7 +14,7 @@ from aexec.autodiff.shapes import real_type
 from aexec.client.building import name_scope
 from aexec.compat.v1.namespace import namespace
 from aexec.framework.dtypes import complex64, complex128, float64, string
-from aexec.graph.node import Tensor
+from aexec.graph.nodes.node import Tensor
 from aexec.graph.op_functions import convert_to_tensor
 from aexec.graph.tensor_proxy import TensorProxy
 

@@ -16,7 +16,7 @@ from aexec.compat.v1.array_ops import cast, rank_of
 from aexec.compat.v1.namespace import chosen, refuse
 from aexec.framework import dtypes, errors
 from aexec.framework.shape import PartialTensorShape
-from aexec.graph.node import Tensor
+from aexec.graph.nodes.node import Tensor
 from aexec.graph.op_functions import convert_to_tensor
 from aexec.graph.shape_refiner import set_shape
 

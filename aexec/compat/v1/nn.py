@@ -11,7 +11,7 @@ from aexec import nn, ops
 from aexec.compat.v1.namespace import chosen, namespace, refuse
 from aexec.compat.v1.sparse import SparseTensor
 from aexec.framework import errors
-from aexec.graph.node import Tensor
+from aexec.graph.nodes.node import Tensor
 from aexec.graph.op_functions import convert_to_tensor
 
 __all__ = [

@@ -13,12 +13,13 @@ from typing import Any
 from aexec import ops
 from aexec.compat.v1.default_session import default_session
 from aexec.compat.v1.shapes import TensorShape
-from aexec.framework import attr_value, errors
-from aexec.framework.attr_types import NameAttrList, TensorAttr
+from aexec.framework import errors
 from aexec.framework.dtypes import DType
-from aexec.framework.op_def import OpDef
 from aexec.framework.shape import PartialTensorShape
-from aexec.graph.node import Node, Tensor, TensorOperators
+from aexec.framework.wire import attr_value
+from aexec.framework.wire.attr_types import NameAttrList, TensorAttr
+from aexec.framework.wire.op_def import OpDef
+from aexec.graph.nodes.node import Node, Tensor, TensorOperators
 from aexec.graph.op_functions import convert_to_tensor
 from aexec.graph.tensor_proxy import TensorProxy
 

@@ -14,7 +14,7 @@ from aexec.compat.v1.namespace import made_with, refuse
 from aexec.framework import errors
 from aexec.framework.dtypes import DType, as_dtype, bfloat16, float16, float32, float64
 from aexec.framework.indexed_slices import IndexedSlices
-from aexec.graph.node import Node, Tensor
+from aexec.graph.nodes.node import Node, Tensor
 from aexec.optimizers.optimizer import GradientAndVariable, once_each
 from aexec.optimizers.optimizer import Optimizer as _Optimizer
 from aexec.variables.initializers import Zeros

@@ -14,7 +14,7 @@ from aexec.compat.v1.array_ops import convert_to_tensor
 from aexec.compat.v1.namespace import chosen, namespace, refuse
 from aexec.framework import errors
 from aexec.framework.dtypes import as_dtype
-from aexec.graph.node import Tensor
+from aexec.graph.nodes.node import Tensor
 
 __all__ = ["categorical", "multinomial", "random_crop", "random_poisson", "stateless_normal", "stateless_uniform"]
 

@@ -11,7 +11,7 @@ from aexec import nn
 from aexec.compat.v1.base_layer import Layer
 from aexec.compat.v1.namespace import made_with
 from aexec.compat.v1.shapes import TensorShape
-from aexec.graph.node import Tensor
+from aexec.graph.nodes.node import Tensor
 from aexec.nn.recurrent_cells import WeightedCell
 from aexec.variables.variable import Variable
 from aexec.variables.variable_scope import get_variable_scope, variable_scope

@@ -28,14 +28,14 @@ from aexec.compat.v1.sparse import SparseTensor, SparseTensorValue
 from aexec.compat.v1.tensors import get_default_graph
 from aexec.framework import errors
 from aexec.graph.graph import Graph
-from aexec.graph.node import Node, Tensor
+from aexec.graph.nodes.node import Node, Tensor
 from aexec.graph.tensor_proxy import TensorProxy
 from aexec.remote.blocking import SyncSession
 from aexec.runtime.config import RunMetadata
-from aexec.runtime.fetches import FetchMapper, flat_feeds, register_fetch_type
-from aexec.runtime.loop_thread import LoopThread
-from aexec.runtime.nested_lists import num_leaves
-from aexec.runtime.session import Session as _Session
+from aexec.runtime.feeding.fetches import FetchMapper, flat_feeds, register_fetch_type
+from aexec.runtime.feeding.nested_lists import num_leaves
+from aexec.runtime.session.session import Session as _Session
+from aexec.runtime.threads.loop_thread import LoopThread
 
 __all__ = [
     "AsyncSession",

@@ -14,7 +14,7 @@ from aexec.client.building import name_scope
 from aexec.compat.v1.namespace import namespace, refuse
 from aexec.framework import errors
 from aexec.framework.dtypes import as_dtype
-from aexec.graph.node import Tensor
+from aexec.graph.nodes.node import Tensor
 from aexec.graph.op_functions import convert_to_tensor
 
 __all__ = [

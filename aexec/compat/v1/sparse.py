@@ -17,7 +17,7 @@ from aexec.compat.v1.shapes import TensorShape
 from aexec.compat.v1.static_values import shape_of_vector
 from aexec.framework import dtypes
 from aexec.framework import sparse_tensor as _sparse_tensor
-from aexec.graph.node import Node, Tensor
+from aexec.graph.nodes.node import Node, Tensor
 from aexec.graph.op_functions import convert_to_tensor
 
 __all__ = [

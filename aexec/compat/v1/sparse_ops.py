@@ -16,7 +16,7 @@ from aexec.compat.v1.static_values import get_static_value
 from aexec.framework import dtypes, errors
 from aexec.framework.dtypes import as_dtype
 from aexec.framework.indexed_slices import IndexedSlices
-from aexec.graph.node import Tensor
+from aexec.graph.nodes.node import Tensor
 from aexec.graph.op_functions import convert_to_tensor
 
 __all__ = [

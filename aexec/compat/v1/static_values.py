@@ -9,9 +9,9 @@ from typing import Any
 
 from aexec.compat.v1.shapes import TensorShape
 from aexec.framework.shape import PartialTensorShape
-from aexec.framework.shape_inference import ShapeManager
+from aexec.framework.shape_functions.shape_inference import ShapeManager
 from aexec.graph.constant_evaluation import Allowance, ConstantEvaluator
-from aexec.graph.node import Tensor
+from aexec.graph.nodes.node import Tensor
 
 __all__ = ["get_static_value", "shape_of_vector"]
 

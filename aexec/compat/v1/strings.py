@@ -13,7 +13,7 @@ from aexec import ops
 from aexec.compat.v1.namespace import chosen, listed, namespace, refuse, renamed
 from aexec.compat.v1.sparse import SparseTensor
 from aexec.framework.dtypes import as_dtype
-from aexec.graph.node import Tensor
+from aexec.graph.nodes.node import Tensor
 from aexec.graph.op_functions import convert_to_tensor
 
 __all__ = [

@@ -11,7 +11,7 @@ from typing import Any
 from aexec import proto, summary
 from aexec.compat.v1.namespace import namespace, renamed
 from aexec.graph.graph import Graph
-from aexec.runtime.loop_thread import LoopThread
+from aexec.runtime.threads.loop_thread import LoopThread
 
 __all__ = ["FileWriter", "merge"]
 

@@ -13,7 +13,7 @@ from aexec import proto
 from aexec.compat.v1.operations import Operation
 from aexec.graph.graph import Graph as _Graph
 from aexec.graph.graph import current_graph, set_default_graph
-from aexec.graph.node import Node
+from aexec.graph.nodes.node import Node
 
 __all__ = ["Graph", "get_default_graph", "reset_default_graph"]
 

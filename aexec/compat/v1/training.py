@@ -20,8 +20,8 @@ from aexec.graph.collections import GraphKeys
 from aexec.graph.meta_graph import MetaGraph
 from aexec.queues.coordinator import Coordinator
 from aexec.runtime.config import SessionConfig
-from aexec.runtime.loop_thread import LoopThread
-from aexec.runtime.session import Session as _Session
+from aexec.runtime.session.session import Session as _Session
+from aexec.runtime.threads.loop_thread import LoopThread
 from aexec.saved_model import graph_collections
 from aexec.training.session_run_hook import Training
 from aexec.variables.initialization import global_variables

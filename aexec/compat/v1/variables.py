@@ -13,7 +13,7 @@ from aexec import ops
 from aexec.compat.v1.namespace import refuse
 from aexec.compat.v1.session import load
 from aexec.framework.indexed_slices import IndexedSlices
-from aexec.graph.node import Node
+from aexec.graph.nodes.node import Node
 from aexec.variables import variable as _variable
 from aexec.variables import variable_scope as _variable_scope
 from aexec.variables.initialization import variables_initializer

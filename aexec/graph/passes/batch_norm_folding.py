@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 
 from aexec.framework import dtypes
-from aexec.framework.inline_call import check_inline
 from aexec.framework.late_dataclass import dataclass
-from aexec.framework.long_work import go_on, steadily
-from aexec.graph.node import Endpoint, Node
+from aexec.framework.waiting.inline_call import check_inline
+from aexec.framework.waiting.long_work import go_on, steadily
+from aexec.graph.nodes.node import Endpoint, Node
 from aexec.graph.passes.constant_folding import MAX_BYTES
 from aexec.graph.passes.uses import Uses
 from aexec.graph.passes.working_graph import WorkingGraph

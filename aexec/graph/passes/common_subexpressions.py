@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from aexec.framework import attr_value, dtypes
-from aexec.framework.attr_value import NameAttrList, TensorAttr
-from aexec.framework.long_work import steadily
-from aexec.graph import control_flow
-from aexec.graph.node import Endpoint, Node
+from aexec.framework import dtypes
+from aexec.framework.waiting.long_work import steadily
+from aexec.framework.wire import attr_value
+from aexec.framework.wire.attr_value import NameAttrList, TensorAttr
+from aexec.graph.nodes import control_flow
+from aexec.graph.nodes.node import Endpoint, Node
+from aexec.graph.nodes.prune import PLACEHOLDERS
 from aexec.graph.passes.working_graph import WorkingGraph
-from aexec.graph.prune import PLACEHOLDERS
 
 __all__ = ["merge_common_subexpressions"]
 

@@ -11,11 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from aexec.framework import dtypes, errors, op_registry
-from aexec.framework.attr_value import TensorAttr
-from aexec.framework.long_work import steadily
-from aexec.graph import control_flow
-from aexec.graph.node import Endpoint, Node
+from aexec.framework import dtypes, errors
+from aexec.framework.op_contract import op_registry
+from aexec.framework.waiting.long_work import steadily
+from aexec.framework.wire.attr_value import TensorAttr
+from aexec.graph.nodes import control_flow
+from aexec.graph.nodes.node import Endpoint, Node
 from aexec.graph.passes.working_graph import WorkingGraph
 
 __all__ = ["MAX_BYTES", "Evaluator", "fold_constants"]

@@ -14,12 +14,12 @@ from typing import Any
 
 from aexec.framework import dtypes
 from aexec.framework.late_dataclass import dataclass
-from aexec.framework.long_work import steadily
-from aexec.graph.node import Endpoint, Node
+from aexec.framework.waiting.long_work import steadily
+from aexec.graph.analysis.ref_edges import RefEdges
+from aexec.graph.analysis.variable_uses import later_than_updates
+from aexec.graph.nodes.node import Endpoint, Node
 from aexec.graph.passes.uses import Uses
 from aexec.graph.passes.working_graph import WorkingGraph
-from aexec.graph.ref_edges import RefEdges
-from aexec.graph.variable_uses import later_than_updates
 
 __all__ = ["FUSED_OPS", "fuse"]
 

@@ -13,17 +13,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
-from aexec.framework import op_registry
-from aexec.framework.inline_call import NeedsThreadError, on_event_loop
 from aexec.framework.late_dataclass import dataclass
-from aexec.framework.long_work import steadily, taken_from
-from aexec.framework.loop_budget import current_budget
-from aexec.graph import colocation, control_flow
+from aexec.framework.op_contract import op_registry
+from aexec.framework.waiting.inline_call import NeedsThreadError, on_event_loop
+from aexec.framework.waiting.long_work import steadily, taken_from
+from aexec.framework.waiting.loop_budget import current_budget
+from aexec.graph.analysis.ref_edges import RefEdges
 from aexec.graph.function_body import FunctionBody
-from aexec.graph.node import Derivation, Endpoint, Node
+from aexec.graph.nodes import colocation, control_flow
+from aexec.graph.nodes.node import Derivation, Endpoint, Node
+from aexec.graph.nodes.prune import reachable
 from aexec.graph.passes.working_graph import WorkingGraph
-from aexec.graph.prune import reachable
-from aexec.graph.ref_edges import RefEdges
 
 __all__ = ["Callee", "CalleeOf", "inline_functions"]
 

@@ -6,8 +6,8 @@ with an explicit padding there is no op that `fusion.py` could make of them, and
 
 from __future__ import annotations
 
-from aexec.framework.long_work import steadily
-from aexec.graph.node import Node
+from aexec.framework.waiting.long_work import steadily
+from aexec.graph.nodes.node import Node
 from aexec.graph.passes.uses import Uses
 from aexec.graph.passes.working_graph import WorkingGraph
 

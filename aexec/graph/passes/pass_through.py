@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections import Counter
 
-from aexec.framework.long_work import steadily
-from aexec.graph.node import Endpoint, Node
+from aexec.framework.waiting.long_work import steadily
+from aexec.graph.analysis.ref_edges import RefEdges
+from aexec.graph.nodes.node import Endpoint, Node
 from aexec.graph.passes.working_graph import WorkingGraph
-from aexec.graph.ref_edges import RefEdges
 
 __all__ = ["is_removable", "remove_pass_through"]
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from aexec.graph.nodes.prune import reachable
 from aexec.graph.passes.working_graph import WorkingGraph
-from aexec.graph.prune import reachable
 
 __all__ = ["prune"]
 

@@ -10,9 +10,9 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from aexec.framework import op_registry
-from aexec.framework.long_work import steadily
-from aexec.graph.node import Derivation, Endpoint, Node
+from aexec.framework.op_contract import op_registry
+from aexec.framework.waiting.long_work import steadily
+from aexec.graph.nodes.node import Derivation, Endpoint, Node
 from aexec.graph.passes.working_graph import WorkingGraph
 
 __all__ = ["Uses"]

@@ -9,9 +9,9 @@ Next to read: `aexec/kernels/nn/winograd.py` and `winograd_rows.py`, which say w
 from __future__ import annotations
 
 from aexec.framework import dtypes
-from aexec.framework.long_work import steadily
 from aexec.framework.shape import PartialTensorShape
-from aexec.graph.node import Node
+from aexec.framework.waiting.long_work import steadily
+from aexec.graph.nodes.node import Node
 from aexec.graph.passes.uses import Uses
 from aexec.graph.passes.working_graph import WorkingGraph
 

@@ -12,17 +12,18 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, MutableMapping
 from typing import Any, TypeVar
 
-from aexec.framework import errors, op_registry
-from aexec.framework.allocator import announce, note_kept
-from aexec.framework.attr_value import TensorAttr
-from aexec.framework.device import Device
-from aexec.framework.long_work import empty, steadily
+from aexec.framework import errors
+from aexec.framework.device_contract.device import Device
+from aexec.framework.memory.allocator import announce, note_kept
+from aexec.framework.op_contract import op_registry
 from aexec.framework.shape import UNKNOWN_RANK, PartialTensorShape
-from aexec.graph.node import Endpoint, Node
-from aexec.graph.node_table import NodeTable
-from aexec.graph.prune import PLACEHOLDERS, reachable
-from aexec.graph.step_order import UNORDERED
-from aexec.graph.traversal import producers_first, with_dependents
+from aexec.framework.waiting.long_work import empty, steadily
+from aexec.framework.wire.attr_value import TensorAttr
+from aexec.graph.analysis.step_order import UNORDERED
+from aexec.graph.nodes.node import Endpoint, Node
+from aexec.graph.nodes.node_table import NodeTable
+from aexec.graph.nodes.prune import PLACEHOLDERS, reachable
+from aexec.graph.nodes.traversal import producers_first, with_dependents
 
 __all__ = ["MAX_INLINED_NODES", "WorkingGraph"]
 

@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 
 from aexec.framework import dtypes, errors
-from aexec.framework.attr_value import TensorAttr
-from aexec.framework.kernel_registry import kernel
-from aexec.framework.op_kernel import Compute, OpKernelConstruction
-from aexec.framework.output_sizes import PerOutput
+from aexec.framework.kernel_contract.kernel_registry import kernel
+from aexec.framework.kernel_contract.op_kernel import Compute, OpKernelConstruction
+from aexec.framework.kernel_contract.output_sizes import PerOutput
 from aexec.framework.shape import MAX_RANK, PartialTensorShape, check_max_rank, shape_text
+from aexec.framework.wire.attr_value import TensorAttr
 from aexec.kernels.array.constant_inputs import freeze, is_frozen
 from aexec.kernels.common.allocation import allocator, explain_with
 from aexec.kernels.common.array_module import reducer

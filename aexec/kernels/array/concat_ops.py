@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 
 from aexec.framework import dtypes, errors
-from aexec.framework.allocator import announce_scratch
-from aexec.framework.kernel_registry import kernel
-from aexec.framework.loop_budget import OBJECT_NS
-from aexec.framework.op_kernel import Compute, OpKernelConstruction
-from aexec.framework.output_sizes import AttrCost
+from aexec.framework.kernel_contract.kernel_registry import kernel
+from aexec.framework.kernel_contract.op_kernel import Compute, OpKernelConstruction
+from aexec.framework.kernel_contract.output_sizes import AttrCost
+from aexec.framework.memory.allocator import announce_scratch
 from aexec.framework.shape import MAX_RANK, shape_text
+from aexec.framework.waiting.loop_budget import OBJECT_NS
 from aexec.kernels.common.allocation import allocator, explain_with
 from aexec.kernels.common.registration import INDEX, on_host
 

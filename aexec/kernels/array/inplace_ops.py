@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 from aexec.framework import dtypes, errors
-from aexec.framework.kernel_registry import kernel
-from aexec.framework.op_kernel import Compute, OpKernelConstruction
+from aexec.framework.kernel_contract.kernel_registry import kernel
+from aexec.framework.kernel_contract.op_kernel import Compute, OpKernelConstruction
 from aexec.framework.shape import shape_text
 from aexec.kernels.common.array_module import at
 from aexec.kernels.common.registration import on_host

@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 
 from aexec.framework import dtypes, errors
-from aexec.framework.allocator import announce_scratch
-from aexec.framework.kernel_registry import kernel
+from aexec.framework.kernel_contract.kernel_registry import kernel
+from aexec.framework.kernel_contract.op_kernel import Builder, Compute, OpKernelConstruction
+from aexec.framework.kernel_contract.output_sizes import PerOutput, rows_of
 from aexec.framework.late_dataclass import dataclass
-from aexec.framework.op_kernel import Builder, Compute, OpKernelConstruction
-from aexec.framework.output_sizes import PerOutput, rows_of
+from aexec.framework.memory.allocator import announce_scratch
 from aexec.framework.shape import shape_text
 from aexec.kernels.common import windowing
 

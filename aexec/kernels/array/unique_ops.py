@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 
 from aexec.framework import dtypes, errors
-from aexec.framework.allocator import WATCHED_CALLS, announce, announce_scratch
-from aexec.framework.kernel_registry import kernel
-from aexec.framework.loop_budget import OBJECT_NS, giving_way
-from aexec.framework.op_kernel import Compute, OpKernelConstruction
+from aexec.framework.kernel_contract.kernel_registry import kernel
+from aexec.framework.kernel_contract.op_kernel import Compute, OpKernelConstruction
+from aexec.framework.memory.allocator import WATCHED_CALLS, announce, announce_scratch
 from aexec.framework.shape import MAX_RANK, shape_text
+from aexec.framework.waiting.loop_budget import OBJECT_NS, giving_way
 from aexec.kernels.common.allocation import allocator
 from aexec.kernels.common.distinct import begins_run, distinct
 from aexec.kernels.common.registration import INDEX, on_host

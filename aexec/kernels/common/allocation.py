@@ -15,14 +15,14 @@ from typing import Any
 import numpy as np
 
 from aexec.framework import errors
-from aexec.framework.allocated_outputs import LARGE_BYTES
-from aexec.framework.allocator import TRACKED_CALLS, announce
 from aexec.framework.dtypes import DType
-from aexec.framework.inline_call import check_inline
-from aexec.framework.loop_budget import COPY_NS
-from aexec.framework.memory import available_memory, is_out_of_memory
-from aexec.framework.op_kernel import OpKernelConstruction
+from aexec.framework.kernel_contract.allocated_outputs import LARGE_BYTES
+from aexec.framework.kernel_contract.op_kernel import OpKernelConstruction
+from aexec.framework.memory.allocator import TRACKED_CALLS, announce
+from aexec.framework.memory.memory import available_memory, is_out_of_memory
 from aexec.framework.shape import MAX_RANK, shape_text
+from aexec.framework.waiting.inline_call import check_inline
+from aexec.framework.waiting.loop_budget import COPY_NS
 from aexec.framework.zeros import zero_object
 
 __all__ = ["allocator", "explain_with"]

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from aexec.framework import loop_budget
-from aexec.framework.allocator import announce_scratch
+from aexec.framework.memory.allocator import announce_scratch
+from aexec.framework.waiting import loop_budget
 
 __all__ = ["accumulate_at", "accumulator", "apply_at", "at", "reducer", "repeated", "scipy_of"]
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from aexec.framework.allocator import announce_scratch
+from aexec.framework.memory.allocator import announce_scratch
 
 __all__ = ["begins_run", "distinct"]
 

@@ -16,14 +16,14 @@ from typing import Any
 import numpy as np
 
 from aexec.framework import dtypes, errors
-from aexec.framework.allocator import announce_scratch
 from aexec.framework.dtypes import DType
-from aexec.framework.intra_op import in_pieces
-from aexec.framework.kernel_registry import kernel
-from aexec.framework.memory import is_out_of_memory
-from aexec.framework.op_kernel import Builder, Compute, Cost, OpKernelConstruction, Scratch
-from aexec.framework.output_sizes import broadcast_elements
+from aexec.framework.kernel_contract.kernel_registry import kernel
+from aexec.framework.kernel_contract.op_kernel import Builder, Compute, Cost, OpKernelConstruction, Scratch
+from aexec.framework.kernel_contract.output_sizes import broadcast_elements
+from aexec.framework.memory.allocator import announce_scratch
+from aexec.framework.memory.memory import is_out_of_memory
 from aexec.framework.shape import shape_text
+from aexec.framework.waiting.intra_op import in_pieces
 from aexec.kernels.common.registration import on_host
 
 __all__ = [

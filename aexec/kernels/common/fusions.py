@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from aexec.framework import dtypes, errors
+from aexec.framework.kernel_contract.op_kernel import OpKernelConstruction
 from aexec.framework.late_dataclass import dataclass
-from aexec.framework.op_kernel import OpKernelConstruction
 from aexec.framework.shape import shape_text
 from aexec.kernels.common.elementwise import CLIP_ABOVE, broadcast_error
 from aexec.kernels.common.epilogue import Epilogue, apply_in_blocks

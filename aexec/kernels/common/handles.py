@@ -14,16 +14,16 @@ from typing import Any, TypeVar
 import numpy as np
 
 from aexec.framework import dtypes, errors
-from aexec.framework.op_kernel import Compute, OpKernelConstruction, OpKernelContext
-from aexec.framework.ref_cell import RefCell
-from aexec.framework.resource_manager import (
+from aexec.framework.kernel_contract.op_kernel import Compute, OpKernelConstruction, OpKernelContext
+from aexec.framework.shape import PartialTensorShape, shape_text
+from aexec.framework.state.ref_cell import RefCell
+from aexec.framework.state.resource_manager import (
     ContainerInfo,
     ResourceHandle,
     ResourceManager,
     handle_from_tensor,
     make_handle_tensor,
 )
-from aexec.framework.shape import PartialTensorShape, shape_text
 
 __all__ = ["anonymous", "find_resource", "names_of", "shared", "step_handle"]
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from aexec.framework.loop_budget import DEFAULT, giving_way, let_others_run
+from aexec.framework.waiting.loop_budget import DEFAULT, giving_way, let_others_run
 
 __all__ = ["ROW_NS", "joined", "stacked"]
 

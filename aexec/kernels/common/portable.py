@@ -2,7 +2,7 @@
 
 A test holds the list exact: it runs every kernel with a stand-in for CuPy whose arrays refuse NumPy's functions.
 A device that is plugged in gets them by `register_portable_kernels`.
-Next to read: `array_module.py`, and `tests/support/strict_arrays.py`.
+Next to read: `array_module.py`, and `tests/support/stand_ins/strict_arrays.py`.
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ from functools import partial
 import ml_dtypes
 import numpy as np
 
-from aexec.framework import dtypes, op_registry
+from aexec.framework import dtypes
 from aexec.framework.dtypes import DType
-from aexec.framework.kernel_registry import KernelRegistration, global_registry
-from aexec.framework.op_def import OpDef
-from aexec.kernels.common.device_forms import DeviceForm, form_of
-from aexec.kernels.common.elementwise_code import in_one_launch
+from aexec.framework.kernel_contract.kernel_registry import KernelRegistration, global_registry
+from aexec.framework.op_contract import op_registry
+from aexec.framework.wire.op_def import OpDef
+from aexec.kernels.common.gpu.device_forms import DeviceForm, form_of
+from aexec.kernels.common.gpu.elementwise_code import in_one_launch
 from aexec.kernels.common.registration import on_host
 
 __all__ = [

@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from aexec.framework.allocator import announce
-from aexec.framework.attr_text import float_text
-from aexec.framework.loop_budget import giving_way
+from aexec.framework.memory.allocator import announce
+from aexec.framework.waiting.loop_budget import giving_way
+from aexec.framework.wire.attr_text import float_text
 
 __all__ = ["edges_text", "encoded", "head_text", "text_ns"]
 

@@ -1,7 +1,7 @@
 """Products of matrices in pieces that several threads share, with what follows them done piece by piece.
 
 Where the cuts are follows from the shapes.  BLAS copies the factor that is not cut once for every piece, so the
-larger one is cut, and pieces are not small.  Read next: `epilogue.py`, `framework/intra_op.py`.
+larger one is cut, and pieces are not small.  Read next: `epilogue.py`, `framework/waiting/intra_op.py`.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from aexec.framework.allocator import WATCHED_CALLS, announce_scratch
-from aexec.framework.intra_op import in_pieces
+from aexec.framework.memory.allocator import WATCHED_CALLS, announce_scratch
+from aexec.framework.waiting.intra_op import in_pieces
 from aexec.kernels.common.epilogue import Epilogue, apply_in_blocks
 
 __all__ = ["batch_product", "matrix_product"]

@@ -14,8 +14,8 @@ import numpy as np
 
 from aexec.framework import dtypes
 from aexec.framework.dtypes import DType
-from aexec.framework.kernel_registry import OpKernelFactory, kernel
-from aexec.framework.op_kernel import DEFAULT_COST, Builder, Cost, OpKernelConstruction
+from aexec.framework.kernel_contract.kernel_registry import OpKernelFactory, kernel
+from aexec.framework.kernel_contract.op_kernel import DEFAULT_COST, Builder, Cost, OpKernelConstruction
 
 __all__ = ["DEVICE_TYPES", "INDEX", "on_any_device", "on_host"]
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from itertools import chain
 from typing import Any
 
-from aexec.framework.loop_budget import giving_way
+from aexec.framework.waiting.loop_budget import giving_way
 
 __all__ = ["row_lists"]
 

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from aexec.framework import errors
-from aexec.framework.allocator import announce_scratch
-from aexec.framework.op_kernel import OpKernelConstruction
+from aexec.framework.kernel_contract.op_kernel import OpKernelConstruction
+from aexec.framework.memory.allocator import announce_scratch
 from aexec.framework.shape import shape_text
 from aexec.kernels.common.allocation import allocator
 from aexec.kernels.common.array_module import accumulate_at, apply_at

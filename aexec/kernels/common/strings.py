@@ -13,10 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from aexec.framework import errors, loop_budget
-from aexec.framework.allocator import WATCHED_CALLS, Growth
+from aexec.framework import errors
+from aexec.framework.memory.allocator import WATCHED_CALLS, Growth
+from aexec.framework.memory.tensor_buffer import STRING_BYTES
 from aexec.framework.shape import shape_text
-from aexec.framework.tensor_buffer import STRING_BYTES
+from aexec.framework.waiting import loop_budget
 
 __all__ = [
     "JOINED_BYTES",

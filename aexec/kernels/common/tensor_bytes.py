@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from aexec.framework import tensor_codec
-from aexec.framework.allocator import Growth
 from aexec.framework.dtypes import DType
-from aexec.framework.loop_budget import COPY_NS, DEFAULT, let_others_run
+from aexec.framework.memory.allocator import Growth
+from aexec.framework.waiting.loop_budget import COPY_NS, DEFAULT, let_others_run
+from aexec.framework.wire import tensor_codec
 
 __all__ = ["tensor_parts"]
 

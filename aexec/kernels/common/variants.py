@@ -8,14 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from aexec.framework import dtypes, errors, variant
+from aexec.framework import dtypes, errors
 from aexec.framework.abridged_text import abridged
-from aexec.framework.allocator import announce
 from aexec.framework.dtypes import DType
-from aexec.framework.inline_call import check_inline
-from aexec.framework.loop_budget import COPY_NS
+from aexec.framework.memory.allocator import announce
+from aexec.framework.memory.tensor_buffer import dtype_of
 from aexec.framework.shape import shape_text
-from aexec.framework.tensor_buffer import dtype_of
+from aexec.framework.waiting.inline_call import check_inline
+from aexec.framework.waiting.loop_budget import COPY_NS
+from aexec.framework.wire import variant
 from aexec.framework.zeros import zeros_of_type
 
 __all__ = ["add_tensors", "boxed", "is_of_type", "map_pairs", "variant_text", "zeros_like_tensor"]

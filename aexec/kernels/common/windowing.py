@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from aexec.framework import errors
-from aexec.framework.allocator import announce_scratch
+from aexec.framework.kernel_contract.op_kernel import OpKernelConstruction
 from aexec.framework.late_dataclass import dataclass
-from aexec.framework.op_kernel import OpKernelConstruction
+from aexec.framework.memory.allocator import announce_scratch
 from aexec.kernels.common.scratch import scratch
 
 __all__ = ["MOST_BYTES", "Part", "Window", "extent", "images_together", "pad", "spatial_attr", "windows"]

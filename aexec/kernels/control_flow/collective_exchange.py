@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from aexec.framework import errors
-from aexec.framework.op_kernel import OpKernelConstruction, OpKernelContext
-from aexec.framework.rendezvous import create_key
+from aexec.framework.device_contract.rendezvous import create_key
+from aexec.framework.kernel_contract.op_kernel import OpKernelConstruction, OpKernelContext
 
 __all__ = ["COLLECTIVES", "GROUP_DEVICES", "SENDING_DEVICE", "Exchange"]
 

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 
 from aexec.framework import errors
-from aexec.framework.inline_call import check_inline
-from aexec.framework.kernel_registry import DEFAULT_DEVICE, kernel
-from aexec.framework.loop_budget import COPY_NS
-from aexec.framework.op_kernel import Compute, OpKernelConstruction, OpKernelContext
+from aexec.framework.kernel_contract.kernel_registry import DEFAULT_DEVICE, kernel
+from aexec.framework.kernel_contract.op_kernel import Compute, OpKernelConstruction, OpKernelContext
+from aexec.framework.waiting.inline_call import check_inline
+from aexec.framework.waiting.loop_budget import COPY_NS
 from aexec.kernels.control_flow.collective_exchange import GROUP_DEVICES, SENDING_DEVICE, Exchange
 
 _MERGE = {b"Min": np.minimum, b"Max": np.maximum, b"Mul": np.multiply, b"Add": np.add}

@@ -1,7 +1,7 @@
 """Control-flow ops that are ordinary kernels.
 
 Switch, Merge, Enter, Exit and NextIteration move values between outputs, iterations
-and frames, which is the executor's own work: see `aexec/runtime/propagator_state.py`.
+and frames, which is the executor's own work: see `aexec/runtime/interpreter/propagator_state.py`.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from aexec.framework import dtypes, errors
-from aexec.framework.kernel_registry import kernel
-from aexec.framework.op_kernel import Compute, OpKernelConstruction
+from aexec.framework.kernel_contract.kernel_registry import kernel
+from aexec.framework.kernel_contract.op_kernel import Compute, OpKernelConstruction
 from aexec.framework.shape import shape_text
 
 

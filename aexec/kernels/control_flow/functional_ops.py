@@ -1,7 +1,7 @@
 """Functional control flow: If, Case, While, For and calls, whose branches and bodies are functions.
 
 They run directly, each body as an execution of its own inside the step; cancelling the
-step cancels them.  Next to read: `aexec/runtime/functions.py`.
+step cancels them.  Next to read: `aexec/runtime/functions/functions.py`.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 
 from aexec.framework import errors
-from aexec.framework.call_results import PlacedValues, Results
+from aexec.framework.device_contract.call_results import PlacedValues, Results
 from aexec.framework.dtypes import DType, int32
-from aexec.framework.functional_call import CallKind, FunctionalCall, Running
-from aexec.framework.kernel_registry import DEFAULT_DEVICE, kernel
-from aexec.framework.long_work import steadily
-from aexec.framework.op_kernel import Compute, OpKernelConstruction, OpKernelContext
+from aexec.framework.kernel_contract.functional_call import CallKind, FunctionalCall, Running
+from aexec.framework.kernel_contract.kernel_registry import DEFAULT_DEVICE, kernel
+from aexec.framework.kernel_contract.op_kernel import Compute, OpKernelConstruction, OpKernelContext
 from aexec.framework.shape import shape_text
+from aexec.framework.waiting.long_work import steadily
 from aexec.framework.zeros import zeros_of_type
 
 

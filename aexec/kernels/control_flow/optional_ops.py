@@ -6,11 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from aexec.framework import errors, variant
-from aexec.framework.kernel_registry import kernel
-from aexec.framework.op_kernel import Compute, OpKernelConstruction
+from aexec.framework import errors
+from aexec.framework.kernel_contract.kernel_registry import kernel
+from aexec.framework.kernel_contract.op_kernel import Compute, OpKernelConstruction
+from aexec.framework.memory.tensor_buffer import dtype_of
 from aexec.framework.shape import shape_text
-from aexec.framework.tensor_buffer import dtype_of
+from aexec.framework.wire import variant
 from aexec.kernels.common.variants import add_tensors, boxed, is_of_type, zeros_like_tensor
 from aexec.resources.optional_value import OptionalValue
 

@@ -3,8 +3,8 @@
 They run also when they are dead: a Send sends on that its input is dead, a Recv that gets something dead has no
 output.  A Recv whose value is there already returns it; otherwise it waits, without a task.  It is the Recv that
 copies, from where the Send says that the value is to where it is wanted; between the host's devices nothing is copied.
-Next to read: `aexec/framework/transfer_ends.py`, which is what they compute, and `aexec/graph/partition.py`, which puts
-them into graphs.
+Next to read: `aexec/framework/kernel_contract/transfer_ends.py`, which is what they compute, and
+`aexec/graph/analysis/partition.py`, which puts them into graphs.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from operator import attrgetter
 
-from aexec.framework.device import Device
-from aexec.framework.kernel_registry import DEFAULT_DEVICE, kernel
-from aexec.framework.op_kernel import Compute, OpKernelConstruction
-from aexec.framework.op_kernel_context import Params
-from aexec.framework.rendezvous import Rendezvous, create_key
-from aexec.framework.transfer_ends import RecvEnd, SendEnd
+from aexec.framework.device_contract.device import Device
+from aexec.framework.device_contract.rendezvous import Rendezvous, create_key
+from aexec.framework.kernel_contract.kernel_registry import DEFAULT_DEVICE, kernel
+from aexec.framework.kernel_contract.op_kernel import Compute, OpKernelConstruction
+from aexec.framework.kernel_contract.op_kernel_context import Params
+from aexec.framework.kernel_contract.transfer_ends import RecvEnd, SendEnd
 
 
 @kernel("_Send", "Send", device=DEFAULT_DEVICE, cost=0)

@@ -7,8 +7,8 @@ from typing import Any, TypeVar
 import numpy as np
 
 from aexec.framework import dtypes, errors
-from aexec.framework.kernel_registry import kernel
-from aexec.framework.op_kernel import Builder, Compute, OpKernelConstruction, OpKernelContext
+from aexec.framework.kernel_contract.kernel_registry import kernel
+from aexec.framework.kernel_contract.op_kernel import Builder, Compute, OpKernelConstruction, OpKernelContext
 from aexec.framework.shape import shape_text
 from aexec.kernels.common.handles import find_resource, shared
 from aexec.resources.accumulator import Accumulator, ConditionalAccumulator, SparseAccumulator

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 
 from aexec.framework import dtypes, errors
-from aexec.framework.kernel_registry import kernel
-from aexec.framework.loop_budget import COPY_NS, OBJECT_NS, current_budget, let_others_run
-from aexec.framework.op_kernel import Compute, OpKernelConstruction, OpKernelContext
+from aexec.framework.kernel_contract.kernel_registry import kernel
+from aexec.framework.kernel_contract.op_kernel import Compute, OpKernelConstruction, OpKernelContext
+from aexec.framework.memory.tensor_buffer import measuring_ns
 from aexec.framework.shape import shape_text
-from aexec.framework.tensor_buffer import measuring_ns
+from aexec.framework.waiting.loop_budget import COPY_NS, OBJECT_NS, current_budget, let_others_run
 from aexec.kernels.common.handles import find_resource, shared
 from aexec.kernels.common.strings import string_array, values_of
 from aexec.kernels.data_flow.keeping import copy_shared

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from aexec.framework import errors
-from aexec.framework.kernel_registry import kernel
-from aexec.framework.op_kernel import Compute, OpKernelConstruction, OpKernelContext
-from aexec.framework.resource_manager import ContainerInfo
+from aexec.framework.kernel_contract.kernel_registry import kernel
+from aexec.framework.kernel_contract.op_kernel import Compute, OpKernelConstruction, OpKernelContext
+from aexec.framework.state.resource_manager import ContainerInfo
 from aexec.resources.batcher import Batcher
 
 

@@ -2,7 +2,7 @@
 
 The loop finds the array, what is done with it is done in the order of the stream, where shapes are known.  Only the
 third generation is here, whose handles are resources; arrays of int32, strings and variants are the host's.
-Next to read: `tensor_array_ops.py`, `aexec/framework/variable_use.py`.
+Next to read: `tensor_array_ops.py`, `aexec/framework/kernel_contract/variable_use.py`.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from aexec.framework.op_kernel import Builder, Compute, OpKernelConstruction, OpKernelContext
-from aexec.framework.variable_use import VariableUse
-from aexec.kernels.common.device_forms import device_form
+from aexec.framework.kernel_contract.op_kernel import Builder, Compute, OpKernelConstruction, OpKernelContext
+from aexec.framework.kernel_contract.variable_use import VariableUse
+from aexec.kernels.common.gpu.device_forms import device_form
 from aexec.kernels.data_flow.tensor_array_ops import CORES, Core, finder, tensor_array, tensor_array_grad
 
 __all__: list[str] = []

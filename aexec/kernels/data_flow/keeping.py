@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from aexec.framework.kept_memory import KeptMemory
-from aexec.framework.loop_budget import COPY_NS, current_budget
-from aexec.framework.op_kernel import OpKernelContext
-from aexec.framework.tensor_buffer import buffer_of, measuring_ns
-from aexec.framework.tensor_cell import private_copy
-from aexec.framework.unshared import is_unshared
+from aexec.framework.kernel_contract.op_kernel import OpKernelContext
+from aexec.framework.memory.kept_memory import KeptMemory
+from aexec.framework.memory.tensor_buffer import buffer_of, measuring_ns
+from aexec.framework.memory.unshared import is_unshared
+from aexec.framework.state.tensor_cell import private_copy
+from aexec.framework.waiting.loop_budget import COPY_NS, current_budget
 
 __all__ = ["copy_and_count", "copy_shared", "keeping_ns", "may_keep", "own"]
 

@@ -13,19 +13,19 @@ from typing import Any
 import numpy as np
 
 from aexec.framework import dtypes, errors
-from aexec.framework.kernel_registry import kernel
-from aexec.framework.loop_budget import COPY_NS, CUT_NS, DEFAULT, JOIN_NS, MEASURE_NS, OBJECT_NS, current_budget
-from aexec.framework.memory import available_memory
-from aexec.framework.op_kernel import Builder, Compute, OpKernelConstruction, OpKernelContext
-from aexec.framework.ref_cell import RefCell
-from aexec.framework.resource_manager import (
+from aexec.framework.kernel_contract.kernel_registry import kernel
+from aexec.framework.kernel_contract.op_kernel import Builder, Compute, OpKernelConstruction, OpKernelContext
+from aexec.framework.memory.memory import available_memory
+from aexec.framework.shape import PartialTensorShape, shape_text
+from aexec.framework.state.ref_cell import RefCell
+from aexec.framework.state.resource_manager import (
     ContainerInfo,
     ResourceHandle,
     ResourceManager,
     handle_from_tensor,
     make_handle_tensor,
 )
-from aexec.framework.shape import PartialTensorShape, shape_text
+from aexec.framework.waiting.loop_budget import COPY_NS, CUT_NS, DEFAULT, JOIN_NS, MEASURE_NS, OBJECT_NS, current_budget
 from aexec.kernels.common.allocation import allocator
 from aexec.kernels.data_flow.keeping import copy_and_count, copy_shared, keeping_ns, may_keep
 from aexec.queues.attempts import settled

@@ -1,4 +1,4 @@
-"""Session tensors: kept from one step for later ones, under handles.  See `framework/session_state.py`."""
+"""Session tensors: kept from one step for later ones, under handles.  See `framework/state/session_state.py`."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 
 from aexec.framework import dtypes, errors
-from aexec.framework.device import Device, copy_between
-from aexec.framework.futures import PendingOutputs, complete_from
-from aexec.framework.kernel_registry import kernel
-from aexec.framework.op_kernel import Compute, OpKernelConstruction, OpKernelContext
-from aexec.framework.resource_manager import make_handle_tensor
-from aexec.framework.session_state import DeviceTensor, tensor_handle
+from aexec.framework.device_contract.device import Device, copy_between
+from aexec.framework.kernel_contract.kernel_registry import kernel
+from aexec.framework.kernel_contract.op_kernel import Compute, OpKernelConstruction, OpKernelContext
 from aexec.framework.shape import shape_text
+from aexec.framework.state.resource_manager import make_handle_tensor
+from aexec.framework.state.session_state import DeviceTensor, tensor_handle
+from aexec.framework.waiting.futures import PendingOutputs, complete_from
 from aexec.kernels.common.portable import is_on_device
 
 _ON_DEVICE = tuple(filter(is_on_device, (*dtypes.NUMBER, dtypes.bool_)))

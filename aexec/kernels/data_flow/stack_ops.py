@@ -14,8 +14,8 @@ import numpy as np
 
 from aexec.framework import errors
 from aexec.framework.dtypes import DType
-from aexec.framework.kernel_registry import kernel
-from aexec.framework.op_kernel import Compute, OpKernelConstruction, OpKernelContext
+from aexec.framework.kernel_contract.kernel_registry import kernel
+from aexec.framework.kernel_contract.op_kernel import Compute, OpKernelConstruction, OpKernelContext
 from aexec.framework.shape import shape_text
 from aexec.kernels.common.handles import find_resource, step_handle
 

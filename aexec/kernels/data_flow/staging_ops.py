@@ -14,10 +14,10 @@ import numpy as np
 
 from aexec.framework import dtypes, errors
 from aexec.framework.abridged_text import abridged_list
-from aexec.framework.kernel_registry import kernel
-from aexec.framework.op_kernel import Compute, OpKernelConstruction, OpKernelContext
-from aexec.framework.resource_manager import ContainerInfo
+from aexec.framework.kernel_contract.kernel_registry import kernel
+from aexec.framework.kernel_contract.op_kernel import Compute, OpKernelConstruction, OpKernelContext
 from aexec.framework.shape import shape_text
+from aexec.framework.state.resource_manager import ContainerInfo
 from aexec.kernels.data_flow.keeping import own
 from aexec.resources.staging_area import StagingArea, StagingMap
 

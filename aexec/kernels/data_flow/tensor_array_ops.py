@@ -17,13 +17,13 @@ import numpy as np
 
 from aexec.framework import dtypes, errors
 from aexec.framework.abridged_text import abridged_list
-from aexec.framework.allocator import announce_scratch
-from aexec.framework.inline_call import check_inline
-from aexec.framework.kernel_registry import kernel
-from aexec.framework.loop_budget import COPY_NS, giving_way
-from aexec.framework.op_kernel import Builder, Compute, OpKernelConstruction, OpKernelContext
-from aexec.framework.resource_manager import is_fixed_handle
+from aexec.framework.kernel_contract.kernel_registry import kernel
+from aexec.framework.kernel_contract.op_kernel import Builder, Compute, OpKernelConstruction, OpKernelContext
+from aexec.framework.memory.allocator import announce_scratch
 from aexec.framework.shape import MAX_RANK, PartialTensorShape, shape_text
+from aexec.framework.state.resource_manager import is_fixed_handle
+from aexec.framework.waiting.inline_call import check_inline
+from aexec.framework.waiting.loop_budget import COPY_NS, giving_way
 from aexec.kernels.common.allocation import allocator
 from aexec.kernels.common.handles import find_resource, step_handle
 from aexec.kernels.common.joining import ROW_NS, joined, stacked

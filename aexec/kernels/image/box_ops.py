@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 
 from aexec.framework import dtypes, errors
-from aexec.framework.allocator import announce_scratch
-from aexec.framework.kernel_registry import kernel
+from aexec.framework.kernel_contract.kernel_registry import kernel
+from aexec.framework.kernel_contract.op_kernel import Compute, OpKernelConstruction
+from aexec.framework.kernel_contract.output_sizes import AttrCost
 from aexec.framework.late_dataclass import dataclass
-from aexec.framework.loop_budget import giving_way
-from aexec.framework.op_kernel import Compute, OpKernelConstruction
-from aexec.framework.output_sizes import AttrCost
+from aexec.framework.memory.allocator import announce_scratch
 from aexec.framework.shape import shape_text
+from aexec.framework.waiting.loop_budget import giving_way
 from aexec.kernels.random.generators import own_generator, seeded_generator
 from aexec.numerics.philox import Philox, unit_floats
 

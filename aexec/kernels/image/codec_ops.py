@@ -13,12 +13,12 @@ import numpy as np
 
 from aexec.framework import dtypes, errors
 from aexec.framework.abridged_text import abridged_list
-from aexec.framework.allocator import announce_scratch
-from aexec.framework.kernel_registry import kernel
+from aexec.framework.kernel_contract.kernel_registry import kernel
+from aexec.framework.kernel_contract.op_kernel import Compute, OpKernelConstruction
 from aexec.framework.late_dataclass import dataclass
-from aexec.framework.loop_budget import giving_way
-from aexec.framework.op_kernel import Compute, OpKernelConstruction
+from aexec.framework.memory.allocator import announce_scratch
 from aexec.framework.shape import shape_text
+from aexec.framework.waiting.loop_budget import giving_way
 from aexec.kernels.common.allocation import allocator
 from aexec.kernels.image import codecs
 

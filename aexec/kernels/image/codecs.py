@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 
 from aexec.framework import errors
-from aexec.framework.abandoned_calls import check_wanted
-from aexec.framework.loop_budget import giving_way
+from aexec.framework.waiting.abandoned_calls import check_wanted
+from aexec.framework.waiting.loop_budget import giving_way
 
 __all__ = [
     "CheckSize",

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 
 from aexec.framework import dtypes, errors
-from aexec.framework.abandoned_calls import check_wanted
-from aexec.framework.allocator import announce_scratch
-from aexec.framework.kernel_registry import kernel
+from aexec.framework.kernel_contract.kernel_registry import kernel
+from aexec.framework.kernel_contract.op_kernel import Compute, OpKernelConstruction
+from aexec.framework.kernel_contract.output_sizes import PerOutput
 from aexec.framework.late_dataclass import dataclass
-from aexec.framework.op_kernel import Compute, OpKernelConstruction
-from aexec.framework.output_sizes import PerOutput
+from aexec.framework.memory.allocator import announce_scratch
 from aexec.framework.shape import elements_asked_for, shape_text
+from aexec.framework.waiting.abandoned_calls import check_wanted
 from aexec.kernels.common.allocation import allocator
 from aexec.kernels.common.row_lists import row_lists
 from aexec.kernels.common.scattering import accumulate_piece, combiner

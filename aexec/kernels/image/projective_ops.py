@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from aexec.framework import dtypes, errors
-from aexec.framework.abandoned_calls import check_wanted
-from aexec.framework.allocator import announce_scratch
-from aexec.framework.kernel_registry import kernel
-from aexec.framework.op_kernel import Compute, OpKernelConstruction
+from aexec.framework.kernel_contract.kernel_registry import kernel
+from aexec.framework.kernel_contract.op_kernel import Compute, OpKernelConstruction
+from aexec.framework.memory.allocator import announce_scratch
 from aexec.framework.shape import elements_asked_for, shape_text
+from aexec.framework.waiting.abandoned_calls import check_wanted
 from aexec.kernels.common.allocation import allocator
 
 __all__: list[str] = []

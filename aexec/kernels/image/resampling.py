@@ -18,8 +18,8 @@ import numpy as np
 
 from aexec.framework import errors
 from aexec.framework.abridged_text import abridged
-from aexec.framework.allocator import announce_scratch
 from aexec.framework.late_dataclass import dataclass
+from aexec.framework.memory.allocator import announce_scratch
 
 __all__ = ["Grid", "Taps", "area_matrix", "span_kernel", "span_matrix", "through_matrices"]
 

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 from aexec.framework import errors
-from aexec.framework.allocator import Growth
-from aexec.framework.kernel_registry import kernel
-from aexec.framework.loop_budget import giving_way
-from aexec.framework.op_kernel import Compute, OpKernelConstruction
+from aexec.framework.kernel_contract.kernel_registry import kernel
+from aexec.framework.kernel_contract.op_kernel import Compute, OpKernelConstruction
+from aexec.framework.memory.allocator import Growth
+from aexec.framework.memory.tensor_buffer import STRING_BYTES
 from aexec.framework.shape import shape_text
-from aexec.framework.tensor_buffer import STRING_BYTES
+from aexec.framework.waiting.loop_budget import giving_way
 from aexec.io.files import make_directories, read_file, reporting, text_path
 from aexec.io.matching import matching_files
 from aexec.kernels.common.files import blocking, scalar_of

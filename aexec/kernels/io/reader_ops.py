@@ -17,12 +17,12 @@ from google.protobuf.message import DecodeError
 
 from aexec import proto
 from aexec.framework import dtypes, errors
-from aexec.framework.kernel_registry import kernel
-from aexec.framework.op_kernel import Builder, Compute, OpKernelConstruction, OpKernelContext
-from aexec.framework.ref_cell import RefCell
-from aexec.framework.resource_manager import handle_from_tensor
+from aexec.framework.kernel_contract.kernel_registry import kernel
+from aexec.framework.kernel_contract.op_kernel import Builder, Compute, OpKernelConstruction, OpKernelContext
 from aexec.framework.shape import shape_text
-from aexec.framework.worker_threads import OnCancel
+from aexec.framework.state.ref_cell import RefCell
+from aexec.framework.state.resource_manager import handle_from_tensor
+from aexec.framework.waiting.worker_threads import OnCancel
 from aexec.io import record_source
 from aexec.io.record import Compression
 from aexec.io.record_source import Record

@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 
 from aexec.framework import errors
-from aexec.framework.abandoned_calls import finishing
 from aexec.framework.dtypes import DType
-from aexec.framework.kernel_registry import kernel
-from aexec.framework.op_kernel import Compute, OpKernelConstruction
+from aexec.framework.kernel_contract.kernel_registry import kernel
+from aexec.framework.kernel_contract.op_kernel import Compute, OpKernelConstruction
 from aexec.framework.shape import shape_text
+from aexec.framework.waiting.abandoned_calls import finishing
 from aexec.io.checkpoint_v1 import CheckpointV1Reader, CheckpointV1Writer
 from aexec.io.files import text_path
 from aexec.io.tensor_bundle import BundleReader, BundleWriter, index_path, merge_bundles

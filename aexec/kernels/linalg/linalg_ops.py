@@ -18,9 +18,9 @@ import numpy as np
 
 from aexec.framework import dtypes, errors
 from aexec.framework.dtypes import DType
-from aexec.framework.kernel_registry import kernel
-from aexec.framework.op_kernel import Compute, OpKernelConstruction
-from aexec.framework.output_sizes import AttrCost
+from aexec.framework.kernel_contract.kernel_registry import kernel
+from aexec.framework.kernel_contract.op_kernel import Compute, OpKernelConstruction
+from aexec.framework.kernel_contract.output_sizes import AttrCost
 from aexec.kernels.common.array_module import scipy_of
 from aexec.kernels.linalg.lapack import lu_factors
 from aexec.kernels.linalg.solve_ops import (

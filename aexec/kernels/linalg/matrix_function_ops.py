@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from aexec.framework.abandoned_calls import check_wanted
-from aexec.framework.kernel_registry import kernel
-from aexec.framework.op_kernel import Compute, OpKernelConstruction
+from aexec.framework.kernel_contract.kernel_registry import kernel
+from aexec.framework.kernel_contract.op_kernel import Compute, OpKernelConstruction
+from aexec.framework.waiting.abandoned_calls import check_wanted
 from aexec.kernels.linalg.lapack import schur_form, solve_sylvester, solve_triangle
 from aexec.kernels.linalg.linalg_ops import COMPLEX_TYPES, each_matrix, square_batch
 from aexec.kernels.linalg.solve_ops import LINALG_TYPES, SCIPY, adjoint_of, cubic_ns

@@ -15,14 +15,14 @@ from typing import Any
 import numpy as np
 
 from aexec.framework import dtypes, errors
-from aexec.framework.abandoned_calls import check_wanted
-from aexec.framework.allocator import announce_scratch
 from aexec.framework.dtypes import DType
-from aexec.framework.kernel_registry import kernel
-from aexec.framework.loop_budget import giving_way
-from aexec.framework.op_kernel import Compute, OpKernelConstruction
-from aexec.framework.output_sizes import AttrCost
+from aexec.framework.kernel_contract.kernel_registry import kernel
+from aexec.framework.kernel_contract.op_kernel import Compute, OpKernelConstruction
+from aexec.framework.kernel_contract.output_sizes import AttrCost
+from aexec.framework.memory.allocator import announce_scratch
 from aexec.framework.shape import shape_text
+from aexec.framework.waiting.abandoned_calls import check_wanted
+from aexec.framework.waiting.loop_budget import giving_way
 from aexec.kernels.common.allocation import allocator
 from aexec.kernels.common.array_module import scipy_of
 from aexec.kernels.linalg.lapack import PREFIX, shortest_least_squares, solve_triangle

@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 
 from aexec.framework import errors
-from aexec.framework.allocator import announce_scratch
-from aexec.framework.inline_call import check_inline
-from aexec.framework.kernel_registry import kernel
-from aexec.framework.loop_budget import COPY_NS, giving_way
-from aexec.framework.op_kernel import Compute, OpKernelConstruction
+from aexec.framework.kernel_contract.kernel_registry import kernel
+from aexec.framework.kernel_contract.op_kernel import Compute, OpKernelConstruction
+from aexec.framework.memory.allocator import announce_scratch
 from aexec.framework.shape import UNKNOWN_RANK, PartialTensorShape
+from aexec.framework.waiting.inline_call import check_inline
+from aexec.framework.waiting.loop_budget import COPY_NS, giving_way
 from aexec.kernels.common.allocation import allocator
 from aexec.kernels.common.joining import ROW_NS, joined, stacked
 from aexec.kernels.list.list_inputs import ELEMENT_TYPES, shape_input, the_list

@@ -9,13 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from aexec.framework import dtypes, errors, variant
-from aexec.framework.allocator import announce, announce_scratch
-from aexec.framework.inline_call import check_inline
-from aexec.framework.kernel_registry import kernel
-from aexec.framework.loop_budget import giving_way
-from aexec.framework.op_kernel import Compute, OpKernelConstruction
+from aexec.framework import dtypes, errors
+from aexec.framework.kernel_contract.kernel_registry import kernel
+from aexec.framework.kernel_contract.op_kernel import Compute, OpKernelConstruction
+from aexec.framework.memory.allocator import announce, announce_scratch
 from aexec.framework.shape import PartialTensorShape, shape_text
+from aexec.framework.waiting.inline_call import check_inline
+from aexec.framework.waiting.loop_budget import giving_way
+from aexec.framework.wire import variant
 from aexec.kernels.common.allocation import allocator
 from aexec.kernels.common.joining import ROW_NS
 from aexec.kernels.common.slots import ROW_BYTES, check_slots, rows_scratch

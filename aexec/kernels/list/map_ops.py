@@ -6,13 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from aexec.framework import errors, variant
-from aexec.framework.inline_call import check_inline
-from aexec.framework.kernel_registry import kernel
-from aexec.framework.loop_budget import COPY_NS
-from aexec.framework.op_kernel import Compute, OpKernelConstruction
+from aexec.framework import errors
+from aexec.framework.kernel_contract.kernel_registry import kernel
+from aexec.framework.kernel_contract.op_kernel import Compute, OpKernelConstruction
+from aexec.framework.memory.tensor_buffer import dtype_of
 from aexec.framework.shape import shape_text
-from aexec.framework.tensor_buffer import dtype_of
+from aexec.framework.waiting.inline_call import check_inline
+from aexec.framework.waiting.loop_budget import COPY_NS
+from aexec.framework.wire import variant
 from aexec.kernels.common.allocation import allocator
 from aexec.kernels.common.printing import head_text
 from aexec.kernels.common.variants import add_tensors, boxed, is_of_type, variant_text

@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 
 from aexec.framework import errors
-from aexec.framework.inline_call import check_inline
-from aexec.framework.kernel_registry import kernel
-from aexec.framework.op_kernel import Compute, OpKernelConstruction, OpKernelContext
+from aexec.framework.kernel_contract.kernel_registry import kernel
+from aexec.framework.kernel_contract.op_kernel import Compute, OpKernelConstruction, OpKernelContext
 from aexec.framework.printed import LOG_LEVELS
 from aexec.framework.shape import shape_text
+from aexec.framework.waiting.inline_call import check_inline
 from aexec.kernels.common.printing import encoded, head_text, text_ns
 
 __all__: list[str] = []

@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 
 from aexec import proto
-from aexec.framework import errors, tensor_codec
-from aexec.framework.allocator import Growth, announce_scratch
+from aexec.framework import errors
 from aexec.framework.dtypes import DType
-from aexec.framework.loop_budget import giving_way
+from aexec.framework.memory.allocator import Growth, announce_scratch
 from aexec.framework.shape import shape_text
+from aexec.framework.waiting.loop_budget import giving_way
+from aexec.framework.wire import tensor_codec
 from aexec.kernels.audio.wav import write_wav
 from aexec.kernels.image.codecs import encode_png, png_scratch
 

@@ -12,14 +12,14 @@ from google.protobuf.message import DecodeError
 from aexec import proto
 from aexec.framework import dtypes, errors
 from aexec.framework.abridged_text import abridged
-from aexec.framework.allocator import Growth
 from aexec.framework.dtypes import DType
-from aexec.framework.kernel_registry import kernel
-from aexec.framework.loop_budget import DEFAULT, giving_way
-from aexec.framework.op_kernel import Compute, OpKernelConstruction
+from aexec.framework.kernel_contract.kernel_registry import kernel
+from aexec.framework.kernel_contract.op_kernel import Compute, OpKernelConstruction
+from aexec.framework.memory.allocator import Growth
+from aexec.framework.memory.tensor_buffer import STRING_BYTES
 from aexec.framework.shape import shape_text
-from aexec.framework.tensor_buffer import STRING_BYTES
-from aexec.framework.wire_format import LENGTH, put_varint
+from aexec.framework.waiting.loop_budget import DEFAULT, giving_way
+from aexec.framework.wire.wire_format import LENGTH, put_varint
 from aexec.kernels.common.strings import lists_of
 from aexec.kernels.common.tensor_bytes import tensor_parts
 from aexec.kernels.logging.summaries import histogram, pictures, sounds

@@ -16,9 +16,9 @@ from google.protobuf.message import DecodeError
 from aexec import proto
 from aexec.framework import errors
 from aexec.framework.abridged_text import abridged
-from aexec.framework.kernel_registry import kernel
-from aexec.framework.op_kernel import Compute, OpKernelConstruction, OpKernelContext
-from aexec.framework.resource_manager import ContainerInfo, ResourceHandle, handle_from_tensor, make_handle_tensor
+from aexec.framework.kernel_contract.kernel_registry import kernel
+from aexec.framework.kernel_contract.op_kernel import Compute, OpKernelConstruction, OpKernelContext
+from aexec.framework.state.resource_manager import ContainerInfo, ResourceHandle, handle_from_tensor, make_handle_tensor
 from aexec.io.event_file_writer import EventFileWriter
 from aexec.kernels.logging.summaries import histogram, pictures, sounds, tensor_message
 

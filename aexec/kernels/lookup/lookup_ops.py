@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from aexec.framework import dtypes, errors
-from aexec.framework.kernel_registry import kernel
-from aexec.framework.op_kernel import Builder, Compute, OpKernelConstruction, OpKernelContext
+from aexec.framework.kernel_contract.kernel_registry import kernel
+from aexec.framework.kernel_contract.op_kernel import Builder, Compute, OpKernelConstruction, OpKernelContext
 from aexec.io.files import text_path
 from aexec.kernels.common.files import blocking, scalar_of
 from aexec.kernels.common.handles import anonymous, find_resource, names_of, shared

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from aexec.framework import dtypes
-from aexec.framework.op_kernel import Builder, Compute, OpKernelConstruction
+from aexec.framework.kernel_contract.op_kernel import Builder, Compute, OpKernelConstruction
 from aexec.kernels.common.elementwise import broadcast_error, register, ufunc
 
 __all__: list[str] = []

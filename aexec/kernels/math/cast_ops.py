@@ -16,8 +16,8 @@ import numpy as np
 
 from aexec.framework import dtypes, errors
 from aexec.framework.dtypes import DType
-from aexec.framework.kernel_registry import kernel
-from aexec.framework.op_kernel import OpKernelConstruction
+from aexec.framework.kernel_contract.kernel_registry import kernel
+from aexec.framework.kernel_contract.op_kernel import OpKernelConstruction
 from aexec.kernels.common.registration import on_host
 
 __all__: list[str] = []

@@ -8,10 +8,10 @@ from __future__ import annotations
 from typing import Any
 
 from aexec.framework import errors
-from aexec.framework.abandoned_calls import check_wanted
-from aexec.framework.allocator import announce_scratch
-from aexec.framework.kernel_registry import kernel
-from aexec.framework.op_kernel import Compute, OpKernelConstruction
+from aexec.framework.kernel_contract.kernel_registry import kernel
+from aexec.framework.kernel_contract.op_kernel import Compute, OpKernelConstruction
+from aexec.framework.memory.allocator import announce_scratch
+from aexec.framework.waiting.abandoned_calls import check_wanted
 from aexec.kernels.common.allocation import allocator
 from aexec.kernels.math.matmul_ops import product_ns
 

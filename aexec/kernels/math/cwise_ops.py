@@ -12,10 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from aexec.framework import dtypes, errors, variant
-from aexec.framework.kernel_registry import kernel
-from aexec.framework.op_kernel import Builder, Compute, OpKernelConstruction
+from aexec.framework import dtypes, errors
+from aexec.framework.kernel_contract.kernel_registry import kernel
+from aexec.framework.kernel_contract.op_kernel import Builder, Compute, OpKernelConstruction
 from aexec.framework.shape import check_same_shape, shape_text
+from aexec.framework.wire import variant
 from aexec.kernels.common.elementwise import (
     FLOAT_COMPLEX,
     SIGNED,

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from aexec.framework import dtypes
-from aexec.framework.kernel_registry import kernel
-from aexec.framework.op_kernel import Compute, OpKernelConstruction
+from aexec.framework.kernel_contract.kernel_registry import kernel
+from aexec.framework.kernel_contract.op_kernel import Compute, OpKernelConstruction
 from aexec.kernels.common.elementwise import CLIP_ABOVE
 from aexec.kernels.common.epilogue import Epilogue, apply_in_blocks
 from aexec.kernels.common.fusions import BIAS_THEN, Fusion

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from aexec.framework.abandoned_calls import check_wanted
-from aexec.framework.output_sizes import Varying
+from aexec.framework.kernel_contract.output_sizes import Varying
+from aexec.framework.waiting.abandoned_calls import check_wanted
 
 __all__ = ["IGAMMA_GRAD_COST", "igamma_grad_a"]
 

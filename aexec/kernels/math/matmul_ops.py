@@ -18,11 +18,11 @@ from typing import Any
 import numpy as np
 
 from aexec.framework import dtypes, errors
-from aexec.framework.allocator import WATCHED_CALLS, announce_scratch
 from aexec.framework.dtypes import DType
-from aexec.framework.kernel_registry import kernel
-from aexec.framework.op_kernel import OpKernelConstruction, of_shapes
-from aexec.framework.output_sizes import AttrCost
+from aexec.framework.kernel_contract.kernel_registry import kernel
+from aexec.framework.kernel_contract.op_kernel import OpKernelConstruction, of_shapes
+from aexec.framework.kernel_contract.output_sizes import AttrCost
+from aexec.framework.memory.allocator import WATCHED_CALLS, announce_scratch
 from aexec.framework.shape import shape_text
 from aexec.kernels.common import products
 

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from aexec.framework import dtypes, errors
-from aexec.framework.kernel_registry import kernel
-from aexec.framework.op_kernel import OpKernelConstruction
-from aexec.framework.output_sizes import Varying
+from aexec.framework.kernel_contract.kernel_registry import kernel
+from aexec.framework.kernel_contract.op_kernel import OpKernelConstruction
+from aexec.framework.kernel_contract.output_sizes import Varying
 from aexec.framework.shape import shape_text
 from aexec.kernels.common.array_module import scipy_of
 from aexec.kernels.common.elementwise import broadcast_error, in_float32, register, shared, shared_rows

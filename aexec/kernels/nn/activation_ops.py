@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 
 from aexec.framework import dtypes, errors
-from aexec.framework.intra_op import in_pieces
-from aexec.framework.kernel_registry import kernel
-from aexec.framework.op_kernel import Builder, Compute, OpKernelConstruction, Scratch
+from aexec.framework.kernel_contract.kernel_registry import kernel
+from aexec.framework.kernel_contract.op_kernel import Builder, Compute, OpKernelConstruction, Scratch
 from aexec.framework.shape import check_same_shape, shape_text
+from aexec.framework.waiting.intra_op import in_pieces
 from aexec.kernels.common.array_module import reducer
 from aexec.kernels.common.elementwise import CLIP_ABOVE, clipper, in_float32, register
 

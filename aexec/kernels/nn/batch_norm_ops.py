@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 
 from aexec.framework import dtypes, errors
-from aexec.framework.kernel_registry import kernel
-from aexec.framework.loop_budget import giving_way
-from aexec.framework.op_kernel import Builder, Compute, OpKernelConstruction
-from aexec.framework.output_sizes import AttrCost
+from aexec.framework.kernel_contract.kernel_registry import kernel
+from aexec.framework.kernel_contract.op_kernel import Builder, Compute, OpKernelConstruction
+from aexec.framework.kernel_contract.output_sizes import AttrCost
 from aexec.framework.shape import shape_text
+from aexec.framework.waiting.loop_budget import giving_way
 
 __all__: list[str] = []
 

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from aexec.framework import dtypes, errors
-from aexec.framework.allocator import announce_scratch
-from aexec.framework.kernel_registry import kernel
-from aexec.framework.op_kernel import Compute, OpKernelConstruction, of_shapes
+from aexec.framework.kernel_contract.kernel_registry import kernel
+from aexec.framework.kernel_contract.op_kernel import Compute, OpKernelConstruction, of_shapes
+from aexec.framework.memory.allocator import announce_scratch
 from aexec.framework.shape import MAX_RANK, shape_text
 from aexec.kernels.common import windowing
 from aexec.kernels.common.epilogue import Epilogue

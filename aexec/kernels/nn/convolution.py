@@ -20,10 +20,10 @@ from itertools import pairwise
 from math import prod
 from typing import Any
 
-from aexec.framework.abandoned_calls import check_wanted
-from aexec.framework.allocator import announce_scratch
-from aexec.framework.intra_op import at_once, in_pieces
-from aexec.framework.loop_budget import giving_way
+from aexec.framework.memory.allocator import announce_scratch
+from aexec.framework.waiting.abandoned_calls import check_wanted
+from aexec.framework.waiting.intra_op import at_once, in_pieces
+from aexec.framework.waiting.loop_budget import giving_way
 from aexec.kernels.common import windowing
 from aexec.kernels.common.epilogue import Epilogue, apply_in_blocks
 from aexec.kernels.common.products import matrix_product

@@ -15,11 +15,11 @@ import numpy as np
 
 from aexec.framework import dtypes, errors
 from aexec.framework.abridged_text import abridged_list
-from aexec.framework.allocator import announce_scratch
-from aexec.framework.kernel_registry import kernel
-from aexec.framework.loop_budget import giving_way, let_others_run
-from aexec.framework.op_kernel import Compute, OpKernelConstruction
+from aexec.framework.kernel_contract.kernel_registry import kernel
+from aexec.framework.kernel_contract.op_kernel import Compute, OpKernelConstruction
+from aexec.framework.memory.allocator import announce_scratch
 from aexec.framework.shape import shape_text
+from aexec.framework.waiting.loop_budget import giving_way, let_others_run
 from aexec.kernels.common.row_lists import row_lists
 from aexec.kernels.common.strings import elements_of
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 from aexec.framework import errors
-from aexec.framework.kernel_registry import kernel
-from aexec.framework.op_kernel import Compute, OpKernelConstruction
+from aexec.framework.kernel_contract.kernel_registry import kernel
+from aexec.framework.kernel_contract.op_kernel import Compute, OpKernelConstruction
 from aexec.framework.shape import shape_text
 from aexec.kernels.common.registration import INDEX, on_host
 

@@ -13,9 +13,11 @@ from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any
 
-from aexec.framework import dtypes, errors, kernel_registry, op_registry
-from aexec.framework.kernel_registry import kernel
-from aexec.framework.op_kernel import Compute, OpKernelConstruction
+from aexec.framework import dtypes, errors
+from aexec.framework.kernel_contract import kernel_registry
+from aexec.framework.kernel_contract.kernel_registry import kernel
+from aexec.framework.kernel_contract.op_kernel import Compute, OpKernelConstruction
+from aexec.framework.op_contract import op_registry
 from aexec.framework.shape import shape_text
 from aexec.kernels.common.fusions import BATCH_NORM_THEN, BIAS_THEN, Fusion
 from aexec.kernels.nn.conv3d_ops import conv_3d_then

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from aexec.framework import dtypes
-from aexec.framework.kernel_registry import kernel
-from aexec.framework.loop_budget import giving_way
-from aexec.framework.op_kernel import Compute, OpKernelConstruction
+from aexec.framework.kernel_contract.kernel_registry import kernel
+from aexec.framework.kernel_contract.op_kernel import Compute, OpKernelConstruction
+from aexec.framework.waiting.loop_budget import giving_way
 
 __all__: list[str] = []
 

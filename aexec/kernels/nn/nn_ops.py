@@ -12,11 +12,11 @@ import numpy as np
 
 from aexec.framework import dtypes, errors
 from aexec.framework.abridged_text import abridged_list
-from aexec.framework.allocator import announce_scratch
-from aexec.framework.intra_op import in_pieces
-from aexec.framework.kernel_registry import kernel
-from aexec.framework.op_kernel import Compute, OpKernelConstruction
+from aexec.framework.kernel_contract.kernel_registry import kernel
+from aexec.framework.kernel_contract.op_kernel import Compute, OpKernelConstruction
+from aexec.framework.memory.allocator import announce_scratch
 from aexec.framework.shape import shape_text
+from aexec.framework.waiting.intra_op import in_pieces
 from aexec.kernels.common.row_sums import sum_of_rows
 
 __all__: list[str] = []

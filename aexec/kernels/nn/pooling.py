@@ -15,9 +15,9 @@ import ml_dtypes
 import numpy as np
 
 from aexec.framework import errors
-from aexec.framework.allocator import announce_scratch
-from aexec.framework.loop_budget import giving_way
-from aexec.framework.op_kernel import OpKernelConstruction
+from aexec.framework.kernel_contract.op_kernel import OpKernelConstruction
+from aexec.framework.memory.allocator import announce_scratch
+from aexec.framework.waiting.loop_budget import giving_way
 from aexec.kernels.common import windowing
 from aexec.kernels.nn.conv_ops import explicit_pairs
 

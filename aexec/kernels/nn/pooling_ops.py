@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 
 from aexec.framework import dtypes, errors
-from aexec.framework.intra_op import in_pieces
-from aexec.framework.kernel_registry import kernel
-from aexec.framework.op_kernel import Builder, Compute, OpKernelConstruction
+from aexec.framework.kernel_contract.kernel_registry import kernel
+from aexec.framework.kernel_contract.op_kernel import Builder, Compute, OpKernelConstruction
 from aexec.framework.shape import shape_text
+from aexec.framework.waiting.intra_op import in_pieces
 from aexec.kernels.common.array_module import at
 from aexec.kernels.nn.pooling import Layout, Pool, Pool2D, Pool3D, lowest, pool_cost, window_cost
 from aexec.kernels.nn.window_reduction import maxima, sums

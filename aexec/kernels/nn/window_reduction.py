@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any
 
-from aexec.framework.allocator import announce_scratch
-from aexec.framework.intra_op import in_pieces
+from aexec.framework.memory.allocator import announce_scratch
+from aexec.framework.waiting.intra_op import in_pieces
 from aexec.kernels.common.scratch import scratch
 from aexec.kernels.common.windowing import Window
 from aexec.kernels.nn.pooling import Layout, TapBox

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from aexec.framework.intra_op import in_pieces
+from aexec.framework.waiting.intra_op import in_pieces
 from aexec.kernels.common.epilogue import Epilogue, apply_in_blocks
 from aexec.kernels.common.scratch import scratch
 from aexec.kernels.nn.convolution import Geometry

@@ -10,9 +10,9 @@ import numpy as np
 from aexec.framework import dtypes, errors
 from aexec.framework.abridged_text import abridged
 from aexec.framework.dtypes import DType
-from aexec.framework.kernel_registry import kernel
-from aexec.framework.loop_budget import giving_way
-from aexec.framework.op_kernel import Compute, OpKernelConstruction
+from aexec.framework.kernel_contract.kernel_registry import kernel
+from aexec.framework.kernel_contract.op_kernel import Compute, OpKernelConstruction
+from aexec.framework.waiting.loop_budget import giving_way
 from aexec.kernels.common.strings import string_array, string_cost, values_of
 from aexec.kernels.parsing.number_ops import number_parser
 

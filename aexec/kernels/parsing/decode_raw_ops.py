@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 
 from aexec.framework import dtypes, errors
-from aexec.framework.allocator import Growth, announce_scratch
 from aexec.framework.dtypes import DType
-from aexec.framework.kernel_registry import kernel
-from aexec.framework.loop_budget import let_others_run
-from aexec.framework.op_kernel import Compute, OpKernelConstruction
-from aexec.framework.output_sizes import PerOutput
+from aexec.framework.kernel_contract.kernel_registry import kernel
+from aexec.framework.kernel_contract.op_kernel import Compute, OpKernelConstruction
+from aexec.framework.kernel_contract.output_sizes import PerOutput
+from aexec.framework.memory.allocator import Growth, announce_scratch
 from aexec.framework.shape import shape_text
+from aexec.framework.waiting.loop_budget import let_others_run
 from aexec.kernels.common.allocation import allocator
 from aexec.kernels.common.strings import JOINED_BYTES, map_strings, string_cost, values_of
 

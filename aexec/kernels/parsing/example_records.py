@@ -19,11 +19,11 @@ import numpy as np
 
 from aexec import proto
 from aexec.framework import dtypes, errors
-from aexec.framework.allocator import Growth
 from aexec.framework.dtypes import DType
-from aexec.framework.loop_budget import giving_way
+from aexec.framework.memory.allocator import Growth
+from aexec.framework.memory.tensor_buffer import STRING_BYTES
 from aexec.framework.shape import PartialTensorShape, shape_text
-from aexec.framework.tensor_buffer import STRING_BYTES
+from aexec.framework.waiting.loop_budget import giving_way
 from aexec.kernels.common.strings import array_of
 
 __all__ = [

@@ -15,9 +15,9 @@ from google.protobuf import json_format
 
 from aexec import proto
 from aexec.framework import errors
-from aexec.framework.kernel_registry import kernel
-from aexec.framework.op_kernel import Compute, OpKernelConstruction
-from aexec.framework.wire_format import put_varint
+from aexec.framework.kernel_contract.kernel_registry import kernel
+from aexec.framework.kernel_contract.op_kernel import Compute, OpKernelConstruction
+from aexec.framework.wire.wire_format import put_varint
 from aexec.kernels.common.strings import map_strings, string_cost
 
 __all__: list[str] = []

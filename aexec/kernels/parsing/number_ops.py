@@ -13,8 +13,8 @@ import numpy as np
 
 from aexec.framework import dtypes, errors
 from aexec.framework.dtypes import DType
-from aexec.framework.kernel_registry import kernel
-from aexec.framework.op_kernel import Compute, OpKernelConstruction
+from aexec.framework.kernel_contract.kernel_registry import kernel
+from aexec.framework.kernel_contract.op_kernel import Compute, OpKernelConstruction
 from aexec.kernels.common.strings import map_strings, string_cost
 
 __all__ = ["number_parser"]

@@ -14,12 +14,12 @@ import numpy as np
 
 from aexec import proto
 from aexec.framework import errors
-from aexec.framework.allocator import announce_scratch
 from aexec.framework.dtypes import DType
-from aexec.framework.kernel_registry import kernel
-from aexec.framework.loop_budget import giving_way
-from aexec.framework.op_kernel import Compute, OpKernelConstruction
+from aexec.framework.kernel_contract.kernel_registry import kernel
+from aexec.framework.kernel_contract.op_kernel import Compute, OpKernelConstruction
+from aexec.framework.memory.allocator import announce_scratch
 from aexec.framework.shape import shape_text
+from aexec.framework.waiting.loop_budget import giving_way
 from aexec.kernels.common.allocation import allocator
 from aexec.kernels.common.strings import string_cost, values_of
 from aexec.kernels.parsing import example_records as example

@@ -1,6 +1,6 @@
 """Serialised tensors: strings that hold a TensorProto.
 
-Next to read: `aexec/framework/tensor_codec.py`.
+Next to read: `aexec/framework/wire/tensor_codec.py`.
 """
 
 from __future__ import annotations
@@ -9,10 +9,11 @@ import base64
 from typing import Any
 
 from aexec import proto
-from aexec.framework import dtypes, errors, tensor_codec, wire_format
-from aexec.framework.kernel_registry import kernel
-from aexec.framework.op_kernel import Compute, OpKernelConstruction
+from aexec.framework import dtypes, errors
+from aexec.framework.kernel_contract.kernel_registry import kernel
+from aexec.framework.kernel_contract.op_kernel import Compute, OpKernelConstruction
 from aexec.framework.shape import shape_text
+from aexec.framework.wire import tensor_codec, wire_format
 from aexec.kernels.common.strings import string_array, string_cost
 from aexec.kernels.common.tensor_bytes import tensor_parts
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from aexec.framework.intra_op import in_pieces
+from aexec.framework.waiting.intra_op import in_pieces
 from aexec.kernels.common.scratch import scratch
 
 __all__ = ["clamp", "in_chunks", "round_away"]

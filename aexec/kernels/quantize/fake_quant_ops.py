@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from aexec.framework import errors
-from aexec.framework.kernel_registry import kernel
-from aexec.framework.op_kernel import Compute, OpKernelConstruction
+from aexec.framework.kernel_contract.kernel_registry import kernel
+from aexec.framework.kernel_contract.op_kernel import Compute, OpKernelConstruction
 from aexec.framework.shape import shape_text
 from aexec.kernels.quantize.chunks import clamp, in_chunks
 

@@ -12,14 +12,15 @@ from typing import Any
 
 import numpy as np
 
-from aexec.framework import dtypes, errors, variant
-from aexec.framework.allocator import announce_scratch
+from aexec.framework import dtypes, errors
 from aexec.framework.dtypes import DType
-from aexec.framework.kernel_registry import kernel
-from aexec.framework.loop_budget import giving_way
-from aexec.framework.op_kernel import Compute, OpKernelConstruction
-from aexec.framework.output_sizes import AttrCost
+from aexec.framework.kernel_contract.kernel_registry import kernel
+from aexec.framework.kernel_contract.op_kernel import Compute, OpKernelConstruction
+from aexec.framework.kernel_contract.output_sizes import AttrCost
+from aexec.framework.memory.allocator import announce_scratch
 from aexec.framework.shape import check_max_rank, shape_text
+from aexec.framework.waiting.loop_budget import giving_way
+from aexec.framework.wire import variant
 from aexec.kernels.common.allocation import allocator
 from aexec.kernels.common.registration import INDEX
 from aexec.kernels.common.variants import add_tensors, boxed, zeros_like_tensor

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from aexec.framework import dtypes
-from aexec.framework.kernel_registry import kernel
-from aexec.framework.op_kernel import Compute, OpKernelConstruction
+from aexec.framework.kernel_contract.kernel_registry import kernel
+from aexec.framework.kernel_contract.op_kernel import Compute, OpKernelConstruction
 from aexec.kernels.common.array_module import scipy_of
 from aexec.kernels.common.elementwise import broadcast_error, piece_scratch, shared_rows
 from aexec.kernels.math.igamma_grad import IGAMMA_GRAD_COST, igamma_grad_a

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from aexec.framework import dtypes, errors
-from aexec.framework.allocator import announce_scratch
-from aexec.framework.loop_budget import giving_way, let_others_run
-from aexec.framework.op_kernel import OpKernelConstruction
+from aexec.framework.kernel_contract.op_kernel import OpKernelConstruction
+from aexec.framework.memory.allocator import announce_scratch
 from aexec.framework.shape import check_max_rank, elements_asked_for, shape_text
+from aexec.framework.waiting.loop_budget import giving_way, let_others_run
 from aexec.numerics import philox
 from aexec.numerics.philox import GuardedPhilox, Philox
 

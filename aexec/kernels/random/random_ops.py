@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import Any
 
 from aexec.framework import dtypes
-from aexec.framework.kernel_registry import kernel
-from aexec.framework.op_kernel import Compute, OpKernelConstruction
+from aexec.framework.kernel_contract.kernel_registry import kernel
+from aexec.framework.kernel_contract.op_kernel import Compute, OpKernelConstruction
 from aexec.kernels.common.allocation import allocator
 from aexec.kernels.random import generators as common
 from aexec.kernels.random.generators import FLOAT_TYPES, cost_per_output

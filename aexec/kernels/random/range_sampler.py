@@ -15,8 +15,8 @@ import numpy as np
 
 from aexec.framework import dtypes, errors
 from aexec.framework.abridged_text import abridged
-from aexec.framework.loop_budget import let_others_run
-from aexec.framework.memory import available_memory
+from aexec.framework.memory.memory import available_memory
+from aexec.framework.waiting.loop_budget import let_others_run
 from aexec.kernels.parsing.number_ops import number_parser
 from aexec.numerics import philox
 from aexec.numerics.philox import Philox

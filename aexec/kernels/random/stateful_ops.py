@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 
 from aexec.framework import dtypes, errors
-from aexec.framework.kernel_registry import kernel
-from aexec.framework.loop_budget import let_others_run
-from aexec.framework.op_kernel import Compute, OpKernelConstruction, OpKernelContext
-from aexec.framework.output_sizes import PerOutput
-from aexec.framework.resource_manager import handle_from_tensor
-from aexec.framework.resource_variable import ResourceVariable
+from aexec.framework.kernel_contract.kernel_registry import kernel
+from aexec.framework.kernel_contract.op_kernel import Compute, OpKernelConstruction, OpKernelContext
+from aexec.framework.kernel_contract.output_sizes import PerOutput
 from aexec.framework.shape import shape_text
+from aexec.framework.state.resource_manager import handle_from_tensor
+from aexec.framework.state.resource_variable import ResourceVariable
+from aexec.framework.waiting.loop_budget import let_others_run
 from aexec.kernels.common.allocation import allocator
 from aexec.kernels.random import generators as common
 from aexec.kernels.random.generators import FLOAT_TYPES

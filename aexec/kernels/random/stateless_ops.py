@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from aexec.framework import dtypes
-from aexec.framework.kernel_registry import kernel
-from aexec.framework.op_kernel import Compute, OpKernelConstruction
+from aexec.framework.kernel_contract.kernel_registry import kernel
+from aexec.framework.kernel_contract.op_kernel import Compute, OpKernelConstruction
 from aexec.kernels.common.allocation import allocator
 from aexec.kernels.random import generators as common
 from aexec.kernels.random.generators import FLOAT_TYPES, cost_per_output

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 
 from aexec.framework import dtypes, errors
-from aexec.framework.kernel_registry import kernel
-from aexec.framework.loop_budget import let_others_run
-from aexec.framework.op_kernel import Compute, OpKernelConstruction
+from aexec.framework.kernel_contract.kernel_registry import kernel
+from aexec.framework.kernel_contract.op_kernel import Compute, OpKernelConstruction
 from aexec.framework.shape import check_max_rank, shape_text
+from aexec.framework.waiting.loop_budget import let_others_run
 from aexec.kernels.common.allocation import allocator
 from aexec.kernels.random import generators as common
 from aexec.kernels.random.generators import cost_per_output

@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 
 from aexec.framework import dtypes, errors
-from aexec.framework.kernel_registry import kernel
-from aexec.framework.loop_budget import giving_way
-from aexec.framework.op_kernel import Compute, OpKernelConstruction, of_shapes
+from aexec.framework.kernel_contract.kernel_registry import kernel
+from aexec.framework.kernel_contract.op_kernel import Compute, OpKernelConstruction, of_shapes
 from aexec.framework.shape import shape_text
+from aexec.framework.waiting.loop_budget import giving_way
 
 __all__: list[str] = []
 

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from aexec.framework import dtypes, errors
-from aexec.framework.kernel_registry import kernel
-from aexec.framework.op_kernel import Compute, OpKernelConstruction
-from aexec.framework.output_sizes import PerOutput
+from aexec.framework.kernel_contract.kernel_registry import kernel
+from aexec.framework.kernel_contract.op_kernel import Compute, OpKernelConstruction
+from aexec.framework.kernel_contract.output_sizes import PerOutput
 from aexec.framework.shape import shape_text
 from aexec.kernels.common import scattering
 from aexec.kernels.common.allocation import allocator

@@ -11,16 +11,16 @@ from typing import Any
 import numpy as np
 
 from aexec.framework import dtypes, errors
-from aexec.framework.abandoned_calls import finishing
-from aexec.framework.allocator import announce_scratch
-from aexec.framework.inline_call import check_inline
-from aexec.framework.kept_memory import KeptMemory
-from aexec.framework.kernel_registry import kernel
-from aexec.framework.loop_budget import DEFAULT, OBJECT_NS, giving_way, update_in_pieces
-from aexec.framework.op_kernel import Compute, OpKernelConstruction, OpKernelContext
-from aexec.framework.postponing_lock import PostponingLock
-from aexec.framework.resource_manager import ContainerInfo
+from aexec.framework.kernel_contract.kernel_registry import kernel
+from aexec.framework.kernel_contract.op_kernel import Compute, OpKernelConstruction, OpKernelContext
+from aexec.framework.memory.allocator import announce_scratch
+from aexec.framework.memory.kept_memory import KeptMemory
 from aexec.framework.shape import shape_text
+from aexec.framework.state.resource_manager import ContainerInfo
+from aexec.framework.waiting.abandoned_calls import finishing
+from aexec.framework.waiting.inline_call import check_inline
+from aexec.framework.waiting.loop_budget import DEFAULT, OBJECT_NS, giving_way, update_in_pieces
+from aexec.framework.waiting.postponing_lock import PostponingLock
 from aexec.kernels.common.allocation import allocator
 from aexec.kernels.common.strings import values_of
 from aexec.kernels.sparse.serialize_ops import Parts, cut_into_rows, stacked

@@ -15,13 +15,14 @@ from typing import Any
 import numpy as np
 
 from aexec import proto
-from aexec.framework import dtypes, errors, tensor_codec
-from aexec.framework.allocator import announce
+from aexec.framework import dtypes, errors
 from aexec.framework.dtypes import DType
-from aexec.framework.kernel_registry import kernel
-from aexec.framework.loop_budget import DEFAULT, OBJECT_NS, giving_way, let_others_run
-from aexec.framework.op_kernel import Compute, OpKernelConstruction
+from aexec.framework.kernel_contract.kernel_registry import kernel
+from aexec.framework.kernel_contract.op_kernel import Compute, OpKernelConstruction
+from aexec.framework.memory.allocator import announce
 from aexec.framework.shape import shape_text
+from aexec.framework.waiting.loop_budget import DEFAULT, OBJECT_NS, giving_way, let_others_run
+from aexec.framework.wire import tensor_codec
 from aexec.kernels.common.allocation import allocator
 from aexec.kernels.common.array_module import repeated
 from aexec.kernels.common.joining import ROW_NS, joined

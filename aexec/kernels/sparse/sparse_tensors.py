@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from aexec.framework import errors
-from aexec.framework.allocator import announce_scratch
+from aexec.framework.memory.allocator import announce_scratch
 from aexec.framework.shape import check_max_rank, shape_text
 from aexec.kernels.common.distinct import begins_run
 

@@ -11,9 +11,9 @@ from math import prod
 from typing import Any
 
 from aexec.framework import errors
-from aexec.framework.kernel_registry import kernel
-from aexec.framework.op_kernel import Builder, Compute, OpKernelConstruction
-from aexec.framework.output_sizes import PerOutput
+from aexec.framework.kernel_contract.kernel_registry import kernel
+from aexec.framework.kernel_contract.op_kernel import Builder, Compute, OpKernelConstruction
+from aexec.framework.kernel_contract.output_sizes import PerOutput
 from aexec.framework.shape import shape_text
 from aexec.kernels.common.allocation import allocator
 from aexec.kernels.common.array_module import scipy_of

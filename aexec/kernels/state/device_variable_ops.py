@@ -2,7 +2,7 @@
 
 The kernels are functions from old values to new ones: nothing is written over, so that a value which somebody has read
 stays what it is, and an update that fails has changed nothing.  How they come to the values is in
-`aexec/framework/variable_use.py`; the host's kernels are in `state_ops` and `resource_variable_ops`.
+`aexec/framework/kernel_contract/variable_use.py`; the host's kernels are in `state_ops` and `resource_variable_ops`.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from typing import Any
 
 import numpy as np
 
-from aexec.framework.op_kernel import Builder, Compute, OpKernelConstruction, OpKernelContext
-from aexec.framework.resource_manager import handle_from_tensor
-from aexec.framework.resource_variable import ResourceVariable, VariableLookup
-from aexec.framework.tensor_cell import TensorCell
-from aexec.framework.variable_use import VariableUse
+from aexec.framework.kernel_contract.op_kernel import Builder, Compute, OpKernelConstruction, OpKernelContext
+from aexec.framework.kernel_contract.variable_use import VariableUse
+from aexec.framework.state.resource_manager import handle_from_tensor
+from aexec.framework.state.resource_variable import ResourceVariable, VariableLookup
+from aexec.framework.state.tensor_cell import TensorCell
 from aexec.kernels.array.gather_scatter_ops import gather_nd, gather_v2
 from aexec.kernels.array.slice_ops import SliceSpec, assign_slice
 from aexec.kernels.common import scattering
-from aexec.kernels.common.device_forms import device_form
+from aexec.kernels.common.gpu.device_forms import device_form
 from aexec.kernels.state import variable_updates as updates
 from aexec.kernels.state.state_ops import check_assigned, initial_shape, make_temporary_variable
 

@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 
 from aexec.framework import errors
-from aexec.framework.futures import complete_on_loop
-from aexec.framework.kernel_registry import kernel
-from aexec.framework.op_kernel import Compute, OpKernelConstruction, OpKernelContext
-from aexec.framework.resource_manager import ContainerInfo, ResourceHandle, handle_from_tensor, make_handle_tensor
+from aexec.framework.kernel_contract.kernel_registry import kernel
+from aexec.framework.kernel_contract.op_kernel import Compute, OpKernelConstruction, OpKernelContext
+from aexec.framework.state.resource_manager import ContainerInfo, ResourceHandle, handle_from_tensor, make_handle_tensor
+from aexec.framework.waiting.futures import complete_on_loop
 
 __all__ = ["Mutex", "MutexLock"]
 

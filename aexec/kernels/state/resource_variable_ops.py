@@ -13,17 +13,17 @@ from typing import Any
 import numpy as np
 
 from aexec.framework import dtypes, errors
-from aexec.framework.inline_call import check_inline
-from aexec.framework.kernel_registry import kernel
-from aexec.framework.op_kernel import Compute, OpKernelConstruction, OpKernelContext
-from aexec.framework.resource_manager import (
+from aexec.framework.kernel_contract.kernel_registry import kernel
+from aexec.framework.kernel_contract.op_kernel import Compute, OpKernelConstruction, OpKernelContext
+from aexec.framework.shape import PartialTensorShape
+from aexec.framework.state.resource_manager import (
     ContainerInfo,
     ResourceHandle,
     handle_from_tensor,
     make_handle_tensor,
 )
-from aexec.framework.resource_variable import ResourceVariable, VariableLookup
-from aexec.framework.shape import PartialTensorShape
+from aexec.framework.state.resource_variable import ResourceVariable, VariableLookup
+from aexec.framework.waiting.inline_call import check_inline
 from aexec.kernels.array.gather_scatter_ops import gather_cost, gather_nd, gather_v2
 from aexec.kernels.common.registration import INDEX
 from aexec.kernels.state import variable_updates as updates

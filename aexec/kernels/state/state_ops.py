@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 
 from aexec.framework import dtypes, errors
-from aexec.framework.kernel_registry import kernel
-from aexec.framework.op_kernel import Compute, OpKernelConstruction, OpKernelContext
-from aexec.framework.ref_cell import RefCell
-from aexec.framework.resource_manager import ContainerInfo
+from aexec.framework.kernel_contract.kernel_registry import kernel
+from aexec.framework.kernel_contract.op_kernel import Compute, OpKernelConstruction, OpKernelContext
 from aexec.framework.shape import PartialTensorShape, shape_text
+from aexec.framework.state.ref_cell import RefCell
+from aexec.framework.state.resource_manager import ContainerInfo
 from aexec.kernels.common import scattering
 from aexec.kernels.common.registration import INDEX
 from aexec.kernels.state import variable_updates as updates

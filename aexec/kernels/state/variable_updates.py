@@ -2,7 +2,7 @@
 
 `state_ops` and `resource_variable_ops` register them.  All of them have the variable to
 themselves while they write, whatever attr `use_locking` says, and check everything before.
-How a value that somebody has read stays what it was is in `framework/tensor_cell.py`.
+How a value that somebody has read stays what it was is in `framework/state/tensor_cell.py`.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from typing import Any
 import numpy as np
 
 from aexec.framework import dtypes, errors
-from aexec.framework.allocator import announce_scratch
-from aexec.framework.inline_call import check_inline
+from aexec.framework.kernel_contract.op_kernel import Builder, Compute, OpKernelConstruction, OpKernelContext
 from aexec.framework.late_dataclass import dataclass
-from aexec.framework.loop_budget import COPY_NS
-from aexec.framework.op_kernel import Builder, Compute, OpKernelConstruction, OpKernelContext
-from aexec.framework.resource_variable import ResourceVariable, VariableLookup
+from aexec.framework.memory.allocator import announce_scratch
+from aexec.framework.memory.tensor_buffer import measuring_ns
+from aexec.framework.memory.unshared import is_unshared
 from aexec.framework.shape import shape_text
-from aexec.framework.tensor_buffer import measuring_ns
-from aexec.framework.tensor_cell import TensorCell, Writing, private_copy
-from aexec.framework.unshared import is_unshared
+from aexec.framework.state.resource_variable import ResourceVariable, VariableLookup
+from aexec.framework.state.tensor_cell import TensorCell, Writing, private_copy
+from aexec.framework.waiting.inline_call import check_inline
+from aexec.framework.waiting.loop_budget import COPY_NS
 from aexec.kernels.array.slice_ops import SliceSpec, assign_slice
 from aexec.kernels.common import scattering
 from aexec.kernels.common.distinct import distinct

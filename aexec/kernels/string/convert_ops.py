@@ -12,10 +12,10 @@ import numpy as np
 
 from aexec.framework import dtypes, errors
 from aexec.framework.dtypes import DType
-from aexec.framework.kernel_registry import kernel
-from aexec.framework.loop_budget import giving_way
-from aexec.framework.op_kernel import Compute, OpKernelConstruction
-from aexec.framework.output_sizes import AttrCost
+from aexec.framework.kernel_contract.kernel_registry import kernel
+from aexec.framework.kernel_contract.op_kernel import Compute, OpKernelConstruction
+from aexec.framework.kernel_contract.output_sizes import AttrCost
+from aexec.framework.waiting.loop_budget import giving_way
 from aexec.kernels.common.printing import edges_text, encoded
 from aexec.kernels.common.strings import made, string_array, values_of
 

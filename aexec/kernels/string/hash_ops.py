@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from aexec.framework import errors
-from aexec.framework.kernel_registry import kernel
-from aexec.framework.op_kernel import Compute, OpKernelConstruction
+from aexec.framework.kernel_contract.kernel_registry import kernel
+from aexec.framework.kernel_contract.op_kernel import Compute, OpKernelConstruction
 from aexec.kernels.common.strings import lists_of, map_strings, string_cost
 from aexec.numerics.farmhash import hash64, siphash
 from aexec.numerics.farmhash_rows import fingerprint64_strings

@@ -15,9 +15,10 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
-from aexec.framework import errors, loop_budget
+from aexec.framework import errors
 from aexec.framework.abridged_text import abridged
-from aexec.framework.inline_call import check_inline
+from aexec.framework.waiting import loop_budget
+from aexec.framework.waiting.inline_call import check_inline
 
 __all__ = ["Pattern", "compile_ns", "compile_pattern", "groups_ns", "uses_groups"]
 

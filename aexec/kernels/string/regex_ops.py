@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from aexec.framework.allocator import Growth
-from aexec.framework.kernel_registry import kernel
-from aexec.framework.op_kernel import Compute, OpKernelConstruction
-from aexec.framework.output_sizes import AttrCost
+from aexec.framework.kernel_contract.kernel_registry import kernel
+from aexec.framework.kernel_contract.op_kernel import Compute, OpKernelConstruction
+from aexec.framework.kernel_contract.output_sizes import AttrCost
+from aexec.framework.memory.allocator import Growth
 from aexec.kernels.common.strings import map_strings, scalar_string, string_cost
 from aexec.kernels.string.regex import Pattern, compile_ns, compile_pattern, groups_ns, uses_groups
 

@@ -17,13 +17,13 @@ from typing import Any
 import numpy as np
 
 from aexec.framework import dtypes, errors
-from aexec.framework.allocator import Growth, announce_scratch
-from aexec.framework.kernel_registry import kernel
-from aexec.framework.loop_budget import OBJECT_NS, giving_way
-from aexec.framework.op_kernel import Builder, Compute, OpKernelConstruction
-from aexec.framework.output_sizes import AttrCost, PerOutput, broadcast_elements
+from aexec.framework.kernel_contract.kernel_registry import kernel
+from aexec.framework.kernel_contract.op_kernel import Builder, Compute, OpKernelConstruction
+from aexec.framework.kernel_contract.output_sizes import AttrCost, PerOutput, broadcast_elements
+from aexec.framework.memory.allocator import Growth, announce_scratch
+from aexec.framework.memory.tensor_buffer import STRING_BYTES
 from aexec.framework.shape import shape_text
-from aexec.framework.tensor_buffer import STRING_BYTES
+from aexec.framework.waiting.loop_budget import OBJECT_NS, giving_way
 from aexec.kernels.common.slots import check_slots
 from aexec.kernels.common.strings import (
     JOINED_BYTES,

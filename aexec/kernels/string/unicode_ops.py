@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 
 from aexec.framework import dtypes, errors
-from aexec.framework.allocator import Growth
-from aexec.framework.kernel_registry import kernel
-from aexec.framework.loop_budget import giving_way, let_others_run
-from aexec.framework.op_kernel import Compute, OpKernelConstruction
+from aexec.framework.kernel_contract.kernel_registry import kernel
+from aexec.framework.kernel_contract.op_kernel import Compute, OpKernelConstruction
+from aexec.framework.memory.allocator import Growth
+from aexec.framework.waiting.loop_budget import giving_way, let_others_run
 from aexec.kernels.common.strings import elements_of, lists_of, made, map_strings, string_array, string_cost
 from aexec.kernels.string.unicode_scripts import script_of
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from aexec.framework.op_kernel import Builder, Compute, OpKernelConstruction, OpKernelContext
-from aexec.framework.tensor_cell import TensorCell
-from aexec.framework.variable_use import VariableUse
-from aexec.kernels.common.device_code import compiled
-from aexec.kernels.common.device_forms import device_form
+from aexec.framework.kernel_contract.op_kernel import Builder, Compute, OpKernelConstruction, OpKernelContext
+from aexec.framework.kernel_contract.variable_use import VariableUse
+from aexec.framework.state.tensor_cell import TensorCell
+from aexec.kernels.common.gpu.device_code import compiled
+from aexec.kernels.common.gpu.device_forms import device_form
 from aexec.kernels.training.optimizer_code import code_of
 from aexec.kernels.training.optimizers import OPTIMISERS, Optimiser
 from aexec.kernels.training.training_ops import UpdateArguments, find_variable

@@ -1,6 +1,6 @@
 """The optimisers that are one launch on a GPU: from the old values of a variable and its slots to the new ones.
 
-The formulas are those of `optimizers.py`.  Next to read: `aexec/kernels/common/device_code.py`, and
+The formulas are those of `optimizers.py`.  Next to read: `aexec/kernels/common/gpu/device_code.py`, and
 `device_training_ops.py`, which calls these.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from aexec.kernels.common.device_code import Code
+from aexec.kernels.common.gpu.device_code import Code
 
 __all__ = ["code_of"]
 

@@ -15,17 +15,17 @@ from typing import Any
 import numpy as np
 
 from aexec.framework import dtypes, errors
-from aexec.framework.abandoned_calls import finishing
-from aexec.framework.allocator import announce_scratch
-from aexec.framework.intra_op import in_pieces
-from aexec.framework.kernel_registry import kernel
-from aexec.framework.loop_budget import giving_way
-from aexec.framework.op_kernel import Builder, Compute, OpKernelConstruction, OpKernelContext
-from aexec.framework.ref_cell import RefCell
-from aexec.framework.resource_manager import handle_from_tensor
-from aexec.framework.resource_variable import ResourceVariable
+from aexec.framework.kernel_contract.kernel_registry import kernel
+from aexec.framework.kernel_contract.op_kernel import Builder, Compute, OpKernelConstruction, OpKernelContext
+from aexec.framework.memory.allocator import announce_scratch
 from aexec.framework.shape import shape_text
-from aexec.framework.tensor_cell import TensorCell, Writing
+from aexec.framework.state.ref_cell import RefCell
+from aexec.framework.state.resource_manager import handle_from_tensor
+from aexec.framework.state.resource_variable import ResourceVariable
+from aexec.framework.state.tensor_cell import TensorCell, Writing
+from aexec.framework.waiting.abandoned_calls import finishing
+from aexec.framework.waiting.intra_op import in_pieces
+from aexec.framework.waiting.loop_budget import giving_way
 from aexec.kernels.common.array_module import accumulator
 from aexec.kernels.common.distinct import begins_run
 from aexec.kernels.common.registration import INDEX

@@ -1,7 +1,7 @@
 """Constants, placeholders, identities, and ops on the shape and layout of arrays."""
 
-from aexec.framework import common_shape_fns as common
-from aexec.framework.op_registry import register_op
+from aexec.framework.op_contract.op_registry import register_op
+from aexec.framework.shape_functions import common_shape_fns as common
 from aexec.ops.array import array_shapes as shapes
 
 register_op("BroadcastArgs(s0: T, s1: T) -> r0: T", "T: {int32, int64} = int32", shape_fn=shapes.broadcast_args)

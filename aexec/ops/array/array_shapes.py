@@ -7,8 +7,8 @@ from typing import Any
 
 from aexec.framework import errors
 from aexec.framework.abridged_text import abridged
-from aexec.framework.common_shape_fns import SHAPE_RULES, validate_sparse_tensor
-from aexec.framework.shape_inference import (
+from aexec.framework.shape_functions.common_shape_fns import SHAPE_RULES, validate_sparse_tensor
+from aexec.framework.shape_functions.shape_inference import (
     Array,
     Dimension,
     DimensionOrConstant,

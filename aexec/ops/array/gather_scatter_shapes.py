@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from aexec.framework.common_shape_fns import scatter_nd_shape
-from aexec.framework.shape_inference import InferenceContext
+from aexec.framework.shape_functions.common_shape_fns import scatter_nd_shape
+from aexec.framework.shape_functions.shape_inference import InferenceContext
 
 
 def gather(c: InferenceContext) -> None:

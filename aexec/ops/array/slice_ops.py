@@ -1,7 +1,7 @@
 """Slices, strided slices, patches, and moves between space, batch and depth."""
 
-from aexec.framework import common_shape_fns as common
-from aexec.framework.op_registry import register_op
+from aexec.framework.op_contract.op_registry import register_op
+from aexec.framework.shape_functions import common_shape_fns as common
 from aexec.ops.array import slice_shapes as shapes
 
 register_op(

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from aexec.framework import errors
 from aexec.framework.late_dataclass import dataclass
-from aexec.framework.shape_inference import Array, DimensionOrConstant, InferenceContext, Shape
+from aexec.framework.shape_functions.shape_inference import Array, DimensionOrConstant, InferenceContext, Shape
 from aexec.ops.nn.window_shapes import data_format, dims_of_format, shape_of_format, windowed_int
 
 

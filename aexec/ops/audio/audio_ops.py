@@ -1,6 +1,6 @@
 """WAV files and spectrograms."""
 
-from aexec.framework.op_registry import register_op
+from aexec.framework.op_contract.op_registry import register_op
 from aexec.ops.audio import audio_shapes as shapes
 
 register_op(

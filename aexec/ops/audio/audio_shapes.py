@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from aexec.framework import errors
-from aexec.framework.shape_inference import InferenceContext
+from aexec.framework.shape_functions.shape_inference import InferenceContext
 
 
 def decode_wav(c: InferenceContext) -> None:

@@ -1,7 +1,7 @@
 """Collectives: each node of a group gives a value, and all get what is made of them."""
 
-from aexec.framework import common_shape_fns as common
-from aexec.framework.op_registry import register_op
+from aexec.framework.op_contract.op_registry import register_op
+from aexec.framework.shape_functions import common_shape_fns as common
 
 register_op(
     "CollectiveBcastRecv() -> data: T",

@@ -1,7 +1,7 @@
 """Dataflow control: branches, merges, loop frames, and the nodes that only carry control."""
 
-from aexec.framework import common_shape_fns as common
-from aexec.framework.op_registry import register_op
+from aexec.framework.op_contract.op_registry import register_op
+from aexec.framework.shape_functions import common_shape_fns as common
 from aexec.ops.control_flow import control_flow_shapes as shapes
 
 register_op("Abort()", "error_msg: string = ''", "exit_without_error: bool = false", shape_fn=common.no_outputs)

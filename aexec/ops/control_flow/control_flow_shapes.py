@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from aexec.framework import dtypes, errors
-from aexec.framework.shape_inference import DimensionOrConstant, InferenceContext, ShapeAndType
+from aexec.framework.shape_functions.shape_inference import DimensionOrConstant, InferenceContext, ShapeAndType
 
 
 def switch(c: InferenceContext) -> None:

@@ -1,7 +1,7 @@
 """What the runtime puts into graphs: transfers between devices, arguments and results."""
 
-from aexec.framework import common_shape_fns as common
-from aexec.framework.op_registry import register_op
+from aexec.framework.op_contract.op_registry import register_op
+from aexec.framework.shape_functions import common_shape_fns as common
 from aexec.ops.control_flow import control_flow_shapes as shapes
 
 register_op(

@@ -1,7 +1,7 @@
 """Batching of requests across steps."""
 
-from aexec.framework import common_shape_fns as common
-from aexec.framework.op_registry import register_op
+from aexec.framework.op_contract.op_registry import register_op
+from aexec.framework.shape_functions import common_shape_fns as common
 
 register_op(
     "Batch(in_tensors: T) -> batched_tensors: T, batch_index: int64, id: int64",

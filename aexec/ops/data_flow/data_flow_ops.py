@@ -1,7 +1,7 @@
 """Tensor arrays, stacks, queues, barriers and accumulators."""
 
-from aexec.framework import common_shape_fns as common
-from aexec.framework.op_registry import register_op
+from aexec.framework.op_contract.op_registry import register_op
+from aexec.framework.shape_functions import common_shape_fns as common
 from aexec.ops.data_flow import data_flow_shapes as shapes
 
 register_op(

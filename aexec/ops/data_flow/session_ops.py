@@ -1,7 +1,7 @@
 """Tensors that a session keeps between steps."""
 
-from aexec.framework import common_shape_fns as common
-from aexec.framework.op_registry import register_op
+from aexec.framework.op_contract.op_registry import register_op
+from aexec.framework.shape_functions import common_shape_fns as common
 from aexec.ops.data_flow import data_flow_shapes as shapes
 
 register_op("DeleteSessionTensor(handle: string)", stateful=True, shape_fn=shapes.first_scalar)

@@ -1,7 +1,7 @@
 """Staging areas and maps: buffers of tuples between steps."""
 
-from aexec.framework import common_shape_fns as common
-from aexec.framework.op_registry import register_op
+from aexec.framework.op_contract.op_registry import register_op
+from aexec.framework.shape_functions import common_shape_fns as common
 
 register_op(
     "MapClear()",

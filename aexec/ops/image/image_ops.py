@@ -1,7 +1,7 @@
 """Images: decoding, encoding, resizing, colours, boxes."""
 
-from aexec.framework import common_shape_fns as common
-from aexec.framework.op_registry import register_op
+from aexec.framework.op_contract.op_registry import register_op
+from aexec.framework.shape_functions import common_shape_fns as common
 from aexec.ops.image import image_shapes as shapes
 
 LABEL_TYPES = "{uint8, int8, int16, int32, int64}"

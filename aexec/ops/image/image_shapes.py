@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from aexec.framework import errors
-from aexec.framework.common_shape_fns import check_scalars, unchanged_volume_or_more
-from aexec.framework.shape_inference import Dimension, DimensionOrConstant, InferenceContext, ShapeFn
+from aexec.framework.shape_functions.common_shape_fns import check_scalars, unchanged_volume_or_more
+from aexec.framework.shape_functions.shape_inference import Dimension, DimensionOrConstant, InferenceContext, ShapeFn
 
 
 def _set_sized_image(c: InferenceContext, batch: Dimension, size_input: int, channels: Dimension) -> None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 
 from aexec.framework import errors
-from aexec.framework.common_shape_fns import (
+from aexec.framework.shape_functions.common_shape_fns import (
     check_old_handle,
     check_scalars,
     unknown_shape,
 )
-from aexec.framework.shape_inference import InferenceContext, Shape
+from aexec.framework.shape_functions.shape_inference import InferenceContext, Shape
 
 
 def matching_files(c: InferenceContext) -> None:

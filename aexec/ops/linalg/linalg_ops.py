@@ -1,7 +1,7 @@
 """Linear algebra: factorisations, solvers, diagonals and bands."""
 
-from aexec.framework import common_shape_fns as common
-from aexec.framework.op_registry import register_op
+from aexec.framework.op_contract.op_registry import register_op
+from aexec.framework.shape_functions import common_shape_fns as common
 from aexec.ops.linalg import linalg_shapes as shapes
 
 ALIGNMENTS = "{'LEFT_RIGHT', 'RIGHT_LEFT', 'LEFT_LEFT', 'RIGHT_RIGHT'}"

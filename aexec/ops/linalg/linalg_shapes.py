@@ -3,8 +3,15 @@
 from __future__ import annotations
 
 from aexec.framework import errors
-from aexec.framework.common_shape_fns import broadcast_shape
-from aexec.framework.shape_inference import Array, Dimension, DimensionOrConstant, InferenceContext, Shape, ShapeFn
+from aexec.framework.shape_functions.common_shape_fns import broadcast_shape
+from aexec.framework.shape_functions.shape_inference import (
+    Array,
+    Dimension,
+    DimensionOrConstant,
+    InferenceContext,
+    Shape,
+    ShapeFn,
+)
 
 
 def _matrices(c: InferenceContext, index: int) -> tuple[Shape, Shape]:

@@ -6,7 +6,13 @@ A list is a scalar variant; what is known of its elements goes along as handle d
 from __future__ import annotations
 
 from aexec.framework import errors
-from aexec.framework.shape_inference import HandleData, InferenceContext, Shape, ShapeAndType, dtype_text
+from aexec.framework.shape_functions.shape_inference import (
+    HandleData,
+    InferenceContext,
+    Shape,
+    ShapeAndType,
+    dtype_text,
+)
 
 
 def _list_data(c: InferenceContext, complaint: str) -> HandleData | None:

@@ -1,7 +1,7 @@
 """Assertions, printing, the clock."""
 
-from aexec.framework import common_shape_fns as common
-from aexec.framework.op_registry import register_op
+from aexec.framework.op_contract.op_registry import register_op
+from aexec.framework.shape_functions import common_shape_fns as common
 
 register_op(
     "Assert(condition: bool, data: T)",

@@ -1,7 +1,7 @@
 """Summaries and summary writers."""
 
-from aexec.framework import common_shape_fns as common
-from aexec.framework.op_registry import register_op
+from aexec.framework.op_contract.op_registry import register_op
+from aexec.framework.shape_functions import common_shape_fns as common
 
 register_op(
     "AudioSummary(tag: string, tensor: float) -> summary: string",

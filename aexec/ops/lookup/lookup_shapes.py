@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from aexec.framework import errors
-from aexec.framework.common_shape_fns import check_old_handle, unknown_shape
-from aexec.framework.shape_inference import InferenceContext, Shape, ShapeAndType
+from aexec.framework.shape_functions.common_shape_fns import check_old_handle, unknown_shape
+from aexec.framework.shape_functions.shape_inference import InferenceContext, Shape, ShapeAndType
 
 
 def _check_table(c: InferenceContext) -> None:

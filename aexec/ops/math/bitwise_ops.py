@@ -1,7 +1,7 @@
 """Bitwise operations on integers."""
 
-from aexec.framework import common_shape_fns as common
-from aexec.framework.op_registry import register_op
+from aexec.framework.op_contract.op_registry import register_op
+from aexec.framework.shape_functions import common_shape_fns as common
 
 INTEGERS = "{int8, int16, int32, int64, uint8, uint16, uint32, uint64}"
 

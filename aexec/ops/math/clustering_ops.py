@@ -1,7 +1,7 @@
 """Initialisation and assignment of k-means clusters."""
 
-from aexec.framework import common_shape_fns as common
-from aexec.framework.op_registry import register_op
+from aexec.framework.op_contract.op_registry import register_op
+from aexec.framework.shape_functions import common_shape_fns as common
 
 register_op("KMC2ChainInitialization(distances: float, seed: int64) -> index: int64")
 register_op(

@@ -7,8 +7,15 @@ from collections.abc import Callable
 
 from aexec.framework import errors
 from aexec.framework.abridged_text import abridged
-from aexec.framework.common_shape_fns import broadcast_shape
-from aexec.framework.shape_inference import Dimension, HandleData, InferenceContext, Shape, ShapeAndType, dtype_text
+from aexec.framework.shape_functions.common_shape_fns import broadcast_shape
+from aexec.framework.shape_functions.shape_inference import (
+    Dimension,
+    HandleData,
+    InferenceContext,
+    Shape,
+    ShapeAndType,
+    dtype_text,
+)
 
 
 def add_n(c: InferenceContext) -> None:

@@ -1,6 +1,6 @@
 """Matrix products."""
 
-from aexec.framework.op_registry import register_op
+from aexec.framework.op_contract.op_registry import register_op
 from aexec.ops.math import math_shapes as shapes
 
 register_op(

@@ -1,7 +1,7 @@
 """Reductions over segments: sorted, unsorted, and by sparse indices."""
 
-from aexec.framework import common_shape_fns as common
-from aexec.framework.op_registry import register_op
+from aexec.framework.op_contract.op_registry import register_op
+from aexec.framework.shape_functions import common_shape_fns as common
 from aexec.ops.math import segment_shapes as shapes
 
 FLOATS = "{bfloat16, half, float, double}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from aexec.framework import errors
-from aexec.framework.shape_inference import DimensionOrConstant, InferenceContext, Shape
+from aexec.framework.shape_functions.shape_inference import DimensionOrConstant, InferenceContext, Shape
 
 
 def _rows(c: InferenceContext, rows: DimensionOrConstant, data: Shape) -> Shape:

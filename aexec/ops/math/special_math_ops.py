@@ -1,7 +1,7 @@
 """Special functions: error functions, gamma, beta, Bessel and others."""
 
-from aexec.framework import common_shape_fns as common
-from aexec.framework.op_registry import register_op
+from aexec.framework.op_contract.op_registry import register_op
+from aexec.framework.shape_functions import common_shape_fns as common
 from aexec.ops.math import math_shapes as shapes
 
 FLOATS = "{bfloat16, half, float, double}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aexec.framework.shape_inference import InferenceContext
+from aexec.framework.shape_functions.shape_inference import InferenceContext
 
 
 def same_shape(c: InferenceContext) -> None:

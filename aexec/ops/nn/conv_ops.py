@@ -1,7 +1,7 @@
 """Convolutions, poolings and dilations, with their gradients."""
 
-from aexec.framework import common_shape_fns as common
-from aexec.framework.op_registry import register_op
+from aexec.framework.op_contract.op_registry import register_op
+from aexec.framework.shape_functions import common_shape_fns as common
 from aexec.ops.nn import nn_shapes as shapes
 from aexec.ops.nn import window_shapes as nn
 

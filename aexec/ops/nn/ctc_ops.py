@@ -1,6 +1,6 @@
 """Connectionist temporal classification: losses and decoders."""
 
-from aexec.framework.op_registry import register_op
+from aexec.framework.op_contract.op_registry import register_op
 from aexec.ops.nn import ctc_shapes as shapes
 
 register_op(

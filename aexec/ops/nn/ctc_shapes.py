@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aexec.framework.shape_inference import Dimension, InferenceContext, Shape
+from aexec.framework.shape_functions.shape_inference import Dimension, InferenceContext, Shape
 
 
 def _inputs_and_batch(c: InferenceContext, lengths_input: int) -> tuple[Shape, Dimension]:

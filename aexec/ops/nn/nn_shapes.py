@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 
 from aexec.framework import errors
-from aexec.framework.common_shape_fns import broadcast_shape
-from aexec.framework.shape_inference import Dimension, DimensionOrConstant, InferenceContext, Shape
+from aexec.framework.shape_functions.common_shape_fns import broadcast_shape
+from aexec.framework.shape_functions.shape_inference import Dimension, DimensionOrConstant, InferenceContext, Shape
 from aexec.ops.nn import window_shapes as nn
 
 

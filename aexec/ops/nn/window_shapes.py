@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from aexec.framework import errors
-from aexec.framework.shape_inference import Dimension, DimensionOrConstant, InferenceContext, Shape
+from aexec.framework.shape_functions.shape_inference import Dimension, DimensionOrConstant, InferenceContext, Shape
 
 __all__ = [
     "avg_pool",

@@ -1,7 +1,7 @@
 """Records to tensors: Example protos, CSV, raw bytes, JSON, any proto."""
 
-from aexec.framework import common_shape_fns as common
-from aexec.framework.op_registry import register_op
+from aexec.framework.op_contract.op_registry import register_op
+from aexec.framework.shape_functions import common_shape_fns as common
 from aexec.ops.parsing import parsing_shapes as shapes
 from aexec.ops.parsing import sequence_example_shapes as sequence_shapes
 

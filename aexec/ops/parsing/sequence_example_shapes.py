@@ -6,7 +6,7 @@ All describe their features by groups of attrs (and of inputs) that must agree o
 from __future__ import annotations
 
 from aexec.framework import errors
-from aexec.framework.shape_inference import InferenceContext, Shape
+from aexec.framework.shape_functions.shape_inference import InferenceContext, Shape
 
 
 def parse_sequence_example(c: InferenceContext) -> None:

@@ -1,7 +1,7 @@
 """Quantised arithmetic, fake quantisation, and conversions to and from both."""
 
-from aexec.framework import common_shape_fns as common
-from aexec.framework.op_registry import register_op
+from aexec.framework.op_contract.op_registry import register_op
+from aexec.framework.shape_functions import common_shape_fns as common
 from aexec.ops.quantize import quantize_shapes as shapes
 
 FLOATS = "{bfloat16, half, float, double}"

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from aexec.framework import errors
-from aexec.framework.common_shape_fns import unchanged_shape
-from aexec.framework.shape_inference import InferenceContext, Shape
+from aexec.framework.shape_functions.common_shape_fns import unchanged_shape
+from aexec.framework.shape_functions.shape_inference import InferenceContext, Shape
 from aexec.ops.array import array_shapes
 
 

@@ -1,6 +1,6 @@
 """Sampling of classes for sampled losses."""
 
-from aexec.framework.op_registry import register_op
+from aexec.framework.op_contract.op_registry import register_op
 from aexec.ops.random import candidate_sampling_shapes as shapes
 
 register_op(

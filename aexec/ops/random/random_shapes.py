@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from aexec.framework import errors
-from aexec.framework.common_shape_fns import broadcast_shape, check_scalars
-from aexec.framework.shape_inference import InferenceContext
+from aexec.framework.shape_functions.common_shape_fns import broadcast_shape, check_scalars
+from aexec.framework.shape_functions.shape_inference import InferenceContext
 
 
 def _shape_from(c: InferenceContext, index: int) -> None:

@@ -1,7 +1,7 @@
 """Random numbers that seeds or keys and counters determine."""
 
-from aexec.framework import common_shape_fns as common
-from aexec.framework.op_registry import register_op
+from aexec.framework.op_contract.op_registry import register_op
+from aexec.framework.shape_functions import common_shape_fns as common
 from aexec.ops.random import random_shapes as shapes
 
 HALF_FIRST_FLOATS = "{half, bfloat16, float, double}"

@@ -1,6 +1,6 @@
 """Recurrent layers in cuDNN's parameter layout."""
 
-from aexec.framework.op_registry import register_op
+from aexec.framework.op_contract.op_registry import register_op
 
 DIRECTIONS = "{'unidirectional', 'bidirectional'}"
 FLOATS = "{bfloat16, half, float, double}"

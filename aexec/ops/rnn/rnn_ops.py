@@ -1,6 +1,6 @@
 """Fused LSTM and GRU cells."""
 
-from aexec.framework.op_registry import register_op
+from aexec.framework.op_contract.op_registry import register_op
 from aexec.ops.rnn import rnn_shapes as shapes
 
 register_op(

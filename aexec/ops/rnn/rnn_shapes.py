@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aexec.framework.shape_inference import Dimension, InferenceContext
+from aexec.framework.shape_functions.shape_inference import Dimension, InferenceContext
 
 
 def _batch_and_cells(c: InferenceContext) -> tuple[Dimension, Dimension]:

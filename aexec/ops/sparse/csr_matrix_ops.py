@@ -1,6 +1,6 @@
 """Sparse matrices in compressed rows, in variants."""
 
-from aexec.framework.op_registry import register_op
+from aexec.framework.op_contract.op_registry import register_op
 
 FLOATS_AND_COMPLEX = "{float, double, complex64, complex128}"
 

@@ -1,6 +1,6 @@
 """Operations on the last dimension as sets."""
 
-from aexec.framework.op_registry import register_op
+from aexec.framework.op_contract.op_registry import register_op
 from aexec.ops.sparse import sparse_shapes as shapes
 
 SET_TYPES = "{int8, int16, int32, int64, uint8, uint16, string}"

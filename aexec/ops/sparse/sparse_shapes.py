@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from aexec.framework import errors
-from aexec.framework.common_shape_fns import unknown_shape, validate_sparse_tensor
-from aexec.framework.shape_inference import DimensionOrConstant, InferenceContext
+from aexec.framework.shape_functions.common_shape_fns import unknown_shape, validate_sparse_tensor
+from aexec.framework.shape_functions.shape_inference import DimensionOrConstant, InferenceContext
 
 
 def _set_sparse(c: InferenceContext, first: int, rank: DimensionOrConstant, step: int = 1) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aexec.framework.shape_inference import InferenceContext, ShapeFn
+from aexec.framework.shape_functions.shape_inference import InferenceContext, ShapeFn
 
 
 def _real_fft(rank: int, *, forward: bool) -> ShapeFn:

@@ -1,7 +1,7 @@
 """Variables behind resource handles, mutexes, and in-place updates of parts of a variable."""
 
-from aexec.framework import common_shape_fns as common
-from aexec.framework.op_registry import register_op
+from aexec.framework.op_contract.op_registry import register_op
+from aexec.framework.shape_functions import common_shape_fns as common
 from aexec.ops.state import state_shapes as shapes
 
 register_op("AssignAddVariableOp(resource: resource, value: dtype)", "dtype: type", shape_fn=shapes.assign_variable)

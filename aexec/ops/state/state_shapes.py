@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from aexec.framework import errors
-from aexec.framework.common_shape_fns import unknown_shape, variable_handle_data
-from aexec.framework.shape_inference import InferenceContext, Shape, ShapeAndType, dtype_text
+from aexec.framework.shape_functions.common_shape_fns import unknown_shape, variable_handle_data
+from aexec.framework.shape_functions.shape_inference import InferenceContext, Shape, ShapeAndType, dtype_text
 
 
 def variable(c: InferenceContext) -> None:

@@ -1,7 +1,7 @@
 """Strings: joining, splitting, hashing, regular expressions, Unicode."""
 
-from aexec.framework import common_shape_fns as common
-from aexec.framework.op_registry import register_op
+from aexec.framework.op_contract.op_registry import register_op
+from aexec.framework.shape_functions import common_shape_fns as common
 from aexec.ops.string import string_shapes as shapes
 
 ON_ERROR = "{'strict', 'replace', 'ignore'}"

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from aexec.framework import errors
-from aexec.framework.common_shape_fns import broadcast_binary, check_scalars, unchanged_shape
-from aexec.framework.shape_inference import InferenceContext
+from aexec.framework.shape_functions.common_shape_fns import broadcast_binary, check_scalars, unchanged_shape
+from aexec.framework.shape_functions.shape_inference import InferenceContext
 
 
 def unchanged_with_scalars(c: InferenceContext) -> None:

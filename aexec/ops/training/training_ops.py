@@ -1,6 +1,6 @@
 """Optimisers' updates of ref and resource variables, dense and sparse."""
 
-from aexec.framework.op_registry import register_op
+from aexec.framework.op_contract.op_registry import register_op
 from aexec.ops.training import training_shapes as shapes
 
 register_op(

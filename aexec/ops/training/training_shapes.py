@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from aexec.framework import dtypes, errors
-from aexec.framework.shape_inference import InferenceContext, Shape
+from aexec.framework.shape_functions.shape_inference import InferenceContext, Shape
 
 _GRADIENTS = frozenset({"grad", "delta"})
 _CHECKED = frozenset({"ResourceApplyGradientDescent", "ResourceApplyProximalAdagrad"})

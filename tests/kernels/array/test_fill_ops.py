@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aexec.framework import errors, variant
-from aexec.framework.allocator import tracking_allocations
-from aexec.framework.memory import available_memory
+from aexec.framework import errors
+from aexec.framework.memory.allocator import tracking_allocations
+from aexec.framework.memory.memory import available_memory
+from aexec.framework.wire import variant
 from aexec.kernels.array import fill_ops
 from aexec.kernels.common import allocation
 from tests.kernels.array_support import (

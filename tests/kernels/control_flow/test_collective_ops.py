@@ -12,7 +12,7 @@ import aexec
 from aexec import errors
 from aexec.framework import dtypes
 from aexec.framework.shape import PartialTensorShape
-from tests.support.graphs import GraphBuilder
+from tests.support.programs.graphs import GraphBuilder
 
 F = dtypes.float32
 KEYS = {"group_size": 3, "group_key": 1, "instance_key": 2}

@@ -1,4 +1,7 @@
-"""Kernels of control flow that do something themselves.  How values travel is in tests/runtime/test_execution.py."""
+"""Kernels of control flow that do something themselves.
+
+How values travel is in `tests/runtime/interpreter/test_execution.py`.
+"""
 
 from __future__ import annotations
 

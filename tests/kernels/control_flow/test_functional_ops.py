@@ -1,4 +1,7 @@
-"""The kernels of control flow by functions.  What they do is in tests/runtime/test_functions.py: they need a step."""
+"""The kernels of control flow by functions.
+
+What they do is in `tests/runtime/functions/test_functions.py`: they need a step.
+"""
 
 from __future__ import annotations
 

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from aexec.framework import dtypes, errors
-from aexec.framework.futures import PendingOutputs
-from aexec.framework.op_kernel_context import OpKernelContext
+from aexec.framework.kernel_contract.op_kernel_context import OpKernelContext
+from aexec.framework.waiting.futures import PendingOutputs
 from tests.kernels.harness import build
-from tests.support.contexts import context
+from tests.support.stand_ins.contexts import context
 
 TASK = "/job:localhost/replica:0/task:0/device:"
 ENDS = {"send_device": f"{TASK}CPU:0", "send_device_incarnation": 255, "recv_device": f"{TASK}CPU:1"}

@@ -12,13 +12,13 @@ import pytest
 import aexec
 from aexec import errors
 from aexec.framework import dtypes
-from aexec.framework.cancellation import CancellationManager
 from aexec.framework.dtypes import float32, float64, int32, int64
 from aexec.framework.shape import UNKNOWN_RANK, PartialTensorShape
+from aexec.framework.waiting.cancellation import CancellationManager
 from aexec.resources.accumulator import ConditionalAccumulator, SparseAccumulator
-from aexec.runtime.worker_pool import OnCancel, run_in_thread
+from aexec.runtime.threads.worker_pool import OnCancel, run_in_thread
 from tests.kernels.harness import in_tensorflow, ops_of, registered
-from tests.support.graphs import GraphBuilder
+from tests.support.programs.graphs import GraphBuilder
 from tests.support.virtual_clock import run_virtual
 
 

@@ -11,15 +11,15 @@ import pytest
 
 import aexec
 from aexec import errors
-from aexec.framework.abandoned_calls import AbandonedError, CallInThread
 from aexec.framework.dtypes import float32, int32, string
-from aexec.framework.kept_memory import KeptMemory
-from aexec.framework.memory_account import MemoryAccount
+from aexec.framework.memory.kept_memory import KeptMemory
+from aexec.framework.memory.memory_account import MemoryAccount
 from aexec.framework.shape import PartialTensorShape
+from aexec.framework.waiting.abandoned_calls import AbandonedError, CallInThread
 from aexec.kernels.data_flow import barrier_ops
 from aexec.resources import barrier
 from tests.kernels.harness import in_tensorflow, ops_of, registered
-from tests.support.graphs import GraphBuilder
+from tests.support.programs.graphs import GraphBuilder
 
 PAIR = [float32, float32]
 SCALARS = [PartialTensorShape([]), PartialTensorShape([])]

@@ -10,10 +10,10 @@ import pytest
 
 import aexec
 from aexec import errors
-from aexec.framework.attr_value import NameAttrList
 from aexec.framework.dtypes import float32
-from tests.support.functions import function_def
-from tests.support.graphs import GraphBuilder
+from aexec.framework.wire.attr_value import NameAttrList
+from tests.support.programs.functions import function_def
+from tests.support.programs.graphs import GraphBuilder
 
 SCALE = function_def(
     "Scale(x: float, factor: float) -> y: float",

@@ -11,7 +11,7 @@ import aexec
 from aexec import errors, ops
 from aexec.devices import device_registry
 from aexec.framework.types import DEVICE_GPU
-from tests.support.fake_cupy import fake_cupy, gpu_factory
+from tests.support.stand_ins.fake_cupy import fake_cupy, gpu_factory
 
 VALUES = np.arange(12, dtype=np.float32).reshape(4, 3) / 10
 

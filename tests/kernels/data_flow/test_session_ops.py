@@ -1,4 +1,7 @@
-"""Handles of tensors that a session keeps.  What sessions do with them is in tests/runtime/test_session_tensors.py."""
+"""Handles of tensors that a session keeps.
+
+What sessions do with them is in `tests/runtime/session/test_session_tensors.py`.
+"""
 
 from __future__ import annotations
 

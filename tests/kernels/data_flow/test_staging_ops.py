@@ -13,7 +13,7 @@ from aexec import errors
 from aexec.framework.dtypes import float32, int32, int64
 from aexec.resources.staging_area import StagingArea, StagingMap
 from tests.kernels.harness import in_tensorflow, ops_of, registered
-from tests.support.graphs import GraphBuilder
+from tests.support.programs.graphs import GraphBuilder
 
 TYPES = [float32, int32]
 # The ops of a map, as `_map` takes them.

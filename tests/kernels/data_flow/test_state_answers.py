@@ -18,7 +18,7 @@ import aexec
 from aexec.framework import errors
 from tests.kernels.data_flow.scenarios import accumulators, barriers, checks, queues, staging, tables
 from tests.kernels.data_flow.scenarios.scenario import Scenario
-from tests.support.graphs import GraphBuilder
+from tests.support.programs.graphs import GraphBuilder
 from tests.support.virtual_clock import run_virtual
 
 SCENARIOS: dict[str, Scenario] = {

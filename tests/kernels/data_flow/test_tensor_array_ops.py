@@ -12,14 +12,14 @@ import pytest
 import aexec
 from aexec import errors
 from aexec.framework.dtypes import float32, int32, int64
-from aexec.framework.inline_call import NeedsThreadError
 from aexec.framework.shape import PartialTensorShape
+from aexec.framework.waiting.inline_call import NeedsThreadError
 from aexec.kernels.data_flow import tensor_array_ops
 from aexec.resources.tensor_array import TensorArray
 from tests.kernels.data_flow.tensor_array_cases import CASES, OURS
 from tests.kernels.harness import build, in_tensorflow, ops_of, registered
 from tests.kernels.recorded_answers import recorded_answers
-from tests.support.graphs import GraphBuilder
+from tests.support.programs.graphs import GraphBuilder
 
 # The ops of each generation, by what they do.
 VERBS = "make write scatter gather size split concat read close grad".split()

@@ -8,8 +8,8 @@ import pytest
 
 import aexec
 from aexec import errors
-from aexec.framework.allocator import watching
-from aexec.framework.memory_account import CallMemory, MemoryAccount
+from aexec.framework.memory.allocator import watching
+from aexec.framework.memory.memory_account import CallMemory, MemoryAccount
 from tests.kernels import harness
 from tests.kernels.harness import in_tensorflow, ops_of, registered, strings
 

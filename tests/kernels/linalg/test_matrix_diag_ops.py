@@ -12,7 +12,7 @@ import aexec
 from aexec.framework import dtypes, errors
 from tests.kernels.harness import in_tensorflow, ops_of, registered
 from tests.kernels.linalg_support import build, refused, run_op
-from tests.support.graphs import GraphBuilder
+from tests.support.programs.graphs import GraphBuilder
 
 ALIGNMENTS = ["LEFT_RIGHT", "RIGHT_LEFT", "LEFT_LEFT", "RIGHT_RIGHT"]
 TABLE = np.float32([[1, 2, 3, 4], [5, 6, 7, 8], [9, 10, 11, 12]])

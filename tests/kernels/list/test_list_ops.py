@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 
 from aexec import errors
-from aexec.framework import dtypes, variant
-from aexec.framework.inline_call import NeedsThreadError
+from aexec.framework import dtypes
 from aexec.framework.shape import UNKNOWN_RANK, PartialTensorShape
+from aexec.framework.waiting.inline_call import NeedsThreadError
+from aexec.framework.wire import variant
 from aexec.resources.tensor_list import TensorList
-from aexec.runtime.memory_accountant import _arrays
+from aexec.runtime.interpreter.memory_accountant import _arrays
 from tests.kernels.harness import build, in_tensorflow, ops_of, registered, run_op
 from tests.kernels.list.list_cases import CASES, OURS
 from tests.kernels.recorded_answers import recorded_answers

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from aexec import errors
-from aexec.framework import dtypes, variant
+from aexec.framework import dtypes
+from aexec.framework.wire import variant
 from aexec.resources.tensor_map import TensorMap
 from tests.kernels.harness import in_tensorflow, ops_of, registered, run_op
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from aexec import proto
-from aexec.framework import tensor_codec
+from aexec.framework.wire import tensor_codec
 from tests.kernels.array_support import F32, I32, assert_refuses
 from tests.kernels.harness import in_tensorflow, ops_of, registered, run_op, strings
 

@@ -12,7 +12,7 @@ from aexec.framework import errors
 from aexec.io.record import read_records
 from tests.kernels.array_support import F32, I32, I64
 from tests.kernels.harness import in_tensorflow, ops_of, registered, run_op, strings
-from tests.support import contexts
+from tests.support.stand_ins import contexts
 
 
 @pytest.mark.parametrize("op", ops_of("logging.summary_writer_ops"))

@@ -15,7 +15,7 @@ from aexec.framework import dtypes
 from aexec.framework.dtypes import DType, int32, int64, string
 from aexec.framework.shape import PartialTensorShape
 from tests.kernels.harness import in_tensorflow, ops_of, registered
-from tests.support.graphs import GraphBuilder
+from tests.support.programs.graphs import GraphBuilder
 
 
 def _table(op: str = "HashTableV2", key: DType = string, value: DType = int64, **attrs: Any) -> GraphBuilder:

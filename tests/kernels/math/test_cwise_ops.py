@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from aexec.framework import dtypes, errors, variant
-from aexec.framework.op_kernel import scratch_bytes
+from aexec.framework import dtypes, errors
+from aexec.framework.kernel_contract.op_kernel import scratch_bytes
+from aexec.framework.wire import variant
 from tests.kernels.harness import build, in_tensorflow, ops_of, registered, run_op
 
 bfloat16 = ml_dtypes.bfloat16

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aexec.framework import errors
-from aexec.framework.kernel_registry import global_registry
+from aexec.framework.kernel_contract.kernel_registry import global_registry
 from tests.kernels.harness import in_tensorflow, ops_of, registered, run_op
 from tests.kernels.numeric_support import FLOATS, INTEGERS, assert_close, assert_refused, bfloat16
 

@@ -15,7 +15,7 @@ from tests.kernels.array_support import F32, I32, assert_refuses
 from tests.kernels.fused_support import apply, arguments
 from tests.kernels.harness import in_tensorflow, registered, run_op
 from tests.kernels.nn.test_conv_ops import attrs_of, random
-from tests.support.graphs import GraphBuilder
+from tests.support.programs.graphs import GraphBuilder
 
 ON_THE_PLANE = ("_FusedConv2D", "_FusedDepthwiseConv2dNative")
 OPS = (*ON_THE_PLANE, "_FusedConv3D")

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aexec.framework import dtypes, errors
-from aexec.framework.intra_op import HelperThreads
+from aexec.framework.waiting.intra_op import HelperThreads
 from aexec.kernels.common import windowing
 from tests.kernels.array_support import F32, I32, I64, assert_gives, assert_refuses, assert_same, example_of
 from tests.kernels.conv_support import Windows, assert_close, window_attrs

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aexec.framework.intra_op import HelperThreads
+from aexec.framework.waiting.intra_op import HelperThreads
 from aexec.kernels.common import windowing
 from aexec.kernels.nn import convolution, winograd
 

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from aexec.framework import allocator, errors
+from aexec.framework import errors
+from aexec.framework.memory import allocator
 from tests.kernels.answer_tables import INVALID, known_answers, refused, texts
 from tests.kernels.array_support import I32, I64
 from tests.kernels.harness import run_op

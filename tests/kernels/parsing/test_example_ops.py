@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from aexec.framework import errors
-from aexec.framework.allocator import watching
-from aexec.framework.memory_account import CallMemory, MemoryAccount
+from aexec.framework.memory.allocator import watching
+from aexec.framework.memory.memory_account import CallMemory, MemoryAccount
 from aexec.kernels.parsing.example_records import key_texts
 from tests.kernels.answer_tables import INVALID, SHAPE, VALUES, known_answers, refused, texts
 from tests.kernels.array_support import F32, I32, I64

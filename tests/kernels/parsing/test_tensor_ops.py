@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from aexec import proto
-from aexec.framework import dtypes, tensor_codec
+from aexec.framework import dtypes
+from aexec.framework.wire import tensor_codec
 from tests.kernels.answer_tables import INVALID, known_answers, refused, texts
 from tests.kernels.array_support import F32, I32
 from tests.kernels.harness import run_op

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from aexec.framework import errors, variant
+from aexec.framework import errors
+from aexec.framework.wire import variant
 from aexec.kernels.ragged.variant_ops import RaggedTensorVariant
 from tests.kernels.answer_tables import INVALID
 from tests.kernels.array_support import F32, I32, I64, assert_refuses

@@ -11,7 +11,7 @@ import pytest
 
 from aexec.numerics import philox
 from aexec.numerics.philox import Philox
-from tests.support.strict_arrays import StrictArray, strict
+from tests.support.stand_ins.strict_arrays import StrictArray, strict
 
 FLOATS = [np.float16, ml_dtypes.bfloat16, np.float32]
 NEAR_THE_END = Philox(0x0123456789ABCDEF, (1 << 128) - 100)

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from aexec.framework import dtypes, errors
-from aexec.framework.resource_manager import ResourceHandle, ResourceManager, make_handle_tensor
-from aexec.framework.resource_variable import ResourceVariable
+from aexec.framework.state.resource_manager import ResourceHandle, ResourceManager, make_handle_tensor
+from aexec.framework.state.resource_variable import ResourceVariable
 from tests.kernels.harness import in_tensorflow, ops_of, registered, run_op
 from tests.kernels.numeric_support import assert_refused
-from tests.support import contexts
+from tests.support.stand_ins import contexts
 
 SEED = np.int32([-3, 8])
 KEY, COUNTER, ALG = np.uint64([12886686086760921206]), np.uint64([0, 8668464972686835628]), np.int32(1)

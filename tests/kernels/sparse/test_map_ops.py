@@ -7,14 +7,14 @@ import asyncio
 import pytest
 
 from aexec.framework import errors
-from aexec.framework.inline_call import PostponedError
-from aexec.framework.kept_memory import KeptMemory
-from aexec.framework.memory_account import MemoryAccount
+from aexec.framework.memory.kept_memory import KeptMemory
+from aexec.framework.memory.memory_account import MemoryAccount
+from aexec.framework.waiting.inline_call import PostponedError
 from aexec.kernels.sparse.map_ops import SparseTensorsMap
 from tests.kernels.answer_tables import INDICES, SHAPE, VALUES
 from tests.kernels.array_support import F32, I64
 from tests.kernels.harness import run_op
-from tests.support import contexts
+from tests.support.stand_ins import contexts
 
 NAMED = {"container": "", "shared_name": "map"}
 

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from aexec import errors
 from aexec.framework import dtypes
-from aexec.framework.ref_cell import RefCell
 from aexec.framework.shape import PartialTensorShape
+from aexec.framework.state.ref_cell import RefCell
 from aexec.kernels.state.variable_updates import SCATTERS
 from tests.kernels.device_harness import device_compute
 from tests.kernels.harness import build
-from tests.support.strict_arrays import StrictArray
+from tests.support.stand_ins.strict_arrays import StrictArray
 
 ROWS = [op for op in SCATTERS if "Nd" not in op]
 

@@ -11,10 +11,10 @@ import pytest
 import aexec
 from aexec import errors
 from aexec.framework import dtypes
-from aexec.framework.resource_manager import ResourceHandle, make_handle_tensor
+from aexec.framework.state.resource_manager import ResourceHandle, make_handle_tensor
 from aexec.kernels.state.mutex_ops import Mutex
 from tests.support import gates
-from tests.support.graphs import GraphBuilder
+from tests.support.programs.graphs import GraphBuilder
 
 F = dtypes.float32
 

@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aexec.framework import dtypes, errors
-from aexec.framework.ref_cell import RefCell
-from aexec.framework.resource_manager import ContainerInfo, ResourceHandle, ResourceManager, make_handle_tensor
-from aexec.framework.resource_variable import ResourceVariable
 from aexec.framework.shape import UNKNOWN_RANK, PartialTensorShape
+from aexec.framework.state.ref_cell import RefCell
+from aexec.framework.state.resource_manager import ContainerInfo, ResourceHandle, ResourceManager, make_handle_tensor
+from aexec.framework.state.resource_variable import ResourceVariable
 from tests.kernels.harness import build, in_tensorflow, ops_of, registered, strings
-from tests.support import contexts
+from tests.support.stand_ins import contexts
 
 SCATTERS = ["Add", "Sub", "Mul", "Div", "Max", "Min", "Update"]
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from aexec.framework import errors
-from aexec.framework.inline_call import NeedsThreadError
+from aexec.framework.waiting.inline_call import NeedsThreadError
 from aexec.kernels.string import regex
 from aexec.kernels.string.regex import compile_ns, compile_pattern, uses_groups
 from tests.kernels.array_support import assert_gives, assert_refuses

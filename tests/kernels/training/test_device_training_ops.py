@@ -9,11 +9,11 @@ import pytest
 
 from aexec import errors
 from aexec.framework import dtypes
-from aexec.kernels.common.device_forms import form_of
+from aexec.kernels.common.gpu.device_forms import form_of
 from tests.kernels.device_harness import device_compute
 from tests.kernels.training.test_training_ops import ANSWERS, _inputs, _name, _order
-from tests.support.code_for_hosts import COMPILER, Recorder, compile_kernels
-from tests.support.strict_arrays import StrictArray, strict, waits
+from tests.support.stand_ins.code_for_hosts import COMPILER, Recorder, compile_kernels
+from tests.support.stand_ins.strict_arrays import StrictArray, strict, waits
 
 
 def compute_of(answer: dict[str, Any], xp: Any = strict) -> Any:

@@ -14,14 +14,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aexec import errors
-from aexec.framework import dtypes, op_registry
-from aexec.framework.abandoned_calls import AbandonedError, CallInThread
-from aexec.framework.ref_cell import RefCell
-from aexec.framework.resource_manager import ResourceHandle, make_handle_tensor
-from aexec.framework.resource_variable import ResourceVariable
+from aexec.framework import dtypes
+from aexec.framework.op_contract import op_registry
 from aexec.framework.shape import PartialTensorShape
+from aexec.framework.state.ref_cell import RefCell
+from aexec.framework.state.resource_manager import ResourceHandle, make_handle_tensor
+from aexec.framework.state.resource_variable import ResourceVariable
+from aexec.framework.waiting.abandoned_calls import AbandonedError, CallInThread
 from tests.kernels.harness import build, in_tensorflow, ops_of, registered
-from tests.support import contexts
+from tests.support.stand_ins import contexts
 
 # What TensorFlow 2.21 makes of variables, per op: attrs, inputs, values before and after.
 ANSWERS: list[dict[str, Any]] = json.loads(

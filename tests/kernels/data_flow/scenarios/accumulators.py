@@ -10,7 +10,7 @@ import numpy as np
 from aexec.framework.dtypes import float32, float64, int32, int64
 from aexec.framework.shape import PartialTensorShape
 from tests.kernels.data_flow.scenarios.scenario import Scenario, Step, count, scenario, shape
-from tests.support.graphs import GraphBuilder
+from tests.support.programs.graphs import GraphBuilder
 
 __all__ = ["SCENARIOS"]
 

@@ -10,7 +10,7 @@ import numpy as np
 from aexec.framework.dtypes import float64, int32, int64, string
 from aexec.framework.shape import PartialTensorShape
 from tests.kernels.data_flow.scenarios.scenario import SCALAR, Scenario, Step, count, scenario, shape, text
-from tests.support.graphs import GraphBuilder
+from tests.support.programs.graphs import GraphBuilder
 
 __all__ = ["SCENARIOS"]
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from aexec.framework.shape import PartialTensorShape
-from tests.support.graphs import GraphBuilder
+from tests.support.programs.graphs import GraphBuilder
 
 __all__ = ["SCALAR", "Scenario", "Step", "count", "scenario", "shape", "text"]
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from aexec.framework.dtypes import float32, int64, string
 from tests.kernels.data_flow.scenarios.scenario import SCALAR, Scenario, Step, scenario, shape, text
-from tests.support.graphs import GraphBuilder
+from tests.support.programs.graphs import GraphBuilder
 
 __all__ = ["SCENARIOS"]
 

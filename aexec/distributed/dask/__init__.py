@@ -1,0 +1,1 @@
+"""The engine on Dask distributed: the only modules that import it."""

@@ -1,0 +1,301 @@
+"""An engine on Dask distributed: its workers run a `Worker` each, and messages go by its connections between them.
+
+A worker plugin registers two handlers with each Dask worker.  A client listens nowhere: it opens a line to each worker
+that it calls, and is pushed to by that.  Nothing goes through Dask's scheduler but the question who there is, and no
+task is made.  Frames are sent as they are; nothing is pickled but the plugin, once, by Dask itself.
+A worker whose line breaks is lost at once.
+Next to read: `dask_line.py`, `worker.py`, and docs/distributed.md for how such a cluster is started and whom it trusts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import socket
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+import distributed
+
+from aexec.distributed.cluster_connection import ClusterConnection
+from aexec.distributed.cluster_messages import Message, error_fields
+from aexec.distributed.cluster_security import ClusterSecurity
+from aexec.distributed.dask.dask_line import AskingLine, Line
+from aexec.distributed.dask.dask_security import check_addresses, check_dask, security_of, with_protocol
+from aexec.distributed.dask.dask_wire import FAMILIES, packed, unpacked
+from aexec.distributed.engine import DeliveringEngine, Envelope, Handler
+from aexec.distributed.worker import Worker
+from aexec.framework import errors
+
+__all__ = ["AexecWorkerPlugin", "DaskEngine", "connect_to_dask"]
+
+# Seconds: a task that is busy beyond measure answers late; one that died is known by its line.
+LEASE = 5.0
+_DELIVER, _LINE = "aexec_deliver", "aexec_line"
+_PLUGIN = "aexec"
+_CONNECT_SECONDS = 30
+# Open at most, to all others together; more calls at a time wait.
+_CONNECTIONS = 512
+
+
+class DaskEngine(DeliveringEngine):
+    """An end that calls workers by Dask's RPC: a client's, and what a worker's has in common with it.
+
+    Args:
+        address: its own.
+        handler: as of every engine.
+        connection_args: of Dask's, with the certificate of this end.
+        scheduler: whom a client asks for workers; None for a worker.
+    """
+
+    def __init__(
+        self, address: str, handler: Handler, connection_args: Mapping[str, Any], scheduler: Any = None
+    ) -> None:
+        super().__init__(address, handler, lease=LEASE, retry=None)
+        self._connection_args = connection_args
+        self._scheduler = scheduler
+        # By the worker's address: the task that keeps a line to it, and whether it is open, or has failed.
+        self._lines: dict[str, tuple[asyncio.Task[None], asyncio.Event]] = {}
+        self._answering: set[asyncio.Task[None]] = set()
+        # Of its own, as Dask's goes on for half a minute to try to connect to who is gone.
+        self._pool: Any = distributed.core.ConnectionPool(
+            limit=_CONNECTIONS, timeout=LEASE, connection_args=connection_args, **FAMILIES
+        )
+
+    async def workers(self) -> Sequence[str]:
+        """As `Engine.workers`: those that Dask's scheduler knows, by address."""
+        return sorted((await self._identity())["workers"])
+
+    async def addresses(self) -> Sequence[str]:
+        """Those of the scheduler, as it calls itself, and of all workers."""
+        known = await self._identity()
+        return [known["address"], *known["workers"]]
+
+    async def _identity(self) -> Mapping[str, Any]:
+        assert self._scheduler is not None
+        try:
+            return await self._scheduler.scheduler.identity(n_workers=-1)  # type: ignore[no-any-return]
+        except OSError as error:
+            raise errors.UnavailableError(f"Dask's scheduler does not answer: {error}") from None
+
+    async def exchange(self, address: str, envelope: Envelope) -> Message:
+        """As `DeliveringEngine.exchange`."""
+        *head, message = envelope
+        given = packed(head, message)
+        await self._line_to(address)
+        try:
+            pool = await self._started_pool()
+            return unpacked(**await pool(address).aexec_deliver(**given))[1]
+        except OSError as error:
+            raise ConnectionError(str(error)) from None
+        except (TypeError, errors.InvalidArgumentError) as error:
+            self.lose(address, f"its answer is no message: {error}")
+            raise ConnectionError(str(error)) from None
+
+    async def _started_pool(self) -> Any:
+        if self._pool.status is not distributed.core.Status.running:
+            await self._pool.start()
+        return self._pool
+
+    async def received(self, body: Any = None, large: Any = ()) -> dict[str, Any]:
+        """The answer to a message that came from another end, packed as that is."""
+        try:
+            (sender, number, oldest, verb), message = unpacked(body, large)
+        except (TypeError, ValueError, errors.InvalidArgumentError) as error:
+            refused = errors.InvalidArgumentError(f"This is no message: {error}")
+            return packed([], Message({"error": error_fields(refused)}))
+        return packed([], await self.receive((sender, number, oldest, verb, message)))
+
+    # Lines to workers
+
+    async def _line_to(self, address: str) -> None:
+        """Return when there is a line to a worker.  Raises ConnectionError if it cannot be reached."""
+        task, opened = self._lines.get(address) or self._begin_line(address)
+        await opened.wait()
+        if task.done():
+            raise ConnectionError(f"There is no connection to {address}")
+
+    def _begin_line(self, address: str) -> tuple[asyncio.Task[None], asyncio.Event]:
+        opened = asyncio.Event()
+        task = asyncio.get_running_loop().create_task(self._keep_line(address, opened), name=f"line to {address}")
+        self._lines[address] = task, opened
+        return task, opened
+
+    async def _keep_line(self, address: str, opened: asyncio.Event) -> None:
+        line: Line | None = None
+        try:
+            line = Line(await distributed.comm.connect(address, timeout=LEASE, **self._connection_args))
+            await line.send({"op": _LINE, "sender": self.address, "reply": False})
+            await line.receive()  # the worker has it, and can push
+            opened.set()
+            while True:
+                self._answer(line, await line.receive())
+        except Exception as error:  # whatever comes that is no message ends the line, too
+            self.lose(address, f"its connection was closed: {error}")
+        finally:
+            opened.set()
+            if line is not None:
+                line.abort()
+
+    def _answer(self, line: Line, pushed: dict[str, Any]) -> None:
+        """Have something that was pushed handled, beside what comes after it."""
+        task = asyncio.get_running_loop().create_task(self._answered(line, **pushed))
+        self._answering.add(task)
+        task.add_done_callback(self._answering.discard)
+
+    async def _answered(self, line: Line, number: int, **message: Any) -> None:
+        answer = await self.received(**message)
+        with suppress(OSError):  # who asked is gone
+            await line.send({"number": number, **answer})
+
+    def readmit(self, address: str) -> None:
+        """As `Engine.readmit`."""
+        super().readmit(address)
+        line = self._lines.get(address)
+        if line is not None and line[0].done():
+            del self._lines[address]
+
+    async def close(self) -> None:
+        """As `Engine.close`."""
+        await super().close()
+        ending = [*(task for task, _ in self._lines.values()), *self._answering]
+        for task in ending:
+            task.cancel()
+        if ending:
+            await asyncio.wait(ending)
+        await self._pool.close()
+
+
+class DaskWorkerEngine(DaskEngine):
+    """A worker's end: a client is reached by the line that it has opened.
+
+    Args:
+        server: the Dask worker; `aexec_deliver` and `aexec_line` are registered with it.
+        handler: as of every engine.
+    """
+
+    def __init__(self, server: Any, handler: Handler) -> None:
+        super().__init__(server.address, handler, server.rpc.connection_args)
+        self._server = server
+        self._opened: dict[str, AskingLine] = {}
+        server.handlers[_DELIVER] = self.received
+        server.handlers[_LINE] = self._take_line
+
+    async def exchange(self, address: str, envelope: Envelope) -> Message:
+        """As `DeliveringEngine.exchange`."""
+        if _is_worker(address):
+            return await super().exchange(address, envelope)
+        if address not in self._opened:
+            raise ConnectionError(f"There is no line from {address}")
+        *head, message = envelope
+        return await self._opened[address].ask(head, message)
+
+    async def _take_line(self, comm: Any, sender: str) -> None:
+        """Dask calls it with a connection that another end has opened, which is its line until it is closed."""
+        line = self._opened[sender] = AskingLine(comm)
+        try:
+            await line.send({})
+            await line.take_answers()
+        finally:
+            line.abort()
+            if self._opened.get(sender) is line:
+                del self._opened[sender]
+                self.lose(sender, "its line was closed")
+
+    async def close(self) -> None:
+        """As `Engine.close`."""
+        await super().close()
+        for name in (_DELIVER, _LINE):
+            self._server.handlers.pop(name, None)
+        for line in list(self._opened.values()):
+            line.abort()
+
+
+def _is_worker(address: str) -> bool:
+    """Else it is a client, which is not to be connected to."""
+    return "://" in address
+
+
+class AexecWorkerPlugin(distributed.WorkerPlugin):  # type: ignore[misc]  # whatever Dask's is
+    """Makes a Dask worker a worker of aexec's.  `connect_to_dask` registers it."""
+
+    name = _PLUGIN
+    idempotent = True
+
+    def setup(self, worker: Any) -> None:
+        """As Dask calls it, on the worker's event loop."""
+        made = Worker()
+        made.connect(DaskWorkerEngine(worker, made.handle))
+        worker.aexec = made
+        # Columns of the table of workers in Dask's dashboard.
+        worker.metrics["aexec_sessions"] = lambda worker: len(worker.aexec.sessions)
+        worker.metrics["aexec_steps"] = lambda worker: worker.aexec.steps
+
+    async def teardown(self, worker: Any) -> None:
+        """As Dask calls it."""
+        await worker.aexec.close()
+
+
+def _own_address() -> str:
+    """A client's: it says to people who it is, and is that of no other."""
+    return f"client-{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
+
+
+async def connect_to_dask(address: str, given: ClusterSecurity | None = None) -> ClusterConnection:
+    """A connection to the cluster of a Dask scheduler.
+
+    Args:
+        address: `HOST:PORT` of the scheduler, to which Dask's settings say how to connect; `tls://HOST:PORT` says it
+            itself.  "" starts a LocalCluster, with a process for each core.
+        given: by which certificates, and whether it may be without; Dask's settings say it if that is None.
+
+    Raises:
+        UnavailableError: nobody answers there.
+        FailedPreconditionError: the cluster would have to be reached by TLS, which is not set up; or a certificate
+            cannot be used.
+    """
+    given = given or ClusterSecurity()
+    check_dask(address, given)
+    security = security_of(given)
+    cluster: Any = None
+    try:
+        if not address:
+            cluster = await _own_cluster(security)
+        where = cluster if cluster is not None else with_protocol(address, security)
+        client: Any = await distributed.Client(where, asynchronous=True, timeout=_CONNECT_SECONDS, security=security)
+    except (OSError, TimeoutError) as error:
+        if cluster is not None:
+            await cluster.close()
+        raise errors.UnavailableError(f"There is no Dask scheduler at {address}: {error}") from None
+    connection = ClusterConnection(LEASE)
+
+    async def close() -> None:
+        await client.close()
+        if cluster is not None:
+            await cluster.close()
+
+    connection.also_close = close
+    connection.engine = engine = DaskEngine(_own_address(), connection.handle, client.connection_args, client)
+    try:
+        if given.required:
+            # Before anything but the scheduler is connected to, and by the names that it gives itself and others.
+            check_addresses(await engine.addresses(), security)
+        await client.register_plugin(AexecWorkerPlugin())
+    except BaseException:
+        await connection.close()
+        raise
+    return connection
+
+
+def _own_cluster(security: Any) -> Any:
+    """A LocalCluster, to be awaited; it listens on loopback addresses."""
+    return distributed.LocalCluster(
+        asynchronous=True,
+        threads_per_worker=1,
+        dashboard_address=None,
+        security=security,
+        # No spilling, pausing or restarting: these look at Dask's tasks, and a restart loses the variables.
+        memory_limit=0,
+    )

@@ -1,0 +1,1 @@
+"""Memory: where arrays are allocated, who holds how much, and what limits apply."""

@@ -1,0 +1,231 @@
+"""The memory log: one line for each tensor that a step makes, hands on and frees, as TensorFlow's LogMemory writes.
+
+It goes to the logger `aexec.memory`, and costs nothing while it is off.  While a session is open whose config says
+`log_memory`, lines are of level INFO; and of level DEBUG where this logger itself is told so, not those above it:
+
+    logging.basicConfig()
+    logging.getLogger("aexec.memory").setLevel(logging.DEBUG)
+
+A line is `__LOG_MEMORY__ <message> { <fields as text> }`, where the message is one of
+`protos/aexec/framework/log_memory.proto`; `parse` reads it back.  Memory that no step asked for has a `SpecialStep`.
+"""
+
+from __future__ import annotations
+
+import enum
+import logging
+import re
+import weakref
+from typing import Any
+
+import numpy as np
+from google.protobuf import text_format
+
+from aexec import proto
+from aexec.framework.memory.tensor_buffer import (
+    CPU_ALLOCATOR,
+    allocation_id,
+    buffer_of,
+    new_allocation_id,
+    num_bytes,
+    tensor_description,
+)
+
+__all__ = [
+    "SpecialStep",
+    "is_enabled",
+    "parse",
+    "record_borrowed",
+    "record_network_buffer",
+    "record_network_buffer_freed",
+    "record_raw_allocation",
+    "record_raw_deallocation",
+    "record_step",
+    "record_tensor_allocation",
+    "record_tensor_output",
+    "turn_off",
+    "turn_on",
+]
+
+_logger = logging.getLogger("aexec.memory")
+_LABEL = "__LOG_MEMORY__"
+_LINE = re.compile(rf"{_LABEL} (\w+) \{{ (.*) \}}")
+# How many open sessions want it.
+_wanted = 0
+
+
+class SpecialStep(enum.IntEnum):
+    """Step ids of memory that no step asked for."""
+
+    CONSTANT_FOLDING = -1
+    KERNEL_CONSTRUCTION = -2
+    EXTERNAL_ALLOCATION = -3
+    NETWORK_BUFFER = -4
+    PROTO_BUFFER = -5
+    UNKNOWN = -6
+
+
+def turn_on() -> None:
+    """Write the log, until `turn_off` has been called as often."""
+    global _wanted
+    _wanted += 1
+
+
+def turn_off() -> None:
+    """Who called `turn_on` does not need it any more."""
+    global _wanted
+    _wanted -= 1
+
+
+def is_enabled() -> bool:
+    """Is anything written?  Whoever describes tensors asks first."""
+    if _wanted:
+        return _logger.isEnabledFor(logging.INFO)
+    # Of its own: a program that debugs something else must not become many times slower.
+    return 0 < _logger.level <= logging.DEBUG and _logger.isEnabledFor(logging.DEBUG)
+
+
+def record_step(step_id: int, handle: str) -> None:
+    """A step begins; `handle` says what it was asked for."""
+    _write(proto.MemoryLogStep(step_id=step_id, handle=handle))
+
+
+# Ids of the allocations that were recorded and are alive.
+_live: set[int] = set()
+
+
+def record_tensor_allocation(
+    step_id: int, kernel_name: str, tensor: Any, allocator_name: str = CPU_ALLOCATOR, *, single: bool = False
+) -> None:
+    """A kernel made `tensor`.  Once for each buffer; that it is freed is recorded by itself.
+
+    Args:
+        step_id: of the step that it ran in, or a `SpecialStep`.
+        single: nobody but the caller has a reference to it.
+    """
+    number = _first_seen(tensor)
+    if number == 0:
+        return
+    description = tensor_description(tensor, None, allocator_name, single=single)
+    _write(proto.MemoryLogTensorAllocation(step_id=step_id, kernel_name=kernel_name, tensor=description))
+    _when_freed(tensor, number, lambda: record_tensor_deallocation(number, allocator_name))
+
+
+def _first_seen(array: Any) -> int:
+    """The allocation id of a buffer of which nothing was recorded; else 0, as for what has no buffer of its own."""
+    number = allocation_id(array)
+    if number == 0 or number in _live:
+        return 0
+    _live.add(number)
+    return number
+
+
+def _when_freed(array: Any, number: int, record: Any) -> None:
+    def freed() -> None:
+        _live.discard(number)
+        record()
+
+    weakref.finalize(buffer_of(array), freed).atexit = False
+
+
+def record_tensor_deallocation(allocation_id: int, allocator_name: str) -> None:
+    """A tensor's memory was freed."""
+    _write(proto.MemoryLogTensorDeallocation(allocation_id=allocation_id, allocator_name=allocator_name))
+
+
+def record_tensor_output(
+    step_id: int,
+    kernel_name: str,
+    index: int,
+    tensor: Any,
+    allocator_name: str = CPU_ALLOCATOR,
+    *,
+    single: bool = False,
+) -> None:
+    """A kernel's output number `index` was set."""
+    description = tensor_description(tensor, None, allocator_name, single=single)
+    _write(proto.MemoryLogTensorOutput(step_id=step_id, kernel_name=kernel_name, index=index, tensor=description))
+
+
+def record_raw_allocation(
+    step_id: int, operation: str, num_bytes: int, ptr: int, allocation_id: int, allocator_name: str
+) -> None:
+    """Memory was taken that is no tensor's.
+
+    Args:
+        step_id: of the step that took it, or a `SpecialStep`.
+        operation: what it is for.
+        ptr: its address.
+    """
+    _write(
+        proto.MemoryLogRawAllocation(
+            step_id=step_id,
+            operation=operation,
+            num_bytes=num_bytes,
+            ptr=ptr,
+            allocation_id=allocation_id,
+            allocator_name=allocator_name,
+        )
+    )
+
+
+def record_raw_deallocation(
+    step_id: int, operation: str, allocation_id: int, allocator_name: str, deferred: bool
+) -> None:
+    """Such memory was given back; `deferred` if the device still uses it, and another record will follow."""
+    _write(
+        proto.MemoryLogRawDeallocation(
+            step_id=step_id,
+            operation=operation,
+            allocation_id=allocation_id,
+            allocator_name=allocator_name,
+            deferred=deferred,
+        )
+    )
+
+
+def record_borrowed(step_id: int, operation: str, array: Any, allocator_name: str = CPU_ALLOCATOR) -> None:
+    """An array was made by somebody else than a kernel: raw memory, once for each buffer, until it is freed."""
+    number = _first_seen(array)
+    if number == 0:
+        return
+    address = array.ctypes.data if isinstance(array, np.ndarray) else 0
+    record_raw_allocation(step_id, operation, num_bytes(array), address, number, allocator_name)
+    _when_freed(
+        array, number, lambda: record_raw_deallocation(step_id, operation, number, allocator_name, deferred=False)
+    )
+
+
+def record_network_buffer(operation: str, data: bytes | memoryview) -> int:
+    """Bytes came from the network.  Gives the number under which `record_network_buffer_freed` says that they went."""
+    if not is_enabled():
+        return 0
+    number = new_allocation_id()
+    address = np.frombuffer(data, np.uint8).ctypes.data
+    record_raw_allocation(SpecialStep.NETWORK_BUFFER, operation, len(data), address, number, CPU_ALLOCATOR)
+    return number
+
+
+def record_network_buffer_freed(operation: str, number: int) -> None:
+    """The bytes are not needed any more."""
+    if number:
+        record_raw_deallocation(SpecialStep.NETWORK_BUFFER, operation, number, CPU_ALLOCATOR, deferred=False)
+
+
+def _write(message: Any) -> None:
+    if is_enabled():
+        text = text_format.MessageToString(message, as_one_line=True)
+        level = logging.INFO if _wanted else logging.DEBUG
+        _logger.log(level, "%s %s { %s }", _LABEL, type(message).DESCRIPTOR.name, text)
+
+
+def parse(line: str) -> Any:
+    """The message of a line of the log, wherever in the line it stands; None for other lines."""
+    found = _LINE.search(line)
+    kind = getattr(proto, found[1], None) if found is not None and found[1].startswith("MemoryLog") else None
+    if found is None or kind is None:
+        return None
+    try:
+        return text_format.Parse(found[2], kind())
+    except text_format.ParseError:
+        return None

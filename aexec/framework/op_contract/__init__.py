@@ -1,0 +1,1 @@
+"""Ops: how they are defined, registered, and used in code that builds nodes."""

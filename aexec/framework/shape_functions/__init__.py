@@ -1,0 +1,1 @@
+"""Shape inference: what a shape function is called with, and what it can do."""

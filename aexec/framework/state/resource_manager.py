@@ -1,0 +1,444 @@
+"""Resources: state that outlives a kernel call, such as variables, queues and tensor arrays.
+
+A `ResourceManager` keeps them under (container, type, name).  What flows through a
+graph is a `ResourceHandle`, which names a resource; it is resolved at each use, so it
+may well name one that does not exist (yet, or any more).  `ContainerInfo` holds the
+rules by which a node names its resource.
+
+Resources are used on the loop's thread, and looked up from worker threads too.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import re
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, TypeVar
+
+import numpy as np
+
+from aexec import proto
+from aexec.framework import errors
+from aexec.framework.dtypes import DType, as_dtype
+from aexec.framework.late_dataclass import dataclass
+from aexec.framework.memory.kept_memory import KeptMemory
+from aexec.framework.shape import PartialTensorShape
+from aexec.framework.types import TypeIndex
+
+__all__ = [
+    "ANONYMOUS_NAME",
+    "DEFAULT_CONTAINER",
+    "ContainerInfo",
+    "ResourceHandle",
+    "ResourceInfo",
+    "ResourceManager",
+    "ResourceManagerStatistics",
+    "check_container",
+    "handle_from_tensor",
+    "is_fixed_handle",
+    "make_handle_tensor",
+    "node_of_private",
+    "step_container",
+]
+
+logger = logging.getLogger(__name__)
+
+R = TypeVar("R")
+Array = np.ndarray[Any, Any]
+
+DEFAULT_CONTAINER = "localhost"
+# A shared_name of this value asks for a resource that no other node can name.
+ANONYMOUS_NAME = "cd2c89b7-88b7-44c8-ad83-06c2a9158347"
+_STEP_CONTAINER = "__per_step_"
+_CONTAINER_SYNTAX = re.compile(r"[A-Za-z0-9.][A-Za-z0-9./-]*", re.ASCII)
+_PRIVATE = re.compile(r"_[0-9]+_(.+)", re.ASCII | re.DOTALL)
+_private_numbers = itertools.count()
+_anonymous_numbers = itertools.count()
+
+
+def step_container(step_id: int) -> str:
+    """Name of the container that lives as long as a step."""
+    return f"{_STEP_CONTAINER}{step_id}"
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerInfo:
+    """The name that a node's resource goes by.
+
+    Attributes:
+        container: first part of the name.
+        name: second part.
+        is_private: no other node uses it, so it goes when the node's kernel goes.
+    """
+
+    container: str
+    name: str
+    is_private: bool = False
+
+    @classmethod
+    def from_attrs(
+        cls,
+        attrs: Mapping[str, Any],
+        node_name: str,
+        *,
+        use_node_name: bool = False,
+        default_container: str = DEFAULT_CONTAINER,
+    ) -> ContainerInfo:
+        """Apply the rules to a node's attrs `container` and `shared_name` (bytes; absent means empty).
+
+        Args:
+            attrs: the node's attrs.
+            node_name: the node's name.
+            use_node_name: without a shared_name, the node's name is the resource's, as with variables;
+                otherwise the name is `_<number>_<node>` and private.
+            default_container: used where the attr is empty.
+
+        Raises:
+            InvalidArgumentError: a container with invalid characters, or a shared_name that begins with `_`.
+        """
+        container = _text(attrs.get("container", b"")) or default_container
+        check_container(container)
+        shared_name = _text(attrs.get("shared_name", b""))
+        if shared_name == ANONYMOUS_NAME:
+            return cls(container, f"_AnonymousVar{next(_anonymous_numbers)}", is_private=True)
+        if shared_name.startswith("_"):
+            raise errors.InvalidArgumentError(f"shared_name cannot start with '_':{shared_name}")
+        if shared_name:
+            return cls(container, shared_name)
+        if use_node_name:
+            return cls(container, node_name)
+        return cls(container, f"_{next(_private_numbers)}_{node_name}", is_private=True)
+
+
+def node_of_private(name: str) -> str | None:
+    """The node whose private resource goes by this name; None for a name that nodes can share."""
+    match = _PRIVATE.fullmatch(name)
+    return None if match is None else match[1]
+
+
+def check_container(name: str) -> None:
+    """Raise InvalidArgumentError unless this can be the name of a container."""
+    if not _CONTAINER_SYNTAX.fullmatch(name):
+        raise errors.InvalidArgumentError(f"container contains invalid characters: {name}")
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else str(value, "utf-8", "replace")
+
+
+@dataclass(frozen=True, slots=True, weakref_slot=True)
+class ResourceHandle:
+    """Names a resource; flows through graphs as the element of a 0-d object array.
+
+    Attributes:
+        device: full name of the device whose manager has it.
+        container, name: where that manager keeps it.
+        type_name: its type, for messages.
+        dtypes_and_shapes: what it holds, as far as shape inference cares.
+        hash_code: `TypeIndex` of its type; 0 if not known.  Without meaning in other processes.
+    """
+
+    device: str = ""
+    container: str = ""
+    name: str = ""
+    type_name: str = ""
+    dtypes_and_shapes: tuple[tuple[DType, PartialTensorShape], ...] = ()
+    hash_code: int = 0
+
+    @classmethod
+    def of_type(
+        cls,
+        resource_type: type,
+        info: ContainerInfo,
+        device: str,
+        dtypes_and_shapes: Iterable[tuple[DType, PartialTensorShape]] = (),
+    ) -> ResourceHandle:
+        """A handle to a resource of a given class."""
+        index = TypeIndex.of(resource_type)
+        return cls(device, info.container, info.name, index.name, tuple(dtypes_and_shapes), index.hash_code)
+
+    @classmethod
+    def from_proto(cls, message: proto.ResourceHandleProto) -> ResourceHandle:
+        """Decode.  Raises InvalidArgumentError for an unknown dtype or an impossible shape."""
+        return cls(
+            message.device,
+            message.container,
+            message.name,
+            message.maybe_type_name,
+            tuple((as_dtype(d.dtype), PartialTensorShape.from_proto(d.shape)) for d in message.dtypes_and_shapes),
+            message.hash_code,
+        )
+
+    def to_proto(self) -> proto.ResourceHandleProto:
+        message = proto.ResourceHandleProto(
+            device=self.device,
+            container=self.container,
+            name=self.name,
+            hash_code=self.hash_code,
+            maybe_type_name=self.type_name,
+        )
+        for dtype, shape in self.dtypes_and_shapes:
+            message.dtypes_and_shapes.add(dtype=dtype.enum, shape=shape.to_proto())
+        return message
+
+    def check_type(self, expected: type) -> None:
+        """Raise InvalidArgumentError if it is known to be of another type than the one it is used as."""
+        index = TypeIndex.of(expected)
+        if self.hash_code not in (0, index.hash_code):
+            raise errors.InvalidArgumentError(
+                "Trying to access a handle's resource using the wrong type. The handle points to a resource "
+                f"(name '{self.name}') of type '{self.type_name}' (hash code {self.hash_code}) but you are trying to "
+                f"access the resource as type '{index.name}' (hash code {index.hash_code})"
+            )
+
+    def check_device(self, device: str) -> None:
+        """Raise InvalidArgumentError unless it lives on this device, or on none in particular."""
+        if self.device and self.device != device:
+            raise errors.InvalidArgumentError(
+                f"Trying to access resource {self.name} located in device {self.device} from device {device}"
+            )
+
+
+def make_handle_tensor(handle: ResourceHandle) -> Array:
+    """The handle as a tensor: a read-only 0-d object array."""
+    tensor = np.empty((), object)
+    tensor[()] = handle
+    tensor.flags.writeable = False
+    return tensor
+
+
+def is_fixed_handle(tensor: Any) -> bool:
+    """Is it a tensor as `make_handle_tensor` makes it, which will name the same resource whenever it is seen?"""
+    return type(tensor) is np.ndarray and not tensor.ndim and tensor.base is None and not tensor.flags.writeable
+
+
+def handle_from_tensor(tensor: Any, expected_type: type | None = None) -> ResourceHandle:
+    """The handle in a tensor of one element.
+
+    Raises:
+        InvalidArgumentError: another number of elements, something that is no handle, or a handle to a
+            resource of another type than `expected_type`.
+    """
+    if tensor.size != 1:
+        raise errors.InvalidArgumentError(f"resource handle must have 1 element, not {tensor.size}")
+    handle = tensor.item()
+    if type(handle) is not ResourceHandle:
+        raise errors.InvalidArgumentError(f"expected a resource handle, got {type(handle).__name__}")
+    if expected_type is not None:
+        handle.check_type(expected_type)
+    return handle
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceInfo:
+    """One entry of a manager's listing; `debug` is the resource's repr."""
+
+    container: str
+    name: str
+    type_name: str
+    debug: str
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceManagerStatistics:
+    """Number of containers, of resources, and of resources per type name."""
+
+    containers: int
+    resources: int
+    by_type: Mapping[str, int]
+
+
+Key = tuple[type, str]
+
+
+class ResourceManager:
+    """Resources by container, type and name.  All methods may be called from any thread.
+
+    A resource may define `close()`: called once, with no lock held, when it leaves the manager.
+
+    One with an attribute `kept` gets the manager's, by which it says what it keeps of tensors.
+
+    Args:
+        device: full name of the device it belongs to; "" accepts handles of any.
+        kept: counts what resources keep, or None.
+
+    Attributes:
+        kept: as given.
+    """
+
+    def __init__(self, device: str = "", kept: KeptMemory | None = None) -> None:
+        self.device = device
+        self.kept = kept
+        # Lookups read without the lock, as single dict operations are atomic.  A container in the
+        # table is never empty, and is only changed with the lock held.
+        self._lock = threading.RLock()
+        self._containers: dict[str, dict[Key, Any]] = {}
+
+    def create(self, container: str, name: str, resource: Any, resource_type: type | None = None) -> None:
+        """Add a resource.
+
+        Args:
+            container, name: where; the container is made if need be.
+            resource: what.
+            resource_type: the type it is looked up by, if that is a base class of its own.
+
+        Raises:
+            AlreadyExistsError: there is one of this name and type.
+        """
+        kind = resource_type or type(resource)
+        with self._lock:
+            table = self._containers.get(container, {})
+            if (kind, name) in table:
+                raise errors.AlreadyExistsError(f"Resource {_path(container, name, kind)}")
+            if self.kept is not None and hasattr(resource, "kept"):
+                resource.kept = self.kept
+            table[kind, name] = resource
+            self._containers[container] = table
+
+    def find(self, container: str, name: str, resource_type: type[R]) -> R | None:
+        """A resource, or None if there is none of this name and type."""
+        table = self._containers.get(container)
+        found: R | None = None if table is None else table.get((resource_type, name))
+        return found
+
+    def of_type(self, resource_type: type[R]) -> list[tuple[str, str, R]]:
+        """All resources of a type: container, name, and the resource itself, by container and name."""
+        with self._lock:
+            entries = [(c, key, resource) for c, table in self._containers.items() for key, resource in table.items()]
+        return sorted((c, name, resource) for c, (kind, name), resource in entries if kind is resource_type)
+
+    def lookup(self, container: str, name: str, resource_type: type[R]) -> R:
+        """A resource.
+
+        Raises:
+            NotFoundError: there is none of this name and type.
+        """
+        table = self._containers.get(container)
+        if table is None:
+            raise errors.NotFoundError(
+                f"Container {container} does not exist. (Could not find resource: {container}/{name})"
+            )
+        found: R | None = table.get((resource_type, name))
+        if found is None:
+            raise errors.NotFoundError(f"Resource {_path(container, name, resource_type)} does not exist.")
+        return found
+
+    def lookup_handle(self, handle: ResourceHandle, resource_type: type[R]) -> R:
+        """The resource that a handle names.
+
+        Raises:
+            InvalidArgumentError: the handle belongs to another device, or to a resource of another type.
+            NotFoundError: there is no such resource.
+        """
+        if self.device:
+            handle.check_device(self.device)
+        handle.check_type(resource_type)
+        return self.lookup(handle.container, handle.name, resource_type)
+
+    def lookup_or_create(self, container: str, name: str, resource_type: type[R], make: Callable[[], R]) -> R:
+        """A resource, made by `make()` if there is none; of racing callers one makes it, the others wait.
+
+        Raises:
+            BaseException: whatever `make` raises; nothing is added then.
+        """
+        found = self.find(container, name, resource_type)
+        if found is None:
+            with self._lock:
+                found = self.find(container, name, resource_type)
+                if found is None:
+                    found = make()
+                    self.create(container, name, found, resource_type)
+        return found
+
+    def delete(self, container: str, name: str, resource_type: type) -> None:
+        """Remove a resource.
+
+        Raises:
+            NotFoundError: there is none of this name and type.
+        """
+        with self._lock:
+            table = self._containers.get(container)
+            if table is None:
+                raise errors.NotFoundError(f"Container {container} does not exist.")
+            if (resource_type, name) not in table:
+                raise errors.NotFoundError(f"Resource {_path(container, name, resource_type)} does not exist.")
+            resource = table.pop((resource_type, name))
+            if not table:
+                del self._containers[container]
+        _close_all([resource])
+
+    def delete_handle(self, handle: ResourceHandle) -> None:
+        """Remove the resource that a handle names, of whatever type.
+
+        Raises:
+            NotFoundError: there is none.
+        """
+        kinds = [kind for kind, name in list(self._containers.get(handle.container, ())) if name == handle.name]
+        if handle.hash_code:
+            kinds = [kind for kind in kinds if TypeIndex.of(kind).hash_code == handle.hash_code]
+        if not kinds and handle.container in self._containers:
+            path = f"{handle.container}/{handle.name}/{handle.type_name or '<unknown>'}"
+            raise errors.NotFoundError(f"Resource {path} does not exist.")
+        self.delete(handle.container, handle.name, kinds[0] if kinds else object)
+
+    def cleanup(self, container: str) -> None:
+        """Remove a container with all that is in it.  Unknown ones are ignored."""
+        if container in self._containers:
+            with self._lock:
+                removed = self._containers.pop(container, {})
+            _close_all(removed.values())
+
+    def tensors_of_step(self, step_id: int) -> Iterator[Any]:
+        """What the resources of a step hold that say so by a property `tensors`."""
+        for resource in list(self._containers.get(step_container(step_id), {}).values()):
+            yield from getattr(resource, "tensors", ())
+
+    def cleanup_step(self, step_id: int) -> None:
+        """Remove the container of a step, if the step made one."""
+        self.cleanup(step_container(step_id))
+
+    def clear(self) -> None:
+        """Remove everything.  Whatever waits on a resource must have been cancelled before."""
+        with self._lock:
+            removed, self._containers = self._containers, {}
+        _close_all([resource for table in removed.values() for resource in table.values()])
+
+    def resources(self) -> list[ResourceInfo]:
+        """What there is, by container and name."""
+        with self._lock:
+            entries = [(c, key, resource) for c, table in self._containers.items() for key, resource in table.items()]
+        listing = [ResourceInfo(c, name, TypeIndex.of(kind).name, repr(r)) for c, (kind, name), r in entries]
+        return sorted(listing, key=lambda info: (info.container, info.name, info.type_name))
+
+    def statistics(self) -> ResourceManagerStatistics:
+        with self._lock:
+            kinds = [TypeIndex.of(kind).name for table in self._containers.values() for kind, _ in table]
+            return ResourceManagerStatistics(
+                len(self._containers), len(kinds), {kind: kinds.count(kind) for kind in sorted(set(kinds))}
+            )
+
+    def __repr__(self) -> str:
+        statistics = self.statistics()
+        return f"<ResourceManager {statistics.containers} containers, {statistics.resources} resources>"
+
+
+def _path(container: str, name: str, kind: type) -> str:
+    return f"{container}/{name}/{TypeIndex.of(kind).name}"
+
+
+def _close_all(resources: Iterable[Any]) -> None:
+    """Close each that can be closed, whatever others raise; raise the first error at the end."""
+    failed: BaseException | None = None
+    for resource in resources:
+        close = getattr(resource, "close", None)
+        if close is None:
+            continue
+        try:
+            close()
+        except Exception as error:
+            logger.exception("closing %r failed", resource)
+            failed = failed or error
+    if failed is not None:
+        raise failed

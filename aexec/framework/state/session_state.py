@@ -1,0 +1,222 @@
+"""Tensors that a session keeps between steps: `SessionState` holds them, `TensorStore` those of one step.
+
+A GetSessionHandle node puts its input into the step's store and gives out a handle,
+`<node>;<id>;<device>`.  When the step has succeeded, `save_tensors` moves those whose
+handle was fetched into the session's state; the others are forgotten with the step.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import threading
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from aexec.framework import errors
+from aexec.framework.device_contract.device import Device
+from aexec.framework.dtypes import DType
+from aexec.framework.late_dataclass import dataclass
+from aexec.framework.memory.memory_account import MemoryAccount
+from aexec.framework.memory.tensor_buffer import TensorSizes, sizes_of
+from aexec.framework.memory.unshared import is_unshared
+from aexec.framework.state.resource_manager import ResourceHandle
+from aexec.framework.state.tensor_cell import private_copy
+
+__all__ = ["TENSOR_HANDLE_TYPE_NAME", "DeviceTensor", "SessionState", "TensorStore", "measured", "tensor_handle"]
+
+# The type that a resource handle to a session tensor says it is of.
+TENSOR_HANDLE_TYPE_NAME = "TensorHandle"
+
+
+def tensor_handle(name: str, tensor_id: int, device: str) -> ResourceHandle:
+    """The handle of a session tensor.  It goes by its name, and its container says the same."""
+    handle = f"{name};{tensor_id};{device}"
+    return ResourceHandle(device, handle, handle, TENSOR_HANDLE_TYPE_NAME)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DeviceTensor:
+    """A tensor that is kept in the memory of a device.
+
+    Attributes:
+        value: the device value.
+        shape: None as long as the device was not asked.
+    """
+
+    value: Any
+    device: Device
+    dtype: DType
+    shape: tuple[int, ...] | None = None
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes of all elements, once the shape is known."""
+        return math.prod(self.shape or (0,)) * self.dtype.np.itemsize
+
+
+def measured(tensors: Mapping[str, Any]) -> dict[str, TensorSizes]:
+    """The sizes of tensors, by handle; of many strings it takes long (`tensor_buffer.measuring_ns`)."""
+    return {
+        handle: TensorSizes(tensor.num_bytes, tensor.num_bytes) if type(tensor) is DeviceTensor else sizes_of(tensor)
+        for handle, tensor in tensors.items()
+    }
+
+
+class SessionState:
+    """The tensors that a session keeps, by handle.  All methods may be called from any thread.
+
+    Args:
+        limit: how many bytes they may take; None for no limit.
+        account: of all the memory of the session, if that has a limit.
+    """
+
+    def __init__(self, limit: int | None = None, account: MemoryAccount | None = None) -> None:
+        self.limit = limit
+        self._account = account
+        self._lock = threading.Lock()
+        self._tensors: dict[str, Any] = {}
+        self._sizes: dict[str, int] = {}
+        self._ids = itertools.count()
+        self._bytes = self._on_devices = 0
+
+    @property
+    def has_device_tensors(self) -> bool:
+        """Is any of them in the memory of a device?"""
+        return self._on_devices > 0
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes that the tensors take, strings included; of other objects only the references count."""
+        return self._bytes
+
+    def get_new_id(self) -> int:
+        """A number that no other tensor of the session has: 0, 1, 2, …"""
+        return next(self._ids)
+
+    def get_tensor(self, handle: str) -> Any:
+        """A tensor, read-only, or the `DeviceTensor` of one.  Raises InvalidArgumentError for an unknown handle."""
+        tensor = self._tensors.get(handle)
+        if tensor is None:
+            raise errors.InvalidArgumentError(f"The tensor with handle '{handle}' is not in the session store.")
+        return tensor
+
+    def add_tensor(self, handle: str, tensor: Any) -> None:
+        """Keep a tensor, which nobody else may be able to write to.
+
+        Raises:
+            InvalidArgumentError: there is one of this handle.
+            ResourceExhaustedError: they would take more than the limit.
+        """
+        self.add_tensors({handle: tensor})
+
+    def add_tensors(self, tensors: dict[str, Any], sizes: dict[str, TensorSizes] | None = None) -> None:
+        """Keep several, or none.  Raises as `add_tensor` does.
+
+        Args:
+            sizes: what `measured` says of them; it is asked if that is not given.
+        """
+        on_host = {handle: tensor for handle, tensor in tensors.items() if type(tensor) is not DeviceTensor}
+        sizes = measured(tensors) if sizes is None else sizes
+        added = sum([size.num_bytes for size in sizes.values()])
+        with self._lock:
+            for handle in tensors:
+                if handle in self._tensors:
+                    raise errors.InvalidArgumentError(
+                        f"Failed to add a tensor with handle '{handle}' to the session store."
+                    )
+            if self.limit is not None and self._bytes + added > self.limit:
+                raise errors.ResourceExhaustedError(
+                    f"The session's tensors take {self._bytes} bytes, {added} more would exceed the {self.limit} "
+                    "that its config allows: delete those that are no longer needed"
+                )
+            if self._account is not None:
+                # What is on devices counts since it was made.
+                self._account.hold(on_host, {handle: sizes[handle].in_memory for handle in on_host})
+            for tensor in on_host.values():
+                tensor.flags.writeable = False
+            self._tensors.update(tensors)
+            self._sizes.update({handle: size.num_bytes for handle, size in sizes.items()})
+            self._bytes += added
+            self._on_devices += len(tensors) - len(on_host)
+
+    def delete_tensor(self, handle: str) -> None:
+        """Forget a tensor.  Raises InvalidArgumentError for an unknown handle."""
+        with self._lock:
+            tensor = self._tensors.pop(handle, None)
+            if tensor is None:
+                raise errors.InvalidArgumentError(
+                    f"Failed to delete a tensor with handle '{handle}' in the session store."
+                )
+            self._bytes -= self._sizes.pop(handle)
+            self._on_devices -= type(tensor) is DeviceTensor
+
+    def tensors(self) -> dict[str, Any]:
+        """All tensors by handle, oldest first."""
+        with self._lock:
+            return dict(self._tensors)
+
+    def clear(self) -> None:
+        """Forget all."""
+        with self._lock:
+            self._tensors.clear()
+            self._sizes.clear()
+            self._bytes = self._on_devices = 0
+
+    def __repr__(self) -> str:
+        return f"<SessionState {len(self._tensors)} tensors, {self._bytes} bytes>"
+
+
+@dataclass(frozen=True, slots=True)
+class _TensorAndKey:
+    """A tensor of a step, or the `DeviceTensor` of one, in a list of its own, and its handle."""
+
+    tensor: list[Any]
+    handle: str
+
+    @property
+    def is_on_host(self) -> bool:
+        return type(self.tensor[0]) is not DeviceTensor
+
+
+class TensorStore:
+    """The tensors of one step for which a handle was asked, by the name of the node that gave it."""
+
+    def __init__(self) -> None:
+        self._tensors: dict[str, _TensorAndKey] = {}
+
+    def add_tensor(self, name: str, tensor: Any, handle: str) -> None:
+        """Remember a node's tensor, or `DeviceTensor`.  Raises InvalidArgumentError if the node has one already."""
+        if name in self._tensors:
+            raise errors.InvalidArgumentError(f"Failed to add a tensor with name '{name}' to the tensor store.")
+        self._tensors[name] = _TensorAndKey([tensor], handle)
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes that the tensors in host memory take."""
+        return sum(entry.tensor[0].nbytes for entry in self._tensors.values() if entry.is_on_host)
+
+    def owned_tensors(self, output_names: Iterable[str]) -> dict[str, Any]:
+        """The tensors of nodes with an output that was fetched, by handle; the store has them no longer.
+
+        A tensor that somebody else refers to, and might write to, is copied; nobody writes to those on devices.
+
+        Args:
+            output_names: names of tensors; `h` means `h:0`.
+        """
+        owned = {}
+        for output in output_names:
+            entry = self._tensors.pop(output.partition(":")[0], None)
+            if entry is not None:
+                may_stay = not entry.is_on_host or is_unshared(entry.tensor, 0)
+                kept = entry.tensor if may_stay else [private_copy(entry.tensor[0])]
+                owned[entry.handle] = kept[0]
+        return owned
+
+    def save_tensors(self, output_names: Iterable[str], state: SessionState) -> None:
+        """Move the tensors that were fetched into the session's state; all or none.
+
+        Raises:
+            ResourceExhaustedError: they would take more than the state's limit.
+        """
+        state.add_tensors(self.owned_tensors(output_names))

@@ -1,0 +1,181 @@
+"""The Python types of attr values that Python itself lacks: placeholders, functions with attrs, tensors.
+
+All are re-exported by `attr_value.py`, which is the next to read.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from aexec import proto
+from aexec.framework import dtypes, errors
+from aexec.framework.dtypes import DType
+from aexec.framework.late_dataclass import dataclass
+from aexec.framework.memory.allocator import note_kept
+from aexec.framework.shape import PartialTensorShape
+from aexec.framework.waiting.long_work import expect
+from aexec.framework.wire import tensor_codec
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+__all__ = ["NameAttrList", "Placeholder", "TensorAttr"]
+
+
+class Placeholder(str):
+    """Name of the function attr whose value goes here when the function is instantiated."""
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True, slots=True)
+class NameAttrList:
+    """A function and the attrs to instantiate it with.
+
+    Attributes:
+        name: the function's name in the graph's library.
+        attrs: attr name → Python value.  Not to be modified.
+    """
+
+    name: str
+    attrs: Mapping[str, Any] = field(default_factory=dict)
+
+    def __hash__(self) -> int:
+        return hash((self.name, frozenset(self.attrs)))
+
+
+# The messages of small tensors are kept, so that they go out as they came in; as bytes, which take less.
+_KEPT_BYTES = 1024
+
+
+def _is_large(message: proto.TensorProto) -> bool:
+    # By the shape if that tells: to say its size a message is encoded.
+    elements = math.prod([d.size for d in message.tensor_shape.dim])
+    return elements > _KEPT_BYTES or message.ByteSize() > _KEPT_BYTES
+
+
+class TensorAttr:
+    """A tensor as attr value: a TensorProto that is decoded once, when its array is first asked for.
+
+    Args:
+        value: a TensorProto, which is copied, or an array, which must not be modified any more.
+        dtype: type of an array whose NumPy dtype does not tell (quantised types).
+    """
+
+    __slots__ = ("_array", "_encoded", "dtype_enum")
+
+    def __init__(self, value: proto.TensorProto | npt.NDArray[Any], dtype: DType | None = None) -> None:
+        self._array: npt.NDArray[Any] | None = None
+        # The message: one of its own, for a part of a message keeps the whole message in memory.
+        self._encoded: proto.TensorProto | bytes | None = None
+        if isinstance(value, proto.TensorProto):
+            if _is_large(value):
+                self._encoded = tensor_codec.copied(value)
+            else:
+                self._encoded = value.SerializeToString()
+            self.dtype_enum = int(value.dtype)
+        else:
+            self._array = np.asarray(value)
+            self.dtype_enum = (dtype or dtypes.from_numpy(self._array.dtype)).enum
+
+    @property
+    def dtype(self) -> DType:
+        """Element type.  Raises InvalidArgumentError if the message names none."""
+        return dtypes.as_dtype(self.dtype_enum)
+
+    @property
+    def num_bytes(self) -> int:
+        """About what it takes of memory."""
+        if self._array is not None:
+            return self._array.nbytes if any(self._array.strides) else self._array.itemsize
+        return len(self._encoded) if isinstance(self._encoded, bytes) else self.to_proto().ByteSize()
+
+    @property
+    def shape(self) -> PartialTensorShape:
+        """Shape, without decoding.  Raises InvalidArgumentError if it is invalid: a tensor has no unknown sizes."""
+        if self._array is not None:
+            return PartialTensorShape(self._array.shape)
+        sizes = [d.size for d in self.to_proto().tensor_shape.dim]
+        if min(sizes, default=0) < 0:
+            text = ",".join("?" if size == -1 else str(size) for size in sizes)
+            raise errors.InvalidArgumentError(f"Shape [{text}] is not fully defined")
+        return PartialTensorShape(sizes)
+
+    @property
+    def num_elements(self) -> int:
+        """By the shape, without decoding; what is no valid dimension counts as none."""
+        if self._array is not None:
+            return self._array.size
+        return math.prod(max(0, d.size) for d in self.to_proto().tensor_shape.dim)
+
+    @property
+    def array(self) -> npt.NDArray[Any]:
+        """The tensor, read-only.
+
+        Raises:
+            InvalidArgumentError, ResourceExhaustedError: as `tensor_codec.from_proto`.
+        """
+        if self._array is None:
+            message = self.to_proto()
+            is_large = message is self._encoded
+            if is_large:
+                expect(tensor_codec.decode_ns(message))
+            self._array = tensor_codec.from_proto(message)
+            if is_large:
+                note_kept(self._array)
+            if self._array.nbytes > _KEPT_BYTES and any(self._array.strides):
+                self._encoded = None  # the array holds the data from now on
+        return self._array
+
+    def to_proto(self) -> proto.TensorProto:
+        """The tensor as a message, the original one if it was not decoded yet.  Not to be modified."""
+        if isinstance(self._encoded, bytes):
+            return proto.TensorProto.FromString(self._encoded)
+        if self._encoded is not None:
+            return self._encoded
+        return tensor_codec.to_proto(self._array, self.dtype)
+
+    def to_proto_apart(self) -> tuple[proto.TensorProto, memoryview] | None:
+        """The same, but for the bytes of its elements, and these, which are not copied.
+
+        None if they are few, all equal, or no numbers.
+
+        Raises:
+            InvalidArgumentError, ResourceExhaustedError: as `array`.
+        """
+        if isinstance(self._encoded, proto.TensorProto) and not tensor_codec.has_values(self._encoded):
+            _ = self.array  # which has the bytes from now on, once for all who ask
+        if self._encoded is not None or self._array is None or self._array.nbytes <= _KEPT_BYTES:
+            return None
+        return tensor_codec.to_proto_apart(self._array, self.dtype)
+
+    def _key(self) -> tuple[Any, ...]:
+        """What equality goes by: the value, or the message if that has none.
+
+        What is a view of one value is equal to other such views only: its elements need not be made.
+        """
+        try:
+            array = self.array
+        except errors.OpError:
+            return (self.dtype_enum, self.to_proto().SerializeToString(deterministic=True))
+        if array.size > 1 and not any(array.strides):
+            element = array[(0,) * array.ndim]
+            return (self.dtype_enum, array.shape, element if array.dtype == object else element.tobytes(), "repeated")
+        content = tuple(array.reshape(-1).tolist()) if array.dtype == object else array.tobytes()
+        return (self.dtype_enum, array.shape, content)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, TensorAttr):
+            return NotImplemented
+        return self is other or (self.dtype_enum == other.dtype_enum and self._key() == other._key())
+
+    def __hash__(self) -> int:
+        return hash(self._key())
+
+    def __repr__(self) -> str:
+        return f"<TensorAttr of type {self.dtype_enum}, {'not decoded' if self._array is None else self._array.shape}>"

@@ -1,0 +1,1 @@
+"""Graphs in other forms: messages, text, pictures."""

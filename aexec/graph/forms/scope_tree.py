@@ -1,0 +1,115 @@
+"""`ScopeTree`: the nodes of a graph by name scopes, of which some are open and the others folded into boxes.
+
+A drawing has room for so many boxes.  Scopes are opened from the outermost inwards, small ones first, as long as what
+is in them fits; what is in a folded one is one box.
+Next to read: `drawing.py`.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import count
+
+from aexec.graph.nodes.node import Node
+
+__all__ = ["NameScope", "ScopeTree"]
+
+
+class NameScope:
+    """A name scope: what lies under `name/`.
+
+    Attributes:
+        name: of the scope, without the `/`; "" for the graph.
+        depth: how many scopes it lies in.
+        nodes: the nodes of the scope that lie in none of its own scopes.
+        scopes: those, by the last part of their name.
+        size: how many nodes lie in it, however deep.
+    """
+
+    __slots__ = ("depth", "name", "nodes", "scopes", "size")
+
+    def __init__(self, name: str, depth: int) -> None:
+        self.name = name
+        self.depth = depth
+        self.nodes: list[Node] = []
+        self.scopes: dict[str, NameScope] = {}
+        self.size = 0
+
+    @property
+    def width(self) -> int:
+        """Boxes that there are when it is open, and what is in it folded."""
+        return len(self.nodes) + len(self.scopes)
+
+
+class ScopeTree:
+    """Name scopes, open and folded.
+
+    Args:
+        nodes: what is drawn.
+        scope: only what lies in it is drawn; "" for all.
+        max_boxes: scopes stay folded where there would be more boxes, counting open scopes as boxes too.
+        depth: how many scopes may be open around a node at most; None for any number.
+
+    Attributes:
+        root: of the tree.
+        num_boxes: nodes that are drawn, and folded scopes.
+    """
+
+    def __init__(self, nodes: Iterable[Node], scope: str = "", max_boxes: int = 100, depth: int | None = None) -> None:
+        self.root = NameScope(scope, 0)
+        for node in nodes:
+            self._add(node)
+        self._open: set[NameScope] = {self.root}
+        self.num_boxes = self.root.width
+        self._unfold(max_boxes, depth)
+
+    def _add(self, node: Node) -> None:
+        prefix = f"{self.root.name}/" if self.root.name else ""
+        if not node.name.startswith(prefix):
+            return
+        inside, at = self.root, len(prefix)
+        inside.size += 1
+        while (end := node.name.find("/", at)) >= 0:
+            part = node.name[at:end]
+            child = inside.scopes.get(part)
+            if child is None:
+                child = inside.scopes[part] = NameScope(node.name[:end], inside.depth + 1)
+            inside, at = child, end + 1
+            inside.size += 1
+        inside.nodes.append(node)
+
+    def _unfold(self, max_boxes: int, depth: int | None) -> None:
+        order = count()
+        waiting = [(1, scope.size, next(order), scope) for scope in self.root.scopes.values()]
+        heapq.heapify(waiting)
+        taken = self.num_boxes
+        while waiting:
+            level, _, _, scope = heapq.heappop(waiting)
+            if (depth is not None and level > depth) or taken + scope.width > max_boxes:
+                continue
+            taken += scope.width  # and the scope itself goes on counting, as the frame around them
+            self.num_boxes += scope.width - 1
+            self._open.add(scope)
+            for child in scope.scopes.values():
+                heapq.heappush(waiting, (level + 1, child.size, next(order), child))
+
+    def is_open(self, scope: NameScope) -> bool:
+        return scope in self._open
+
+    def places(self) -> Mapping[int, Node | NameScope]:
+        """Id of each node in the tree → what it is drawn as: itself, or the folded scope that it lies in."""
+        found: dict[int, Node | NameScope] = {}
+        for scope, folded in self._walk():
+            for node in scope.nodes:
+                found[node.id] = node if folded is None else folded
+        return found
+
+    def _walk(self) -> Iterator[tuple[NameScope, NameScope | None]]:
+        """All scopes, with the outermost folded one that each lies in, or is."""
+        waiting: list[tuple[NameScope, NameScope | None]] = [(self.root, None)]
+        while waiting:
+            scope, around = waiting.pop()
+            folded = around if around is not None or scope in self._open else scope
+            yield scope, folded
+            waiting += [(child, folded) for child in scope.scopes.values()]

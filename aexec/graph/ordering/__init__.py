@@ -1,0 +1,1 @@
+"""The order of reads and updates in a step, and which nodes these are."""

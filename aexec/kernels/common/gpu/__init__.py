@@ -1,0 +1,1 @@
+"""Code for GPUs: one launch for several functions of an array module."""

@@ -1,0 +1,283 @@
+"""Compiled plans: a plan as one generated Python function, a straight line of kernel calls on local variables.
+
+What the interpreting loop does for every node (counts, slots, ready lists) is known when the plan is
+made, as long as nothing waits: the order of the calls, and which value goes where.  So it is written
+down once as Python source, loops as `while`:
+
+    def line(x, f0):
+        v0 = c0(f0, k0)  # add (AddV2)
+        if v0.size > SMALL: heavy(n1, v0)
+        v1 = c1(v0)  # y (Softmax)
+        v2 = c2(v1)  # y (Softmax)
+        return (v2,)
+
+where `x` is the context of kernels that ask for one, `f…` are feeds, `k…` constants and `c…` kernels; the last call
+is the taking of a fetched value.
+
+The interpreter stays the reference for what is right, and takes over in the middle when a
+kernel must go to a thread or wait.  A line's position tells what is done, its local variables hold
+what was computed: from both, `take_over` makes the state that the interpreter would have.
+Slices need none of that: a long line is a generator and yields where a slice is over.  Nor do heavy calls of a plan
+that has them in every run: its line yields before one, and goes on with it in a thread (`stretch.py`).
+Next to read: `line_writer.py`, which writes the text; `take_over.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import field
+from types import TracebackType
+from typing import Any
+
+from aexec.framework import errors
+from aexec.framework.kernel_contract.functional_call import Running
+from aexec.framework.kernel_contract.op_kernel_context import OpKernelContext
+from aexec.framework.late_dataclass import dataclass
+from aexec.framework.waiting.inline_call import NeedsThreadError, on_event_loop
+from aexec.framework.waiting.long_work import ShortWork, go_on, steadily
+from aexec.framework.waiting.loop_budget import LoopBudget
+from aexec.runtime.compiled.line_calls import first
+from aexec.runtime.compiled.line_writer import LineWriter
+from aexec.runtime.compiled.take_over import TakeOver
+from aexec.runtime.interpreter.propagator_state import IterationState, PropagatorState
+from aexec.runtime.plans.blocks import NotCompiledError
+from aexec.runtime.plans.compilation_policy import CHUNK
+from aexec.runtime.plans.kernel_outputs import check_outputs
+from aexec.runtime.plans.plan import Plan, PlanNode
+
+__all__ = ["CompiledPlan", "Position", "compile_plan", "prepare_functions"]
+
+# Of functions in functions.
+_MAX_CALLS = 10
+
+
+@dataclass(slots=True)
+class Position:
+    """Where a line is.
+
+    Attributes:
+        node: whose call it is at; None if it is at none.
+        done: the call has returned.
+        function: number of the function that the node had called, or None.
+        variables: of the line.
+    """
+
+    compiled: CompiledPlan
+    node: PlanNode | None = None
+    done: bool = False
+    function: int | None = None
+    variables: dict[str, Any] = field(default_factory=dict)
+
+
+class CompiledPlan:
+    """A plan as Python functions.
+
+    Attributes:
+        policy: of the plan.
+        source: what was generated, for people.
+        is_line: it has neither loops nor many calls: `function` returns the results at once; else
+            `function` gives a generator, a `Line`.
+        needs_context: a kernel asks for the context of the step.
+        runs_at_once: it is a line, and no kernel does.
+        chunk: calls between two looks at the clock.
+        goes_on: it yields where a call is heavy, too; see `stretch.py`.
+        num_calls: of a line.
+        suspects: calls, also of functions, that are measured, because they were slow when it was written.
+        depth: so many functions call one another.
+    """
+
+    def __init__(self, plan: Plan, writer: LineWriter, bodies: Iterable[CompiledPlan]) -> None:
+        self.plan = plan
+        self.policy = plan.compilation
+        self.chunk = writer.chunk
+        self.goes_on = writer.goes_on
+        self.source = writer.source
+        self.is_line = writer.is_line
+        self.needs_context = writer.needs_context
+        self.runs_at_once = writer.is_line and not writer.needs_context
+        self.num_calls = writer.num_calls
+        self._writer = writer
+        self.function = writer.function
+        self.suspects = list(writer.suspects)
+        self.depth = 0
+        self._bodies: dict[str, CompiledPlan] = {}  # by the names of their files
+        for body in bodies:
+            self.depth = max(self.depth, body.depth + 1)
+            self.suspects += body.suspects
+            self._bodies.update({**body._bodies, body._writer.filename: body})
+
+    def may_leave(self, node: PlanNode) -> bool:
+        """May a line go on with a node's call in a thread?"""
+        return self._writer.may_leave(node)
+
+    def position(self, error: BaseException) -> tuple[list[Position], BaseException]:
+        """Where the line was that raised: of this plan, of the function that it called there, and so on.
+
+        Returns:
+            The positions, none if the error is not of this line; and what was raised there.
+        """
+        found = self._positions(error.__traceback__, [])
+        if isinstance(error.__cause__, StopIteration) and not (found and found[-1].node and found[-1].function is None):
+            # Python lets none out of a generator.
+            error = error.__cause__
+            found = self._positions(error.__traceback__, found)
+        return found, error
+
+    def _positions(self, traceback: TracebackType | None, found: list[Position]) -> list[Position]:
+        while traceback is not None and self._owner(traceback) is None:
+            traceback = traceback.tb_next
+        # A line, and the part that it called, or a function's line.  What follows is the kernel's; an error that was
+        # raised before brings the frames of that run along, too.
+        while traceback is not None and (compiled := self._owner(traceback)) is not None:
+            if not found or found[-1].compiled is not compiled:
+                found.append(Position(compiled))
+            found[-1].variables.update(traceback.tb_frame.f_locals)
+            place = compiled._writer.places.get(traceback.tb_lineno)
+            if place is not None:
+                found[-1].node, found[-1].done, found[-1].function = place
+            traceback = traceback.tb_next
+        return found
+
+    def _owner(self, traceback: TracebackType) -> CompiledPlan | None:
+        """The plan whose line, or part of one, a frame runs: this one, or that of a function."""
+        filename = traceback.tb_frame.f_code.co_filename
+        return self if filename == self._writer.filename else self._bodies.get(filename)
+
+    def share_before(self, node: PlanNode) -> float:
+        """The part of the calls, from 0 to 1, that come before a node's; a loop counts as one."""
+        *_, (block, index) = self._writer.around(node)
+        return index / len(block.items)
+
+    @property
+    def listing(self) -> str:
+        """What was generated for the plan, and for the functions that it calls."""
+        return "\n".join([self.source, *(body.source for body in self._bodies.values())])
+
+    @property
+    def outdated(self) -> bool:
+        """Have calls turned out to be heavy since it was written?"""
+        return self._writer.outdated or any(body._writer.outdated for body in self._bodies.values())
+
+    @property
+    def in_doubt(self) -> bool:
+        """Is there a call that was slow once, and is still to be made again to see whether it is?"""
+        return self._writer.in_doubt or any(body._writer.in_doubt for body in self._bodies.values())
+
+    @property
+    def relieved(self) -> bool:
+        """Were calls slow when it was written that have turned out to be quick?"""
+        return self._writer.relieved or any(body._writer.relieved for body in self._bodies.values())
+
+    def mend(self, node: PlanNode, variables: dict[str, Any]) -> None:
+        """A kernel gave something without a size, where it gave an array before.
+
+        Raises:
+            InternalError: it is not what the op declares, either.
+        """
+        names = [self._writer.name((node, output)) for output in range(node.num_outputs)]
+        values = tuple(variables[name] for name in names)
+        if len(values) > 1:
+            check_outputs(node, values)
+        else:
+            variables[names[0]] = first(node, values[0])
+
+    def inputs(self, node: PlanNode, variables: dict[str, Any]) -> list[Any]:
+        """The arguments that a call had."""
+        return [self._writer.look_up(node.frame, slot, variables) for slot in range(node.first, node.last)]
+
+    def take_over(self, state: PropagatorState, feeds: Sequence[Any] | None, position: Position) -> IterationState:
+        """Make `state`, which is new, what the interpreter's would be with the line at this position.
+
+        Args:
+            feeds: what the plan was called with; None: the position's variables tell.
+
+        Returns:
+            The iteration that the position's node is in.
+        """
+        assert position.node is not None
+        variables = {**position.variables, **{f"f{i}": value for i, value in enumerate(feeds or ())}}
+        return TakeOver(self._writer, state, variables).at(position.node, position.done)
+
+    def go_on(self, position: Position, context: OpKernelContext, running: Running) -> Coroutine[Any, Any, Any]:
+        """What the node at a position has still to do, if the function runs already that it had called there."""
+        node = position.node
+        assert node is not None and node.calls is not None and position.function is not None
+        values = [position.variables[name] for name in self._writer.loop_values(node)]
+        return node.calls.go_on(context, values, position.function, running)
+
+    def __repr__(self) -> str:
+        return f"<CompiledPlan of {self.plan.num_nodes} nodes, {'a line' if self.is_line else 'in slices'}>"
+
+
+def compile_plan(
+    plan: Plan,
+    heavy_ns: Callable[[PlanNode, Sequence[Any]], float],
+    chunk: int = CHUNK,
+    around: frozenset[Plan] = frozenset(),
+    *,
+    goes_on: bool = False,
+) -> CompiledPlan:
+    """Write a plan down as Python, and those of the functions that it calls.
+
+    Args:
+        heavy_ns: how long a call with these inputs is expected to take if it would hold up the loop; else 0.
+        chunk: calls between two looks at the clock.
+        around: plans that are being compiled, because they call the function whose plan this is.
+        goes_on: see `LineWriter`; the functions that it calls do not.
+
+    Raises:
+        NotCompiledError: the interpreter has to run it.
+    """
+    bodies: list[CompiledPlan] = []
+    outer = around | {plan}
+
+    def body_of(function: Any) -> CompiledPlan:
+        body = function.prepare() if on_event_loop() else function.plan
+        if body is None:
+            raise NotCompiledError(f"function '{function.name}' is large, or depends on where resources are")
+        if body in outer or len(outer) > _MAX_CALLS:
+            raise NotCompiledError(f"function '{function.name}' calls itself, or calls are nested deep")
+        policy = body.compilation
+        if policy.refused:
+            raise NotCompiledError(f"function '{function.name}': {policy.refused}")
+        written = policy.compiled
+        if not isinstance(written, CompiledPlan) or written.outdated or written.relieved:
+            written = compile_plan(body, heavy_ns, chunk, outer)
+            policy.adopt(written)
+        bodies.append(written)
+        return written
+
+    writer = LineWriter(plan, heavy_ns, chunk, body_of, goes_on=goes_on)
+    return CompiledPlan(plan, writer, bodies)
+
+
+def prepare_functions(plan: Plan, budget: LoopBudget) -> bool:
+    """Build what a plan calls and is small, on the event loop: compiling in a thread it cannot be done.
+
+    Returns:
+        False if that takes longer than the loop can spare: what was built stays, and the next try goes on with it.
+
+    Raises:
+        NotCompiledError: one cannot be built.
+    """
+    with suppress(NeedsThreadError):
+        ShortWork(budget.once_seconds).do(lambda: _prepare_functions(plan))
+        return True
+    return False
+
+
+def _prepare_functions(plan: Plan) -> None:
+    seen = {plan}
+    todo = [plan]
+    while todo:
+        for node in steadily(todo.pop().nodes):
+            for function in node.calls.functions if node.calls is not None else ():
+                go_on()
+                try:
+                    body = function.prepare()
+                except errors.OpError as error:
+                    raise NotCompiledError(f"function '{function.name}': {error}") from error
+                if isinstance(body, Plan) and body not in seen:
+                    seen.add(body)
+                    todo.append(body)

@@ -1,0 +1,1 @@
+"""Feeds and fetches: values of a program on their way into a step, and out of it."""

@@ -1,0 +1,1 @@
+"""Functions of the graph's library: instantiated, planned, and called from kernels."""

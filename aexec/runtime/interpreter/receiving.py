@@ -1,0 +1,67 @@
+"""A Recv that waits, as the executor keeps account of it: without a future, for nobody but the executor waits.
+
+Next to read: `execution.py`, which makes them, and `aexec/framework/kernel_contract/transfer_ends.py`.
+"""
+
+from __future__ import annotations
+
+from asyncio import _get_running_loop
+from contextlib import suppress
+from time import perf_counter
+from typing import Protocol
+
+from aexec.framework import errors
+from aexec.framework.device_contract.rendezvous import Received
+from aexec.runtime.interpreter.executor import StepEnvironment
+from aexec.runtime.interpreter.propagator_state import IterationState
+from aexec.runtime.plans.plan import PlanNode
+
+__all__ = ["Receiving"]
+
+
+class Receiver(Protocol):
+    """The execution that the Recv is of.
+
+    Attributes:
+        environment: of its step.
+        idle: it waits, so that its state may be changed at once.
+    """
+
+    environment: StepEnvironment
+    idle: bool
+
+    def received(self, receiving: Receiving, outcome: Received | errors.OpError) -> None:
+        """Account for what came; nothing is done about a Recv that was given up meanwhile."""
+
+    def receives(self, receiving: Receiving, outcome: Received | errors.OpError) -> None:
+        """Do so in its next turn."""
+
+    def wake(self) -> None:
+        """It is to have a turn."""
+
+
+class Receiving:
+    """Who waits for a value: called by the rendezvous with that, or with the error that ends the wait, on any thread.
+
+    Attributes:
+        started: what waits, where, and since when: see `shared_turn.Started`.
+    """
+
+    __slots__ = ("_receiver", "started")
+
+    def __init__(self, receiver: Receiver, node: PlanNode, iteration: IterationState) -> None:
+        self._receiver = receiver
+        self.started = (node, iteration, perf_counter())
+
+    def __call__(self, outcome: Received | errors.OpError) -> None:
+        receiver = self._receiver
+        loop = receiver.environment.loop
+        if _get_running_loop() is not loop:
+            with suppress(RuntimeError):  # the loop has closed: nobody waits any more
+                loop.call_soon_threadsafe(self, outcome)
+        elif receiver.idle and type(outcome) is Received:
+            # In the middle of the sender's turn, in which it then goes on.
+            receiver.received(self, outcome)
+            receiver.wake()
+        else:
+            receiver.receives(self, outcome)

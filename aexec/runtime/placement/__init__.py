@@ -1,0 +1,1 @@
+"""Placement: which device each node of a graph runs on."""

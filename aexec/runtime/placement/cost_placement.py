@@ -1,0 +1,185 @@
+"""Placement by measured costs: a step is simulated, and each node goes where it would be done first.
+
+Nodes are taken as they become ready.  On each device that a node may go to it would start when the device is free
+and its inputs are there, which takes longer from another device; the device on which it ends first gets it, among
+equals the one that placement without costs prefers.  Nodes that share a device go with the first of them, to the
+device that would be through with all of them first.  Nodes that nobody measured keep no device from others, so
+that they stay beside what they use.  What is fed comes from the host, and constants are made where they are used.
+After the TensorFlow white paper, section 3.2.1.  Next to read: `cost_model.py`, `placer.py`.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from aexec.framework.device_contract.device import Device
+from aexec.graph.nodes.node import Node
+from aexec.graph.nodes.traversal import waits_for
+from aexec.runtime.placement.colocation_graph import ColocationGraph
+from aexec.runtime.profiling.cost_model import CostModel
+
+__all__ = ["place_by_cost"]
+
+# They take no device's time, and are placed when it is known who uses them.
+_GENERATORS = frozenset({"Const", "Placeholder", "PlaceholderV2"})
+
+
+def place_by_cost(
+    nodes: Sequence[Node],
+    node_of: Callable[[int], Node],
+    constraints: ColocationGraph,
+    before: Mapping[int, Device],
+    host: Device,
+    costs: CostModel,
+) -> dict[int, Device]:
+    """The device of each node, by id.
+
+    Args:
+        nodes: in the order of the graph.
+        node_of: node by id, of what they have as inputs too.
+        constraints: of these nodes; they are kept always.
+        before: nodes that are placed already, by id.
+        host: where feeds enter.
+
+    Raises:
+        InvalidArgumentError: a node that can be nowhere.
+    """
+    return _Simulation(nodes, node_of, constraints, before, host, costs).run()
+
+
+class _Simulation:
+    """A step in which each device runs one node at a time.  All times are in microseconds."""
+
+    def __init__(
+        self,
+        nodes: Sequence[Node],
+        node_of: Callable[[int], Node],
+        constraints: ColocationGraph,
+        before: Mapping[int, Device],
+        host: Device,
+        costs: CostModel,
+    ) -> None:
+        self._nodes = {node.id: node for node in nodes}
+        self._node_of = node_of
+        self._constraints = constraints
+        self._host = host
+        self._costs = costs
+        self._placed: dict[int, Device] = {}
+        # Where the values of a node are (None: anywhere), and when.
+        self._at: dict[int, Device | None] = dict(before)
+        self._ends: dict[int, float] = {}
+        # When each device has run what was given to it, and the time of what is promised to it besides: nodes
+        # that are not ready yet, but share it with one that was.
+        self._free: defaultdict[Device, float] = defaultdict(float)
+        self._promised: defaultdict[Device, float] = defaultdict(float)
+        # Of sets of several nodes that no device was chosen for.
+        self._sets = _sets(nodes, constraints)
+        self._consumers: dict[int, list[int]] = {i: [] for i in self._nodes}
+        self._waits: dict[int, int] = {}
+        for node in nodes:
+            sources = {source for source in waits_for(node, node_of) if source in self._nodes}
+            self._waits[node.id] = len(sources)
+            for source in sources:
+                self._consumers[source].append(node.id)
+
+    def run(self) -> dict[int, Device]:
+        """Place all nodes."""
+        shared = {member.id for members in self._sets.values() for member in members}
+        generators = []
+        for node in self._as_they_become_ready():
+            if node.op in _GENERATORS and node.id not in shared:
+                generators.append(node)
+                self._at[node.id] = None if node.op == "Const" else self._host
+                self._ends[node.id] = self._ready_at(node)
+            else:
+                self._place(node, is_shared=node.id in shared)
+        for node in generators:
+            self._placed[node.id] = self._beside_consumers(node)
+        return self._placed
+
+    def _as_they_become_ready(self) -> Iterator[Node]:
+        """All nodes; each has to have ended before the next one is asked for."""
+        ready = [(0.0, i) for i, waits in self._waits.items() if not waits]
+        left = iter(self._nodes)
+        while len(self._ends) < len(self._nodes):
+            if not ready:  # the rest is a cycle, which is refused when it is to run
+                ready = [(0.0, next(i for i in left if i not in self._ends))]
+            _, i = heapq.heappop(ready)
+            if i in self._ends:
+                continue
+            yield self._nodes[i]
+            for consumer in self._consumers[i]:
+                self._waits[consumer] -= 1
+                if not self._waits[consumer]:
+                    heapq.heappush(ready, (self._ready_at(self._nodes[consumer]), consumer))
+
+    def _place(self, node: Node, *, is_shared: bool) -> None:
+        possible = self._constraints.devices_of(node)
+        members = self._sets.pop(self._constraints.root(node), None) if is_shared else None
+        if members is not None:
+            device = min(possible, key=lambda device: self._end_of_set(node, members, device))
+            self._promised[device] += self._time(members, device)
+        elif len(possible) == 1:
+            device = possible[0]
+        else:
+            device = min(possible, key=lambda device: self._end(node, device))
+        if is_shared:
+            self._promised[device] -= self._time((node,), device)
+        self._constraints.assign(node, device)
+        self._ends[node.id] = self._end(node, device)
+        self._placed[node.id] = self._at[node.id] = device
+        if self._costs.is_measured(node.name):
+            self._free[device] = self._ends[node.id]
+
+    def _beside_consumers(self, node: Node) -> Device:
+        possible = self._constraints.devices_of(node)
+        used = (self._placed.get(consumer) for consumer in self._consumers[node.id])
+        return next((device for device in used if device is not None and device in possible), possible[0])
+
+    # Times
+
+    def _ready_at(self, node: Node) -> float:
+        """When everything is done that the node waits for."""
+        ends = self._ends
+        sources = (*(i for i, _ in node.in_edges), *node.control_edges)
+        return max((ends[source] for source in sources if source in ends), default=0.0)
+
+    def _end(self, node: Node, device: Device) -> float:
+        """When a node would be done on a device.  One that was never measured waits for its inputs alone."""
+        there = max(self._arrivals(node, device), default=0.0)
+        if self._costs.is_measured(node.name):
+            there = max(there, self._free[device])
+        return there + self._time((node,), device)
+
+    def _end_of_set(self, node: Node, members: Sequence[Node], device: Device) -> float:
+        """When all of a set would be done on a device, of which one node is ready, if nothing kept it waiting."""
+        there = max(self._arrivals(node, device), default=0.0)
+        return max(there, self._free[device] + self._promised[device]) + self._time(members, device)
+
+    def _arrivals(self, node: Node, device: Device) -> Iterator[float]:
+        at, ends, costs = self._at, self._ends, self._costs
+        for source, slot in node.in_edges:
+            if source in at:
+                end, where = ends.get(source, 0.0), at[source]
+                if where is not device and where is not None:
+                    size = costs.size_estimate(self._node_of(source).name, slot)
+                    end += costs.transfer_time(size, where.name, device.name)
+                yield end
+        for source in node.control_edges:
+            if source in ends:
+                yield ends[source]
+
+    def _time(self, nodes: Sequence[Node], device: Device) -> float:
+        return sum(self._costs.time_estimate(node, device.type) for node in nodes)
+
+
+def _sets(nodes: Sequence[Node], constraints: ColocationGraph) -> dict[int, list[Node]]:
+    """Nodes that share a device with others, by the root of their set."""
+    counted = Counter(map(constraints.root, nodes))
+    found: dict[int, list[Node]] = {}
+    for node in nodes:
+        if counted[root := constraints.root(node)] > 1:
+            found.setdefault(root, []).append(node)
+    return found

@@ -1,0 +1,422 @@
+"""Regions of plans that a delegate runs: when, as which node, and what if the delegate does not.
+
+A plan is made without regions first.  With `delegates="auto"` it is given some when its runs have cost, by the
+kernels' estimates, what compiling takes; meanwhile it runs as it is.  With delegates named it has them from its
+first run.  To the executor a region is one asynchronous node, whose call waits for the delegate; wherever that
+refuses or fails, the call runs the region's nodes as a plan of their own.
+Next to read: `aexec/graph/analysis/regions.py`, `aexec/delegates/delegate.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import weakref
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future
+from typing import Any
+
+import numpy as np
+
+from aexec import proto
+from aexec.delegates.delegate import CompiledRegion, Delegate, Inference, RefusedError
+from aexec.delegates.delegate_registry import delegate_names, installed_delegate, make_delegate
+from aexec.framework.device_contract.device import Device
+from aexec.framework.dtypes import DType
+from aexec.framework.kernel_contract.op_kernel import BuiltKernel, Cost, OpKernelContext
+from aexec.framework.late_dataclass import dataclass
+from aexec.framework.waiting.loop_budget import COPY_NS, HOP_NS, LoopBudget, current_budget
+from aexec.framework.waiting.worker_threads import OnCancel
+from aexec.graph.analysis.regions import Region, find_regions
+from aexec.graph.nodes.function_library import FunctionLibrary
+from aexec.graph.nodes.node import Endpoint, Node
+from aexec.graph.passes import WorkingGraph
+from aexec.runtime.config import SessionConfig
+from aexec.runtime.functions.function_calls import run_nested
+from aexec.runtime.plans.plan import Kind, Plan, PlanKey
+from aexec.runtime.plans.plan_builder import build_plan
+from aexec.runtime.plans.region_nodes import may_wait, put_regions
+from aexec.runtime.threads.worker_pool import WorkerPool, run_in_thread
+
+__all__ = ["BEFORE_REGIONS", "Candidate", "Delegation", "RegionReport"]
+
+logger = logging.getLogger("aexec")
+
+# The graph passes that come before regions are looked for: those that leave ops as a delegate knows them.
+BEFORE_REGIONS = frozenset(
+    {"function_inlining", "constant_folding", "arithmetic", "pass_through", "common_subexpressions", "pruning"}
+)
+# The run of a plan at which it is looked at for the first time, where sessions choose by themselves.  Plans so light
+# that they are compiled and run at once by then are never looked at.
+LOOK_AT = 4
+# They choose regions whose nodes take so many hops to a thread, which a call of a region costs at least.
+WORTH_HOPS = 5
+# Of a delegate that is named all others are used but those that take less than this.
+NAMED_HOPS = 1
+# Regions of fewer nodes are left alone.
+MIN_NODES = 2
+# Calls that a session has with its delegates at once: one that runs and one that is ready to.
+IN_FLIGHT = 2
+# Bytes that the regions of a session's plans may hold.
+MAX_BYTES = 2**30
+# Calls in a row that failed though the nodes then succeeded, after which a region is left to its nodes.
+GIVE_UP_AT = 3
+
+_OP = "_DelegatedRegion"
+
+
+@dataclass(frozen=True, slots=True)
+class RegionReport:
+    """A region, for people.
+
+    Attributes:
+        delegate: who runs it, or would.
+        name: of its node.
+        ops: op → number of nodes.
+        inputs, outputs: names of tensors.
+        seconds: what a run of its nodes takes by the kernels' estimates, unknown dimensions taken for 1.
+        worth_it: large enough for a session that chooses by itself.
+    """
+
+    delegate: str
+    name: str
+    ops: Mapping[str, int]
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    seconds: float
+    worth_it: bool
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Candidate:
+    """A region that may become a node.
+
+    Attributes:
+        ordinary: its nodes as a plan: the region's inputs are fed, its outputs fetched.
+        seconds: what a run of that takes, estimated.
+    """
+
+    delegate: Delegate
+    region: Region
+    ordinary: Plan
+    seconds: float
+
+    @property
+    def worth_it(self) -> bool:
+        return self.seconds >= WORTH_HOPS * HOP_NS * 1e-9
+
+    @property
+    def too_small(self) -> bool:
+        """Would calling the delegate surely take longer than the nodes do?  Not where a size is unknown."""
+        sizes_known = all(shape.is_fully_defined for shape in self.region.input_shapes)
+        return (sizes_known or self.region.in_loop) and self.seconds < NAMED_HOPS * HOP_NS * 1e-9
+
+    def report(self) -> RegionReport:
+        nodes = self.region.graph.nodes
+        names = [tuple(nodes[i].output(k).name for i, k in ends) for ends in (self.region.inputs, self.region.outputs)]
+        return RegionReport(
+            self.delegate.name, _name_like(self), self.region.ops, names[0], names[1], self.seconds, self.worth_it
+        )
+
+
+class Delegation:
+    """The delegates of one session, and what they run.
+
+    Args:
+        kernel_of: the kernel of a node of a plan's graph.
+        device_of: where it runs.
+    """
+
+    def __init__(
+        self,
+        config: SessionConfig,
+        budget: LoopBudget,
+        kernel_of: Callable[[WorkingGraph, Node], BuiltKernel],
+        device_of: Callable[[WorkingGraph, Node], Device],
+    ) -> None:
+        self._budget = budget
+        self._kernel_of = kernel_of
+        self._device_of = device_of
+        chosen = config.delegates
+        self.by_itself = chosen == "auto"
+        self._names: tuple[str, ...] = tuple(delegate_names()) if self.by_itself else tuple(chosen)
+        # Its threads wait for delegates; it has none before the first call.
+        self._pool = WorkerPool(IN_FLIGHT, config.intra_op_threads)
+        self._threads = self._pool.statistics().intra_op_threads
+        self._slots: asyncio.Semaphore | None = None
+        self._held: weakref.WeakSet[CompiledRegion] = weakref.WeakSet()  # by all plans that there are
+
+    def stop(self) -> None:
+        """No plan gets regions from now on."""
+        self._names = ()
+
+    @property
+    def named(self) -> bool:
+        """Do plans have their regions from the first run?"""
+        return bool(self._names) and not self.by_itself
+
+    def look_at(self) -> int:
+        """The run of a plan at which to look for regions; 0 for never."""
+        return LOOK_AT if self.by_itself and self._names else 0
+
+    def may_be_worth(self, graph: WorkingGraph, plan: Plan) -> bool:
+        """Could regions of a plan be worth it, if delegates knew all its ops?  Of large plans nobody is asked here."""
+        if plan.num_nodes >= self._budget.plan_nodes:
+            return True
+        pure = [node for node in plan.nodes if not node.touches_state and node.kind <= Kind.KERNEL]
+        return sum(_expected_ns(graph, node.node, node.cost) for node in pure) >= WORTH_HOPS * HOP_NS
+
+    def prepare(self) -> bool:
+        """Is there a delegate?  Called in a thread, as it looks for what is installed."""
+        names = self._names
+        if self.by_itself and names and not any(map(installed_delegate, names)):
+            self._names = names = ()
+        return bool(names)
+
+    def candidates(self, working: WorkingGraph, signature: PlanKey) -> list[Candidate]:
+        """The regions of a graph that `BEFORE_REGIONS` have been over.  Called in a thread.
+
+        Raises:
+            FailedPreconditionError: a delegate that the config names is not installed.
+        """
+        found: list[Candidate] = []
+        taken: set[int] = set()
+        for name in self._names:
+            if self.by_itself and not installed_delegate(name):
+                continue
+            delegate = make_delegate(name)
+
+            def supports(node: Node, used: Any, delegate: Delegate = delegate) -> bool:
+                return (
+                    node.id not in taken
+                    and self._device_of(working, node).type == delegate.device_type
+                    and not delegate.refusal(working, node, used)
+                )
+
+            def place_of(node: Node) -> str:
+                return self._device_of(working, node).name
+
+            for region in find_regions(working, signature.fetches, supports, place_of, may_wait):
+                if len(region.nodes) >= MIN_NODES:
+                    taken.update(node.id for node in region.nodes)
+                    found.append(self._candidate(working, delegate, region))
+        return found
+
+    def _candidate(self, working: WorkingGraph, delegate: Delegate, region: Region) -> Candidate:
+        view = _RegionView(region)
+        kernels: dict[int, BuiltKernel] = {}
+
+        def kernel_of(node: Node) -> BuiltKernel:
+            kernel = kernels[node.id] = self._kernel_of(working, working.nodes[node.id])
+            return kernel
+
+        ordinary = build_plan(view, PlanKey(region.inputs, region.outputs), kernel_of, self._budget)
+        seconds = sum(_expected_ns(working, node, kernels[node.id].cost) for node in region.nodes) * 1e-9
+        return Candidate(delegate, region, ordinary, seconds)
+
+    def wanted(self, candidates: Iterable[Candidate]) -> list[Candidate]:
+        """Those to compile, as many as may be held: where the session chooses by itself those that are worth it."""
+        wanted, held = [], sum(region.memory for region in self._held)
+        for candidate in candidates:
+            held += candidate.region.constant_bytes
+            if held > MAX_BYTES:
+                logger.info("regions of more than %d bytes are left to their nodes", MAX_BYTES)
+                break
+            if candidate.worth_it or not (self.by_itself or candidate.too_small):
+                wanted.append(candidate)
+        return wanted
+
+    def due(self, wanted: Sequence[Candidate]) -> int:
+        """The run of a plan by which its runs have cost what compiling these takes."""
+        compiling = sum(c.delegate.compile_seconds(c.region) for c in wanted)
+        return math.ceil(compiling / sum(c.seconds for c in wanted))
+
+    async def compile(self, candidate: Candidate) -> CompiledRegion | None:
+        """The region compiled, in a thread; None, and a line in the log, if its delegate refuses it."""
+        region, delegate = candidate.region, candidate.delegate
+        try:
+            compiled = await run_in_thread(delegate.compile, region, self._threads, on_cancel=OnCancel.WAIT)
+            self._held.add(compiled)
+            return compiled
+        except RefusedError as refusal:
+            reason = str(refusal)
+        except Exception as error:
+            # Whatever goes wrong in a library, the nodes do without it.
+            reason = f"{type(error).__name__}: {error}"
+        logger.warning(
+            "%s refuses a region of %s, whose nodes run instead: %s", delegate.name, region.summary(), reason
+        )
+        return None
+
+    def put(
+        self, working: WorkingGraph, signature: PlanKey, compiled: Sequence[tuple[Candidate, CompiledRegion]]
+    ) -> tuple[PlanKey, dict[int, BuiltKernel]]:
+        """Put nodes in the place of regions: the signature as it is then, and the kernels of these nodes."""
+        regions = [(candidate.region, f"/{candidate.delegate.name}") for candidate, _ in compiled]
+        inner, nodes = put_regions(working, signature, regions, _OP)
+        kernels: dict[int, BuiltKernel] = {}
+        for (candidate, region), node in zip(compiled, nodes, strict=True):
+            call = _RegionCall(self, candidate, region, node.name)
+            device = self._device_of(working, node).name
+            kernels[node.id] = BuiltKernel(call.compute, wants_context=True, cost=0.0, device=device)
+        return inner, kernels
+
+    # Calls
+
+    async def infer(self, region: CompiledRegion, inputs: Sequence[Any]) -> Sequence[Any]:
+        """The outputs of a region.  Cancelled, it cancels the call and leaves; `close` waits for the call's end.
+
+        Raises:
+            RefusedError: not with such inputs.
+            Exception: the delegate failed.
+        """
+        if self._slots is None:
+            self._slots = asyncio.Semaphore(IN_FLIGHT)
+        slots = self._slots
+        await slots.acquire()
+        try:
+            inference = region.start(inputs)
+        except BaseException:
+            slots.release()
+            raise
+        loop = asyncio.get_running_loop()
+        waiter: asyncio.Future[Sequence[Any]] = loop.create_future()
+
+        def ended(job: Future[Any]) -> None:
+            slots.release()
+            _hand_over(job, waiter)
+
+        self._pool.submit(loop, inference.wait, (), ended)
+        return await _outcome(waiter, inference)
+
+    async def close(self) -> None:
+        """Wait until no delegate works for the session any more."""
+        if self._slots is not None:
+            for _ in range(IN_FLIGHT):
+                await self._slots.acquire()
+            await self._pool.close()
+
+
+def _hand_over(job: Future[Any], waiter: asyncio.Future[Any]) -> None:
+    error = job.exception()
+    result = [None] if error is not None else job.result()
+    outputs = result[0]
+    result.clear()
+    if waiter.done():
+        return
+    if error is not None:
+        waiter.set_exception(error)
+    else:
+        waiter.set_result(outputs)
+
+
+async def _outcome(waiter: asyncio.Future[Sequence[Any]], inference: Inference) -> Sequence[Any]:
+    try:
+        return await waiter
+    except asyncio.CancelledError:
+        inference.cancel()
+        raise
+    finally:
+        del waiter  # it may hold an error, whose traceback holds this frame
+
+
+class _RegionCall:
+    """What the executor calls for a region's node."""
+
+    def __init__(self, delegation: Delegation, candidate: Candidate, region: CompiledRegion, name: str) -> None:
+        self._delegation = delegation
+        self._ordinary = candidate.ordinary
+        self._delegate = candidate.delegate.name
+        self._region: CompiledRegion | None = region
+        self._name = name
+        self._failed = 0
+
+    async def compute(self, context: OpKernelContext, *inputs: Any) -> Any:
+        """The region's outputs, from its delegate or from its nodes."""
+        outputs = await self._outputs(context, inputs)
+        return outputs[0] if len(outputs) == 1 else tuple(outputs)
+
+    async def _outputs(self, context: OpKernelContext, inputs: Sequence[Any]) -> Sequence[Any]:
+        if self._region is None:
+            return await self._by_nodes(context, inputs)
+        try:
+            outputs = await self._delegation.infer(self._region, await _contiguous(context, inputs))
+        except RefusedError:
+            return await self._by_nodes(context, inputs)
+        except Exception as error:
+            # The nodes say what is wrong with the inputs, mostly, and which of them finds it.
+            outputs = await self._by_nodes(context, inputs)
+            self._count_failure(error)
+            return outputs
+        self._failed = 0
+        return outputs
+
+    async def _by_nodes(self, context: OpKernelContext, inputs: Sequence[Any]) -> Sequence[Any]:
+        return await run_nested(context, self._ordinary, inputs, self._name)
+
+    def _count_failure(self, error: Exception) -> None:
+        self._failed += 1
+        if self._failed == GIVE_UP_AT:
+            logger.warning("%s failed %d times in a row on %s: %s", self._delegate, self._failed, self._name, error)
+            self._region = None
+
+
+async def _contiguous(context: OpKernelContext, inputs: Sequence[Any]) -> list[Any]:
+    """The inputs as C-contiguous arrays; what has to be copied and is large, in a thread."""
+    copied = sum(x.nbytes for x in inputs if isinstance(x, np.ndarray) and not x.flags.c_contiguous)
+    if not copied or current_budget().allows(copied * COPY_NS):
+        return _as_contiguous(inputs)
+    arrays: list[Any] = await context.params.worker_pool.run(_as_contiguous, inputs)
+    return arrays
+
+
+def _as_contiguous(inputs: Sequence[Any]) -> list[Any]:
+    return [np.asarray(x, order="C") for x in inputs]
+
+
+def _name_like(candidate: Candidate) -> str:
+    return f"{candidate.region.nodes[-1].name}/{candidate.delegate.name}"
+
+
+class _RegionView:
+    """The graph of a region's nodes alone; its inputs are fed, and nothing else is waited for."""
+
+    def __init__(self, region: Region) -> None:
+        graph = region.graph
+        own = {node.id for node in region.nodes}
+        self.nodes: dict[int, Node] = {i: graph.nodes[i] for i, _ in region.inputs}
+        self.nodes.update((node.id, node) for node in region.constants)
+        for node in region.nodes:
+            inside = tuple([i for i in node.control_edges if i in own])
+            self.nodes[node.id] = node.rewired(self, node.in_edges, inside)
+        self.versions: proto.VersionDef = graph.versions
+        self.library: FunctionLibrary = graph.library
+
+    def __contains__(self, name: object) -> bool:
+        return any(node.name == name for node in self.nodes.values())
+
+    def find(self, name: str) -> Node | None:
+        return next((node for node in self.nodes.values() if node.name == name), None)
+
+
+def _expected_ns(graph: WorkingGraph, node: Node, cost: Cost) -> float:
+    """What a call of a kernel takes by its own estimate, on arrays of the shapes that are known."""
+    inputs = [
+        _array_like(graph, endpoint, dtype) for endpoint, dtype in zip(node.in_edges, node.input_types, strict=True)
+    ]
+    if not callable(cost):
+        return float(cost * sum(array.size for array in inputs))
+    try:
+        return float(cost(*inputs))
+    except Exception:
+        return 0.0  # it looks at values that are not known yet
+
+
+def _array_like(graph: WorkingGraph, endpoint: Endpoint, dtype: DType) -> Any:
+    """An array of an endpoint's shape that takes no memory."""
+    constant = graph.constant(endpoint)
+    if constant is not None:
+        return constant
+    dims = graph.shape(endpoint).dims or ()
+    return np.broadcast_to(np.zeros((), dtype.np), [1 if d is None else d for d in dims])

@@ -1,0 +1,149 @@
+"""What constant folding runs nodes with: the session's own kernels, within bounds of time and memory.
+
+A folded value is remembered, so that the plans of a session share it.
+Next to read: `aexec/graph/passes/constant_folding.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from time import thread_time
+from typing import Any
+
+import numpy as np
+
+from aexec.framework import errors
+from aexec.framework.kernel_contract import kernel_registry
+from aexec.framework.kernel_contract.op_kernel import BuiltKernel, scratch_bytes
+from aexec.framework.kernel_contract.output_sizes import expected_ns
+from aexec.framework.memory import log_memory
+from aexec.framework.memory.allocator import Allocator, watching
+from aexec.framework.types import DEVICE_CPU
+from aexec.framework.waiting.inline_call import on_event_loop
+from aexec.framework.waiting.long_work import empty
+from aexec.framework.waiting.loop_budget import current_budget
+from aexec.graph.nodes.node import Node
+from aexec.graph.passes.constant_folding import MAX_BYTES
+
+__all__ = ["FoldedValues"]
+
+# Nanoseconds that the nodes of one request may take in a thread; on the loop as much as one call, and one node
+# a tenth of either.
+_THREAD_NS = 200_000_000.0
+# Bytes of all values of a session; when it is used up nothing more is folded.
+_MAX_TOTAL_BYTES = 64 * 2**20
+# Bytes that a call may need for itself.
+_MAX_SCRATCH_BYTES = 2**20
+
+
+class FoldedValues:
+    """The values that a session's plans have folded.
+
+    Args:
+        kernel_of: a node's kernel in the host's memory.
+    """
+
+    def __init__(self, kernel_of: Callable[[Node], BuiltKernel]) -> None:
+        self._kernel_of = kernel_of
+        self._values: dict[int, list[Any] | None] = {}
+        self._bytes = 0
+
+    def take_apart(self) -> None:
+        """Let go of the values: there will be no more plans."""
+        empty(self._values)
+
+    def evaluator(self) -> Callable[[Node, Sequence[Any]], Sequence[Any] | None]:
+        """What runs the nodes of one request; it stops when they have taken too long."""
+        budget = limit = current_budget().inline_ns if on_event_loop() else _THREAD_NS
+
+        def evaluate(node: Node, inputs: Sequence[Any]) -> Sequence[Any] | None:
+            nonlocal budget
+            if node.id in self._values:
+                return self._values[node.id]
+            if self._bytes > _MAX_TOTAL_BYTES:
+                return None
+            try:
+                if not _is_built_in(node):
+                    return None
+                kernel = self._kernel_of(node)
+                expected = expected_ns(kernel.cost, inputs)
+                if expected > min(budget, limit / 10) or kernel.wants_context or kernel.is_async:
+                    return None
+                with watching(_LittleRoom(_scratch(node, kernel, inputs)), every=False):
+                    began = thread_time()
+                    outputs = _outputs(node, kernel, inputs)
+                    budget -= max(expected, (thread_time() - began) * 1e9)
+            except Exception:
+                outputs = None  # it says so when it runs, with the right words
+            self._values[node.id] = outputs
+            self._bytes += sum(_size(value) for value in outputs or () if not _is_part_of(value, inputs))
+            return outputs
+
+        return evaluate
+
+
+def _scratch(node: Node, kernel: BuiltKernel, inputs: Sequence[Any]) -> int:
+    made = sum(shape.num_elements or 0 for shape in node.shapes or ())
+    return scratch_bytes(kernel.scratch, inputs, made)
+
+
+class _LittleRoom:
+    """Refuses a call that needs more than `_MAX_SCRATCH_BYTES` for itself, as nobody counts them while it is folded.
+
+    Args:
+        scratch: bytes that it is known to need.
+    """
+
+    def __init__(self, scratch: int) -> None:
+        self._scratch = 0
+        self.announce_scratch(scratch)
+
+    def wrap(self, allocator: Allocator) -> Allocator:
+        return allocator
+
+    def announce(self, num_bytes: int) -> None:
+        if num_bytes > MAX_BYTES:
+            raise errors.ResourceExhaustedError(f"{num_bytes} bytes are too many for a folded value")
+
+    def announce_scratch(self, num_bytes: int) -> None:
+        self._scratch += num_bytes
+        if self._scratch > _MAX_SCRATCH_BYTES:
+            raise errors.ResourceExhaustedError(f"{self._scratch} bytes are too many to fold a value")
+
+    def kept(self, array: Any) -> None:
+        """A value that is kept is the session's."""
+
+    def is_scratch(self, array: Any) -> None:
+        self.announce_scratch(array.nbytes)
+
+
+def _is_built_in(node: Node) -> bool:
+    """Is the kernel one of this package?  What others do, how long it takes and what it is for, only they know."""
+    registration = kernel_registry.global_registry.lookup(node.op, DEVICE_CPU, node.attrs, node=node.name)
+    return getattr(registration.builder, "__module__", "").startswith("aexec.kernels.")
+
+
+def _outputs(node: Node, kernel: BuiltKernel, inputs: Sequence[Any]) -> list[Any] | None:
+    with np.errstate(all="ignore"):
+        result = kernel.compute(list(inputs)) if kernel.takes_list else kernel.compute(*inputs)
+    outputs = [np.asarray(value) for value in (result if isinstance(result, tuple) else (result,))]
+    if len(outputs) != node.num_outputs or any(_size(value) > MAX_BYTES for value in outputs):
+        return None
+    if any(value.dtype != dtype.np for value, dtype in zip(outputs, node.output_types, strict=True)):
+        return None
+    for value in outputs:
+        value.flags.writeable = False
+        if log_memory.is_enabled():
+            log_memory.record_tensor_allocation(log_memory.SpecialStep.CONSTANT_FOLDING, node.name, value)
+    return outputs
+
+
+def _is_part_of(value: Any, inputs: Sequence[Any]) -> bool:
+    """Is it a view of an input, which takes no memory of its own?  Constants are kept as they are."""
+    return any(np.may_share_memory(value, array) for array in inputs)
+
+
+def _size(value: Any) -> int:
+    """Bytes that an array takes, its strings included."""
+    inside = sum(map(len, value.flat)) if value.dtype.kind == "O" else 0
+    return int(value.nbytes + inside)

@@ -1,0 +1,140 @@
+"""The plan of a request whose nodes are on several devices: one ordinary plan for each device.
+
+Feeds enter and fetches leave on the host's.  Where all devices are the host's, values need not travel: what the
+partitions do together is one plan too, the *joint* plan, and that is what becomes Python (`compiled_plan.py`).
+Next to read: `aexec/graph/analysis/partition.py` for how the graph is split, and `partitioned_execution.py` for how the
+plans run beside one another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import field, replace
+from functools import partial
+from typing import Any
+
+from aexec.framework.device_contract.device import Device
+from aexec.framework.kernel_contract.op_kernel import BuiltKernel
+from aexec.framework.late_dataclass import dataclass
+from aexec.framework.waiting.loop_budget import LoopBudget
+from aexec.graph.analysis.partition import Partition
+from aexec.graph.nodes.node import Node
+from aexec.graph.passes import WorkingGraph
+from aexec.runtime.plans.blocks import NotCompiledError
+from aexec.runtime.plans.compilation_policy import CompilationPolicy
+from aexec.runtime.plans.device_constants import DeviceConstant
+from aexec.runtime.plans.plan import Plan, PlanKey
+from aexec.runtime.plans.plan_builder import build_plan
+
+__all__ = ["PartitionedPlan", "build_partitioned_plan"]
+
+
+@dataclass(slots=True, eq=False)
+class PartitionedPlan:
+    """Plans that run as one.
+
+    Attributes:
+        partitions, plans: per device what it runs; feeds and fetches of a plan are in the order of its partition's.
+        host: position among them of the first that is fed or fetched from.
+        compilation: of the joint plan; refused where values have to travel.
+    """
+
+    partitions: tuple[Partition, ...]
+    plans: tuple[Plan, ...]
+    host: int
+    _build_joint: Callable[[], Plan] | None
+    compilation: CompilationPolicy = field(default_factory=CompilationPolicy)
+    _joint: list[Plan] = field(default_factory=list)
+
+    @property
+    def num_nodes(self) -> int:
+        return sum(plan.num_nodes for plan in self.plans)
+
+    @property
+    def size(self) -> int:
+        """As `Plan.size`, of all partitions together."""
+        return sum(plan.size for plan in self.plans)
+
+    @property
+    def joint(self) -> Plan:
+        """What the partitions do together, without transfers; made when it is first asked for.
+
+        Its nodes have the kernels that they have in the partitions, each of its own device.
+
+        Raises:
+            NotCompiledError: values have to travel.
+        """
+        build = self._build_joint
+        if not self._joint and build is None:
+            raise NotCompiledError(self.compilation.refused)
+        elif not self._joint and build is not None:
+            # The loop and a thread may both make one; the first is kept.
+            self._joint.append(replace(build(), compilation=self.compilation))
+            self._build_joint = None
+        return self._joint[0]
+
+    def take_apart(self) -> None:
+        """As `Plan.take_apart`."""
+        self._build_joint = None
+        for plan in (*self.plans, *self._joint):
+            plan.take_apart()
+        for partition in self.partitions:
+            partition.take_apart()
+
+
+def build_partitioned_plan(
+    graph: WorkingGraph,
+    signature: PlanKey,
+    partitions: Sequence[Partition],
+    kernel_of: Callable[[Partition, Node], BuiltKernel],
+    budget: LoopBudget,
+    on_device: Callable[[Device, Node, int, Any, str], DeviceConstant | None],
+    has_to_travel: str = "",
+    *,
+    skip_sync: bool = False,
+) -> PartitionedPlan:
+    """Lay out partitions for execution.
+
+    Args:
+        graph, signature: what was split.
+        kernel_of: builds (or remembers) the kernel of a node of a partition.
+        on_device: a constant as the input of a node of a device that is not the host; see `plan.OnDevice`.
+        has_to_travel: why values cannot stay where they are although all devices are the host's, or "".
+        skip_sync: see `PlanKey`.
+
+    Raises:
+        InvalidArgumentError, NotFoundError: as `build_plan`.
+    """
+    kernels: dict[int, BuiltKernel] = {}
+
+    def remembered(partition: Partition, node: Node) -> BuiltKernel:
+        kernel = kernel_of(partition, node)
+        if node.id not in partition.added:
+            kernels[node.id] = kernel
+        return kernel
+
+    if not all(partition.device.is_host for partition in partitions):
+        has_to_travel = "its nodes are on devices with memory of their own"
+    plans = []
+    for partition in partitions:
+        # Feeds in the order in which they entered: positions are the partition's.
+        feeds, fetches = tuple(partition.feeds.values()), tuple(partition.fetches.values())
+        ends = PlanKey(feeds, fetches, tuple(partition.targets), skip_sync=skip_sync)
+        constant = None if partition.device.is_host else partial(on_device, partition.device)
+        kernel = partial(kernel_of if has_to_travel else remembered, partition)
+        plans.append(build_plan(partition, ends, kernel, budget, constant, partition.order))
+    host = next((i for i, partition in enumerate(partitions) if partition.feeds or partition.fetches), 0)
+    if has_to_travel:
+        built = PartitionedPlan(tuple(partitions), tuple(plans), host, None)
+        built.compilation.refuse(has_to_travel)
+        return built
+
+    def joint() -> Plan:
+        made = build_plan(graph, signature, lambda node: kernels[node.id], budget, order=graph.order)
+        known = {node.node.id: node for plan in plans for node in plan.nodes}
+        for node in made.nodes:
+            if node.node.id in known:  # a constant that one of them only sends is no node there
+                node.learn(known[node.node.id])
+        return made
+
+    return PartitionedPlan(tuple(partitions), tuple(plans), host, joint)

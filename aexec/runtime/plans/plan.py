@@ -1,0 +1,336 @@
+"""The plan: everything about a step that never changes, computed once.
+
+For one (feeds, fetches, targets) signature a plan holds the pruned nodes with their
+kernels, laid out per loop frame: initial pending counts, argument templates with the
+constants already in place, and for every node the edges its outputs travel along.
+`propagator_state.py` copies the counts and runs on them; all that a step changes in a plan is
+what it learns of kernels: how long they take, and that they give what their ops declare.
+Next to read: `plan_builder.py`, which builds plans.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import field
+from typing import Any
+
+from aexec.framework import errors
+from aexec.framework.device_contract.device import Device
+from aexec.framework.device_contract.queued_kernel import QueuedKernel
+from aexec.framework.kernel_contract.functional_call import FunctionalCall
+from aexec.framework.kernel_contract.variable_use import VariableUse
+from aexec.framework.late_dataclass import dataclass
+from aexec.framework.waiting.long_work import drained, empty
+from aexec.graph.analysis.partition import TRANSFERS
+from aexec.graph.nodes.control_flow import FrameInfo
+from aexec.graph.nodes.node import Endpoint, Node
+from aexec.runtime.plans.compilation_policy import CompilationPolicy
+from aexec.runtime.plans.device_constants import DeviceConstant
+from aexec.runtime.plans.node_estimate import NodeEstimate
+
+__all__ = ["FramePlan", "Kind", "Plan", "PlanKey", "PlanNode", "take_apart"]
+
+
+class Kind:
+    """How the executor treats a node.  Plain integers: they are compared once per node run."""
+
+    PLAIN = 0  # a synchronous kernel with one output and no context: the fast path
+    KERNEL = 1  # any other synchronous kernel
+    ASYNC = 2
+    SWITCH = 3
+    MERGE = 4
+    ENTER = 5
+    EXIT = 6
+    NEXT_ITERATION = 7
+    RETVAL = 8  # not a node of the graph: takes one fetched value
+    ARG = 9  # not a node of the graph: a fed value enters here
+    QUEUED = 10  # a kernel whose calls are queued on a device
+
+
+@dataclass(frozen=True, slots=True)
+class PlanKey:
+    """What a plan is built for: fed endpoints, fetched endpoints, and target nodes.
+
+    Attributes:
+        in_parts: feeds come while it runs, so that nothing may wait for more of them than it needs.
+        feed_devices, fetch_devices: names of the devices in whose memory feeds are and fetches are to be, "" for the
+            host's; () if all are there.
+        skip_sync: a run does not wait for what it has queued on devices.
+        connections: endpoints, each with the one whose place it takes.
+    """
+
+    feeds: tuple[Endpoint, ...]
+    fetches: tuple[Endpoint, ...]
+    targets: tuple[int, ...] = ()
+    in_parts: bool = False
+    feed_devices: tuple[str, ...] = ()
+    fetch_devices: tuple[str, ...] = ()
+    skip_sync: bool = False
+    connections: tuple[tuple[Endpoint, Endpoint], ...] = ()
+
+
+# An edge: the consumer, its index in its frame's tables, and the argument slot that the value goes to.
+Edge = tuple["PlanNode", int, int]
+
+
+class PlanNode:
+    """A node with everything the executor needs to run it.
+
+    Attributes:
+        kind: one of `Kind`.
+        arity: 1 or 2 for a trusted `Kind.PLAIN` node with so many inputs, which the executor runs fastest; else 0.
+        index: position in the tables of `frame`.
+        first, last: its inputs are the frame's argument slots [first, last).
+        frame: the frame it runs in; `child` is the frame an Enter starts.
+        compute: the kernel's compute callable; `wants_context` says whether it takes the context, `takes_list`
+            whether it then takes one list of inputs, `forwards` which inputs it may be given as `out`.
+        device: full name of the device that its kernel runs on; `on_host` says whether that is one of the host's.
+        queued_on, queued: of a `Kind.QUEUED` node, that device, and the kernel as it gets it.
+        variables: of such a node, the variables whose values its kernel gets; None if it gets none.
+        cost: the kernel's own estimate of what a call takes; `estimate` is what measurement has shown of it.
+        scratch: its estimate of the memory that a call needs for itself.
+        check: when to ask whether a call is too heavy to run inline: 0 never, 1 once large values are
+            about, 2 always (the estimate does not just grow with the inputs, or a call was slow), 3 where its inputs
+            may make more elements together than they have.  It is `estimate.check`, read once for each call.
+        edges: data edges of output 0 to ordinary nodes (the fast path).
+        slot_edges: the same for every output slot.
+        merge_edges: (output slot, consumer, index, input position) for consumers that are Merge nodes.
+        controls, merge_controls: control edges to ordinary nodes and to Merge nodes.
+        followers: order edges: nodes that begin when it is over, whether it has run or was dead (`step_order.py`).
+        after: the nodes that it follows so.
+        has_tail: it has edges other than `edges`.
+        gives_tuple: its kernel returns its only output in a tuple.
+        position: of a fed value or a fetch: its place among the feeds or fetches.
+        num_data: number of data inputs (of a Merge: how many may be dead before it is).
+        never_dead: runs although inputs are dead (ControlTrigger; Send and Recv, to which a dead input is None).
+        calls: how its kernel calls functions, if it does nothing else.
+        passes_on: each output is the input of that number, whatever it is.
+        trusted: its outputs were what its op declares when it first ran; see `kernel_outputs.py`.
+        transfers: it is a Send or a Recv.
+        touches_state: must not be abandoned while running in a thread.
+        reads_cells: takes values of variables, by their cells, when it runs.
+        in_any_thread: may be called in any thread though it has state; see `OpKernelConstruction`.
+        dereference: of a control-flow or queued node, or a call of functions, that a variable's ref leads into: reads
+            the taken inputs.
+    """
+
+    __slots__ = (
+        "after",
+        "arity",
+        "calls",
+        "check",
+        "child",
+        "compute",
+        "controls",
+        "cost",
+        "dereference",
+        "device",
+        "edges",
+        "estimate",
+        "explain",
+        "first",
+        "followers",
+        "forwards",
+        "frame",
+        "gives_tuple",
+        "has_tail",
+        "in_any_thread",
+        "index",
+        "is_constant_enter",
+        "kind",
+        "last",
+        "merge_controls",
+        "merge_edges",
+        "never_dead",
+        "node",
+        "num_data",
+        "num_outputs",
+        "on_host",
+        "passes_on",
+        "position",
+        "queued",
+        "queued_on",
+        "reads_cells",
+        "scratch",
+        "slot_edges",
+        "takes_list",
+        "touches_state",
+        "transfers",
+        "trusted",
+        "variables",
+        "wants_context",
+    )
+
+    def __init__(self, kind: int, node: Node, frame: FramePlan) -> None:
+        self.kind = kind
+        self.node = node
+        self.frame = frame
+        self.arity = 0
+        self.index = -1
+        self.first = self.last = 0
+        self.compute: Callable[..., Any] = _no_kernel
+        self.device = ""
+        self.on_host = False
+        self.queued_on: Device | None = None
+        self.queued: QueuedKernel | None = None
+        self.variables: VariableUse | None = None
+        self.cost: Any = 0.0
+        self.estimate = NodeEstimate()
+        self.check = 0
+        self.scratch: Any = 0.0
+        self.explain: Callable[..., errors.OpError] | None = None
+        self.wants_context = False
+        self.takes_list = False
+        self.forwards: tuple[int, ...] = ()
+        self.touches_state = False
+        self.reads_cells = False
+        self.in_any_thread = False
+        self.trusted = False
+        self.gives_tuple = False
+        self.passes_on = False
+        self.calls: FunctionalCall | None = None
+        self.dereference: Callable[[list[Any]], list[Any]] | None = None
+        self.transfers = kind == Kind.KERNEL and node.op in TRANSFERS
+        self.never_dead = self.transfers or (kind == Kind.KERNEL and node.op == "ControlTrigger")
+        self.num_outputs = 1 if kind in (Kind.ARG, Kind.RETVAL) else node.num_outputs
+        self.num_data = 0
+        self.position = -1
+        self.child: FramePlan | None = None
+        self.is_constant_enter = False
+        self.edges: Sequence[Edge] = ()
+        self.slot_edges: list[list[Edge]] = [[] for _ in range(self.num_outputs)]
+        self.merge_edges: list[tuple[int, PlanNode, int, int]] = []
+        self.controls: list[tuple[PlanNode, int]] = []
+        self.merge_controls: list[tuple[PlanNode, int]] = []
+        self.followers: Sequence[tuple[PlanNode, int]] = ()
+        self.after: tuple[PlanNode, ...] = ()
+        self.has_tail = False
+
+    def ask(self, check: int) -> None:
+        """Ask whether calls are heavy as `check` says, until one is slow; none has been measured yet."""
+        self.check = self.estimate.usual_check = check
+
+    def trust(self) -> None:
+        """Run it without looking at what its outputs are from now on."""
+        self.trusted = True
+        if self.kind == Kind.PLAIN and self.last - self.first in (1, 2):
+            self.arity = self.last - self.first
+
+    def learn(self, other: PlanNode) -> None:
+        """Take over what runs of another plan have shown of the same kernel."""
+        self.estimate, self.check = other.estimate.copy(), other.check
+        self.gives_tuple = other.gives_tuple
+        if other.trusted:
+            self.trust()
+
+    def take_apart(self) -> None:
+        """Let go of the nodes that it refers to."""
+        self.child = None
+        self.edges = self.followers = self.after = ()
+        for edges in (self.slot_edges, self.merge_edges, self.controls, self.merge_controls):
+            edges.clear()
+
+    @property
+    def name(self) -> str:
+        return self.node.name
+
+    @property
+    def op(self) -> str:
+        return self.node.op
+
+    def __repr__(self) -> str:
+        return f"<PlanNode '{self.name}' {self.op} in frame '{self.frame.name}'>"
+
+
+def _no_kernel(*_inputs: Any) -> Any:
+    raise errors.InternalError("a node without kernel was run")
+
+
+# Of iterations that are under way at once: nodes and argument slots, in all of them together; but so many may be.
+_MOST_SLOTS = 1 << 15
+_MOST_ITERATIONS = 32
+
+
+class FramePlan:
+    """The tables of one loop frame (or of the root frame, whose name is "").
+
+    Attributes:
+        nodes: its nodes; a node's `index` is its position here.
+        pending: initial pending count of each node (see `propagator_state.py`).
+        args: argument slots of all nodes, one after another, constants filled in.
+        roots: nodes that are ready at once.
+        num_enters: how many Enter nodes lead in.
+        parallel_iterations: how many may be under way at once: as many as the graph says, within bounds.
+    """
+
+    __slots__ = ("args", "info", "name", "nodes", "num_enters", "parallel_iterations", "pending", "roots")
+
+    def __init__(self, info: FrameInfo) -> None:
+        self.info = info
+        self.name = info.name
+        self.parallel_iterations = max(1, info.parallel_iterations)
+        self.num_enters = 0
+        self.nodes: list[PlanNode] = []
+        self.pending: list[int] = []
+        self.args: list[Any] = []
+        self.roots: list[PlanNode] = []
+
+    def add(self, node: PlanNode, num_args: int) -> None:
+        node.index = len(self.nodes)
+        self.nodes.append(node)
+        self.pending.append(0)
+        node.first = len(self.args)
+        self.args.extend([None] * num_args)
+        node.last = len(self.args)
+        most = max(_MOST_ITERATIONS, _MOST_SLOTS // (len(self.nodes) + len(self.args)))
+        self.parallel_iterations = min(self.parallel_iterations, most)
+
+    def take_apart(self) -> None:
+        """Let go of its nodes, which refer to it."""
+        for table in (self.roots, self.pending, self.args, self.nodes):
+            empty(table)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Plan:
+    """A built plan: the root frame's tables, where feeds enter, and how many values come out.
+
+    Attributes:
+        has_large_constants: a constant among the arguments is not small.
+        small_elements: sizes up to which a value is; see `LoopBudget`.
+        compilation: whether it is run as Python, which it holds then.
+        constants: those in its arguments that are in a device's memory.
+        skip_sync: a run does not wait for what it has queued on devices.
+    """
+
+    root: FramePlan
+    args: tuple[PlanNode, ...]
+    num_results: int
+    num_nodes: int
+    nodes: list[PlanNode]
+    has_large_constants: bool
+    small_elements: int
+    compilation: CompilationPolicy = field(default_factory=CompilationPolicy)
+    constants: tuple[DeviceConstant, ...] = ()
+    skip_sync: bool = False
+
+    @property
+    def size(self) -> int:
+        """What going through it takes, in nodes: eight arguments are as much as one."""
+        return self.num_nodes + sum(node.last - node.first for node in self.nodes) // 8
+
+    def take_apart(self) -> None:
+        """Nobody will run it any more: let go of its nodes, which refer to one another, in pieces."""
+        self.compilation.refuse("the plan was taken apart")
+        take_apart([*self.args], [self.root])
+        take_apart(self.nodes, [])
+
+
+def take_apart(nodes: list[PlanNode], frames: Iterable[FramePlan]) -> None:
+    """Let nodes and frames, and the frames that those nodes are in, go of one another; the list is empty then."""
+    tables = {id(frame): frame for frame in frames}
+    for node in drained(nodes):
+        tables[id(node.frame)] = node.frame
+        node.take_apart()
+    for frame in tables.values():
+        frame.take_apart()

@@ -1,0 +1,267 @@
+"""Profiles: step statistics added up by op or by node, as TensorFlow's profiler does, to see where time goes.
+
+Times are of traced runs, which the interpreter runs node by node; what the event loop and the executor take
+between kernels is not in them.
+Next to read: `step_stats.py`, where the figures come from; `self_time.py`, what self time is; `trace_summary.py`,
+which adds up a trace that was written to a file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import field
+from typing import Any
+
+from aexec import proto
+from aexec.framework import errors
+from aexec.framework.late_dataclass import dataclass
+from aexec.runtime.profiling.step_stats import SOURCE, op_of, self_nanos, total_nanos, where_run
+
+__all__ = ["GROUPINGS", "ORDERS", "NodeRun", "Profile", "ProfileEntry", "profile_runs", "profile_steps"]
+
+GROUPINGS = ("op", "node")
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRun:
+    """One run of a node: its times in seconds, and what it did; see `ProfileEntry`."""
+
+    name: str
+    op: str
+    total_seconds: float
+    self_seconds: float
+    requested_bytes: int
+    where: str
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileEntry:
+    """What the nodes of one op did, or one node; sums over all steps.
+
+    Attributes:
+        name: the op, or the node.
+        op: of the node; the same as `name` where ops are the entries.
+        nodes: different nodes that ran.
+        calls: runs of their kernels; more than nodes in loops, and with several steps.
+        total_seconds: from a call's begin until its outputs were there, waiting included.
+        self_seconds: the part of it in which the kernel computed: without what it awaited, and without the nodes of
+            the functions that it called.
+        requested_bytes: memory that it had allocated; none for outputs that are part of an input, or overwrote it.
+        where: how many of the calls ran `inline` on the event loop's thread, in a worker `thread`, on a device's
+            `stream`, were `awaited` as coroutines are, or went to a `delegate`.
+    """
+
+    name: str
+    op: str
+    nodes: int
+    calls: int
+    total_seconds: float
+    self_seconds: float
+    requested_bytes: int
+    where: Mapping[str, int]
+
+
+ORDERS: Mapping[str, Callable[[ProfileEntry], Any]] = {
+    "self": lambda entry: -entry.self_seconds,
+    "total": lambda entry: -entry.total_seconds,
+    "calls": lambda entry: -entry.calls,
+    "bytes": lambda entry: -entry.requested_bytes,
+    "name": lambda entry: entry.name,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """Where the time of some steps went.
+
+    Attributes:
+        by: `op` or `node`: what the entries are.
+        steps: how many were added up.
+        entries: in the order that was asked for.
+    """
+
+    by: str
+    steps: int
+    entries: tuple[ProfileEntry, ...]
+
+    @property
+    def self_seconds(self) -> float:
+        """Of all entries, of all steps; threads run beside each other, so a step may take less."""
+        return sum(entry.self_seconds for entry in self.entries)
+
+    def table(self, top: int | None = None) -> str:
+        """Lines for people: calls, times in ms and memory are per step, `share` is of the self time of all.
+
+        Args:
+            top: print so many entries, and add up the others; None for all.
+        """
+        shown = self.entries if top is None else self.entries[:top]
+        rows = [_HEADINGS[self.by], *(self._cells(entry) for entry in shown)]
+        rest = self.entries[len(shown) :]
+        if rest:
+            rows.append(self._cells(_sum(f"{len(rest)} more", rest)))
+        rows.append(self._cells(_sum("all", self.entries)))
+        widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+        return "\n".join(_line(row, widths, self.by) for row in rows)
+
+    def _per_step(self, sum_of_steps: float) -> float:
+        return sum_of_steps / max(1, self.steps)
+
+    def _cells(self, entry: ProfileEntry) -> tuple[str, ...]:
+        share = entry.self_seconds / self.self_seconds if self.self_seconds else 0.0
+        figures = (
+            str(entry.nodes),
+            _number(self._per_step(entry.calls)),
+            f"{self._per_step(entry.total_seconds) * 1e3:.3f}",
+            f"{self._per_step(entry.self_seconds) * 1e3:.3f}",
+            f"{share:.1%}",
+            _bytes(self._per_step(entry.requested_bytes)),
+            self._places(entry),
+        )
+        return (entry.name, *figures) if self.by == "op" else (entry.name, entry.op, *figures)
+
+    def _places(self, entry: ProfileEntry) -> str:
+        if len(entry.where) == 1:
+            return next(iter(entry.where))
+        return ", ".join(f"{where} {_number(self._per_step(count))}" for where, count in entry.where.items())
+
+    def to_dict(self) -> dict[str, Any]:
+        """The same as plain data, ready for JSON; sums over all steps, times in seconds."""
+        entries = [
+            {
+                "name": entry.name,
+                "op": entry.op,
+                "nodes": entry.nodes,
+                "calls": entry.calls,
+                "total_seconds": entry.total_seconds,
+                "self_seconds": entry.self_seconds,
+                "requested_bytes": entry.requested_bytes,
+                "where": dict(entry.where),
+            }
+            for entry in self.entries
+        ]
+        return {"by": self.by, "steps": self.steps, "entries": entries}
+
+
+def profile_steps(steps: Iterable[proto.StepStats], *, by: str = "op", order_by: str = "self") -> Profile:
+    """Add up step statistics, of one step or of several runs of the same.
+
+    Args:
+        by: `op` for an entry per op, `node` for one per node.
+        order_by: of `ORDERS`: self, total, calls and bytes put the largest first, name the first by name.
+
+    Raises:
+        InvalidArgumentError: there is no such grouping or order.
+    """
+    runs: list[NodeRun] = []
+    count = 0
+    for step in steps:
+        count += 1
+        for device in step.dev_stats:
+            runs.extend(_run(stats, device) for stats in device.node_stats if stats.node_name != SOURCE)
+    return profile_runs(runs, count, by=by, order_by=order_by)
+
+
+def _run(stats: proto.NodeExecStats, device: proto.DeviceStepStats) -> NodeRun:
+    return NodeRun(
+        stats.node_name,
+        op_of(stats),
+        total_nanos(stats) * 1e-9,
+        self_nanos(stats) * 1e-9,
+        sum(used.total_bytes for used in stats.memory),
+        where_run(stats, device),
+    )
+
+
+def profile_runs(runs: Iterable[NodeRun], steps: int, *, by: str = "op", order_by: str = "self") -> Profile:
+    """Add up runs of nodes, of so many steps.  Other arguments and errors as of `profile_steps`."""
+    if by not in GROUPINGS:
+        raise errors.InvalidArgumentError(f"by must be one of {', '.join(GROUPINGS)}, got {by!r}")
+    if order_by not in ORDERS:
+        raise errors.InvalidArgumentError(f"order_by must be one of {', '.join(ORDERS)}, got {order_by!r}")
+    sums: dict[str, _Sum] = {}
+    for run in runs:
+        sums.setdefault(run.op if by == "op" else run.name, _Sum(run.op)).add(run)
+    entries = sorted((entry.result(name) for name, entry in sums.items()), key=lambda entry: entry.name)
+    return Profile(by, steps, tuple(sorted(entries, key=ORDERS[order_by])))
+
+
+@dataclass(slots=True)
+class _Sum:
+    """A `ProfileEntry` in the making."""
+
+    op: str
+    nodes: set[str] = field(default_factory=set)
+    calls: int = 0
+    total: float = 0.0
+    own: float = 0.0
+    requested_bytes: int = 0
+    where: dict[str, int] = field(default_factory=dict)
+
+    def add(self, run: NodeRun) -> None:
+        self.nodes.add(run.name)
+        self.calls += 1
+        self.total += run.total_seconds
+        self.own += run.self_seconds
+        self.requested_bytes += run.requested_bytes
+        self.where[run.where] = self.where.get(run.where, 0) + 1
+
+    def result(self, name: str) -> ProfileEntry:
+        return ProfileEntry(
+            name,
+            self.op,
+            len(self.nodes),
+            self.calls,
+            self.total,
+            self.own,
+            self.requested_bytes,
+            dict(sorted(self.where.items())),
+        )
+
+
+def _sum(name: str, entries: Sequence[ProfileEntry]) -> ProfileEntry:
+    where: dict[str, int] = {}
+    for entry in entries:
+        for place, count in entry.where.items():
+            where[place] = where.get(place, 0) + count
+    return ProfileEntry(
+        name,
+        "",
+        sum(entry.nodes for entry in entries),
+        sum(entry.calls for entry in entries),
+        sum(entry.total_seconds for entry in entries),
+        sum(entry.self_seconds for entry in entries),
+        sum(entry.requested_bytes for entry in entries),
+        dict(sorted(where.items())),
+    )
+
+
+# Text
+
+_FIGURES = ("nodes", "calls", "total ms", "self ms", "share", "requested", "where")
+_HEADINGS: Mapping[str, tuple[str, ...]] = {"op": ("op", *_FIGURES), "node": ("node", "op", *_FIGURES)}
+
+
+def _line(cells: Sequence[str], widths: Sequence[int], by: str) -> str:
+    """Names and the last column to the left, figures to the right."""
+    left = {0, len(cells) - 1} if by == "op" else {0, 1, len(cells) - 1}
+    padded = [
+        cell.ljust(width) if column in left else cell.rjust(width)
+        for column, (cell, width) in enumerate(zip(cells, widths, strict=True))
+    ]
+    return "  ".join(padded).rstrip()
+
+
+def _number(value: float) -> str:
+    return f"{value:.0f}" if value == int(value) else f"{value:.1f}"
+
+
+def _bytes(count: float) -> str:
+    """As TensorFlow's profiler writes them: `4B`, `1.50KB`, `2.30MB`."""
+    if count < 1e3:
+        return f"{count:.0f}B"
+    for unit in ("KB", "MB"):
+        count /= 1e3
+        if count < 1e3:
+            return f"{count:.2f}{unit}"
+    return f"{count / 1e3:.2f}GB"

@@ -1,0 +1,294 @@
+"""Step statistics: what a traced step did, node by node, as StepStats.
+
+The collector of one device takes a record per node run and puts the messages together
+only when asked, so that tracing disturbs the timing little.  Dead nodes are not
+recorded; `_SOURCE`, with which each execution starts, is.
+Next to read: `tracing.py`, which watches the calls; `chrome_trace.py`, which draws them; `profile.py`, which adds
+them up.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from aexec import proto
+from aexec.framework.late_dataclass import dataclass
+from aexec.framework.memory.tensor_buffer import CPU_ALLOCATOR, allocation_description, num_bytes, tensor_description
+from aexec.graph.analysis.partition import SENDS, TRANSFERS
+
+__all__ = [
+    "COPIES",
+    "SOURCE",
+    "NodeMemory",
+    "StepStatsCollector",
+    "is_copy",
+    "merge",
+    "op_of",
+    "self_nanos",
+    "timeline_label",
+    "total_nanos",
+    "transfer_text",
+    "where_run",
+]
+
+# The node with which each execution starts, on the thread of the event loop.
+SOURCE = "_SOURCE"
+
+# What the statistics of a device's copies are named after, behind its name, as in TensorFlow's.
+COPIES = "/memcpy"
+# Their names and labels: `node:MEMCPYHtoD`.
+_COPY = ":MEMCPY"
+
+_DELEGATED = "_DelegatedRegion"
+# What the names of streams end with, as those of threads do not.
+_STREAM = " stream"
+
+# A step with more node runs than this is not recorded to its end.
+MAX_RECORDS = 1 << 20
+_MEGABYTE = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class NodeMemory:
+    """What a node did with memory, where that was tracked.
+
+    Attributes:
+        allocators: use of each allocator.
+        temp_bytes: scratch memory.
+        persistent_bytes, persistent_ids: what it keeps after it has run, and the allocation ids.
+        referenced: arrays of variables that it touched.
+    """
+
+    allocators: tuple[proto.AllocatorMemoryUsed, ...] = ()
+    temp_bytes: int = 0
+    persistent_bytes: int = 0
+    persistent_ids: tuple[int, ...] = ()
+    referenced: tuple[Any, ...] = ()
+
+
+class StepStatsCollector:
+    """Collects the node runs of one step on one device.  Any thread may record.
+
+    Args:
+        device: full name of the device.
+        allocator_name: of the memory of its outputs.
+        source: it begins with `_SOURCE`.
+    """
+
+    def __init__(self, device: str, allocator_name: str = CPU_ALLOCATOR, *, source: bool = True) -> None:
+        self._device = device
+        self._allocator_name = allocator_name
+        self._records: list[proto.NodeExecStats] = []
+        # Thread identifiers do not fit the message's 32 bits, so threads are numbered.
+        self._threads: dict[int | str, int] = {}
+        self._thread_names: dict[int, str] = {}
+        if source:
+            now = time.time_ns()
+            self.node_done(SOURCE, "NoOp", (), now, now, now, (), threading.get_ident())
+
+    def node_done(
+        self,
+        node_name: str,
+        op: str,
+        inputs: Sequence[str] | str,
+        scheduled_ns: int,
+        start_ns: int,
+        end_ns: int,
+        outputs: Iterable[Any],
+        thread_id: int | str,
+        memory: NodeMemory | None = None,
+        busy_ns: int | None = None,
+        *,
+        taken_ns: int | None = None,
+        single: Sequence[bool] = (),
+    ) -> None:
+        """Record one run of a node.
+
+        Args:
+            node_name, op: the node.
+            inputs: names of its inputs; of a send or receive its `transfer_text`.
+            scheduled_ns: when it became ready, in nanoseconds since the epoch.
+            start_ns, end_ns: when its kernel was called, and returned.
+            outputs: the arrays that it made; they are described, not kept.
+            thread_id: identifier of the thread that it ran on, or the name of the stream.
+            memory: use of memory, if tracked; otherwise that of the outputs is assumed.
+            busy_ns: for how long the kernel itself computed, if not from `start_ns` to `end_ns`: of one that waited
+                or called a function.
+            taken_ns: when the executor began with it, if that was before: to send it to a thread, say.
+            single: of each output, whether nobody else has a reference to it.
+        """
+        if len(self._records) >= MAX_RECORDS:
+            return
+        stats = _times(scheduled_ns, start_ns if taken_ns is None else taken_ns, start_ns, end_ns, busy_ns)
+        stats.node_name = node_name
+        stats.thread_id = self._thread_number(thread_id)
+        made = 0
+        for slot, output in enumerate(outputs):
+            if hasattr(output, "dtype") and hasattr(output, "shape") and not hasattr(output, "value"):
+                alone = slot < len(single) and single[slot]
+                described = tensor_description(output, None, self._allocator_name, single=alone)
+                stats.output.add(slot=slot, tensor_description=described)
+                made += num_bytes(output)
+            elif getattr(output, "value", None) is not None:  # a variable's cell
+                stats.referenced_tensor.append(allocation_description(output.value, self._allocator_name))
+        self._describe_memory(stats, made, memory)
+        stats.timeline_label = timeline_label(node_name, op, inputs, stats.memory)
+        self._records.append(stats)
+
+    def copy_done(
+        self, node_name: str, kind: str, stream: str, start_ns: int, end_ns: int, allocator: str, copied_bytes: int
+    ) -> None:
+        """Record a copy that a node wanted.
+
+        Args:
+            kind: see `device_copies`.
+            stream: name of the stream that it was on.
+            start_ns, end_ns: when the stream began with it and was done, in nanoseconds since the epoch.
+            allocator: of the memory that it was made to.
+        """
+        if len(self._records) >= MAX_RECORDS:
+            return
+        stats = _times(start_ns, start_ns, start_ns, end_ns, None)
+        stats.node_name = stats.timeline_label = f"{node_name}:{kind}"
+        stats.thread_id = self._thread_number(stream)
+        stats.memory.add(
+            allocator_name=allocator, total_bytes=copied_bytes, peak_bytes=copied_bytes, live_bytes=copied_bytes
+        )
+        self._records.append(stats)
+
+    def to_proto(self) -> proto.StepStats:
+        """What has been recorded so far."""
+        return proto.StepStats(
+            dev_stats=[
+                proto.DeviceStepStats(
+                    device=self._device, node_stats=list(self._records), thread_names=dict(self._thread_names)
+                )
+            ]
+        )
+
+    def _thread_number(self, identifier: int | str) -> int:
+        number = self._threads.get(identifier)
+        if number is None:
+            number = self._threads.setdefault(identifier, len(self._threads))
+            names = [t.name for t in threading.enumerate() if t.ident == identifier]
+            unknown = identifier if isinstance(identifier, str) else f"thread {identifier}"
+            self._thread_names[number] = names[0] if names else unknown
+        return number
+
+    def _describe_memory(self, stats: proto.NodeExecStats, made: int, memory: NodeMemory | None) -> None:
+        if memory is None:
+            if made:
+                stats.memory.add(
+                    allocator_name=self._allocator_name, total_bytes=made, peak_bytes=made, live_bytes=made
+                )
+            return
+        stats.memory.extend(memory.allocators)
+        stats.referenced_tensor.extend(allocation_description(a, self._allocator_name) for a in memory.referenced)
+        stats.memory_stats.temp_memory_size = memory.temp_bytes
+        stats.memory_stats.persistent_memory_size = memory.persistent_bytes
+        stats.memory_stats.persistent_tensor_alloc_ids.extend(memory.persistent_ids)
+
+    def __repr__(self) -> str:
+        return f"<StepStatsCollector {self._device}, {len(self._records)} node runs>"
+
+
+def _times(scheduled_ns: int, taken_ns: int, start_ns: int, end_ns: int, busy_ns: int | None) -> proto.NodeExecStats:
+    elapsed = end_ns - start_ns
+    busy = elapsed if busy_ns is None else min(busy_ns, elapsed)
+    op_start, all_end = start_ns - taken_ns, end_ns - taken_ns
+    return proto.NodeExecStats(
+        scheduled_micros=scheduled_ns // 1000,
+        scheduled_nanos=scheduled_ns,
+        all_start_micros=taken_ns // 1000,
+        all_start_nanos=taken_ns,
+        op_start_rel_micros=op_start // 1000,
+        op_start_rel_nanos=op_start,
+        op_end_rel_micros=(op_start + busy) // 1000,
+        op_end_rel_nanos=op_start + busy,
+        all_end_rel_micros=all_end // 1000,
+        all_end_rel_nanos=all_end,
+    )
+
+
+def timeline_label(
+    node_name: str, op: str, inputs: Sequence[str] | str, memory: Iterable[proto.AllocatorMemoryUsed] = ()
+) -> str:
+    """`[cpu 12.3MB 4.5MB] name = Op(in1, in2)`: allocators of which more than 0.1 MB was used, then the call.
+
+    Of a send or receive `inputs` is its `transfer_text`, and the parenthesis is not closed.
+    """
+    text = ""
+    for used in memory:
+        if used.total_bytes >= 0.1 * _MEGABYTE:
+            peak = f" {used.peak_bytes / _MEGABYTE:.1f}MB" if used.peak_bytes > 0 else ""
+            text += f"[{used.allocator_name} {used.total_bytes / _MEGABYTE:.1f}MB{peak}] "
+    arguments = inputs if isinstance(inputs, str) else ", ".join(inputs)
+    # Sends and receives are labelled by what they carry, and the label is not closed, as in TensorFlow.
+    closing = "" if op in TRANSFERS else ")"
+    return f"{text}{node_name} = {op}({arguments}{closing}"
+
+
+def transfer_text(op: str, attrs: Mapping[str, Any], frame_iter: tuple[int, int] = (0, 0)) -> str:
+    """What a send or receive carries and where to or from: `tensor_name @device`, as TensorFlow labels it.
+
+    Within a loop `;frame:iteration` follows, as in the keys of a rendezvous: it tells which send a receive belongs to.
+    """
+    other = attrs.get("recv_device" if op in SENDS else "send_device", b"")
+    frame, iteration = frame_iter
+    where = f";{frame:x}:{iteration}" if frame or iteration else ""
+    return f"{_text(attrs.get('tensor_name', b''))} @{_text(other)}{where}"
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else str(value, "utf-8", "replace")
+
+
+def total_nanos(stats: proto.NodeExecStats) -> int:
+    """How long a call of a recorded node took, from its begin until its outputs were there."""
+    return int(stats.all_end_rel_nanos - stats.op_start_rel_nanos)
+
+
+def self_nanos(stats: proto.NodeExecStats) -> int:
+    """For how long a recorded node computed by itself; all of what a delegate took, which nobody watches."""
+    if op_of(stats) == _DELEGATED:
+        return total_nanos(stats)
+    return int(stats.op_end_rel_nanos - stats.op_start_rel_nanos)
+
+
+def where_run(stats: proto.NodeExecStats, device: proto.DeviceStepStats) -> str:
+    """Where a recorded node ran: `inline` on the event loop's thread, in a worker `thread`, on a device's `stream`,
+    `awaited` as coroutines are and those who wait for the nodes of a function that they called, or by a `delegate`.
+
+    Args:
+        device: the statistics that it is in.
+    """
+    if op_of(stats) == _DELEGATED:
+        return "delegate"
+    if self_nanos(stats) < total_nanos(stats):
+        return "awaited"
+    if device.thread_names.get(stats.thread_id, "").endswith(_STREAM):
+        return "stream"
+    # The first record is that of `_SOURCE`, with which each execution starts, on its loop.
+    return "inline" if stats.thread_id == device.node_stats[0].thread_id else "thread"
+
+
+def op_of(stats: proto.NodeExecStats) -> str:
+    """The op of a recorded node, which its label tells; "" if it has another kind of label."""
+    label = stats.timeline_label
+    return label.rpartition(":")[2] if is_copy(stats) else label.partition(" = ")[2].partition("(")[0]
+
+
+def is_copy(stats: proto.NodeExecStats) -> bool:
+    """Is it a copy between memories, which a node wanted?"""
+    return _COPY in stats.node_name
+
+
+def merge(parts: Iterable[proto.StepStats]) -> proto.StepStats:
+    """The statistics of one step from those of its devices."""
+    merged = proto.StepStats()
+    for part in parts:
+        merged.MergeFrom(part)
+    return merged

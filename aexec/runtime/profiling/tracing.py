@@ -1,0 +1,454 @@
+"""Tracing: what each node of a step did, as TensorFlow's StepStats or as lines on stderr.
+
+A hook that costs nothing when unused: only a traced step wraps its kernels.
+`AEXEC_DEBUG` turns on, level by level: 1 the executor checks its invariants after every
+slice and every output against its op's definition, 2 a line per step, 3 a line per node.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from types import CoroutineType
+from typing import Any, Protocol
+
+import numpy as np
+
+from aexec import proto
+from aexec.framework.device_contract.device_copies import DEVICE_TO_HOST, CopyingDevice, CopyWatcher, DeviceCopy
+from aexec.framework.late_dataclass import dataclass
+from aexec.framework.memory import log_memory
+from aexec.framework.memory.allocation_logger import AllocationLogger
+from aexec.framework.memory.allocator import TrackedAllocations, tracking_allocations, watching
+from aexec.framework.memory.tensor_buffer import CPU_ALLOCATOR, buffer_of, num_bytes
+from aexec.framework.memory.unshared import single_references
+from aexec.framework.waiting.futures import AWAITABLE, PendingOutputs
+from aexec.graph.analysis.partition import TRANSFERS
+from aexec.runtime.plans.plan import PlanNode
+from aexec.runtime.profiling.self_time import SelfTime, awaited
+from aexec.runtime.profiling.step_stats import COPIES, NodeMemory, StepStatsCollector, merge, transfer_text
+
+__all__ = [
+    "DEBUG",
+    "MemoryLogger",
+    "NodeEvent",
+    "NodePrinter",
+    "OuterTracer",
+    "StepTracer",
+    "TimedReady",
+    "Tracer",
+    "debug_line",
+    "once_there",
+]
+
+
+def _debug_level() -> int:
+    text = os.environ.get("AEXEC_DEBUG", "")
+    return int(text) if text.isdigit() else 0
+
+
+DEBUG = _debug_level()
+
+
+def debug_line(text: str) -> None:
+    """One line of debugging output."""
+    print(f"aexec: {text}", file=sys.stderr)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeEvent:
+    """Something that happened to a node.
+
+    Attributes:
+        seconds: since tracing began.
+        frame_iter: (frame id, iteration) of the node.
+        event: `ready`, `started`, `done`, `failed: ...`, `cancelled`; `dead`; of control flow `passed on`.
+        thread: name of the thread.
+    """
+
+    seconds: float
+    frame_iter: tuple[int, int]
+    event: str
+    thread: str
+
+    def __str__(self) -> str:
+        frame, iteration = self.frame_iter
+        where = f" in iteration {iteration} of frame {frame:x}" if frame or iteration else ""
+        return f"{self.seconds:.6f} s {self.event}{where} ({self.thread})"
+
+
+class TimedReady(list[PlanNode]):
+    """An iteration's list of ready nodes that knows since when each is, by `time.perf_counter_ns()` and its index."""
+
+    def __init__(self, nodes: Sequence[PlanNode]) -> None:
+        super().__init__(nodes)
+        self.since = dict.fromkeys((node.index for node in nodes), time.perf_counter_ns())
+
+    def append(self, node: PlanNode) -> None:
+        self.since[node.index] = time.perf_counter_ns()
+        super().append(node)
+
+
+class StepTracer(Protocol):
+    """Sees every kernel call of a step."""
+
+    def wrap(
+        self, node: PlanNode, compute: Callable[..., Any], frame_iter: tuple[int, int], ready: int
+    ) -> Callable[..., Any]:
+        """A compute callable that does the same, and is watched.
+
+        Args:
+            ready: `time.perf_counter_ns()` when the node became ready.
+        """
+        ...
+
+    def note(self, node: PlanNode, frame_iter: tuple[int, int], event: str) -> None:
+        """Something happened to a node that is no call of a kernel: it is dead, say."""
+        ...
+
+    def story(self, name: str) -> tuple[NodeEvent, ...]:
+        """What happened to the node of this name, if that is collected."""
+        ...
+
+    def to_proto(self) -> proto.StepStats | None:
+        """What was collected, if anything is."""
+        ...
+
+    @property
+    def copies(self) -> CopyWatcher | None:
+        """What sees the copies of the step, if they are collected."""
+        ...
+
+    async def settle(self) -> None:
+        """Wait for what devices have still to tell."""
+        ...
+
+
+class NodePrinter:
+    """A tracer that prints a line when a node begins, as AEXEC_DEBUG=3 asks."""
+
+    def __init__(self, step_id: int) -> None:
+        self._step_id = step_id
+
+    def wrap(
+        self, node: PlanNode, compute: Callable[..., Any], frame_iter: tuple[int, int], ready: int
+    ) -> Callable[..., Any]:
+        """The same compute callable: it is about to be called."""
+        debug_line(f"step {self._step_id}: {node.name} = {node.op}({', '.join(node.node.input_names())})")
+        return compute
+
+    def note(self, node: PlanNode, frame_iter: tuple[int, int], event: str) -> None:
+        """Kernels alone are printed."""
+
+    def story(self, name: str) -> tuple[NodeEvent, ...]:
+        """Nothing is collected."""
+        return ()
+
+    def to_proto(self) -> None:
+        """Nothing is collected."""
+
+    @property
+    def copies(self) -> None:
+        """They are not collected."""
+
+    async def settle(self) -> None:
+        """Nothing is waited for."""
+
+
+class OuterTracer:
+    """What a tracer around another one, if there is one, leaves to that."""
+
+    def __init__(self, inner: StepTracer | None) -> None:
+        self._inner = inner
+
+    def note(self, node: PlanNode, frame_iter: tuple[int, int], event: str) -> None:
+        """Told to the other one."""
+        if self._inner is not None:
+            self._inner.note(node, frame_iter, event)
+
+    def story(self, name: str) -> tuple[NodeEvent, ...]:
+        """What the other one collected."""
+        return () if self._inner is None else self._inner.story(name)
+
+    def to_proto(self) -> proto.StepStats | None:
+        """What the other one collected."""
+        return None if self._inner is None else self._inner.to_proto()
+
+    @property
+    def copies(self) -> CopyWatcher | None:
+        """What the other one has for that."""
+        return None if self._inner is None else self._inner.copies
+
+    async def settle(self) -> None:
+        """The other one does."""
+        if self._inner is not None:
+            await self._inner.settle()
+
+
+class MemoryLogger(OuterTracer):
+    """A tracer that writes the memory log of a step, around another tracer if there is one."""
+
+    def __init__(self, step_id: int, inner: StepTracer | None) -> None:
+        super().__init__(inner)
+        self._step_id = step_id
+
+    def wrap(
+        self, node: PlanNode, compute: Callable[..., Any], frame_iter: tuple[int, int], ready: int
+    ) -> Callable[..., Any]:
+        """A compute callable that does the same and logs its outputs, and what it allocates."""
+        if self._inner is not None:
+            compute = self._inner.wrap(node, compute, frame_iter, ready)
+        watcher = AllocationLogger(self._step_id, node.name)
+
+        def record(out: Any, single: Sequence[bool] = ()) -> None:
+            single = single or (False,) * (len(out) if type(out) is tuple else 1)
+            for index, value in enumerate(out if type(out) is tuple else (out,)):
+                if isinstance(value, np.ndarray | np.generic):
+                    log_memory.record_tensor_allocation(self._step_id, node.name, value, single=single[index])
+                    log_memory.record_tensor_output(self._step_id, node.name, index, value, single=single[index])
+
+        if inspect.iscoroutinefunction(compute):
+
+            async def logged_await(*inputs: Any) -> Any:
+                with watching(watcher):
+                    out = await compute(*inputs)
+                single = single_references(out)
+                record(out, single)
+                return out
+
+            return logged_await
+
+        def logged(*inputs: Any) -> Any:
+            with watching(watcher):
+                out = compute(*inputs)
+            if isinstance(out, AWAITABLE):
+                return once_there(out, record)
+            single = single_references(out)
+            record(out, single)
+            return out
+
+        return logged
+
+
+def once_there(
+    out: Any, record: Callable[[Any], None], failed: Callable[[BaseException], None] = lambda error: None
+) -> Any:
+    """Have `record` called with what a kernel is waiting for, or `failed`; returns what is to be waited for instead."""
+    if isinstance(out, PendingOutputs):
+
+        def ended(_: Any) -> None:
+            error = asyncio.CancelledError() if out.cancelled() else out.exception()
+            if error is None:
+                record(out.result())
+            else:
+                failed(error)
+
+        out.when_ended(ended)
+        return out
+    return _recorded(out, record, failed)
+
+
+async def _recorded(coroutine: Any, record: Callable[[Any], None], failed: Callable[[BaseException], None]) -> Any:
+    try:
+        out = await coroutine
+    except BaseException as error:
+        failed(error)
+        raise
+    record(out)
+    return out
+
+
+def _memory(tracked: TrackedAllocations, outputs: Sequence[Any], inputs: Sequence[Any]) -> NodeMemory | None:
+    """What a kernel had allocated; None if all of its outputs are new, and nothing else is known."""
+    used = tracked.used()
+    # Most kernels let NumPy allocate: of them only the outputs are known.
+    own = {id(buffer) for wrapped in tracked.wrapped_allocators.values() for buffer in wrapped.live()}
+    given = [a for value in inputs for a in (value if isinstance(value, list | tuple) else (value,)) if _is_array(a)]
+    others = [a for a in outputs if _is_array(a) and id(buffer_of(a)) not in own]
+    new = [a for a in others if not any(np.may_share_memory(a, other) for other in given)]
+    if not used and len(new) == len(outputs):
+        return None
+    made = sum(map(num_bytes, new))
+    if made:
+        rest = proto.AllocatorMemoryUsed(
+            allocator_name=CPU_ALLOCATOR, total_bytes=made, peak_bytes=made, live_bytes=made
+        )
+        used = (*used, rest)
+    return NodeMemory(used, tracked.temp_bytes, tracked.persistent_bytes, tuple(tracked.persistent_ids))
+
+
+def _memory_on_device(tracked: TrackedAllocations) -> NodeMemory | None:
+    """What a kernel of a device had allocated; None if it was not asked for it, and the outputs are all that is known.
+
+    What it let go of until it returned is its temporary memory.
+    """
+    used = tracked.used()
+    if not used:
+        return None
+    temporary = sum(each.peak_bytes - each.live_bytes for each in used)
+    return NodeMemory(used, temporary, tracked.persistent_bytes, tuple(tracked.persistent_ids))
+
+
+def _label_inputs(node: PlanNode, frame_iter: tuple[int, int]) -> Sequence[str] | str:
+    if node.op in TRANSFERS:
+        return transfer_text(node.op, node.node.attrs, frame_iter)
+    return node.node.traced_inputs()
+
+
+def _is_array(value: Any) -> bool:
+    return isinstance(value, np.ndarray)
+
+
+class Tracer:
+    """Collects what each node of a step did, and when, under the device that it ran on.
+
+    Args:
+        device: reported for a step in which no node ran.
+    """
+
+    def __init__(self, device: str) -> None:
+        self._device = device
+        self._collectors: dict[str, StepStatsCollector] = {}
+        self._began = time.perf_counter_ns()
+        # Times of one clock, that never goes back, told as nanoseconds since the epoch.
+        self._epoch = time.time_ns() - self._began
+        self._events: dict[str, list[NodeEvent]] = {}
+        self._copying: set[CopyingDevice] = set()
+
+    def _collector(self, device: str, allocator: str = CPU_ALLOCATOR) -> StepStatsCollector:
+        found = self._collectors.get(device)
+        if found is None:
+            found = self._collectors[device] = StepStatsCollector(device, allocator)
+        return found
+
+    def copy_begun(self, device: CopyingDevice) -> None:
+        """As `CopyWatcher.copy_begun`."""
+        self._copying.add(device)
+
+    def copied(self, copy: DeviceCopy) -> None:
+        """As `CopyWatcher.copied`."""
+        name = copy.device.name + COPIES
+        collector = self._collectors.get(name)
+        if collector is None:
+            # Streams of one device may be the first to tell at the same time.
+            collector = self._collectors.setdefault(name, StepStatsCollector(name, source=False))
+        allocator = CPU_ALLOCATOR if copy.kind == DEVICE_TO_HOST else copy.device.allocator.name
+        begin, end = self._epoch + copy.begin, self._epoch + copy.end
+        collector.copy_done(copy.node, copy.kind, copy.stream, begin, end, allocator, copy.num_bytes)
+
+    @property
+    def copies(self) -> CopyWatcher:
+        """This."""
+        return self
+
+    async def settle(self) -> None:
+        """Wait until devices have made, and told of, the copies that were queued so far."""
+        for device in self._copying:
+            await device.synchronise()
+
+    def note(self, node: PlanNode, frame_iter: tuple[int, int], event: str) -> None:
+        """Remember an event of the node's story.  Called from any thread."""
+        self._note(node, frame_iter, event, time.perf_counter_ns())
+
+    def _note(self, node: PlanNode, frame_iter: tuple[int, int], event: str, when: int) -> None:
+        seconds = (when - self._began) * 1e-9
+        happened = NodeEvent(seconds, frame_iter, event, threading.current_thread().name)
+        self._events.setdefault(node.name, []).append(happened)
+
+    def story(self, name: str) -> tuple[NodeEvent, ...]:
+        """What happened to the node of this name, in order."""
+        return tuple(self._events.get(name, ()))
+
+    def wrap(
+        self, node: PlanNode, compute: Callable[..., Any], frame_iter: tuple[int, int], ready: int
+    ) -> Callable[..., Any]:
+        """A compute callable that does the same and records it."""
+        taken = time.perf_counter_ns()
+        device = node.queued_on
+        collector = self._collector(
+            node.device or self._device, CPU_ALLOCATOR if device is None else device.allocator.name
+        )
+        self._note(node, frame_iter, "ready", ready)
+
+        def failed(error: BaseException) -> None:
+            cancelled = isinstance(error, asyncio.CancelledError)
+            self.note(node, frame_iter, "cancelled" if cancelled else f"failed: {type(error).__name__}: {error}")
+
+        def record(
+            start: int,
+            out: Any,
+            tracked: TrackedAllocations,
+            self_time: SelfTime | None,
+            inputs: Sequence[Any] = (),
+            single: Sequence[bool] = (),
+            end: int = 0,
+            thread: int | str = 0,
+        ) -> None:
+            end = end or time.perf_counter_ns()
+            with SelfTime():  # so that recording is not time of a call around this one
+                self.note(node, frame_iter, "done")
+                outputs = out if type(out) is tuple else () if out is None else (out,)
+                collector.node_done(
+                    node.name,
+                    node.op,
+                    _label_inputs(node, frame_iter),
+                    self._epoch + ready,
+                    self._epoch + start,
+                    self._epoch + end,
+                    outputs,
+                    thread or threading.get_ident(),
+                    _memory(tracked, outputs, inputs) if device is None else _memory_on_device(tracked),
+                    None if self_time is None else self_time.nanoseconds,
+                    taken_ns=self._epoch + taken,
+                    single=single,
+                )
+
+        if inspect.iscoroutinefunction(compute):
+
+            async def traced_await(*inputs: Any) -> Any:
+                start, self_time = time.perf_counter_ns(), SelfTime()
+                self.note(node, frame_iter, "started")
+                try:
+                    with tracking_allocations() as tracked:
+                        out = await awaited(compute(*inputs), self_time)
+                except BaseException as error:
+                    failed(error)
+                    raise
+                single = single_references(out)
+                record(start, out, tracked, self_time, (), single)
+                return out
+
+            return traced_await
+
+        def traced(*inputs: Any) -> Any:
+            start, self_time = time.perf_counter_ns(), SelfTime()
+            self.note(node, frame_iter, "started")
+            timer = None if device is None else device.stream_timer()
+            try:
+                with tracking_allocations() as tracked, self_time:
+                    returned = compute(*inputs)
+            except BaseException as error:
+                failed(error)
+                raise
+            if isinstance(returned, AWAITABLE):
+                if type(returned) is CoroutineType:
+                    returned = awaited(returned, self_time)
+                return once_there(returned, lambda out: record(start, out, tracked, self_time), failed)
+            if timer is not None:
+                stream = timer.stream
+                timer.stop(lambda begin, end: record(begin, returned, tracked, None, inputs, (), end, stream))
+                return returned
+            single = single_references(returned)
+            record(start, returned, tracked, self_time if self_time.nested else None, inputs, single)
+            return returned
+
+        return traced
+
+    def to_proto(self) -> proto.StepStats:
+        collectors = self._collectors or {self._device: self._collector(self._device)}
+        return merge(collectors[device].to_proto() for device in sorted(collectors))

@@ -1,0 +1,255 @@
+"""`BatchedCallable`: calls of one callable that come close together are joined along their first dimension.
+
+Each call is a `BatchedStep`, which looks like a `Step` to whoever awaits or cancels it.  One of a batch runs the joined
+inputs; if it is cancelled meanwhile, another does so again, so nobody depends on somebody else.  Next to read:
+`aexec/resources/batcher.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable as AnyCallable
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from aexec.framework import errors
+from aexec.framework.shape import PartialTensorShape
+from aexec.framework.waiting.cancellation import CancellationManager, register_cancellation_callback
+from aexec.framework.waiting.inline_call import NeedsThreadError
+from aexec.resources.batcher import Batcher
+from aexec.runtime.config import RunOptions
+from aexec.runtime.session.callable import Callable
+from aexec.runtime.session.step import Step, StepState, StepStatistics
+from aexec.runtime.threads.worker_pool import OnCancel, run_in_thread
+
+__all__ = ["BatchTurn", "BatchedCallable", "BatchedStep", "can_be_batched"]
+
+# Batches of so many different shapes may be in the making; calls of other shapes are run alone.
+_MAX_SHAPES = 64
+_MAX_WAITING = 10_000
+# Runs of parts of one batch that failed: enough to find each bad one of 32 calls.
+_MAX_RETRIES = 64
+# How much the last batch counts in what batches take on the average.
+_WEIGHT = 0.25
+
+# Told of each batch that was run: rows, and nanoseconds.
+OnBatch = AnyCallable[[int, int], object]
+
+
+def can_be_batched(shape: PartialTensorShape) -> bool:
+    """May something of this shape have any number of rows?"""
+    return shape.dims is None or bool(shape.dims and shape.dims[0] is None)
+
+
+class BatchTurn(Protocol):
+    """Says when a batch may begin to run; see `BatchedCallable.prepare`.
+
+    Attributes:
+        level: the priority of the call whose turn it is, lower ones first: of a batch the most urgent call leads.
+    """
+
+    level: int
+
+    def take(self, calls: int) -> bool:
+        """May a batch of so many calls begin now?"""
+        ...
+
+    async def wait(self) -> None:
+        """Wait until it may.  Raises OpError if it may not; cancelled, it waits no more."""
+        ...
+
+
+class BatchedCallable:
+    """See the module's head.
+
+    Args:
+        call: takes and gives tensors with as many rows each.
+        max_rows: of a batch; a call with more is run alone.
+        max_delay: seconds that a batch waits to be filled.
+        max_running: batches that may run at once.
+        sizes: increasing sizes, to the next of which batches are padded with copies of a row; empty for none.
+        on_batch: told of each batch.
+        retries: halve batches that fail, and run the halves: only for a call that changes no state.
+        on_halved: called when that is done.
+    """
+
+    def __init__(
+        self,
+        call: Callable,
+        max_rows: int,
+        max_delay: float,
+        *,
+        max_running: int = 1,
+        sizes: Sequence[int] = (),
+        on_batch: OnBatch | None = None,
+        retries: bool = False,
+        on_halved: AnyCallable[[], object] = lambda: None,
+    ) -> None:
+        self.call = call
+        self._on_batch = on_batch
+        self._limits = max_rows, max_delay, _MAX_WAITING, max_running, tuple(sizes)
+        self._max_retries = _MAX_RETRIES if retries else 0
+        self._on_halved = on_halved
+        self._batchers: dict[tuple[Any, ...], Batcher] = {}  # by what joined calls have in common
+        self._seconds = 0.0  # that a batch takes on the average; 0 until one has run
+
+    def prepare(self, *values: Any, options: RunOptions | None = None, turn: BatchTurn | None = None) -> BatchedStep:
+        """As `Callable.prepare`; of the options the timeout counts.
+
+        Args:
+            turn: asked before the batch that this call leads is run; None to run it at once.
+        """
+        return BatchedStep(self, values, None if options is None else options.timeout, turn)
+
+    @property
+    def backlog_seconds(self) -> float:
+        """How long the batches that wait for others to end will wait, as far as is known."""
+        due = sum(batcher.due for batcher in self._batchers.values())
+        return due * self._seconds / self._limits[3]
+
+    def count(self, rows: int, ns: int) -> None:
+        """A batch of so many rows took so long."""
+        seconds = ns * 1e-9
+        self._seconds += (seconds - self._seconds) * (_WEIGHT if self._seconds else 1.0)
+        if self._on_batch is not None:
+            self._on_batch(rows, ns)
+
+    def batcher(self, inputs: Sequence[Any]) -> Batcher | None:
+        """That of inputs of such shapes; None if they are to be run alone."""
+        if len(inputs[0]) > self._limits[0]:
+            return None
+        shapes = tuple([array.shape[1:] for array in inputs])
+        batcher = self._batchers.get(shapes)
+        if batcher is None and len(self._batchers) < _MAX_SHAPES:
+            batcher = self._batchers[shapes] = Batcher(
+                *self._limits, max_retries=self._max_retries, on_halved=self._on_halved
+            )
+        return batcher
+
+
+class BatchedStep:
+    """A call that may become part of a batch.
+
+    Attributes:
+        id: of the step that runs it, or 0.
+        state: where it is in its life.
+        metadata: None: a batch's is nobody's own.
+    """
+
+    metadata = None
+
+    def __init__(
+        self, owner: BatchedCallable, values: Sequence[Any], timeout: float | None, turn: BatchTurn | None
+    ) -> None:
+        self._owner = owner
+        self._values = values
+        self._timeout = timeout
+        self._turn = turn
+        self._manager = CancellationManager()
+        self._step: Step | None = None
+        self._began = time.perf_counter()
+        self.state = StepState.PENDING
+
+    @property
+    def id(self) -> int:
+        return 0 if self._step is None else self._step.id
+
+    def cancel(self, reason: str = "") -> bool:
+        """Ask it to stop; True if this call is what cancels it.  Others of its batch go on."""
+        if self.state not in (StepState.PENDING, StepState.RUNNING):
+            return False
+        return self._manager.start_cancel_with_status(
+            errors.CancelledError("The call was cancelled" + (f": {reason}" if reason else ""))
+        )
+
+    def statistics(self) -> StepStatistics:
+        """What it is doing now; waiting for a batch to be filled, nothing."""
+        if self._step is not None:
+            return self._step.statistics()
+        return StepStatistics(self.state, 0, 0, 0, time.perf_counter() - self._began)
+
+    @property
+    def only_waits(self) -> bool:
+        """As `Step.only_waits`; true while it waits for others of its batch."""
+        return self._step is None or self._step.only_waits
+
+    async def run(self) -> list[Any]:
+        """Execute it, once; the values that are fetched.  Raises as `Step.run`."""
+        self.state = StepState.RUNNING
+        timer = None
+        if self._timeout is not None:
+            timer = asyncio.get_running_loop().call_later(self._timeout, self._deadline_passed)
+        try:
+            with self._manager:
+                outputs = await self._outputs()
+        except BaseException as error:
+            self.state = StepState.CANCELLED if self._manager.cancel_requested else StepState.FAILED
+            status = self._manager.status
+            if isinstance(error, errors.OpError) and status is not None:
+                raise status from None
+            raise
+        finally:
+            if timer is not None:
+                timer.cancel()
+        self.state = StepState.SUCCEEDED
+        return outputs
+
+    def _deadline_passed(self) -> None:
+        self._manager.start_cancel_with_status(errors.DeadlineExceededError("Timed out waiting for notification"))
+
+    async def _outputs(self) -> list[Any]:
+        inputs = await self._inputs()
+        batcher = self._owner.batcher(inputs)
+        if batcher is None:
+            return list(await self._execute(inputs, 1))
+        level = 0 if self._turn is None else self._turn.level
+        return list(await batcher.call(inputs, self._execute, self._manager, level))
+
+    async def _inputs(self) -> tuple[Any, ...]:
+        """What is fed, as arrays with equally many rows."""
+        specs = self._owner.call.specs
+
+        def convert() -> tuple[Any, ...]:
+            return tuple([spec.convert(value) for spec, value in zip(specs, self._values, strict=True)])
+
+        try:
+            inputs = convert()
+        except NeedsThreadError:
+            inputs = await run_in_thread(convert, on_cancel=OnCancel.ABANDON)
+        for spec, array in zip(specs, inputs, strict=True):
+            if not np.ndim(array) or len(array) != len(inputs[0]):
+                raise errors.InvalidArgumentError(
+                    f"{spec.name} has shape {np.shape(array)}: inputs of calls that are batched have equally many rows"
+                )
+        return inputs
+
+    async def _execute(self, joined: Sequence[Any], calls: int) -> Sequence[Any]:
+        if self._turn is not None and not self._turn.take(calls):
+            await self._wait_for(self._turn)
+        step = self._step = self._owner.call.prepare(*joined)
+        release = register_cancellation_callback(self._manager, step.cancel)
+        began = time.perf_counter_ns()
+        try:
+            values: Sequence[Any] = await step.run()
+        finally:
+            release()
+        self._owner.count(len(joined[0]), time.perf_counter_ns() - began)
+        return values
+
+    async def _wait_for(self, turn: BatchTurn) -> None:
+        """Raises CancelledError if this call is cancelled meanwhile: another one leads the batch then."""
+        loop = asyncio.get_running_loop()
+        waiting = loop.create_task(turn.wait(), name="batch in line")
+        release: AnyCallable[[], object] = waiting.cancel  # if it is cancelled already
+        try:
+            release = register_cancellation_callback(self._manager, lambda: loop.call_soon_threadsafe(waiting.cancel))
+            await waiting
+        except asyncio.CancelledError:
+            if self._manager.cancel_requested and waiting.cancelled():
+                raise errors.CancelledError("The call was cancelled") from None
+            raise
+        finally:
+            release()

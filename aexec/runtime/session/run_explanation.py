@@ -1,0 +1,65 @@
+"""How a run will be executed, and why: what a session's settings leave to a plan's policy, and what that says.
+
+Next to read: `compilation_policy.py`; docs/how-a-node-runs.md lists all ways.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from aexec.framework.memory import log_memory
+from aexec.runtime.compiled.compiled_execution import CompiledExecution
+from aexec.runtime.config import SessionConfig
+from aexec.runtime.plans.compilation_policy import Explanation
+from aexec.runtime.plans.partitioned_plan import PartitionedPlan
+from aexec.runtime.plans.plan import Plan
+from aexec.runtime.profiling.tracing import DEBUG
+
+__all__ = ["explain_run"]
+
+
+def explain_run(
+    plan: Plan | PartitionedPlan | None, make_executor: object, config: SessionConfig, *, needs_step: bool
+) -> Explanation:
+    """How the next run of a plan will be executed, and why.
+
+    Args:
+        plan: None if there is none yet.
+        make_executor: what the session makes executions of.
+        needs_step: the session counts its steps, so that each run needs one.
+    """
+    reason = _setting_against(make_executor, config)
+    if reason:
+        return _interpreted(plan, reason)
+    if plan is None:
+        return Explanation("interpreted", "it has not been run yet: its first run makes the plan")
+    found = plan.compilation.explain()
+    if found.way == "interpreted":
+        return _interpreted(plan, found.reason)
+    if found.way == "compiled, at once" and (needs_step or log_memory.is_enabled()):
+        needs = "max_steps counts steps" if needs_step else "the memory log names steps"
+        return Explanation("compiled, as a line", f"each run is a step of its own, because {needs}")
+    return found
+
+
+def _interpreted(plan: Any, reason: str) -> Explanation:
+    way = "interpreted, device by device" if isinstance(plan, PartitionedPlan) else "interpreted"
+    return Explanation(way, reason)
+
+
+def _setting_against(make_executor: object, config: SessionConfig) -> str:
+    """Which setting leaves all runs of a session to the interpreter, or to another executor; "" for none."""
+    if config.executor_type and not _compiles(make_executor):
+        return f"the session's executor_type is {config.executor_type!r}"
+    if not config.compile_plans:
+        return "the session has compile_plans=False"
+    if os.environ.get("AEXEC_SHUFFLE"):
+        return "AEXEC_SHUFFLE is set"
+    if not _compiles(make_executor):
+        return "the session accounts for the memory of each call"
+    return "AEXEC_DEBUG is set, and nodes are seen one by one" if DEBUG else ""
+
+
+def _compiles(make_executor: object) -> bool:
+    return isinstance(make_executor, type) and issubclass(make_executor, CompiledExecution)

@@ -1,0 +1,96 @@
+"""The queues of a session, by the names under which Python programs ask for them.
+
+`Session.queue` and `Session.queues` come here.  What they give is `aexec/queues/session_queue.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from aexec.framework import errors
+from aexec.framework.kernel_contract.op_kernel_context import OpKernelContext, Params
+from aexec.framework.shape import UNKNOWN_RANK
+from aexec.framework.state.resource_manager import DEFAULT_CONTAINER, ResourceManager, node_of_private
+from aexec.framework.state.session_state import SessionState
+from aexec.framework.waiting.cancellation import CancellationManager
+from aexec.framework.waiting.worker_threads import WorkerThreads
+from aexec.graph.nodes.node import Node
+from aexec.queues.queue_base import QueueBase, lookup_queue
+from aexec.queues.session_queue import Queue
+from aexec.runtime.feeding.feeds import FeedSpec
+from aexec.runtime.planning.planner import Planner
+
+__all__ = ["SessionQueues"]
+
+
+class SessionQueues:
+    """See the module's head.
+
+    Args:
+        planner: of the session: its graph, and the kernels of its nodes.
+        resources: where the queues are.
+        state: of the session.
+        cancellation: of the session; it ends what waits at them.
+        pool: where much is copied.
+    """
+
+    def __init__(
+        self,
+        planner: Planner,
+        resources: ResourceManager,
+        state: SessionState,
+        cancellation: CancellationManager,
+        pool: WorkerThreads,
+    ) -> None:
+        self._planner = planner
+        self._resources = resources
+        self._state = state
+        self._cancellation = cancellation
+        self._pool = pool
+
+    def find(self, name: str) -> Queue:
+        """Arguments and errors as those of `Session.queue`."""
+        graph = self._planner.graph
+        node = graph.find(name)
+        if node is not None:
+            return self._seen(self._made_by(node))
+        found = self._resources.find(DEFAULT_CONTAINER, name, QueueBase)
+        if found is None:
+            shared = self._resources.of_type(QueueBase)
+            found = next((q for container, of, q in shared if name in (of, f"{container}/{of}")), None)
+        if found is None:
+            raise errors.NotFoundError(f"There is no queue '{name}'{graph.suggest(name)}")
+        return self._seen(found)
+
+    def all(self) -> dict[str, Queue]:
+        """Those that were made so far, by the names that `find` knows them by."""
+        found: dict[str, Queue] = {}
+        for container, name, queue in self._resources.of_type(QueueBase):
+            node = node_of_private(name)
+            known = name if node is None else node
+            found[f"{container}/{name}" if known in found else known] = self._seen(queue)
+        return found
+
+    def _seen(self, found: QueueBase) -> Queue:
+        name = found.name
+        specs = [FeedSpec(f"{name}[{i}]", dtype, UNKNOWN_RANK, i) for i, dtype in enumerate(found.spec.types)]
+        return Queue(found, self._cancellation, [spec.convert for spec in specs], self._pool)
+
+    def _made_by(self, node: Node) -> QueueBase:
+        """The queue that a node makes, made now if no step needed it yet."""
+        if not node.op.removesuffix("V2").endswith("Queue") or node.in_edges:
+            raise errors.InvalidArgumentError(f"Node '{node.name}' ({node.op}) makes no queue", node=node.name)
+        params = Params(
+            step_id=0,
+            loop=asyncio.get_running_loop(),
+            worker_pool=self._pool,
+            cancellation=self._cancellation,
+            resources=self._resources,
+            session_state=self._state,
+        )
+        try:
+            handle = self._planner.kernel(node).compute(OpKernelContext(params))
+            return lookup_queue(self._resources, handle)
+        except errors.OpError as error:
+            error.attach_node(node.name, node.op, node.site)
+            raise

@@ -1,0 +1,206 @@
+"""`session.tensors`: the tensors that a session keeps under handles, seen from Python.
+
+A handle is what a GetSessionHandle node gave, as `str` or `bytes`, or a resource handle.
+A resource handle can also be fed, in place of the tensor that it names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from aexec import proto
+from aexec.framework import dtypes, errors
+from aexec.framework.dtypes import DType
+from aexec.framework.late_dataclass import dataclass
+from aexec.framework.memory import log_memory
+from aexec.framework.memory.tensor_buffer import num_bytes
+from aexec.framework.state.resource_manager import ResourceHandle
+from aexec.framework.state.session_state import TENSOR_HANDLE_TYPE_NAME, DeviceTensor, SessionState, tensor_handle
+from aexec.framework.state.tensor_cell import private_copy
+from aexec.framework.waiting.inline_call import check_inline
+from aexec.framework.waiting.loop_budget import COPY_NS, OBJECT_NS
+from aexec.framework.waiting.worker_threads import WorkerThreads
+from aexec.framework.wire.messages import as_message
+from aexec.runtime.feeding.feeds import FeedSpec, in_host_memory
+from aexec.runtime.feeding.nested_lists import list_to_array, num_leaves
+
+__all__ = ["Handle", "SessionTensorInfo", "SessionTensors", "handle_text", "plain_tensor"]
+
+Handle = str | bytes | ResourceHandle
+
+
+@dataclass(frozen=True, slots=True)
+class SessionTensorInfo:
+    """One entry of the listing: a tensor's handle, type, shape, and the bytes it takes."""
+
+    handle: str
+    dtype: DType
+    shape: tuple[int, ...]
+    num_bytes: int
+
+
+class SessionTensors:
+    """See the module's head.
+
+    Args:
+        device: name of the device that handles say they are on.
+        pool: where large arrays are copied.
+
+    Attributes:
+        state: where they are kept.
+    """
+
+    def __init__(self, state: SessionState, device: str, pool: WorkerThreads) -> None:
+        self.state = state
+        self._pool = pool
+        self._device = device
+
+    def list(self) -> tuple[SessionTensorInfo, ...]:
+        """What there is, oldest first."""
+        return tuple(
+            SessionTensorInfo(handle, tensor.dtype, tensor.shape or (), tensor.num_bytes)
+            if type(tensor) is DeviceTensor
+            else SessionTensorInfo(handle, dtypes.from_numpy(tensor.dtype), tensor.shape, num_bytes(tensor))
+            for handle, tensor in self.state.tensors().items()
+        )
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes that all of them take."""
+        return self.state.num_bytes
+
+    def get(self, handle: Handle) -> Any:
+        """A tensor, read-only.
+
+        Raises:
+            InvalidArgumentError: an unknown handle.
+            FailedPreconditionError: it is in the memory of a device.
+        """
+        tensor = self.state.get_tensor(handle_text(handle))
+        if type(tensor) is DeviceTensor:
+            raise errors.FailedPreconditionError(
+                f"The tensor with handle '{handle_text(handle)}' is in the memory of {tensor.device.name}: get it by a "
+                "GetSessionTensor node, or feed a resource handle to it"
+            )
+        return tensor
+
+    async def put(self, value: Any, name: str = "tensor") -> ResourceHandle:
+        """Keep a copy of an array, or of what NumPy makes one of.  Large ones are copied in a thread.
+
+        Args:
+            name: the first part of its handle, which is `<name>;<id>;<device>`.
+
+        Returns:
+            Its handle, to be fed as it is; `.name` is the text that GetSessionTensor takes.
+
+        Raises:
+            InvalidArgumentError: a type that no tensor has, or a name with `;`.
+            ResourceExhaustedError: more than the session's config allows.
+        """
+        if ";" in name:
+            raise errors.InvalidArgumentError(f"the name of a session tensor must not contain ';': {name!r}")
+        tensor = await self._pool.run_here_or_in_thread(_private_tensor, value)
+        handle = tensor_handle(name, self.state.get_new_id(), self._device)
+        if log_memory.is_enabled():
+            log_memory.record_borrowed(log_memory.SpecialStep.EXTERNAL_ALLOCATION, handle.name, tensor)
+        self.state.add_tensor(handle.name, tensor)
+        return handle
+
+    def delete(self, handle: Handle) -> None:
+        """Forget a tensor.  Raises InvalidArgumentError for an unknown handle."""
+        self.state.delete_tensor(handle_text(handle))
+
+    def on_devices(self, specs: Sequence[FeedSpec], values: Sequence[Any]) -> Sequence[Any]:
+        """What is fed, device values in the place of handles of tensors that are in the memory of devices."""
+        return (
+            [self._on_device(*fed) for fed in zip(specs, values, strict=True)]
+            if self.state.has_device_tensors
+            else values
+        )
+
+    def _on_device(self, spec: FeedSpec, value: Any) -> Any:
+        handle = _handle_in(value)
+        if handle is None or spec.fits(value):
+            return value
+        tensor = self.state.get_tensor(handle.name)
+        return tensor.value if type(tensor) is DeviceTensor else value
+
+    def feed(self, spec: FeedSpec, value: Any) -> Any:
+        """What goes in where `value` is fed: the tensor, if it is the handle of one.
+
+        Raises:
+            InvalidArgumentError: as `FeedSpec.convert` does; a handle that names nothing.
+        """
+        if spec.fits(value):
+            return value
+        if type(value) is np.ndarray and not (_is_client_handle(value) or (value.dtype.hasobject and value.size == 1)):
+            return spec.convert(value)
+        handle = _handle_in(value)
+        if handle is not None:
+            value = self.get(handle)
+        converted = spec.convert(value)
+        if log_memory.is_enabled() and converted is not value:
+            log_memory.record_borrowed(log_memory.SpecialStep.EXTERNAL_ALLOCATION, f"feed {spec.name}", converted)
+        return converted
+
+    def __len__(self) -> int:
+        return len(self.state.tensors())
+
+    def __repr__(self) -> str:
+        return f"<SessionTensors {len(self)} tensors, {self.num_bytes} bytes>"
+
+
+def _private_tensor(value: Any) -> Any:
+    """A tensor of an array, or of what NumPy makes one of, that nobody else has.
+
+    Raises:
+        InvalidArgumentError: a type that no tensor has.
+        NeedsThreadError: on the event loop, which this would hold up.
+    """
+    if isinstance(value, np.ndarray):
+        check_inline(value.size * OBJECT_NS if value.dtype.kind in "OSU" else value.nbytes * COPY_NS)
+    else:
+        check_inline(num_leaves(value) * OBJECT_NS)
+    return private_copy(plain_tensor(value))
+
+
+def plain_tensor(value: Any) -> Any:
+    """What NumPy makes of a value, as a tensor of the type that it has; may be the value itself.
+
+    Raises:
+        InvalidArgumentError: a type that no tensor has.
+    """
+    array = list_to_array(in_host_memory(value, "a session's tensor"))
+    dtype = dtypes.from_numpy(array.dtype)
+    if array.dtype.kind in "SU":
+        array = np.char.encode(array, "utf-8").astype(object) if array.dtype.kind == "U" else array.astype(object)
+    return array.astype(dtype.np, copy=False)
+
+
+def _handle_in(value: Any) -> ResourceHandle | None:
+    """The handle of a session tensor that is fed, if it is one.
+
+    TensorFlow's own say in the container what they are, and their Python class makes an array of their message's bytes.
+    """
+    if type(value) is np.ndarray:
+        if _is_client_handle(value):
+            value = ResourceHandle.from_proto(as_message(value.tobytes(), proto.ResourceHandleProto))
+        elif value.dtype.hasobject and value.size == 1:
+            value = value.item()
+    is_handle = type(value) is ResourceHandle and TENSOR_HANDLE_TYPE_NAME in (value.type_name, value.container)
+    return value if is_handle else None
+
+
+def _is_client_handle(value: Any) -> bool:
+    """Is this an array of the bytes of a handle, as TensorFlow's `TensorHandle.to_numpy_array` gives it?"""
+    return bool(value.dtype.names == ("resource",))
+
+
+def handle_text(handle: Handle) -> str:
+    """The handle as GetSessionTensor takes it."""
+    if isinstance(handle, ResourceHandle):
+        return handle.name
+    return handle if isinstance(handle, str) else str(handle, "utf-8", "replace")

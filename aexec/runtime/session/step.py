@@ -1,0 +1,643 @@
+"""`Step`: one run in flight.  Awaitable, and anyone who holds it can cancel it.
+
+Four things cancel a step: the task that awaits it is cancelled, its deadline passes,
+somebody calls `cancel` (over HTTP too), or its first kernel fails.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
+from concurrent.futures import Future
+from dataclasses import replace
+from functools import partial
+from types import TracebackType
+from typing import Any, Protocol, TypeVar
+
+from aexec import proto
+from aexec.framework import errors
+from aexec.framework.device_contract.device import Device
+from aexec.framework.device_contract.device_copies import watching_copies
+from aexec.framework.device_contract.device_memory import accounting_for
+from aexec.framework.html_repr import MAX_ROWS, block, facts_table, lines_table
+from aexec.framework.late_dataclass import dataclass
+from aexec.framework.memory.tensor_buffer import measuring_ns
+from aexec.framework.printed import Prints
+from aexec.framework.state.session_state import DeviceTensor, TensorStore, measured
+from aexec.framework.waiting.cancellation import wait
+from aexec.framework.waiting.futures import complete_from, until_done
+from aexec.framework.waiting.inline_call import NeedsThreadError, check_inline
+from aexec.framework.waiting.loop_budget import COPY_NS, current_budget, use_budget
+from aexec.runtime.config import RunMetadata, RunOptions
+from aexec.runtime.feeding.device_ends import DeviceEnds, hand_out
+from aexec.runtime.feeding.feeds import FeedSpec
+from aexec.runtime.feeding.fetches import to_values
+from aexec.runtime.interpreter.executor import NOTHING, Executor, OnResult, StepEnvironment
+from aexec.runtime.interpreter.partitioned_execution import executor_of
+from aexec.runtime.planning.planner import CachedPlan
+from aexec.runtime.plans.partitioned_plan import PartitionedPlan
+from aexec.runtime.plans.plan import Plan
+from aexec.runtime.profiling.tracing import DEBUG, NodeEvent, debug_line
+from aexec.runtime.session.session_tensors import SessionTensors
+from aexec.runtime.session.step_places import StepPlaces
+from aexec.runtime.session.step_report import report
+
+__all__ = ["Prepared", "Step", "StepCall", "StepOwner", "StepState", "StepStatistics"]
+
+T = TypeVar("T")
+
+# How many nodes and feeds a deadline's error lists, and a repr.
+_LINES_OF_AN_ERROR, _LINES_OF_A_REPR = 10, 3
+
+# A plan, or a future of it where building it takes a thread.
+Prepared = CachedPlan | asyncio.Future[CachedPlan]
+
+
+class StepState(enum.Enum):
+    """Where a step is in its life."""
+
+    PENDING = "pending"
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+@dataclass(frozen=True, slots=True)
+class StepStatistics:
+    """A snapshot of a step.
+
+    Attributes:
+        state: where it is in its life.
+        nodes: nodes of its graph after pruning.
+        ready, running: nodes ready to run; nodes offloaded or awaited now.
+        seconds: time since it began, or that it took.
+        live_bytes, peak_bytes: what its tensors take of memory, and took at most; None where that is not counted: it
+            is of traced steps, and of sessions with a limit.
+    """
+
+    state: StepState
+    nodes: int
+    ready: int
+    running: int
+    seconds: float
+    live_bytes: int | None = None
+    peak_bytes: int | None = None
+
+
+class StepOwner(Protocol):
+    """What a step needs of its session.
+
+    Attributes:
+        tensors: those that the session keeps under handles.
+        host_device: the device of the host's memory.
+        other_devices: those with a memory of their own.
+        places: where its steps wait for their turn; None where all may run at once.
+    """
+
+    tensors: SessionTensors
+    places: StepPlaces | None
+    host_device: Device
+    other_devices: tuple[Device, ...]
+
+    def step_began(self, step: Step) -> None:
+        """It runs, or will at once."""
+        ...
+
+    def step_ended(self, step: Step) -> None:
+        """Nothing of the step runs any more."""
+        ...
+
+    def fetched_nodes(self, cached: CachedPlan) -> list[str]:
+        """Names of the nodes that a plan's fetches come from."""
+        ...
+
+    def executed_graphs(self, cached: CachedPlan) -> list[proto.GraphDef]:
+        """The nodes that a plan runs, as one graph per device."""
+        ...
+
+    def learn_costs(self, cached: CachedPlan, stats: proto.StepStats) -> proto.CostGraphDef:
+        """Add a step of a plan to the cost model; returns what that knows of the plan's nodes now."""
+        ...
+
+
+class StepCall(Protocol):
+    """What a step needs of the `Callable` that it is a run of."""
+
+    @property
+    def specs(self) -> tuple[FeedSpec, ...]:
+        """What may be fed, in the order of the values."""
+        ...
+
+    @property
+    def fetches_feeds(self) -> bool:
+        """Is a fetched tensor fed?"""
+        ...
+
+    def with_fed(self, results: Sequence[Any], fed: Sequence[Any]) -> list[Any]:
+        """All fetched values, from those that the plan fetched and those that were fed."""
+        ...
+
+    @property
+    def on_devices(self) -> bool:
+        """Is something fed from, or fetched to, a device's memory?"""
+        ...
+
+    @property
+    def ends(self) -> DeviceEnds:
+        """Where what is fed and fetched is."""
+        ...
+
+    def where_made(self, position: int) -> Device | None:
+        """The device in whose memory a fetched value is first, None for the host's."""
+        ...
+
+    @property
+    def fetches(self) -> Sequence[str]:
+        """Names of the tensors that are fetched."""
+        ...
+
+
+class Step:
+    """One run of a session.  Made by `Session.start`; await it for the results.
+
+    One that `Callable.prepare` made begins when it is first awaited, in the task that awaits it.
+
+    Attributes:
+        id: process-wide number of the step.
+        metadata: what the run reports besides its results, filled when it has ended.
+    """
+
+    __slots__ = (
+        "_began",
+        "_build",
+        "_call",
+        "_ended",
+        "_error",
+        "_execution",
+        "_options",
+        "_placed",
+        "_plan",
+        "_prepared",
+        "_result",
+        "_state",
+        "_task",
+        "_timeout",
+        "_timer",
+        "_values",
+        "environment",
+        "metadata",
+        "session",
+    )
+
+    def __init__(
+        self,
+        session: StepOwner,
+        environment: StepEnvironment,
+        call: StepCall,
+        prepared: Prepared,
+        values: Sequence[Any],
+        build: Callable[[Sequence[Any]], Any],
+        options: RunOptions | None,
+        metadata: RunMetadata | None,
+        timeout: float | None,
+    ) -> None:
+        """A step that has not begun.
+
+        Args:
+            call: says how the values are fed.
+            prepared: the plan, or a future of it.
+            values: what the caller passed in.
+            build: makes the result of the fetched values.
+            timeout: seconds from its beginning until it is cancelled with DeadlineExceededError, or None.
+        """
+        self.session = session
+        self.environment = environment
+        self.metadata = metadata
+        self._call = call
+        self._prepared: Prepared | None = prepared  # None while the plan is waited for
+        self._values = values
+        self._build = build
+        self._options = options
+        self._timeout = timeout
+        self._placed: bool | None = None  # has it a place?  None before it needs one
+        self._plan: Plan | PartitionedPlan | None = None
+        self._execution: Executor | None = None
+        self._state = StepState.PENDING
+        self._began = time.perf_counter()
+        self._ended = 0.0
+        self._task: asyncio.Task[None] | None = None
+        self._result: Any = None
+        self._error: errors.OpError | None = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    @property
+    def id(self) -> int:
+        return self.environment.step_id
+
+    @property
+    def state(self) -> StepState:
+        return self._state
+
+    @property
+    def done(self) -> bool:
+        """Has it ended, in whichever way?"""
+        return self._ended != 0.0
+
+    def cancel(self, reason: str = "") -> bool:
+        """Ask the step to stop; True if this call is what cancels it.
+
+        May be called from any thread, and any number of times.  The step ends with
+        `CancelledError` as soon as nothing of it can touch shared state any more.
+        """
+        if self.done:
+            return False
+        message = f"Step {self.id} was cancelled" + (f": {reason}" if reason else "")
+        return self._cancel_with(errors.CancelledError(message))
+
+    def _cancel_with(self, error: errors.OpError) -> bool:
+        manager = self.environment.cancellation
+        if manager.cancel_requested:
+            return False
+        manager.start_cancel_with_status(error)
+        return True
+
+    def statistics(self) -> StepStatistics:
+        """What the step is doing now, or did."""
+        memory = self.environment.memory
+        work = NOTHING if self._execution is None or self.done else self._execution.statistics()
+        return StepStatistics(
+            self._state,
+            0 if self._plan is None else self._plan.num_nodes,
+            work.ready,
+            work.running,
+            (self._ended or time.perf_counter()) - self._began,
+            *((None, None) if memory is None else (memory.step.in_use, memory.step.peak)),
+        )
+
+    @property
+    def only_waits(self) -> bool:
+        """Is all that goes on of it awaited, and nothing ready, in a thread, or on a device?"""
+        execution = self._execution
+        if execution is None or self.done or execution.statistics().ready:
+            return False
+        running = execution.running()
+        return bool(running) and all(node.where == "awaited" for node in running)
+
+    def __await__(self) -> Generator[Any, None, Any]:
+        if self._task is not None:
+            return self._wait(self._task).__await__()
+        return self.run().__await__()
+
+    async def _wait(self, task: asyncio.Task[None]) -> Any:
+        """The step's results; whoever is cancelled while waiting for them cancels the step."""
+        if not task.done():
+            try:
+                await asyncio.wait([task])
+            except asyncio.CancelledError:
+                self.cancel("the awaiting task was cancelled")
+                await until_done(task)
+                raise
+        task.result()
+        if self._error is None:
+            return self._result
+        # A copy: the error stays with this step, so it must not lead to the frames of whoever awaits it.
+        raise self._error.fresh().with_traceback(self._error.__traceback__) from self._error.__cause__
+
+    def launch(self) -> None:
+        """Run in a task of its own."""
+        self._begin()
+        self._task = self.environment.loop.create_task(self._run_alone(), name=f"step {self.id}")
+        self._task.add_done_callback(self._task_ended)
+
+    def _begin(self) -> None:
+        """From now on the session waits for it."""
+        if self._timeout is not None:
+            self._timer = self.environment.loop.call_later(self._timeout, self._deadline_passed)
+        self.session.step_began(self)
+
+    def _deadline_passed(self) -> None:
+        text = "Timed out waiting for notification"
+        if lines := self.report(_LINES_OF_AN_ERROR):
+            text += "\n  " + "\n  ".join(lines)
+        self._cancel_with(errors.DeadlineExceededError(text))
+
+    async def _run_alone(self) -> None:
+        """`run`, with the outcome kept for who asks: a step that nobody awaits is no unseen exception."""
+        try:
+            self._result = await self.run()
+        except errors.OpError as error:
+            self._error = error.with_traceback(_beyond_steps(error.__traceback__))
+
+    def _task_ended(self, task: asyncio.Task[Any]) -> None:
+        if not task.cancelled():
+            task.exception()
+        elif not self.done:  # cancelled before its first turn
+            self._state = StepState.CANCELLED
+            self._ended = time.perf_counter()
+            self.session.step_ended(self)
+
+    def run(self) -> Coroutine[Any, Any, Any]:
+        """Execute the step in the calling task, once.
+
+        Raises:
+            FailedPreconditionError: it has begun already.
+        """
+        if self._state is not StepState.PENDING:
+            raise errors.FailedPreconditionError(f"{self!r} has begun already and belongs to the task that awaits it")
+        if self._task is None:
+            self._begin()
+        self._state = StepState.RUNNING
+        if DEBUG >= 2:
+            debug_line(f"step {self.id} begins")
+        return self.finish(self._execute())
+
+    def join(self, fed: Sequence[Any], began: float) -> None:
+        """Be the step of a run that began without one at `began`, whose caller awaits `finish` then."""
+        assert isinstance(self._prepared, CachedPlan)
+        environment = self.environment
+        self._state = StepState.RUNNING
+        self._began = began
+        self._values = fed if self._call.fetches_feeds else ()
+        if environment.memory is not None:
+            environment.memory.fed(fed)
+        if self._timeout is not None:
+            left = self._timeout - (time.perf_counter() - began)
+            self._timer = environment.loop.call_later(max(0.0, left), self._deadline_passed)
+        self._plan = self._prepared.plan
+        self._execution = executor_of(self._plan, environment, environment.cancellation)
+
+    @property
+    def execution(self) -> Executor | None:
+        """What executes the plan, once there is one."""
+        return self._execution
+
+    async def _execute(self) -> Sequence[Any]:
+        """The plan's fetched values."""
+        environment = self.environment
+        if isinstance(self._prepared, CachedPlan):
+            cached = self._prepared
+        else:
+            cached = await self._planned()
+        self._plan = cached.plan
+        if self.session.places is not None:
+            await self._take_place(self.session.places)
+        if cached.on_run is not None:
+            cached.on_run(cached)
+        self._execution = executor_of(self._plan, environment, environment.cancellation, self._on_result)
+        try:
+            fed = self._fed_values()
+        except NeedsThreadError:
+            fed = await self._in_thread(self._fed_values)
+        self._values = fed if self._call.fetches_feeds else ()
+        if environment.memory is not None:
+            environment.memory.fed(fed)
+        running = self._execution.run(fed)
+        del fed  # each is dropped as soon as its last consumer has it
+        return await running
+
+    async def _take_place(self, places: StepPlaces) -> None:
+        """Wait until it may run.  Raises the error that it is cancelled with meanwhile, or that too many wait."""
+        cancellation = self.environment.cancellation
+        self._placed = False
+        try:
+            await places.take(cancellation)
+        except errors.CancelledError:
+            if cancellation.status is not None:
+                raise cancellation.status.fresh() from None
+            raise
+        self._placed = True
+
+    async def finish(self, execution: Awaitable[Sequence[Any]]) -> Any:
+        """What the caller gets of an execution's fetched values; when they are there, the step has ended."""
+        environment = self.environment
+        tracer = environment.tracer
+        if self._looks_at_devices:
+            execution = _watched(execution, environment)
+        try:
+            results = await execution
+            if self._call.fetches_feeds:
+                results = self._call.with_fed(results, self._values)
+            if environment.kept_tensors is not None:
+                await self._save_tensors(environment.kept_tensors)
+            self._state = StepState.SUCCEEDED
+            if environment.memory is not None:
+                environment.memory.hand_over(results)
+            if self._call.on_devices:
+                handed_out = self._handed_out(results)
+                results = await (_watched(handed_out, environment) if self._looks_at_devices else handed_out)
+            else:
+                results = to_values(results)
+            if tracer is not None and not self._call.ends.skip_sync:
+                await tracer.settle()
+            return self._build(results)
+        except errors.OpError as error:
+            cancelled = error.code in (errors.Code.CANCELLED, errors.Code.DEADLINE_EXCEEDED)
+            self._state = StepState.CANCELLED if cancelled else StepState.FAILED
+            raise
+        except asyncio.CancelledError:
+            self._state = StepState.CANCELLED
+            raise
+        except BaseException:
+            self._state = StepState.FAILED
+            raise
+        finally:
+            self._ended = time.perf_counter()
+            if self._timer is not None:
+                self._timer.cancel()
+            try:
+                if self._options is not None and isinstance(self._prepared, CachedPlan):
+                    await self._fill_metadata(self._options, self._prepared)
+                if self.metadata is not None and environment.memory is not None:
+                    self.metadata.device_peak_bytes = environment.memory.device_peaks
+                    if environment.memory.is_exact:
+                        self.metadata.peak_bytes = environment.memory.step.peak
+            finally:
+                if environment.memory is not None:
+                    environment.memory.close()
+                environment.close()
+                if self._placed and self.session.places is not None:
+                    self.session.places.leave()
+                self.session.step_ended(self)
+            if DEBUG >= 2:
+                debug_line(f"{self!r} after {(self._ended - self._began) * 1e3:.3f} ms")
+
+    @property
+    def _looks_at_devices(self) -> bool:
+        """Is there anything to see, or to account for, of what devices with memory of their own do?"""
+        environment = self.environment
+        return environment.tracer is not None or (environment.memory is not None and bool(self.session.other_devices))
+
+    async def _handed_out(self, results: Sequence[Any]) -> list[Any]:
+        """What the caller gets of fetched values, of which some are on devices."""
+        call, host = self._call, self.session.host_device
+        return [
+            await hand_out(value, call.where_made(i), wanted_on, self._of_device, host, name)
+            for i, (name, wanted_on, value) in enumerate(zip(call.fetches, call.ends.fetches, results, strict=True))
+        ]
+
+    async def _of_device(self, future: Future[Any]) -> Any:
+        """What a device gives, unless the step is cancelled first."""
+        waiter: asyncio.Future[Any] = self.environment.loop.create_future()
+        complete_from(future, waiter)
+        return await self._unless_cancelled(waiter)
+
+    @property
+    def _on_result(self) -> OnResult | None:
+        """Who is told of fetched values as they come."""
+        return None
+
+    def _fed_values(self) -> Sequence[Any]:
+        """What the execution is fed, in the plan's order."""
+        if not self._values:
+            return ()
+        use_budget(self.environment.slices.budget)
+        return list(map(self.session.tensors.feed, self._call.specs, self._values))
+
+    async def _save_tensors(self, tensors: TensorStore) -> None:
+        """The session keeps those whose handle was fetched.  Large copies are made in a thread."""
+        assert isinstance(self._prepared, CachedPlan)
+        names = self.session.fetched_nodes(self._prepared)
+        try:
+            check_inline(tensors.num_bytes * COPY_NS)
+            owned = tensors.owned_tensors(names)
+        except NeedsThreadError:
+            owned = await self._in_thread(lambda: tensors.owned_tensors(names))
+        for handle, tensor in owned.items():
+            if type(tensor) is DeviceTensor:
+                shape = await self._of_device(tensor.device.shape_of(tensor.value, node=handle.partition(";")[0]))
+                owned[handle] = replace(tensor, shape=shape)
+        sizes = None
+        on_host = [tensor for tensor in owned.values() if type(tensor) is not DeviceTensor]
+        if not current_budget().allows(sum(map(measuring_ns, on_host))):
+            sizes = await self._in_thread(lambda: measured(owned))
+        self.session.tensors.state.add_tensors(owned, sizes)
+
+    async def _in_thread(self, work: Callable[[], T]) -> T:
+        """What `work` returns, done in a worker thread.  If the step is cancelled meanwhile, that is abandoned."""
+        return await self._unless_cancelled(self.environment.worker_pool.start(work))
+
+    async def planned(self) -> None:
+        """Wait for the plan, of a step that has not begun.  Raises what making it raises."""
+        try:
+            if not isinstance(self._prepared, CachedPlan):
+                await self._planned()
+        except BaseException:
+            self.environment.cancellation.close()
+            raise
+
+    async def _planned(self) -> CachedPlan:
+        """The plan, when it is there.  Other steps may wait for it too."""
+        future, self._prepared = self._prepared, None
+        assert isinstance(future, asyncio.Future)
+        waiter: asyncio.Future[CachedPlan] = self.environment.loop.create_future()
+        complete_from(future, waiter)
+        try:
+            cached = self._prepared = await self._unless_cancelled(waiter)
+            return cached
+        finally:
+            future.cancel()  # when nobody waits for it any more it is not made
+            del future, waiter  # they may hold an error, whose traceback holds this frame
+
+    async def _unless_cancelled(self, waiter: asyncio.Future[T]) -> T:
+        """What `waiter` brings; if the step is cancelled first, the error that it was cancelled with."""
+        cancellation = self.environment.cancellation
+        try:
+            return await wait(cancellation, waiter, "Run call was cancelled")
+        except errors.CancelledError:
+            if cancellation.status is not None:
+                raise cancellation.status.fresh() from None
+            raise
+        finally:
+            del waiter  # it may hold an error, whose traceback holds this frame
+
+    async def _fill_metadata(self, options: RunOptions, cached: CachedPlan) -> None:
+        environment = self.environment
+        if self.metadata is None:
+            self.metadata = RunMetadata()
+        if isinstance(printed := environment.printer, Prints):
+            self.metadata.prints, self.metadata.prints_left_out = printed.text, printed.left_out
+        if environment.tracer is not None or options.output_partition_graphs:
+            fill = partial(self._fill_from_nodes, self.metadata, options, cached)
+            if cached.plan.num_nodes < environment.slices.budget.plan_nodes:
+                fill()
+            else:
+                await environment.worker_pool.run(fill)
+        if options.cost_graph and self._state is StepState.SUCCEEDED and self.metadata.step_stats is not None:
+            self.metadata.cost_graph = self.session.learn_costs(cached, self.metadata.step_stats)
+
+    def _fill_from_nodes(self, metadata: RunMetadata, options: RunOptions, cached: CachedPlan) -> None:
+        if self.environment.tracer is not None:
+            metadata.step_stats = self.environment.tracer.to_proto()
+        if options.output_partition_graphs:
+            metadata.partition_graphs.extend(self.session.executed_graphs(cached))
+
+    def dump(self) -> str:
+        """What the step is doing, for people: itself, then a line per node that runs or waits, and per feed to come."""
+        return "\n  ".join([self._summary(), *self.report()])
+
+    def report(self, limit: int | None = None) -> list[str]:
+        """The lines of `dump` but the first: at most so many, and one that counts the others."""
+        if self.done:
+            return []
+        if self._placed is False and self.session.places is not None:
+            return [f"waiting for its turn: of the session's steps {self.session.places.most} may run at a time"]
+        if self._execution is None:
+            return []
+        return report(self._execution, self.environment, [spec.name for spec in self._call.specs], limit)
+
+    def story(self, node: str) -> tuple[NodeEvent, ...]:
+        """What happened to a node of this name in the step, or in functions that it called, in order.
+
+        Raises:
+            FailedPreconditionError: the step is not traced.
+        """
+        tracer = self.environment.tracer
+        if tracer is None:
+            raise errors.FailedPreconditionError(f"{self!r} is not traced: start it with RunOptions(trace=True)")
+        return tracer.story(node)
+
+    def _repr_html_(self) -> str:
+        statistics, status = self.statistics(), self.environment.cancellation.status
+        facts = {"state": self._state.value, "seconds": f"{statistics.seconds:.3f}", "nodes": statistics.nodes or None}
+        if not self.done:
+            facts |= {"ready": statistics.ready, "running": statistics.running}
+        facts |= {"live bytes": statistics.live_bytes, "peak bytes": statistics.peak_bytes}
+        why = [] if status is None else [str(status).partition("\n")[0]]
+        tables = [facts_table(facts), lines_table("why it ends", why), lines_table("at work", self.report(MAX_ROWS))]
+        return block("Step", str(self.id), *tables)
+
+    def __repr__(self) -> str:
+        return self._summary("; ".join(self.report(_LINES_OF_A_REPR)))
+
+    def _summary(self, work: str = "") -> str:
+        """One line: the state, how much is ready and running, this on what that is, and why the step ends or ended."""
+        text = self._state.value
+        if self._execution is not None and not self.done:
+            counts = self._execution.statistics()
+            text += f", {counts.ready} ready, {counts.running} running"
+        if work:
+            text += f" ({work})"
+        status = self.environment.cancellation.status
+        if status is not None:
+            text += f"{'' if self.done else ', to be cancelled'}: {str(status).partition(chr(10))[0]}"
+        return f"<Step {self.id} {text}>"
+
+
+async def _watched(part: Awaitable[T], environment: StepEnvironment) -> T:
+    """What a part of a step gives: the copies that it has devices make are in the trace, their memory is the step's."""
+    tracer, memory = environment.tracer, environment.memory
+    with (
+        watching_copies(None if tracer is None else tracer.copies),
+        accounting_for(None if memory is None else memory.of_device),
+    ):
+        return await part
+
+
+def _beyond_steps(traceback: TracebackType | None) -> TracebackType | None:
+    """Without the frames of a step's own methods: they hold the step, and the step holds its error."""
+    while traceback is not None and traceback.tb_frame.f_code.co_filename == _beyond_steps.__code__.co_filename:
+        traceback = traceback.tb_next
+    return traceback

@@ -1,0 +1,1 @@
+"""Worker threads and slices: where work goes that must not hold the event loop."""

@@ -1,0 +1,354 @@
+"""Worker threads: `WorkerPool` for kernels and all else of a session, whose threads `shared_threads.py` has,
+`run_in_turns` for importing and planning, `run_in_thread` for what belongs to none.
+
+NumPy and BLAS release the GIL in kernels that would hold up the event loop.  One kernel has several threads only
+through `framework/waiting/intra_op.py`, which shares the cores that no other kernel uses; BLAS is held to one, through
+threadpoolctl when the first kernel is offloaded, because limits are process-wide.
+
+What goes to a thread is decided by `framework/waiting/loop_budget.py`; what happens to a call whose waiter
+is cancelled, by whoever makes it: see `framework/waiting/worker_threads.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import threading
+import weakref
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+from time import perf_counter
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+
+from aexec.framework import errors
+from aexec.framework.late_dataclass import dataclass
+from aexec.framework.waiting.abandoned_calls import CallInThread
+from aexec.framework.waiting.futures import until_done
+from aexec.framework.waiting.inline_call import NeedsThreadError
+from aexec.framework.waiting.intra_op import HelperThreads
+from aexec.framework.waiting.long_work import CalledOffError, LongWork
+from aexec.framework.waiting.processors import num_processors
+from aexec.framework.waiting.worker_threads import OnCancel
+from aexec.runtime.threads.shared_threads import SharedThreads, ThreadShare
+
+__all__ = [
+    "OnCancel",
+    "WorkerPool",
+    "WorkerPoolStatistics",
+    "any_thread_busy",
+    "end_idle_threads",
+    "limit_blas_threads",
+    "run_in_thread",
+    "run_in_turns",
+    "start_in_turns",
+]
+
+T = TypeVar("T")
+
+
+# Those that may be: few, of the thousands that a simulation has.
+_busy_pools: weakref.WeakSet[WorkerPool] = weakref.WeakSet()
+# Calls of `run_in_thread` that have not ended.
+_calls: set[_Call[Any]] = set()
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerPoolStatistics:
+    """Workers, threads at work on kernels at most, jobs running or queued, jobs ever submitted."""
+
+    workers: int
+    intra_op_threads: int
+    outstanding: int
+    submitted: int
+
+
+def _default_threads() -> tuple[int, int]:
+    """(workers, threads of kernels): as many threads as cores, and about the root of that workers.
+
+    At least two workers where there are two cores, so that an abandoned kernel does not
+    keep the next step waiting.
+    """
+    cores = num_processors()
+    return min(cores, max(2, math.isqrt(cores))), cores
+
+
+class WorkerPool:
+    """Runs kernels in threads, which all pools share, and reports each end on the event loop.
+
+    Args:
+        workers: how many threads may be at work for it; 0 for the default.
+        intra_op_threads: threads that are at work on kernels at once, where kernels are fewer than that;
+            0 for the default.
+        share: in place of one of its own with so many workers.
+    """
+
+    def __init__(self, workers: int = 0, intra_op_threads: int = 0, share: ThreadShare | None = None) -> None:
+        self._workers = self.workers_of(workers)
+        self._intra_op_threads = intra_op_threads or _default_threads()[1]
+        # The threads that help kernels in this pool's threads and on the event loop.
+        self.helpers = HelperThreads(self._intra_op_threads, partial(limit_blas_threads, 1))
+        self._share = share or ThreadShare(self._workers)
+        self._share.users.add(self)
+        self._outstanding: dict[Future[Any], CallInThread] = {}
+        self._submitted = 0
+
+    @staticmethod
+    def workers_of(workers: int) -> int:
+        """How many threads may be at work for a pool that is made with so many."""
+        return workers or _default_threads()[0]
+
+    @property
+    def busy(self) -> bool:
+        """Is any kernel running or queued?"""
+        return bool(self._outstanding)
+
+    def statistics(self) -> WorkerPoolStatistics:
+        return WorkerPoolStatistics(self._workers, self._intra_op_threads, len(self._outstanding), self._submitted)
+
+    def submit(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        call: Callable[..., Any],
+        args: tuple[Any, ...],
+        done: Callable[[Future[Any]], None],
+    ) -> Future[Any]:
+        """Run `call(*args)` in a thread; `done(future)` is called on the loop, unless it has closed.
+
+        The future's result is a list of what the call returned and the seconds that it ran.  Who empties
+        the list is the only one to have them: the thread lets go of its future only some time later.
+        The future may be cancelled while it is queued; `done` is called then too.
+        """
+        in_thread = CallInThread()
+        future = _threads.submit(self._share, partial(_run_kernel, self.helpers, in_thread, [call, *args]))
+        self._submitted += 1
+        self._outstanding[future] = in_thread
+        _busy_pools.add(self)
+
+        # A future keeps what it has called: referring to it from there, what a call held would wait for the collector.
+        def on_loop(future: Future[Any]) -> None:
+            self._outstanding.pop(future, None)
+            done(future)
+
+        def ended(future: Future[Any]) -> None:
+            try:
+                loop.call_soon_threadsafe(on_loop, future)
+            except RuntimeError:  # the loop is closed: nobody waits any more
+                self._outstanding.pop(future, None)
+
+        future.add_done_callback(ended)
+        return future
+
+    def abandon(self, future: Future[Any]) -> bool:
+        """Nobody waits for a call any more: it is to end as soon as it can.
+
+        Returns False if it is finishing what it has begun to change, and so is to be waited for.
+        """
+        if not future.cancel() and (call := self._outstanding.get(future)) is not None:
+            if not call.abandon():
+                return False
+            _threads.abandon(future)
+        return True
+
+    def start(self, call: Callable[..., T], *args: Any) -> asyncio.Future[T]:
+        """A future of what `call(*args)` returns, called in a thread.
+
+        However it is completed before, that withdraws the call if it has not begun, and else drops its result.
+        """
+        waiter, withdraw = self._begin(call, args, OnCancel.WAIT)
+        waiter.add_done_callback(lambda _: withdraw())
+        return waiter
+
+    async def run(self, call: Callable[..., T], *args: Any, on_cancel: OnCancel = OnCancel.ABANDON) -> T:
+        """What `call(*args)` returns, called in a thread."""
+        return await _outcome(*self._begin(call, args, on_cancel), on_cancel)
+
+    def _begin(
+        self, call: Callable[..., T], args: tuple[Any, ...], on_cancel: OnCancel
+    ) -> tuple[asyncio.Future[T], Callable[[], bool]]:
+        """Submit a call: a future of what it returns, and what withdraws it if it has not begun."""
+        loop = asyncio.get_running_loop()
+        waiter: asyncio.Future[T] = loop.create_future()
+        job = self.submit(loop, call, args, lambda job: _hand_over(job, waiter))
+
+        def withdraw() -> bool:
+            if on_cancel is OnCancel.ABANDON:
+                self.abandon(job)
+            return job.cancel()
+
+        return waiter, withdraw
+
+    async def run_here_or_in_thread(
+        self, call: Callable[..., T], *args: Any, on_cancel: OnCancel = OnCancel.ABANDON
+    ) -> T:
+        """What `call(*args)` returns: called here, and in a thread if it raises NeedsThreadError here.
+
+        It does so before it has changed anything: see `inline_call.check_inline`.
+        """
+        try:
+            return call(*args)
+        except NeedsThreadError:
+            pass
+        return await self.run(call, *args, on_cancel=on_cancel)
+
+    async def close(self) -> None:
+        """Wait until nothing runs, and end the threads."""
+        while self._outstanding:
+            waiting = [asyncio.wrap_future(f) for f in self._outstanding if not f.cancel()]
+            await asyncio.gather(*waiting, return_exceptions=True)
+            await asyncio.sleep(0)
+        self._share.users.discard(self)
+        ending = [*self.helpers.close(), *(() if self._share.users else _threads.leave(self._share))]
+        # Nothing runs, so the threads end as soon as they wake up; joining them would block the loop.
+        while any(thread.is_alive() for thread in ending):
+            await asyncio.sleep(0)
+
+
+_blas_lock = threading.Lock()
+_blas_limit = 0
+
+
+def limit_blas_threads(threads: int) -> None:
+    """Let BLAS use so many threads per call.  The limit is the process's; the last one set holds.
+
+    Called by a worker as its first act, not by the loop: looking for the BLAS libraries takes milliseconds.
+    """
+    global _blas_limit
+    with _blas_lock:
+        if _blas_limit != threads:
+            import threadpoolctl
+
+            threadpoolctl.threadpool_limits(threads, user_api="blas")
+            _blas_limit = threads
+
+
+# Kernels' threads, of all sessions.
+_threads = SharedThreads(partial(limit_blas_threads, 1))
+
+
+def _run_kernel(helpers: HelperThreads, in_thread: CallInThread, job: list[Any]) -> list[Any]:
+    call, *args = job
+    job.clear()  # the thread lets go of it only some time after the call
+    began = perf_counter()
+    with np.errstate(all="ignore"), helpers.for_kernel(), in_thread.running():
+        return [call(*args), perf_counter() - began]
+
+
+def any_thread_busy() -> bool:
+    """Is any thread of the process busy with a call, or about to be?  A virtual clock must not jump meanwhile."""
+    for pool in list(_busy_pools):
+        if not pool.busy:
+            _busy_pools.discard(pool)
+    return bool(_calls) or bool(_busy_pools)
+
+
+# Threads for long work, which has them in turns; whatever else is done in threads has its own.
+_planners = ThreadPoolExecutor(32, thread_name_prefix="planner")
+
+
+def end_idle_threads() -> None:
+    """End the threads for long work, once what they do has ended; the next such work begins others."""
+    global _planners
+    ended, _planners = _planners, ThreadPoolExecutor(32, thread_name_prefix="planner")
+    ended.shutdown()
+
+
+async def run_in_turns(call: Callable[[], T], work: LongWork) -> T:
+    """What `call()` returns, called in a thread, in turns with other long work.
+
+    Whoever awaits it is cancelled: the work is called off, and its end waited for, which is soon.
+
+    Raises:
+        CancelledError: the work was called off by somebody else.
+    """
+    try:
+        return await _outcome(*_begin_call(_Call(work.do, (call,)), _planners), OnCancel.WAIT, work.call_off)
+    except CalledOffError:
+        raise errors.CancelledError("What was to be done is not wanted any more") from None
+
+
+def start_in_turns(call: Callable[[], T], work: LongWork) -> Future[T]:
+    """The same for callers on any thread, and without an event loop: it goes on whoever waits for it.
+
+    The future has a CalledOffError if the work was called off.
+    """
+    return _planners.submit(work.do, call)
+
+
+async def run_in_thread(call: Callable[..., T], *args: Any, on_cancel: OnCancel) -> T:
+    """What `call(*args)` returns, called in a thread of the loop's own.
+
+    For work that belongs to no session, or that waits (for a lock, a disk) and so is not to keep kernels
+    from their threads.
+    """
+    one = _Call(call, args)
+    abandon = one.abandon if on_cancel is OnCancel.ABANDON else lambda: None
+    return await _outcome(*_begin_call(one), on_cancel, abandon)
+
+
+class _Call(Generic[T]):
+    """A call that can be withdrawn until it begins."""
+
+    def __init__(self, call: Callable[..., T], args: tuple[Any, ...]) -> None:
+        self._call = call
+        self._args = args
+        self._claim = threading.Lock()  # whoever gets it first decides
+        self._in_thread = CallInThread()
+
+    def abandon(self) -> None:
+        """Nobody waits for it any more: it ends when it next asks."""
+        self._in_thread.abandon()
+
+    def withdraw(self) -> bool:
+        """It will not begin; False if it has."""
+        return self._claim.acquire(blocking=False)
+
+    def __call__(self) -> T:
+        if not self._claim.acquire(blocking=False):
+            raise asyncio.CancelledError
+        with self._in_thread.running():
+            return self._call(*self._args)
+
+
+def _begin_call(
+    one: _Call[T], threads: ThreadPoolExecutor | None = None
+) -> tuple[asyncio.Future[T], Callable[[], bool]]:
+    _calls.add(one)
+    waiter = asyncio.get_running_loop().run_in_executor(threads, one)
+    waiter.add_done_callback(lambda _: _calls.discard(one))
+    return waiter, one.withdraw
+
+
+async def _outcome(
+    waiter: asyncio.Future[T],
+    withdraw: Callable[[], bool],
+    on_cancel: OnCancel,
+    call_off: Callable[[], object] = lambda: None,
+) -> T:
+    """What a call comes to; `call_off` is called if whoever awaits it is cancelled."""
+    try:
+        return await asyncio.shield(waiter)
+    except asyncio.CancelledError:
+        call_off()
+        waiter.add_done_callback(lambda done: done.cancelled() or done.exception())  # which nobody will see
+        if not withdraw() and on_cancel is OnCancel.WAIT:
+            await until_done(waiter)
+        raise
+    finally:
+        del waiter, withdraw  # they may hold an error, whose traceback holds this frame
+
+
+def _hand_over(job: Future[Any], waiter: asyncio.Future[Any]) -> None:
+    """Complete a waiter with what a job of a pool came to."""
+    if waiter.done():
+        return
+    if job.cancelled():  # by `WorkerPool.close`, if anybody still waits
+        waiter.set_exception(errors.CancelledError("Session has been closed."))
+        return
+    error = job.exception()
+    if error is not None:
+        waiter.set_exception(error)
+    else:
+        waiter.set_result(job.result()[0])

@@ -1,0 +1,1 @@
+"""Who asks: tokens, addresses, and the share of each client."""

@@ -1,0 +1,83 @@
+"""How a front process tells the processes behind it who sent a request: in a header that clients cannot write.
+
+The front (`front.py`) looks at tokens, and passes none on.  Its header begins with a key that only these processes
+know, and one that a client sends is taken away.
+"""
+
+from __future__ import annotations
+
+import hmac
+import re
+import secrets
+from functools import lru_cache
+
+from multidict import istr
+
+from aexec_server.clients.callers import Caller, Quotas, Refusal, Scope
+
+__all__ = ["CALLER_HEADER", "authorization_of", "new_key", "read_caller", "with_caller"]
+
+CALLER_HEADER = istr("Aexec-Caller")
+_NONE = "-"
+# A client's heads are alike: those of up to so many bytes are remembered.
+_SHORT = 2048
+# The header, and the token.
+_AUTHORIZATION = re.compile(rb"\r\nauthorization:[ \t]*([^\r\n]*?)[ \t]*(?=\r)", re.IGNORECASE)
+_OURS = re.compile(rb"\r\n(?:authorization|aexec-caller):[^\r\n]*", re.IGNORECASE)
+
+
+def new_key() -> str:
+    """128 random bits."""
+    return secrets.token_hex(16)
+
+
+def authorization_of(head: bytes) -> str | None:
+    """The value of `Authorization`; of several, what no token looks like."""
+    values = _AUTHORIZATION.findall(head)
+    return b", ".join(values).decode("latin-1") if values else None
+
+
+def with_caller(head: bytes, key: str, who: Caller | Refusal) -> bytes:
+    """The head of a request, saying who sent it, and without its token."""
+    return _signed(head, key, who) if len(head) <= _SHORT else _signed.__wrapped__(head, key, who)
+
+
+@lru_cache(512)
+def _signed(head: bytes, key: str, who: Caller | Refusal) -> bytes:
+    if isinstance(who, Caller):
+        quotas = who.quotas
+        counts = [_NONE if n is None else str(n) for n in (quotas.sessions, quotas.runs, quotas.memory_bytes)]
+        scopes = ",".join(scope.value for scope in who.scopes)
+        value = f"{key} caller {who.name} {who.address} {scopes} {' '.join(counts)}"
+    else:
+        retry = _NONE if who.retry_after is None else str(who.retry_after)
+        value = f"{key} refused {'unknown' if who.token_given else 'none'} {retry}"
+    line_end = head.index(b"\r\n")
+    return b"%b\r\n%b: %b%b" % (
+        head[:line_end],
+        CALLER_HEADER.encode(),
+        value.encode(),
+        _OURS.sub(b"", head[line_end:]),
+    )
+
+
+def read_caller(value: str | None, key: str) -> Caller | Refusal:
+    """Who the front says it is; nobody, if it was not the front that said so."""
+    given, _, said = (value or "").partition(" ")
+    if not hmac.compare_digest(given.encode(), key.encode()):
+        return Refusal(token_given=False)
+    return _read(said)
+
+
+@lru_cache(4096)
+def _read(said: str) -> Caller | Refusal:
+    kind, *fields = said.split(" ")
+    if kind == "refused":
+        return Refusal(token_given=fields[0] == "unknown", retry_after=_count(fields[1]))
+    name, address, scopes, *counts = fields
+    sessions, runs, memory = map(_count, counts)
+    return Caller(name, frozenset(map(Scope, scopes.split(","))), Quotas(sessions, runs, memory), address)
+
+
+def _count(text: str) -> int | None:
+    return None if text == _NONE else int(text)

@@ -1,0 +1,100 @@
+"""`TokenSource`: the tokens of the configuration, read again when their file changes."""
+
+from __future__ import annotations
+
+import logging
+import os
+import stat
+from pathlib import Path
+
+from aexec import errors
+from aexec.hosting import OnCancel, run_in_thread
+from aexec_server.clients.tokens import Token, TokenTable, read_tokens
+from aexec_server.settings.file_watch import FileWatch
+from aexec_server.settings.server_config import ServerConfig
+
+__all__ = ["TokenSource", "add_line"]
+
+logger = logging.getLogger(__name__)
+
+_MAX_BYTES = 2**20
+
+
+class TokenSource:
+    """See the module's head.
+
+    Attributes:
+        table: of the tokens.
+
+    Raises:
+        NotFoundError, InvalidArgumentError: the file is not there, or not as it should be.
+    """
+
+    def __init__(self, config: ServerConfig) -> None:
+        self._text = config.tokens
+        self._path = None if config.token_file is None else Path(config.token_file)
+        self._watch = FileWatch([] if self._path is None else [self._path])
+        self.table = TokenTable(self._read(), config.clock)
+
+    def _read(self) -> list[Token]:
+        tokens = [] if self._text is None else read_tokens(self._text, "the setting tokens")
+        if self._path is not None:
+            text = _read_file(self._path)
+            tokens += read_tokens(text, str(self._path))
+        names = [token.caller.name for token in tokens]
+        if len(names) != len(set(names)):
+            raise errors.InvalidArgumentError("a name has tokens both in the file and in the setting")
+        if not tokens:
+            raise errors.InvalidArgumentError("there is no token: `aexec token NAME` makes one, and its line")
+        return tokens
+
+    async def reload_if_changed(self) -> None:
+        """Take the file's tokens if it was written since."""
+        if await run_in_thread(self._watch.changed, on_cancel=OnCancel.ABANDON):
+            await self.reload()
+
+    async def reload(self) -> None:
+        """Take the file's tokens; those that are known stay if that fails, which is logged."""
+        try:
+            tokens = await run_in_thread(self._read, on_cancel=OnCancel.ABANDON)
+        except errors.OpError as error:
+            logger.error("tokens stay as they were: %s", error.message)
+            return
+        self.table.replace(tokens)
+        logger.info("tokens of %d names were read", len(tokens))
+
+
+def add_line(path: Path, line: str) -> None:
+    """Add the line of a new token to a file, which is made if it is not there.
+
+    Raises:
+        InvalidArgumentError: the file is not as it should be, or has tokens of that name.
+        NotFoundError: it cannot be written.
+    """
+    text = _read_file(path) if path.exists() else ""
+    separator = "" if not text or text.endswith("\n") else "\n"
+    name = line.partition(" ")[0]
+    if any(token.caller.name == name for token in read_tokens(text, str(path))):
+        raise errors.InvalidArgumentError(
+            f"{path} has tokens of '{name}': for one more make a line without --file, and add its sha256 to theirs"
+        )
+    try:
+        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "w", encoding="utf-8") as file:
+            file.write(f"{separator}{line}\n")
+    except OSError as error:
+        raise errors.NotFoundError(f"{path} cannot be written: {error.strerror}") from None
+
+
+def _read_file(path: Path) -> str:
+    try:
+        with open(path, encoding="utf-8") as file:
+            mode = os.fstat(file.fileno()).st_mode
+            text = file.read(_MAX_BYTES + 1)
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is no text"
+        raise errors.NotFoundError(f"tokens cannot be read from {path}: {reason}") from None
+    if len(text) > _MAX_BYTES:
+        raise errors.InvalidArgumentError(f"{path} has more than {_MAX_BYTES} characters")
+    if mode & (stat.S_IROTH | stat.S_IWOTH | stat.S_IWGRP):
+        logger.warning("%s may be read or written by others: chmod 600 %s", path, path)
+    return text

@@ -1,0 +1,1 @@
+"""Connections: accepted, guarded against clients that do nothing, closed, and TLS."""

@@ -1,0 +1,215 @@
+"""`ConnectionTable`: the open connections of clients, which are bounded in number and in how long they may do nothing.
+
+When there are as many as there may be, a new one takes the place of the one that has waited longest for its client: for
+a request, or else for a body.  One whose request is being answered is never closed for another.  An address that has
+many has to give up one of its own, and may not have the last share (`client_shares.py`): requests that are answered for
+long keep nobody else out.  Once a second those are closed whose client is too slow: with the head of a request, between
+requests, or in taking an answer.  (How long a body may take `bodies.py` says, which reads it.)
+
+`guarded_connection.py` has the connections of aiohttp's server, `relay.py` those of the front process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import json
+import logging
+from collections import deque
+from dataclasses import dataclass
+from typing import Protocol
+
+from aexec import errors
+from aexec_server.clients.callers import anyone_at
+from aexec_server.clients.client_shares import ClientShares, ShareError
+from aexec_server.connections.farewells import Farewells
+from aexec_server.http.error_responses import error_body, status_of, title_of
+from aexec_server.settings.server_config import ServerConfig
+
+__all__ = ["AnswerWatch", "Connection", "ConnectionLimits", "ConnectionTable", "Waiting", "refused_connection"]
+
+logger = logging.getLogger(__name__)
+
+_SWEEP_SECONDS = 1.0
+_WARN_EVERY = 60.0
+# When none waits, each newcomer looks through all: not too often.
+_LOOK_AGAIN_SECONDS = 0.01
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionLimits:
+    """What `ServerConfig` says about connections.
+
+    Attributes:
+        most: how many there may be.
+        header_seconds: how long the head of a request may take, from its first byte, or the connection's beginning.
+        idle_seconds: how long a connection may be open between two requests.
+        min_rate, slow_seconds: bytes of an answer that a client takes in a second, and for how long it may take fewer.
+    """
+
+    most: int
+    header_seconds: float
+    idle_seconds: float
+    min_rate: float
+    slow_seconds: float
+
+    @staticmethod
+    def of(config: ServerConfig, most: int) -> ConnectionLimits:
+        return ConnectionLimits(most, config.header_seconds, config.idle_seconds, config.min_rate, config.slow_seconds)
+
+
+class Waiting(enum.IntEnum):
+    """What of its client a connection waits for; those that come first here go first where one has to go."""
+
+    FOR_REQUEST = 0
+    FOR_BODY = 1
+
+
+class Connection(Protocol):
+    """What the table needs of a connection."""
+
+    def waiting(self) -> tuple[Waiting, float] | None:
+        """What it waits for, and since when in the table's time; None while its request is being answered."""
+        ...
+
+    def is_overdue(self, now: float) -> bool:
+        """Is its client too slow?"""
+        ...
+
+    def close(self) -> None:
+        """Close it; what is written to a client who waits for nothing more is sent."""
+        ...
+
+
+class ConnectionTable:
+    """See the module's head.
+
+    Args:
+        limits: of all connections.
+
+    Attributes:
+        limits: as given.
+        now: seconds of the loop's clock, not newer than some: cheap to ask for.
+        farewells: connections that are in use no more.
+        shares: of the connections.
+    """
+
+    def __init__(self, limits: ConnectionLimits) -> None:
+        self.limits = limits
+        self.now = asyncio.get_running_loop().time()
+        self.farewells = Farewells()
+        self.shares = ClientShares("connections", "connections", limits.most)
+        self._open: dict[Connection, str] = {}  # and their clients
+        # Those that may be closed for others, of a client or of all (None), longest waiting first, and since when they
+        # waited when that was found.
+        self._lines: dict[str | None, deque[tuple[Connection, tuple[Waiting, float]]]] = {}
+        self._none_waited: set[str | None] = set()  # of these, when it was last looked, which was just now
+        self._warned = -_WARN_EVERY
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    @property
+    def busy(self) -> bool:
+        """Is any request on the way, or being answered?"""
+        return any((waiting := c.waiting()) is None or waiting[0] is Waiting.FOR_BODY for c in self._open)
+
+    def admit(self, connection: Connection, host: str) -> ShareError | None:
+        """Take one in that comes from this address, in another's place if need be.
+
+        Returns:
+            Why not: all that might give way are being answered.
+        """
+        caller = anyone_at(host)
+        client = caller.client
+        refusal = self.shares.refusal(caller)
+        if refusal is not None and not self._make_room(None if self.shares.holds_little(client) else client):
+            self.shares.refused += 1
+            return refusal
+        self.shares.hold(caller)
+        self._open[connection] = client
+        return None
+
+    def remove(self, connection: Connection) -> None:
+        """It was closed."""
+        client = self._open.pop(connection, None)
+        if client is not None:
+            self.shares.give_back(client)
+            if client not in self.shares.held:
+                self._lines.pop(client, None)
+
+    def _make_room(self, client: str | None) -> bool:
+        """Close one of a client, or of any."""
+        self._warn()
+        while True:
+            line = self._lines.get(client) or self._find_waiting(client)
+            if not line:
+                return False
+            connection, waiting = line.popleft()
+            if connection in self._open and connection.waiting() == waiting:
+                self.remove(connection)
+                connection.close()
+                return True
+
+    def _find_waiting(self, client: str | None) -> deque[tuple[Connection, tuple[Waiting, float]]] | None:
+        """Those that wait; None if there are none, or were none just now."""
+        self._lines.pop(client, None)
+        if client in self._none_waited:
+            return None
+        open_ones = [c for c, whose in self._open.items() if client in (None, whose)]
+        found = [(c, waiting) for c in open_ones if (waiting := c.waiting()) is not None]
+        if not found:
+            self._none_waited.add(client)
+            asyncio.get_running_loop().call_later(_LOOK_AGAIN_SECONDS, self._none_waited.discard, client)
+            return None
+        line = self._lines[client] = deque(sorted(found, key=lambda one: one[1]))
+        return line
+
+    def _warn(self) -> None:
+        if self.now - self._warned >= _WARN_EVERY:
+            self._warned = self.now
+            logger.warning("%d connections are open, the most: new ones take the place of idle ones", len(self._open))
+
+    async def sweep(self) -> None:
+        """Close connections whose client is too slow, until cancelled."""
+        loop = asyncio.get_running_loop()
+        while True:
+            await asyncio.sleep(_SWEEP_SECONDS)
+            self.now = now = loop.time()
+            for connection in [c for c in self._open if c.is_overdue(now)]:
+                connection.close()
+
+    def close_all(self) -> None:
+        for connection in list(self._open):
+            connection.close()
+        self.farewells.cut_short()
+
+
+class AnswerWatch:
+    """Does a client take its answer?  Asked once a second."""
+
+    __slots__ = ("_left", "_since")
+
+    def __init__(self) -> None:
+        self._left = 0
+        self._since = 0.0
+
+    def is_stalled(self, transport: asyncio.WriteTransport, now: float, limits: ConnectionLimits) -> bool:
+        left = transport.get_write_buffer_size()
+        enough = limits.min_rate * limits.slow_seconds
+        # More than there was: what was there before has been taken, or it would not have been written.
+        if not left or not self._left or left > self._left or self._left - left >= enough:
+            self._left, self._since = left, now
+            return False
+        return now - self._since > limits.slow_seconds
+
+
+def refused_connection(refusal: ShareError) -> bytes:
+    """What a client is told for whom there is no connection."""
+    error = errors.UnavailableError(f"All connections that might give way are being answered. {refusal.message}")
+    body = json.dumps(error_body(error, "/")).encode()
+    head = (
+        f"HTTP/1.1 {status_of(error)} {title_of(error.code)}\r\nContent-Type: application/json\r\n"
+        f"Content-Length: {len(body)}\r\nConnection: close\r\nRetry-After: 1\r\n\r\n"
+    )
+    return head.encode() + body

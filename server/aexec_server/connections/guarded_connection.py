@@ -1,0 +1,199 @@
+"""`GuardedConnection`: a connection of aiohttp's server that `connections.py` may close.
+
+It also refuses requests for runs before aiohttp reads them, where too many wait to be begun (`backlog.py`), and answers
+those that are over at once (`plain_runs.py`).
+
+aiohttp closes connections between requests by itself (`keepalive_timeout`), but has no limit of their number, gives
+the head of a request as long as that, and waits for ever for a client who does not take an answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import cast
+
+from aiohttp import web
+
+from aexec_server import aiohttp_seam
+from aexec_server.clients.client_address import peer_host
+from aexec_server.connections.connections import AnswerWatch, ConnectionTable, Waiting, refused_connection
+from aexec_server.handlers.plain_runs import Fate, PlainRuns
+from aexec_server.http.backlog import Backlog, MessageFollower, PassedOver
+
+__all__ = ["GuardedConnection", "guarded"]
+
+
+def guarded(
+    server: web.Server, table: ConnectionTable, backlog: Backlog, plain: PlainRuns | None = None
+) -> Callable[[], GuardedConnection]:
+    """Makes the protocols of new connections, as `create_server` asks for them.
+
+    Args:
+        plain: answers some requests; None where all go to aiohttp.
+    """
+    return lambda: GuardedConnection(server(), table, backlog, plain)
+
+
+class GuardedConnection(asyncio.Protocol):
+    """See the module's head."""
+
+    def __init__(
+        self, handler: web.RequestHandler, table: ConnectionTable, backlog: Backlog, plain: PlainRuns | None
+    ) -> None:
+        self._handler = handler
+        self._table = table
+        self._backlog = backlog
+        self._plain = plain
+        self._loop = asyncio.get_running_loop()
+        self._held: bytes | None = None  # a request that waits for its turn
+        self._run_passed_on = False  # the last that came was a run, all of it, and is aiohttp's
+        self._messages = MessageFollower(handler)
+        self._refused: PassedOver | None = None  # whose rest is on the way
+        # What it waits for that is no request's body, or else None; it is noticed once a second that a request ended.
+        self._since: float | None = table.now
+        self._in_head = True
+        self._is_new = True  # nothing has come: aiohttp need not even wait for it yet
+        self._body_since = 0.0
+        self._answer = AnswerWatch()
+
+    # For the table
+
+    def waiting(self) -> tuple[Waiting, float] | None:
+        if self._held is not None:
+            return None
+        if self._is_new or aiohttp_seam.awaits_request(self._handler):
+            if self._since is None:
+                self._since = self._table.now
+            return Waiting.FOR_REQUEST, self._since
+        return (Waiting.FOR_BODY, self._body_since) if aiohttp_seam.awaits_body(self._handler) else None
+
+    def is_overdue(self, now: float) -> bool:
+        limits = self._table.limits
+        if self._held is not None or not (self._is_new or aiohttp_seam.awaits_request(self._handler)):
+            return self._answer.is_stalled(self._transport, now, limits)
+        if self._since is None:
+            self._since = now
+        return now - self._since > (limits.header_seconds if self._in_head else limits.idle_seconds)
+
+    def close(self) -> None:
+        busy = self._held is not None or not aiohttp_seam.awaits_request(self._handler)
+        self._held = None
+        self._handler.force_close()
+        if busy:
+            self._transport.abort()
+
+    # From the transport
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        refusal = self._table.admit(self, peer_host(transport))
+        if refusal is None:
+            self._handler.connection_made(transport)
+        else:
+            self._table.farewells.say(self._transport, refused_connection(refusal))
+
+    def data_received(self, data: bytes) -> None:
+        self._is_new = False
+        if self._refused is not None:
+            self._pass_over(self._refused, self._refused.take(data))
+            return
+        if self._held is not None:
+            data, self._held = self._held + data, None
+            self._pass_on(data, begins_run=False)
+            return
+        handler, plain = self._handler, self._plain
+        begins_run = self._messages.begins_run(data) and (
+            aiohttp_seam.awaits_request(handler)
+            # Or the last run has been answered, and aiohttp does not yet wait for what has come now.
+            or (
+                self._run_passed_on
+                and plain is not None
+                and plain.is_over(self._transport)
+                and aiohttp_seam.is_idle(handler)
+            )
+        )
+        if begins_run:
+            if self._backlog.refuses(data) and (request := PassedOver.of(data)) is not None:
+                self._pass_over(request, True)
+                return
+            if plain is not None and self._answered(plain, data, plain.turns.enter(self._loop)):
+                return
+            self._backlog.arrived(self._transport, self._has_ended)
+        self._pass_on(data, begins_run=begins_run)
+
+    def _answered(self, plain: PlainRuns, data: bytes, end: float, *, again: bool = False) -> bool:
+        """Is a request answered, or held until its turn?  See `PlainRuns.answer`."""
+        arrival = self._backlog.arrival(self._transport)
+        fate = plain.answer(self._transport, data, arrival, end, again=again)
+        if fate is Fate.ORDINARY:
+            return False
+        if fate is Fate.ANSWERED:
+            self._in_head, self._since = False, None
+            aiohttp_seam.keep_open_until(self._handler, self._loop.time() + self._table.limits.idle_seconds)
+            return True
+        self._held = data
+        if not again:
+            self._backlog.arrived(self._transport, self._has_ended)
+        turn: asyncio.Future[None] = self._loop.create_future()
+        turn.add_done_callback(self._on_turn)
+        plain.turns.stand_in_line(self._loop, turn, first=again)
+        return True
+
+    def _on_turn(self, _: object) -> None:
+        data, self._held = self._held, None
+        if data is None or self._plain is None:  # more has come, or the connection is closed
+            return
+        if not self._answered(self._plain, data, self._plain.turns.open(self._loop), again=True):
+            self._pass_on(data, begins_run=True)
+        elif self._held is None:
+            self._backlog.begun(self._transport)
+
+    def _pass_on(self, data: bytes, *, begins_run: bool) -> None:
+        """Give aiohttp what came."""
+        self._handler.data_received(data)
+        self._messages.follow(data)
+        self._run_passed_on = False
+        if begins_run and not self._messages.between:
+            self._backlog.begun(self._transport)  # it waits for its client, who keeps nobody else from running
+        if begins_run and self._plain is not None and (message := self._messages.read_just_now) is not None:
+            self._run_passed_on = not message.should_close
+            self._plain.passed_on(self._transport)
+            self._plain.learn(data, message)
+        if not aiohttp_seam.awaits_request(self._handler):
+            if self._since is not None:
+                self._body_since = self._table.now
+            self._since = None
+            self._in_head = False
+        elif not self._in_head:
+            self._since = self._table.now
+            self._in_head = True
+
+    def _has_ended(self) -> bool:
+        return self._held is None and aiohttp_seam.awaits_request(self._handler)
+
+    def _pass_over(self, request: PassedOver, plain: bool) -> None:
+        """Refuse a request, at its end; `plain` unless more came than belongs to it."""
+        self._refused = None if request.ended else request
+        self._since = self._table.now
+        if not plain:
+            self._transport.close()
+        elif request.ended:
+            self._backlog.refuse(self._transport)
+
+    def eof_received(self) -> None:
+        self._handler.eof_received()
+
+    def pause_writing(self) -> None:
+        self._handler.pause_writing()
+
+    def resume_writing(self) -> None:
+        self._handler.resume_writing()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._held = None
+        self._table.remove(self)
+        self._backlog.begun(self._transport)
+        if self._plain is not None:
+            self._plain.ended(self._transport)
+        self._handler.connection_lost(error)

@@ -1,0 +1,132 @@
+"""`AccessControl`: which requests are answered at all.  It stands before the handler of every route of the table.
+
+A request is refused that a page of another site has made (`site_policy.py`), whose token is missing, unknown or asks
+too often (`tokens.py`), or may not do what the route needs (`Scope`).  Handlers know the `Caller` of what is left.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from aiohttp import hdrs, web
+from multidict import CIMultiDictProxy
+
+from aexec import errors
+from aexec_server.clients.caller_header import CALLER_HEADER, read_caller
+from aexec_server.clients.callers import ANYONE, Caller, Refusal, Scope, anyone_at, set_caller
+from aexec_server.clients.client_address import peer_host
+from aexec_server.clients.token_source import TokenSource
+from aexec_server.core.routes import Handler, Route
+from aexec_server.http.error_responses import HasHeaders
+from aexec_server.settings.server_config import ServerConfig
+from aexec_server.settings.site_policy import SitePolicy
+
+__all__ = ["AccessControl"]
+
+
+class _UnauthenticatedError(HasHeaders, errors.UnauthenticatedError):
+    def __init__(self, refusal: Refusal) -> None:
+        # RFC 6750, section 3: no error is named where no token was sent.
+        if refusal.token_given:
+            super().__init__("The token is none that this server knows")
+            self.headers = {"WWW-Authenticate": 'Bearer realm="aexec", error="invalid_token"'}
+        else:
+            super().__init__("This server wants a token: send the header Authorization: Bearer TOKEN")
+            self.headers = {"WWW-Authenticate": 'Bearer realm="aexec"'}
+
+
+class _ScopeError(HasHeaders, errors.PermissionDeniedError):
+    def __init__(self, caller: Caller, scope: Scope) -> None:
+        super().__init__(f"This needs a token with the scope '{scope.value}', which that of '{caller.name}' has not")
+        self.headers = {"WWW-Authenticate": f'Bearer realm="aexec", error="insufficient_scope", scope="{scope.value}"'}
+
+
+class _RateError(HasHeaders, errors.ResourceExhaustedError):
+    def __init__(self, retry_after: int) -> None:
+        super().__init__("The token has sent more requests than it may: try again later")
+        self.headers = {"Retry-After": str(retry_after)}
+
+
+class AccessControl:
+    """See the module's head.
+
+    Attributes:
+        source: of the tokens; None where none are wanted.
+        site: which pages may use the server.
+    """
+
+    def __init__(self, config: ServerConfig) -> None:
+        self._key = config.caller_key
+        self._wants_tokens = config.wants_tokens
+        self.source = TokenSource(config) if config.has_tokens else None
+        # No browser sends a token by itself: where one is needed, whatever name a page knows the server by will not do.
+        any_host = config.wants_tokens and not config.allowed_hosts
+        self.site = SitePolicy(None if any_host else (config.host, *config.allowed_hosts), config.cors_origins)
+
+    @property
+    def front_says(self) -> bool:
+        """Does a front say who sends a request?  Then the same head is of the same caller, always."""
+        return self._key is not None
+
+    def guard(self, route: Route) -> Handler:
+        """The route's handler, for those who may use it."""
+        handler, check = route.handler, self.site.check
+        if route.scope is Scope.OPEN:
+
+            async def open_to_all(request: web.Request) -> web.StreamResponse:
+                check(request)
+                return await handler(request)
+
+            return open_to_all
+        admit = self._admit_anyone if self.source is None and self._key is None else self._admit
+        scope = route.scope
+
+        async def guarded(request: web.Request) -> web.StreamResponse:
+            check(request)
+            admit(request, scope)
+            return await handler(request)
+
+        return guarded
+
+    def caller(self, headers: CIMultiDictProxy[str]) -> Caller | None:
+        """Who may run what it sees, if that is all that is to be said of a request with these headers.
+
+        None for who may not, or whose requests are counted.
+        """
+        if self.source is None and self._key is None:
+            return ANYONE
+        if self._key is not None:
+            who = read_caller(headers.get(CALLER_HEADER), self._key)
+        else:
+            assert self.source is not None
+            who = self.source.table.identify(headers.get(hdrs.AUTHORIZATION), counted=False)
+        return who if isinstance(who, Caller) and who.may(Scope.RUN) else None
+
+    def located(self, caller: Caller, transport: asyncio.BaseTransport) -> Caller:
+        """The caller of a request on this connection, with its address if it is told from others by that."""
+        return anyone_at(peer_host(transport)) if caller is ANYONE else caller
+
+    async def reload_if_changed(self) -> None:
+        """Read the tokens again if their file was written."""
+        if self.source is not None:
+            await self.source.reload_if_changed()
+
+    def _admit_anyone(self, request: web.Request, scope: Scope) -> None:
+        set_caller(request, anyone_at(request.remote or ""))
+
+    def _admit(self, request: web.Request, scope: Scope) -> None:
+        who = self._who(request)
+        if isinstance(who, Refusal):
+            raise _UnauthenticatedError(who) if who.retry_after is None else _RateError(who.retry_after)
+        if self._wants_tokens and not who.may(scope):
+            raise _ScopeError(who, scope)
+        set_caller(request, who)
+
+    def _who(self, request: web.Request) -> Caller | Refusal:
+        if self._key is not None:
+            who = read_caller(request.headers.get(CALLER_HEADER), self._key)
+            # A front passes a request whose head it cannot read on unchanged, so that it names no caller.
+            return who if self._wants_tokens or isinstance(who, Caller) else ANYONE
+        assert self.source is not None
+        sent = request.headers.getall(hdrs.AUTHORIZATION, ())
+        return self.source.table.identify(", ".join(sent) if sent else None)

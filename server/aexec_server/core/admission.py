@@ -1,0 +1,375 @@
+"""`Admission`: which runs may begin, and in which order; what cannot begin soon is refused.
+
+A run that is admitted has a *slot*.  There are as many as keep the processors busy, or as can be done in a quarter of a
+second if that is more: runs that take next to nothing need not wait for each other.  How long one takes is known from
+those that ended: while others had slots too, it was their share of the time.  The others stand in line, in the
+order of their priorities and then of their arrival, and are refused if they stand there for long.  So with more offered
+than can be done, what is accepted does not take longer and longer.  docs/overload.md has figures.
+
+A slot is for who works.  A run that only waits (for a queue's element) gives its slot up, and so does, one at a time,
+one that has worked for long, and for much longer than others do: it goes on beside the others, in turns that the event
+loop gives to all alike (`aexec/runtime/threads/slices.py`), and those who want little need not wait for its end.
+
+A run that waits for a batch to be filled has no slot.  A full batch takes one (`BatchTurn`), for the run that leads it.
+How many batches wait for those that run is bounded by the time that they take (`check_batches`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import itertools
+import math
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from time import perf_counter
+
+from aexec import errors
+from aexec.hosting import BatchTurn
+from aexec_server.clients.callers import Caller
+from aexec_server.clients.client_shares import ClientShares
+from aexec_server.requests.run_request import DEFAULT_PRIORITY
+from aexec_server.requests.run_table import Run
+from aexec_server.sessions.store import HostedSession
+from aexec_server.settings.server_config import ServerConfig
+
+__all__ = ["Admission", "AdmissionStatistics", "BatchSlot", "OverloadError"]
+
+# While there are runs with slots, it is looked so often whether they only wait.
+_LOOK_SECONDS = 0.005
+# However long a run has waited for being read, it may stand in line for such a part of the time: there are looks then.
+_LEAST_OF_LINE = 1 / 3
+# At so many of them, the oldest: where there are more slots, others get free soon.
+_LOOKED_AT = 64
+# After so long a run has worked for long, if that is so many times as long as others do, of which some ended meanwhile;
+# of those one in so many seconds gives its slot up.
+_LONG_SECONDS = 1.0
+_LONG_TIMES = 8
+_LONG_EVERY = 0.05
+# There are as many slots as can be done in so many seconds.
+_SPREAD_SECONDS = 0.25
+# How many that is is known from so many runs, and by the last so many.
+_KNOWN = 8
+# Until then there are so many times as many, and they may stand in line for as much longer: a burst is no overload.
+_AT_FIRST = 4
+_REMEMBERED = 32
+
+
+class OverloadError(errors.ResourceExhaustedError):
+    """There is more to do than can be done."""
+
+
+@dataclass(frozen=True, slots=True)
+class AdmissionStatistics:
+    """Runs in flight, those of them with a slot, those in line; and how many were refused for the line so far."""
+
+    in_flight: int
+    with_slot: int
+    waiting: int
+    refused: int
+
+
+class _Waiter:
+    """A run in line; `future` is completed with None when it has a slot, and with an error when it is to have none."""
+
+    __slots__ = ("future", "run")
+
+    def __init__(self, run: Run, future: asyncio.Future[errors.OpError | None]) -> None:
+        self.run = run
+        self.future = future
+
+    def complete(self, outcome: errors.OpError | None) -> None:
+        if not self.future.done():
+            self.future.set_result(outcome)
+
+
+class _Ended:
+    """The runs that gave their slots back lately, at their ends.
+
+    Attributes:
+        count: how many are known.
+        latest: when the last did.
+        seconds: for how long they had their slots, on the average.
+        share: what they had of the server's time then, which those with slots share: seconds, on the average.
+    """
+
+    __slots__ = ("_known", "_seconds", "_share", "latest")
+
+    def __init__(self) -> None:
+        self.latest = -math.inf
+        self._known: deque[tuple[float, float]] = deque()
+        self._seconds = self._share = 0.0  # of all that are known together
+
+    @property
+    def count(self) -> int:
+        return len(self._known)
+
+    @property
+    def seconds(self) -> float:
+        return self._seconds / len(self._known) if self._known else 0.0
+
+    @property
+    def share(self) -> float:
+        return self._share / len(self._known) if self._known else 0.0
+
+    def note(self, now: float, since: float, share: float) -> None:
+        """One that had a slot since then, and so many seconds of the time."""
+        self.latest = now
+        seconds = now - since
+        self._known.append((seconds, share))
+        self._seconds += seconds
+        self._share += share
+        if len(self._known) > _REMEMBERED:
+            seconds, share = self._known.popleft()
+            self._seconds -= seconds
+            self._share -= share
+
+
+class Admission:
+    """See the module's head.
+
+    Args:
+        config: of the server.
+        clock: seconds.
+
+    Attributes:
+        shares: of the runs in flight.
+    """
+
+    def __init__(self, config: ServerConfig, clock: Callable[[], float] = perf_counter) -> None:
+        self._config = config
+        self._now = clock
+        self._slots = config.run_slots
+        self.shares = ClientShares("runs", "runs in flight", config.max_runs, config.max_client_runs)
+        self._holders: dict[Run, tuple[float, float]] = {}  # since when, and what a share of the time came to then
+        # What one share of the time since the beginning comes to, where those with slots have equal ones; until when.
+        self._share, self._shared_at = 0.0, clock()
+        self._line: list[tuple[int, int, _Waiter]] = []  # a heap; those whose future is done are of no account
+        self._numbers = itertools.count()
+        self._waiting = 0
+        self._ended = _Ended()
+        self._long_at = 0.0
+        self._looking: asyncio.TimerHandle | None = None
+        self._refused = 0
+
+    def statistics(self) -> AdmissionStatistics:
+        return AdmissionStatistics(self.shares.in_use, len(self._holders), self._waiting, self._refused)
+
+    # How many there may be at all
+
+    def check(self, hosted: HostedSession, caller: Caller) -> None:
+        """Raise ResourceExhaustedError if no other run may be in flight of the caller, or none of the session."""
+        self.shares.check(caller, quota=caller.quotas.runs)
+        self._check_session(hosted)
+
+    def _check_session(self, hosted: HostedSession) -> None:
+        most = hosted.max_runs or self._config.max_session_runs or self._config.max_runs
+        if hosted.runs_admitted >= most:
+            raise OverloadError(
+                f"{hosted.runs_admitted} runs of this session are in flight, the most that it may have: try again later"
+            )
+
+    def begin(self, hosted: HostedSession, run: Run, caller: Caller) -> None:
+        """A run is in flight until `end`.  Raises as `check`."""
+        self._check_session(hosted)
+        self.shares.take(caller, quota=caller.quotas.runs)
+        run.client = caller.client
+        hosted.runs_admitted += 1
+
+    def end(self, hosted: HostedSession, run: Run) -> None:
+        """It has ended, with or without a slot."""
+        self.shares.give_back(run.client)
+        hosted.runs_admitted -= 1
+        held = self._let_go(run)
+        if held is not None:
+            since, share = held
+            if not (run.left or run.cancel_reason):  # else it says nothing of how long runs take
+                self._ended.note(self._now(), since, (self._share - share) / run.joined)
+            if self._line:
+                self._move()
+
+    def check_batches(self, seconds: float) -> None:
+        """Raise ResourceExhaustedError if a batch that waits for those before it for so long is too late."""
+        if seconds > _SPREAD_SECONDS + self._config.queue_seconds:
+            self._refused += 1
+            raise self._overload()
+
+    # Slots
+
+    def has_slot(self, run: Run) -> bool:
+        return run in self._holders
+
+    def takes(self, run: Run) -> bool:
+        """Give the run a slot, if one is free and nobody is in line."""
+        if self._line or (len(self._holders) >= self._slots and not self._has_slot()):
+            return False
+        self._hold(run)
+        return True
+
+    def _pass_time(self) -> None:
+        now = self._now()
+        if self._holders:
+            self._share += (now - self._shared_at) / len(self._holders)
+        self._shared_at = now
+
+    def _hold(self, run: Run) -> None:
+        self._pass_time()
+        self._holders[run] = self._shared_at, self._share
+        if self._looking is None:
+            self._look_soon()
+
+    def _let_go(self, run: Run) -> tuple[float, float] | None:
+        """It has no slot any more; what it had, if it had one."""
+        self._pass_time()
+        return self._holders.pop(run, None)
+
+    def _has_slot(self) -> bool:
+        """Is one free, of those that there are now?"""
+        return self._free() > 0
+
+    def _free(self) -> float:
+        """How many are free, of those that there are now; none if it is not more than 0."""
+        slots, share = self._slots, self._ended.share
+        if self._ended.count < _KNOWN:
+            slots *= _AT_FIRST
+        elif slots * share < _SPREAD_SECONDS:
+            return _SPREAD_SECONDS / share - len(self._holders) if share else math.inf
+        return slots - len(self._holders)
+
+    def passes(self, hosted: HostedSession) -> bool:
+        """May a run be begun that is over at once, and is never in flight?"""
+        if self._line or (len(self._holders) >= self._slots and not self._has_slot()):
+            return False
+        most = hosted.max_runs or self._config.max_session_runs or self._config.max_runs
+        return self.shares.roomy and hosted.runs_admitted < most
+
+    async def wait(self, run: Run, level: int, deadline: float | None, since: float | None = None) -> None:
+        """Stand in line for a slot.
+
+        Args:
+            run: whose `cancel` ends the waiting.
+            level: its priority, lower ones first.
+            deadline: until when it must be done, by `time.monotonic`; None for never.
+            since: when all of its request was there, by the same clock: of what it has waited from then on up to two
+                thirds of the time that there is count; None for now.
+
+        Raises:
+            ResourceExhaustedError: it would take too long, which may be plain at once, or did.
+            DeadlineExceededError: the deadline was before.
+            CancelledError: the run was cancelled.
+        """
+        loop = asyncio.get_running_loop()
+        seconds = self._config.queue_seconds * (1 if self._ended.count >= _KNOWN else _AT_FIRST)
+        left = max(_LEAST_OF_LINE * seconds, seconds - (0.0 if since is None else loop.time() - since))
+        if self._is_hopeless(level, left):
+            self._refused += 1
+            raise self._overload()
+        waiter = _Waiter(run, loop.create_future())
+        heapq.heappush(self._line, (level, next(self._numbers), waiter))
+        self._waiting += 1
+        timer = self._limit(waiter, left, deadline)
+        run.when_cancelled = lambda: waiter.complete(errors.CancelledError("cancelled"))
+        try:
+            error = await waiter.future
+        finally:
+            timer.cancel()
+            run.when_cancelled = None
+            self._waiting -= 1
+        run.check()
+        if error is not None:
+            self._refused += 1
+            raise error
+
+    def is_full(self, more: int) -> bool:
+        """Would a run be refused at once that asks for no priority, with so many before it that are not in line yet?"""
+        if self._ended.count < _KNOWN or more + len(self._holders) < self._slots:
+            return False
+        free = max(0.0, self._free())
+        return more >= free and self._is_hopeless(DEFAULT_PRIORITY, self._config.queue_seconds, more - free)
+
+    def _is_hopeless(self, level: int, seconds: float, more: float = 0) -> bool:
+        """Do so many stand before a newcomer, by what runs take, that its turn would not come within so many seconds?
+
+        Args:
+            more: how many do besides those in line.
+        """
+        share = self._ended.share
+        if self._ended.count < _KNOWN or (self._waiting + more) * share < seconds:
+            return False
+        before = sum(1 for other, _, waiter in self._line if other <= level and not waiter.future.done())
+        return (before + more) * share >= seconds
+
+    def _overload(self) -> OverloadError:
+        return OverloadError(
+            "The server has more to do than it can: this run would not have begun, or was not begun, within "
+            f"{self._config.queue_seconds:g} s. Try again later"
+        )
+
+    def _limit(self, waiter: _Waiter, seconds: float, deadline: float | None) -> asyncio.TimerHandle:
+        loop = asyncio.get_running_loop()
+        error: errors.OpError = self._overload()
+        if deadline is not None and deadline - loop.time() < seconds:
+            seconds = deadline - loop.time()
+            error = errors.DeadlineExceededError("The run's deadline came while it was in line for its turn")
+        return loop.call_later(max(0.0, seconds), waiter.complete, error)
+
+    def _move(self) -> None:
+        """Give the free slots to the first in line."""
+        line = self._line
+        while line and self._has_slot():
+            waiter = heapq.heappop(line)[2]
+            if not waiter.future.done():
+                self._hold(waiter.run)
+                waiter.complete(None)
+
+    def _look_soon(self) -> None:
+        self._looking = asyncio.get_running_loop().call_later(_LOOK_SECONDS, self._look)
+
+    def _look(self) -> None:
+        self._looking = None
+        self._free_slots()
+        self._move()
+        if self._holders or self._line:
+            self._look_soon()
+
+    def _free_slots(self) -> None:
+        """Take the slots of those that only wait, and, while others are in line, of one that has worked for long."""
+        now = self._now()
+        long = max(_LONG_SECONDS, _LONG_TIMES * self._ended.seconds)
+        if now - self._ended.latest > long:
+            long = _LONG_SECONDS  # no others end
+        for run, (since, _) in list(itertools.islice(self._holders.items(), _LOOKED_AT)):
+            if self._line and now - since > long and now - self._long_at > _LONG_EVERY:
+                self._long_at = now
+                self._let_go(run)
+            elif now - since > _LOOK_SECONDS and run.step is not None and run.step.only_waits:
+                self._let_go(run)
+
+
+class BatchSlot(BatchTurn):
+    """A slot for the step of a batch, taken by the run that leads it until that run ends.
+
+    Args:
+        run: the one that may lead.
+        level: its priority, lower ones first.
+    """
+
+    def __init__(self, admission: Admission, run: Run, level: int) -> None:
+        self._admission = admission
+        self._run = run
+        self.level = level
+
+    def take(self, calls: int) -> bool:
+        """See `BatchTurn`."""
+        self._run.joined = calls
+        return self._admission.has_slot(self._run) or self._admission.takes(self._run)
+
+    async def wait(self) -> None:
+        """See `BatchTurn`.  The run's deadline is not for the others: its step ends by it, and another run leads."""
+        began = time.monotonic()
+        try:
+            await self._admission.wait(self._run, self.level, None)
+        finally:
+            self._run.queued += time.monotonic() - began

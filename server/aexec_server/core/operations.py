@@ -1,0 +1,260 @@
+"""Operations: runs that are answered later.  `Prefer: respond-async` makes one, and it is asked for the result.
+
+As google.longrunning and AIP-151: `{"name", "metadata", "done"}`, and once it is done `response` or `error`.  It goes
+on if nobody asks.  What it came to is kept for ten minutes at least.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import math
+from collections import OrderedDict
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from aiohttp import web
+
+from aexec import errors
+from aexec.errors import Code
+from aexec_server.clients.callers import Caller, Scope, caller_of
+from aexec_server.clients.client_shares import ClientShares
+from aexec_server.core.routes import Route
+from aexec_server.handles import Handles
+from aexec_server.http import bodies
+from aexec_server.http.answer_parts import AnswerParts
+from aexec_server.http.body_budget import BodyBudget
+from aexec_server.http.lost_handles import lost_by_restart
+from aexec_server.http.stored_answer import StoredAnswer
+from aexec_server.requests.run_table import Run
+from aexec_server.settings.server_config import ServerConfig
+
+__all__ = ["OperationStore", "RunOperation", "operation_response", "routes"]
+
+KEEP_SECONDS = 600.0
+_MAX_OPERATIONS = 10_000
+# However much others keep, there is room for one of so many parts of whoever has kept nothing.
+_PARTS = 8
+_HINT = "delete those whose results are known, or try again later"
+_MAX_WAIT = 600.0
+_WAIT = ("wait_s",)
+_CANCEL_FIELDS = frozenset({"reason"})
+_MAX_REASON = 500
+
+
+class RunOperation:
+    """A run that is answered later.
+
+    Attributes:
+        id: which nobody can guess.
+        caller: who asked for it.
+        run: itself, once it is known.
+        answer: what it came to; None until it has ended.
+        ended_at: when that was, by the server's clock.
+    """
+
+    def __init__(self, operation_id: str, caller: Caller) -> None:
+        self.id = operation_id
+        self.caller = caller
+        self.run: Run | None = None
+        self.answer: StoredAnswer | None = None
+        self.ended_at = 0.0
+        self._ended = asyncio.Event()
+        self._reason: str | None = None
+
+    def attach(self, run: Run) -> None:
+        """It is this run."""
+        self.run = run
+        if self._reason is not None:
+            run.cancel(self._reason)
+
+    def cancel(self, reason: str) -> None:
+        """Cancel the run, now or as soon as it is known."""
+        self._reason = self._reason or reason
+        if self.run is not None and self.answer is None:
+            self.run.cancel(reason)
+
+    def end(self, answer: StoredAnswer, now: float) -> None:
+        self.answer, self.ended_at = answer, now
+        self._ended.set()
+
+    async def wait(self, seconds: float) -> None:
+        """Wait for its end, but not longer."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._ended.wait()
+
+    def text(self) -> bytes | AnswerParts:
+        """The document; a large answer in it is not copied."""
+        metadata: dict[str, Any] = {} if self.run is None else {"run_id": self.run.id}
+        head = f'{{"name":"operations/{self.id}","metadata":{bodies.encode_json(metadata)}'
+        answer = self.answer
+        if answer is None:
+            return f'{head},"done":false}}'.encode()
+        head += ',"done":true'
+        if answer.status >= 400:
+            body = json.loads(answer.body)
+            error = {"code": Code[body["code"]].value, "message": body["error"], "details": [body]}
+            return f'{head},"error":{bodies.encode_json(error)}}}'.encode()
+        if answer.media_type == "application/json":
+            return AnswerParts([f'{head},"response":'.encode(), answer.body, b"}"])
+        where = {"content_type": answer.media_type, "location": f"/v1/operations/{self.id}/response"}
+        return f'{head},"response":{bodies.encode_json(where)}}}'.encode()
+
+
+class OperationStore:
+    """The operations of a server, by id.
+
+    Args:
+        config: of the server.
+        handles: makes ids.
+
+    Attributes:
+        shares: of the operations.
+        results: of the bytes that their results take; what would be too much is not kept, and says so.
+    """
+
+    def __init__(self, config: ServerConfig, handles: Handles) -> None:
+        self._clock = config.clock
+        self._handles = handles
+        self._operations: OrderedDict[str, RunOperation] = OrderedDict()
+        most = config.max_stored_bytes
+        self.shares = ClientShares("operations", "operations", _MAX_OPERATIONS, hint=_HINT)
+        self.results = ClientShares(
+            "result_bytes",
+            "bytes of operations' results",
+            most,
+            config.max_client_stored_bytes,
+            unit=most // _PARTS,
+            hint=_HINT,
+        )
+
+    def __len__(self) -> int:
+        self._forget_old()
+        return len(self._operations)
+
+    def begin(self, caller: Caller) -> RunOperation:
+        """A new one.
+
+        Raises:
+            ResourceExhaustedError: there are as many as may be, or their results take too much; of all, or the caller.
+        """
+        self._forget_old()
+        self.results.check(caller)
+        self.shares.take(caller)
+        operation = RunOperation(self._handles.new(), caller)
+        self._operations[operation.id] = operation
+        return operation
+
+    def end(self, operation: RunOperation, answer: StoredAnswer, too_large: Callable[[str], web.Response]) -> None:
+        """It has come to this.
+
+        Args:
+            too_large: makes the error of a result that is not kept.
+        """
+        if operation.id in self._operations:
+            self._forget_old()
+            refusal = self.results.refusal(operation.caller, answer.size)
+            if refusal is not None:
+                answer = StoredAnswer.of(
+                    too_large(
+                        f"The run has ended, but its result of {answer.size} bytes is not kept. {refusal.message}"
+                    )
+                )
+            self.results.hold(operation.caller, answer.size)
+        operation.end(answer, self._clock())
+
+    def get(self, operation_id: str, caller: Caller) -> RunOperation:
+        """Raises NotFoundError for one that never was, is forgotten, or is another caller's."""
+        operation = self._operations.get(operation_id)
+        if operation is None or not caller.sees(operation.caller.name):
+            raise lost_by_restart(self._handles, "Operation", operation_id) or errors.NotFoundError(
+                f"Operation '{operation_id[:80]}' is not found: it never was, or is forgotten"
+            )
+        return operation
+
+    def delete(self, operation: RunOperation) -> None:
+        """Forget it; what runs, runs on."""
+        if self._operations.pop(operation.id, None) is None:
+            return
+        self.shares.give_back(operation.caller.client)
+        if operation.answer is not None:
+            self.results.give_back(operation.caller.client, operation.answer.size)
+
+    def _forget_old(self) -> None:
+        now = self._clock()
+        for operation in list(self._operations.values()):
+            if operation.answer is not None and now - operation.ended_at > KEEP_SECONDS:
+                self.delete(operation)
+
+
+def routes(store: OperationStore, config: ServerConfig, budget: BodyBudget) -> list[Route]:
+    """Everything under /v1/operations."""
+    handlers = _Handlers(store, config, budget)
+    one = "/v1/operations/{operation}"
+    call = partial(Route, scope=Scope.RUN)
+    return [
+        call("GET", one, handlers.get, "What a run that is answered later came to", None, "Operation", 200, _WAIT),
+        call("GET", f"{one}/response", handlers.response, "Its answer, as the run's own", None, "RunResponse"),
+        call("POST", f"{one}:cancel", handlers.cancel, "Cancel it", "CancelRequest", "Operation"),
+        call("DELETE", one, handlers.delete, "Forget it", status=204),
+    ]
+
+
+class _Handlers:
+    def __init__(self, store: OperationStore, config: ServerConfig, budget: BodyBudget) -> None:
+        self.store = store
+        self._config = config
+        self._budget = budget
+
+    def _operation(self, request: web.Request) -> RunOperation:
+        return self.store.get(request.match_info["operation"], caller_of(request))
+
+    async def get(self, request: web.Request) -> web.Response:
+        """GET /v1/operations/{operation}"""
+        operation = self._operation(request)
+        wait = _seconds(request.query.get("wait_s", "0"))
+        if wait and operation.answer is None:
+            await operation.wait(min(wait, _MAX_WAIT))
+        return operation_response(operation)
+
+    async def response(self, request: web.Request) -> web.Response:
+        """GET /v1/operations/{operation}/response"""
+        operation = self._operation(request)
+        if operation.answer is None:
+            raise errors.FailedPreconditionError(f"Operation '{operation.id}' has not ended")
+        return operation.answer.response()
+
+    async def cancel(self, request: web.Request) -> web.Response:
+        """POST /v1/operations/{operation}:cancel"""
+        operation = self._operation(request)
+        body = await bodies.read_body(request, self._config, self._budget)
+        fields = bodies.json_object(body) if body.strip() else {}
+        bodies.check_fields(fields, _CANCEL_FIELDS, "the request")
+        reason = fields.get("reason")
+        if reason is not None and type(reason) is not str:
+            raise bodies.expected('"reason" must be a string', reason)
+        operation.cancel((reason or "by request")[:_MAX_REASON])
+        return operation_response(operation)
+
+    async def delete(self, request: web.Request) -> web.Response:
+        """DELETE /v1/operations/{operation}"""
+        self.store.delete(self._operation(request))
+        return web.Response(status=204)
+
+
+def operation_response(
+    operation: RunOperation, status: int = 200, headers: dict[str, str] | None = None
+) -> web.Response:
+    """Its document, as an answer."""
+    return web.Response(body=operation.text(), status=status, content_type="application/json", headers=headers)
+
+
+def _seconds(text: str) -> float:
+    with contextlib.suppress(ValueError):
+        seconds = float(text)
+        if math.isfinite(seconds) and seconds >= 0:
+            return seconds
+    raise errors.InvalidArgumentError(f'"wait_s" must be a number of seconds, not negative, got {text[:40]!r}')

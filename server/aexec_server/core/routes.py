@@ -1,0 +1,125 @@
+"""`Route`: one call of the HTTP API, with all that is to be said about it.
+
+Every module of handlers gives a list of these.  The application serves from them (`add_routes`), and whatever
+describes the API is made from them too, so that the two cannot differ.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass, field
+
+from aiohttp import web
+
+from aexec_server.clients.callers import Scope
+from aexec_server.core.plain_call import MakePlainCall
+
+__all__ = ["Handler", "Route", "add_routes", "route_of"]
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+_PARAMETER = re.compile(r"\{(\w+)\}")
+# What a parameter of a path may be, if it is not as most are.
+_PATTERNS = {"version": "[0-9]+", "tensor": ".+"}
+_SEGMENT = "[^/:]+"
+# A part of a path that is no parameter, and the parameter that is made of it where case is ignored.
+_FIXED = re.compile(r"(?<=[/:])([A-Za-z]\w*)(?=[/:]|$)")
+_NUMBERED = re.compile(r"\{_(\d+)\}")
+_ROUTES: web.AppKey[dict[web.AbstractResource | None, Route]] = web.AppKey("routes", dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """A verb and a path.
+
+    Attributes:
+        method: `GET`, `POST`, …
+        path: such as `/v1/sessions/{session}:run`; a parameter is one segment, without a colon, but a tensor's handle
+            is all that follows.
+        handler: answers it.
+        scope: what a token has to be for.
+        summary: what it is for, in a line.
+        request: the name of its body in the description of the API (`openapi.py`); None for no body.
+        response: the same of what a success is answered with.
+        status: of a success.
+        later: what 202 is answered with, for who wishes to have the answer later; None where nobody can.
+        parameters: header fields, and what follows the `?`, that it looks at.
+        ignore_case: its fixed parts may be in capitals too.
+        plain: of a call for runs, makes what answers those that are over at once (`plain_runs.py`).
+        traced: its requests have spans; not those that programs repeat to see how the server is.
+    """
+
+    method: str
+    path: str
+    handler: Handler
+    summary: str
+    request: str | None = None
+    response: str | None = None
+    status: int = 200
+    later: str | None = field(default=None, kw_only=True)
+    parameters: tuple[str, ...] = ()
+    ignore_case: bool = False
+    plain: MakePlainCall | None = field(default=None, kw_only=True)
+    traced: bool = field(default=True, kw_only=True)
+    scope: Scope = field(kw_only=True)
+
+    def template(self, canonical: str) -> str:
+        """The path with its parameters, for people, under the prefix at which the application is mounted.
+
+        Args:
+            canonical: what aiohttp makes of `pattern`, where fixed parts may be parameters.
+        """
+        words = _FIXED.findall(self.path)
+        return _NUMBERED.sub(lambda match: words[int(match[1])], canonical)
+
+    @property
+    def pattern(self) -> str:
+        """The path as aiohttp's router takes it."""
+        path = self.path
+        if self.ignore_case:
+            path = _ignoring_case(path)
+        return _PARAMETER.sub(lambda match: f"{{{match[1]}:{_PATTERNS.get(match[1], _SEGMENT)}}}", path)
+
+    @property
+    def expression(self) -> re.Pattern[str]:
+        """The path as a regular expression, with a group for each parameter."""
+        text = "".join(
+            f"(?P<{part}>{_PATTERNS.get(part, _SEGMENT)})" if is_name else re.escape(part)
+            for is_name, part in zip(itertools.cycle((False, True)), _PARAMETER.split(self.path), strict=False)
+        )
+        return re.compile(text, re.IGNORECASE if self.ignore_case else 0)
+
+
+def _ignoring_case(path: str) -> str:
+    """Fixed parts become parameters of their own, whose patterns have a flag."""
+    numbers = itertools.count()
+    return _FIXED.sub(lambda match: f"{{_{next(numbers)}:(?i:{match[1]})}}", path)
+
+
+def add_routes(app: web.Application, routes: Iterable[Route], guard: Callable[[Route], Handler]) -> None:
+    """Serve them; of those under one prefix, the first that fits is taken.
+
+    Args:
+        guard: gives the handler of a route, with whatever has to be checked before.
+    """
+    known = app.setdefault(_ROUTES, {})
+    for route in routes:
+        if route.method == "GET":
+            added = app.router.add_get(route.pattern, guard(route))
+        else:
+            added = app.router.add_route(route.method, route.pattern, guard(route))
+        known[added.resource] = route
+
+
+def route_of(request: web.Request) -> tuple[Route | None, str]:
+    """The route that a request takes, and its template; None for one that is not of our table, "" if there is none.
+
+    Routes of one path are told apart by their methods, but share what is said here.
+    """
+    resource = request.match_info.route.resource
+    if resource is None:
+        return None, ""
+    route = request.app[_ROUTES].get(resource)
+    return route, resource.canonical if route is None else route.template(resource.canonical)

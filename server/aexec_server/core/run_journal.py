@@ -1,0 +1,127 @@
+"""`RunJournal`: what is noted of each run when it has ended, whatever became of it."""
+
+from __future__ import annotations
+
+import logging
+import time
+
+from aiohttp import web
+
+from aexec import proto
+from aexec.errors import Code
+from aexec.hosting import op_of, self_nanos
+from aexec_server.core.spans import Spans
+from aexec_server.handles import shortened
+from aexec_server.requests.run_table import Run
+from aexec_server.sessions.store import HostedSession
+from aexec_server.watching.metrics import CancelCause, Metrics
+from aexec_server.watching.server_log import log_fields
+from aexec_server.watching.trace_context import new_trace_id, trace_of
+
+__all__ = ["RunJournal"]
+
+logger = logging.getLogger("aexec_server.steps")
+
+_OK, _CANCELLED, _DEADLINE_EXCEEDED = Code.OK.name, Code.CANCELLED.name, Code.DEADLINE_EXCEEDED.name
+# What `SessionStore.cancel_all` is told when the server stops.
+_SHUTDOWN = "shutdown"
+
+
+class RunJournal:
+    """See the module's head.
+
+    Args:
+        metrics: of the server.
+        spans: gets one for each run; None for none.
+        log_steps: write a line for each run.
+    """
+
+    def __init__(self, metrics: Metrics, spans: Spans | None = None, *, log_steps: bool = False) -> None:
+        self._metrics = metrics
+        self._spans = spans
+        self._log_steps = log_steps
+
+    def refused(self, hosted: HostedSession) -> None:
+        """A run was not even begun, for there are too many."""
+        self._metrics.runs.add((hosted.model, Code.RESOURCE_EXHAUSTED.name))
+        self._metrics.cancellations.add((CancelCause.OVERLOAD,))
+
+    def passed(self, hosted: HostedSession, run_id: str, seconds: float) -> None:
+        """A run was over at once, as it should."""
+        metrics = self._metrics
+        metrics.runs.add((hosted.model, _OK))
+        metrics.run_seconds.observe(seconds)
+        metrics.queue_seconds.observe(0.0)
+        if self._log_steps:
+            run = Run(run_id, 0.0)
+            run.outcome = _OK
+            _log(None, hosted, run, seconds)
+
+    def ended(self, request: web.Request | None, hosted: HostedSession, run: Run, arrival: float) -> None:
+        """A run has ended, as its `outcome` says.
+
+        Args:
+            request: that asked for it; None if it left before anybody knew of it.
+            arrival: when its request came, by `time.monotonic`.
+        """
+        metrics = self._metrics
+        now = time.monotonic()
+        metrics.runs.add((hosted.model, run.outcome))
+        metrics.run_seconds.observe(now - arrival)
+        metrics.queue_seconds.observe(run.queued)
+        if run.outcome != _OK:
+            self._count_cancellation(hosted, run, now)
+        if self._spans is not None:
+            self._spans.run_ended(hosted.model, run.id, run.outcome, now - arrival)
+        if self._log_steps:
+            _log(request, hosted, run, now - arrival)
+
+    def _count_cancellation(self, hosted: HostedSession, run: Run, now: float) -> None:
+        cause = _cause(hosted, run)
+        if cause is None:
+            return
+        self._metrics.cancellations.add((cause,))
+        began = run.deadline if cause == CancelCause.DEADLINE else run.cancelled_at
+        if began is not None:
+            self._metrics.cancel_seconds.observe(max(0.0, now - began))
+
+    def count_kernels(self, stats: proto.StepStats) -> None:
+        """Add what a traced run says about its kernels."""
+        seconds = self._metrics.kernel_seconds
+        for device in stats.dev_stats:
+            for node in device.node_stats:
+                op = op_of(node)
+                if op:
+                    seconds.observe(self_nanos(node) * 1e-9, (op, device.device))
+
+
+def _log(request: web.Request | None, hosted: HostedSession, run: Run, seconds: float) -> None:
+    """`run r1 of session 3f2a1b…: OK after 0.000412 s, in line 0.000000 s trace=4bf9…`, nothing of what it computed."""
+    session, trace_id = shortened(hosted.handle), new_trace_id() if request is None else trace_of(request).trace_id
+    fields = {
+        "run_id": run.id,
+        "session": session,
+        "model": hosted.model,
+        "step_id": "" if run.step is None else run.step.id,
+        "outcome": run.outcome,
+        "seconds": round(seconds, 6),
+        "queued_seconds": round(run.queued, 6),
+        "trace_id": trace_id,
+    }
+    text = f"run {run.id} of session {session}: {run.outcome} after {seconds:.6f} s, in line {run.queued:.6f} s"
+    log_fields(logger, f"{text} trace={trace_id}", fields)
+
+
+def _cause(hosted: HostedSession, run: Run) -> str | None:
+    """Why a run ended early; None if it did not."""
+    if run.outcome == _DEADLINE_EXCEEDED:
+        return CancelCause.DEADLINE
+    if run.shed:
+        return CancelCause.OVERLOAD
+    if run.outcome != _CANCELLED:
+        return None
+    if run.cancel_reason is not None:
+        return CancelCause.SHUTDOWN if run.cancel_reason == _SHUTDOWN else CancelCause.API
+    if run.left:
+        return CancelCause.DISCONNECT
+    return CancelCause.API if hosted.session.closed else None

@@ -1,0 +1,92 @@
+"""Spans for OpenTelemetry: one for each request, and within it one for its run, if the server is asked to make them.
+
+Who collects them is set up outside, as with `opentelemetry-instrument aexec serve --otel`, which sets it up in each
+process that Python begins, and so in the one from which session hosts are forked.  This module imports
+`opentelemetry`, which is an extra, where the first `Spans` is made.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from aiohttp import web
+
+from aexec import errors
+from aexec_server.core.routes import route_of
+from aexec_server.handles import shortened
+from aexec_server.http.error_responses import Handler, Middleware
+from aexec_server.watching.trace_context import TraceContext, set_trace
+
+if TYPE_CHECKING:
+    from opentelemetry.trace import Span
+
+__all__ = ["Spans"]
+
+_FLUSH_MS = 1000
+# A client may send any word for a method: names of spans have no others than these, as OpenTelemetry's conventions ask.
+_METHODS = frozenset(("CONNECT", "DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT", "TRACE"))
+
+
+class Spans:
+    """See the module's head.
+
+    Raises:
+        FailedPreconditionError: `opentelemetry-api` is not installed.
+    """
+
+    def __init__(self) -> None:
+        try:
+            from opentelemetry import propagate, trace
+        except ImportError:
+            raise errors.FailedPreconditionError(
+                "otel needs the package opentelemetry-api: pip install 'aexec[otel]'"
+            ) from None
+        self._provider = trace.get_tracer_provider()
+        self._tracer = trace.get_tracer("aexec_server")
+        self._extract = propagate.extract
+        self._server = trace.SpanKind.SERVER
+
+    def middleware(self) -> Middleware:
+        """The outermost, around each request but those that only ask how the server is."""
+
+        @web.middleware
+        async def around(request: web.Request, handler: Handler) -> web.StreamResponse:
+            route, template = route_of(request)
+            if route is not None and not route.traced:
+                return await handler(request)
+            method = request.method if request.method in _METHODS else ""
+            attributes = {
+                "http.request.method": method or "_OTHER",
+                "http.route": template,
+                "url.path": shortened(request.path),
+            }
+            parent = self._extract(request.headers)
+            name = f"{method or 'HTTP'} {template}".rstrip()
+            with self._tracer.start_as_current_span(name, parent, self._server, attributes) as span:
+                set_trace(request, _context_of(span))
+                response = await handler(request)
+                span.set_attribute("http.response.status_code", response.status)
+                return response
+
+        return around
+
+    def run_ended(self, model: str, run_id: str, outcome: str, seconds: float) -> None:
+        """Make the span of a run that has ended just now, in that of its request."""
+        end = time.time_ns()
+        attributes = {"aexec.model": model, "aexec.run_id": run_id, "aexec.outcome": outcome}
+        self._tracer.start_span("run", attributes=attributes, start_time=end - int(seconds * 1e9)).end(end)
+
+    def flush(self) -> None:
+        """Wait until what was made is sent, for a second at most.
+
+        For processes that were forked: they end without what the SDK does at the end of others.
+        """
+        flush = getattr(self._provider, "force_flush", None)  # the SDK's; the API's own makes no spans
+        if flush is not None:
+            flush(_FLUSH_MS)
+
+
+def _context_of(span: Span) -> TraceContext:
+    context = span.get_span_context()
+    return TraceContext(f"{context.trace_id:032x}", "", f"{context.span_id:016x}", f"{context.trace_flags:02x}")

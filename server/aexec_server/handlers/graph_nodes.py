@@ -1,0 +1,104 @@
+"""The nodes of a session's graph, in the short form in which one draws it: names, ops, edges and shapes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import partial
+from itertools import chain, islice
+from typing import Any
+
+from aiohttp import web
+
+import aexec
+from aexec import errors, proto
+from aexec.hosting import OnCancel, datatype_of, run_in_thread, summarize
+from aexec_server.clients.callers import Scope, caller_of
+from aexec_server.core.routes import Route
+from aexec_server.core.server_state import Server
+from aexec_server.http.bodies import JSON
+from aexec_server.http.json_text import value_pieces
+
+__all__ = ["routes"]
+
+# More than these can neither be drawn nor looked at.
+_MOST_NODES = 20_000
+_MOST_FUNCTIONS = 1000
+_MOST_TEXT = 400
+
+
+def routes(server: Server) -> list[Route]:
+    """`/v1/sessions/{session}/nodes`."""
+
+    async def nodes(request: web.Request) -> web.StreamResponse:
+        with server.sessions.get(request.match_info["session"], caller_of(request)).in_use() as hosted:
+            graph = hosted.session.graph
+            name, function = request.query.get("node"), request.query.get("function")
+            described = await run_in_thread(lambda: _described(graph, name, function), on_cancel=OnCancel.ABANDON)
+            answer = {"graph_version": hosted.graph_version} | described
+            return await server.door.send(request, value_pieces(answer), JSON)
+
+    path = "/v1/sessions/{session}/nodes"
+    call = partial(Route, parameters=("node", "function"), scope=Scope.RUN)
+    return [call("GET", path, nodes, "Nodes of the graph, to be drawn", None, "Nodes")]
+
+
+def _described(graph: aexec.Graph, name: str | None, function: str | None) -> dict[str, Any]:
+    """All nodes, each made when it is its turn, or the one of this name with its attrs; of a graph or a function."""
+    described: dict[str, Any] = {"functions": sorted(graph.library)[:_MOST_FUNCTIONS]}
+    shown: Iterator[dict[str, Any]]
+    if function is None:
+        found = graph.nodes if name is None else [node for node in (graph.find(name),) if node is not None]
+        shown = (_node(node, with_attrs=name is not None) for node in found)
+        total = len(graph.nodes)
+    else:
+        definition = graph.library.find(function)
+        if definition is None:
+            raise errors.NotFoundError(f"The graph has no function '{function[:80]}'")
+        signature = definition.signature
+        total = len(signature.input_arg) + len(definition.node_def) + len(signature.output_arg)
+        shown = _function_nodes(definition, with_attrs=name is not None)
+        if name is not None:
+            shown = (node for node in shown if node["name"] == name)
+    shown = islice(shown, _MOST_NODES)
+    if name is not None:
+        first = next(shown, None)
+        if first is None:
+            raise errors.NotFoundError(f"There is no node '{name[:80]}'")
+        shown = chain([first], shown)
+    return described | {"total": total, "nodes": shown}
+
+
+def _node(node: Any, *, with_attrs: bool) -> dict[str, Any]:
+    described = {
+        "name": node.name,
+        "op": node.op,
+        "device": node.device,
+        "inputs": node.input_names(),
+        "outputs": [
+            {
+                "datatype": datatype_of(output.dtype),
+                "shape": None if output.shape.dims is None else [-1 if d is None else d for d in output.shape.dims],
+            }
+            for output in node.outputs
+        ],
+    }
+    return described | ({"attrs": _texts(node.attrs)} if with_attrs else {})
+
+
+def _function_nodes(definition: proto.FunctionDef, *, with_attrs: bool) -> Iterator[dict[str, Any]]:
+    """Arguments, nodes and results of a function, whose types and shapes follow from its calls."""
+
+    def node(name: str, op: str, inputs: list[str], device: str = "", attrs: Any = None) -> dict[str, Any]:
+        described = {"name": name, "op": op, "device": device, "inputs": inputs, "outputs": []}
+        return described | ({"attrs": _texts(attrs or {})} if with_attrs else {})
+
+    for arg in definition.signature.input_arg:
+        yield node(arg.name, "_Arg", [])
+    for n in definition.node_def:
+        yield node(n.name, n.op, list(n.input), n.device, n.attr)
+    for arg in definition.signature.output_arg:
+        yield node(f"{arg.name}_RetVal", "_Retval", [definition.ret[arg.name]])
+
+
+def _texts(attrs: Mapping[str, Any]) -> dict[str, str]:
+    return {name: summarize(attrs[name])[:_MOST_TEXT] for name in sorted(attrs)}

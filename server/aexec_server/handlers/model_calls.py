@@ -1,0 +1,156 @@
+"""Runs of models, in whichever protocol they are asked for: read, run, timed and answered in one way."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Any, Protocol
+
+from aiohttp import web
+
+import aexec
+from aexec import errors
+from aexec_server.clients.callers import Caller
+from aexec_server.core.plain_call import PlainRun
+from aexec_server.handlers.runs import RunHandlers
+from aexec_server.http import bodies
+from aexec_server.http.compression import compress
+from aexec_server.http.json_style import JsonStyle, json_style
+from aexec_server.models.models import Model, ModelVersion
+from aexec_server.requests.run_request import RunRequest
+from aexec_server.requests.run_response import Answer, tensors_response
+from aexec_server.requests.run_table import Run
+from aexec_server.requests.served_call import AnswerForm, ServedCall
+from aexec_server.sessions.store import HostedSession
+
+__all__ = ["ModelRequest", "PlainModelCall", "Read", "model_names", "run_model"]
+
+
+def model_names(models: Iterable[Model]) -> web.Response:
+    """The names of all models, whatever their states."""
+    return bodies.json_response({"models": sorted(model.name for model in models)})
+
+
+class ModelRequest(Protocol):
+    """A request that was read, and knows how it is answered."""
+
+    @property
+    def asked(self) -> RunRequest: ...
+
+    @property
+    def rows(self) -> int:
+        """How many rows it has, as the model's statistics count them."""
+        ...
+
+    def check(self, served: ServedCall) -> None:
+        """Refuse before the run what its answer could not hold."""
+
+    def write(self, version: ModelVersion, served: AnswerForm, values: Sequence[Any]) -> Answer:
+        """The answer; in a thread, if it is large."""
+
+
+Read = Callable[[bodies.Body, HostedSession], Awaitable[ModelRequest]]
+
+
+async def run_model(
+    runs: RunHandlers,
+    request: web.Request,
+    version: ModelVersion,
+    read: Read,
+    on_run: Callable[[Run], object] | None = None,
+) -> web.Response:
+    """Answer a request to a model.
+
+    Args:
+        read: decodes the body.
+        on_run: told of the run before it begins.
+
+    Raises:
+        NotFoundError, UnavailableError: the version does not serve.
+        ResourceExhaustedError: too many runs are in flight.
+    """
+
+    async def answer(
+        request: web.Request, hosted: HostedSession, run: Run, body: bodies.Body, arrival: float
+    ) -> web.Response:
+        began = int(arrival * 1e9)
+        ran = 0
+
+        def write(
+            run_id: str,
+            asked: RunRequest,
+            served: AnswerForm,
+            values: Sequence[Any],
+            metadata: aexec.RunMetadata | None,
+        ) -> Answer:
+            nonlocal ran
+            ran = time.monotonic_ns()
+            return wanted.write(version, served, values)
+
+        try:
+            wanted = await bodies.in_time(read(body, hosted), run.deadline)
+            asked = wanted.asked
+            asked.style = json_style(request)
+            wanted.check(hosted.served(asked, by_admin=run.by_admin))
+            decoded = time.monotonic_ns()
+            written = await runs.execute(hosted, run, asked, len(body), arrival, write)
+        except errors.OpError:
+            version.statistics.count_failure(began)
+            raise
+        finished = ran or time.monotonic_ns()
+        version.statistics.count_success(began, decoded, finished, wanted.rows, int(run.queued * 1e9))
+        return await compress(request, tensors_response(*written))
+
+    return await runs.serve(request, version.hosted, answer, on_run=on_run)
+
+
+class PlainModelCall:
+    """A `PlainCall` of a model.
+
+    Args:
+        version: finds the version that serves.  Raises what keeps it from that.
+        read: decodes a body.  None for one that takes too long; raises what is wrong with it.
+        style: how the answer's JSON has its numbers.
+    """
+
+    media = "application/json"
+    compresses = True
+
+    def __init__(
+        self,
+        version: Callable[[], ModelVersion],
+        read: Callable[[bytes, HostedSession], ModelRequest | None],
+        style: JsonStyle | None,
+    ) -> None:
+        self._version = version
+        self._read = read
+        self._style = style
+
+    def read(self, body: bytes, caller: Caller) -> PlainRun | None:
+        version = self._version()
+        hosted = version.hosted
+        wanted = self._read(body, hosted)
+        if wanted is None:
+            return None
+        wanted.asked.style = self._style
+        return _PlainModelRun(version, hosted, wanted)
+
+
+class _PlainModelRun:
+    """See `PlainRun`."""
+
+    __slots__ = ("_version", "_wanted", "asked", "check", "hosted")
+
+    def __init__(self, version: ModelVersion, hosted: HostedSession, wanted: ModelRequest) -> None:
+        self._version = version
+        self._wanted = wanted
+        self.hosted = hosted
+        self.asked = wanted.asked
+        self.check = wanted.check
+
+    def write(self, run_id: str, served: ServedCall, values: Sequence[Any]) -> Answer:
+        return self._wanted.write(self._version, served, values)
+
+    def passed(self, arrival: float, decoded: float, ran: float) -> None:
+        began, read, values = (int(seconds * 1e9) for seconds in (arrival, decoded, ran))
+        self._version.statistics.count_success(began, read, values, self._wanted.rows, 0)

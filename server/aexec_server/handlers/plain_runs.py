@@ -1,0 +1,302 @@
+"""`PlainRuns`: requests for runs that are over at once, answered where they are read.
+
+Most runs of a model server are small, and their requests as like as two peas: the same head again and again, a body
+that came with it, and a step that takes some microseconds.  For such a one aiohttp's task, request, route and response
+would cost several times what it asks for.  So what aiohttp's parser made of a head is kept, and when the same bytes
+come again, and all of the body with them, the request is decoded, run and answered by one write.
+
+Whatever is not so plain goes the ordinary way, as if nobody had looked at it: a head that is not known, one that has
+wishes, a body that is wrong, a run that would have to stand in line.  A step that turns out not to be over at once is
+gone on with there (`RunHandlers.begin_ahead`).  Next to read: `guarded_connection.py`, which asks this.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any
+
+from aiohttp import HttpVersion11, web
+from aiohttp.hdrs import ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH, VARY
+from multidict import CIMultiDictProxy
+
+from aexec.hosting import loop_budget
+from aexec_server import aiohttp_seam
+from aexec_server.aiohttp_seam import RawRequestMessage
+from aexec_server.clients.callers import Caller
+from aexec_server.core.access_log import log_access
+from aexec_server.core.plain_call import PlainCall, PlainRun
+from aexec_server.core.routes import Route
+from aexec_server.core.server_state import Server
+from aexec_server.handlers.runs import RunHandlers, run_options
+from aexec_server.http.compression import INLINE_BYTES, LEAST_BYTES, coding_of, compressed
+from aexec_server.requests.run_response import JSON_LENGTH, check_answer_size
+from aexec_server.requests.run_table import RUN_ID, BegunRun
+from aexec_server.requests.served_call import ServedCall
+from aexec_server.requests.tensors import size_of, write_ns
+
+__all__ = ["PLAIN_RUNS", "Fate", "PlainRuns"]
+
+# Headers that a plain request may have.  Of the others none is looked at by what answers it here.
+_PLAIN_HEADERS = frozenset(
+    (
+        "accept",
+        "accept-encoding",
+        "accept-language",
+        "aexec-caller",
+        "authorization",
+        "cache-control",
+        "connection",
+        "content-length",
+        "content-type",
+        "host",
+        "inference-header-content-length",
+        "origin",
+        "pragma",
+        "referer",
+        "sec-fetch-dest",
+        "sec-fetch-mode",
+        "sec-fetch-site",
+        "user-agent",
+        "x-forwarded-for",
+        "x-forwarded-host",
+        "x-forwarded-proto",
+        "x-real-ip",
+    )
+)
+_MAX_HEAD = 2048
+# So many heads are remembered, and those before them as long as they are used.
+_MAX_KNOWN = 512
+_BINARY = "application/octet-stream"
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """A head that has come before.
+
+    Attributes:
+        call: what it asks for.
+        length: of its body.
+        headers: who sent it is told by these.
+        caller: who that is, if a front has said it; else it is asked anew each time.
+        coding: of answers that are JSON, and of those with tensors as bytes; None for none.
+        path: for the log.
+    """
+
+    call: PlainCall
+    length: int
+    headers: CIMultiDictProxy[str]
+    caller: Caller | None
+    coding: str | None
+    binary_coding: str | None
+    path: str
+
+
+class Fate(enum.Enum):
+    """What becomes of a request: nothing more, or aiohttp's, or it is to be asked about again in its turn."""
+
+    ANSWERED = enum.auto()
+    ORDINARY = enum.auto()
+    LATER = enum.auto()
+
+
+class PlainRuns:
+    """See the module's head.
+
+    Args:
+        server: whose requests they are.
+        runs: its runs.
+        routes: all calls.
+
+    Attributes:
+        turns: of many that come at once some are read in each turn of the loop.
+    """
+
+    def __init__(self, server: Server, runs: RunHandlers, routes: Iterable[Route]) -> None:
+        self._server = server
+        self._runs = runs
+        self.turns = runs.turns
+        self._access = server.access
+        self._most = server.config.max_body_bytes
+        self._most_answer = server.config.max_answer_bytes
+        self._calls = [(r.expression, r.plain) for r in routes if r.plain is not None]
+        self._passed_on: set[asyncio.BaseTransport] = set()
+        self._known: dict[bytes, _Known] = {}
+        self._known_before: dict[bytes, _Known] = {}
+
+    @staticmethod
+    def of(app: web.Application) -> PlainRuns | None:
+        """Those of an application; None if something of it is to see all requests, or all answers.
+
+        None too if aiohttp lacks what they need.
+        """
+        own = len(app.middlewares) == 1 and not app.on_response_prepare
+        return app[PLAIN_RUNS] if own and aiohttp_seam.can_answer_runs else None
+
+    # Heads
+
+    def learn(self, data: bytes, message: RawRequestMessage) -> None:
+        """Remember the head of a request, all of which is in `data`, and of which aiohttp's parser has made `message`.
+
+        It must not be a request in chunks.
+        """
+        size = data.index(b"\r\n\r\n") + 4
+        if size > _MAX_HEAD or data[:size] in self._known:
+            return
+        try:
+            known = self._read(message)
+        except Exception:  # whatever it is, it is said where the request is answered
+            return
+        if known is not None:
+            self._remember(data[:size], known)
+
+    def _remember(self, head: bytes, known: _Known) -> None:
+        if len(self._known) >= _MAX_KNOWN:
+            self._known_before, self._known = self._known, {}
+        self._known[head] = known
+
+    def _read(self, message: RawRequestMessage) -> _Known | None:
+        names = [name.lower() for name in message.headers]
+        if message.version != HttpVersion11 or message.should_close or message.compression or message.upgrade:
+            return None
+        if len(set(names)) != len(names) or not _PLAIN_HEADERS.issuperset(names):
+            return None
+        self._access.site.check(message)
+        call = self._call(message)
+        accepted = message.headers.get(ACCEPT_ENCODING)
+        if call is None:
+            return None
+        coding = binary_coding = None
+        if call.compresses and accepted is not None:
+            coding, binary_coding = coding_of(accepted, binary=False), coding_of(accepted, binary=True)
+        length = int(message.headers.get(CONTENT_LENGTH, 0))
+        caller = self._access.caller(message.headers) if self._access.front_says else None
+        return _Known(call, length, message.headers, caller, coding, binary_coding, message.path)
+
+    def _call(self, message: RawRequestMessage) -> PlainCall | None:
+        for pattern, make in self._calls:
+            match = pattern.fullmatch(message.path)
+            if match is not None:
+                return make(match.groupdict(), message)
+        return None
+
+    # Requests
+
+    def answer(self, transport: asyncio.Transport, data: bytes, arrival: float, end: float, *, again: bool) -> Fate:
+        """Answer a request, or leave it to the ordinary way, in which it may have been begun already.
+
+        Args:
+            transport: of a connection on which nothing is on the way.
+            data: what came, which begins with a request.
+            arrival: when it came, by `time.monotonic`.
+            end: of the slice of time in which that is to be.
+            again: it was asked about before, and its turn has come.
+        """
+        size = data.find(b"\r\n\r\n") + 4
+        head = data[:size]
+        known = self._known.get(head)
+        if known is None:
+            known = self._known_before.pop(head, None)
+            if known is None:
+                return Fate.ORDINARY
+            self._remember(head, known)
+        if len(data) - size != known.length or known.length > self._most or transport.get_write_buffer_size():
+            return Fate.ORDINARY
+        runs = self._runs
+        if self._server.draining or runs.sample_is_due:
+            return Fate.ORDINARY
+        if perf_counter() >= end:
+            return Fate.LATER
+        try:
+            caller = known.caller or self._access.caller(known.headers)
+            if caller is None or caller.quotas.runs is not None:
+                return Fate.ORDINARY
+            run = known.call.read(data[size:], caller)
+            if run is None:
+                return Fate.ORDINARY
+            hosted, asked = run.hosted, run.asked
+            served = hosted.served(asked, by_admin=caller.is_admin)
+            if served.batched is not None or not runs.admission.passes(hosted):
+                return Fate.ORDINARY
+            run.check(served)
+            fed = asked.values(served.inputs, served.input_dtypes)
+            deadline = runs.deadline(hosted.session, asked, arrival)
+            options = run_options(asked, deadline, trace=asked.trace)
+            decoded = time.monotonic()
+            if deadline is not None and decoded >= deadline:
+                return Fate.ORDINARY
+            begun = served.call.begin_at_once(*fed, options=options)
+        except Exception:  # as above
+            return Fate.ORDINARY
+        if begun is None:  # another session has used up the slice, perhaps
+            return Fate.ORDINARY if again or served.call.line is None else Fate.LATER
+        values, step, rest = begun
+        if rest is None:
+            ran = time.monotonic()
+            run_id = hosted.runs.add_ended(hosted.runs_owner(caller))
+            answer = self._written(known, run_id, run, served, values)
+            if answer is not None:
+                transport.write(answer)
+                run.passed(arrival, decoded, ran)
+                seconds = time.monotonic() - arrival
+                runs.passed(hosted, run_id, seconds)
+                if self._server.config.access_log:
+                    log_access("POST", known.path, 200, seconds, run_id)
+                return Fate.ANSWERED
+        caller = self._access.located(caller, transport)
+        runs.begin_ahead(transport, hosted, caller, arrival, deadline, BegunRun(served, values, step, rest))
+        return Fate.ORDINARY
+
+    def _written(self, known: _Known, run_id: str, run: PlainRun, served: ServedCall, values: Any) -> bytes | None:
+        """The whole answer; None if writing it takes too long, or cannot be done."""
+        size, nanoseconds = 0, 0.0
+        for value in values:
+            size += size_of(value)
+            nanoseconds += write_ns(value, binary=False)
+        if not loop_budget.DEFAULT.allows(nanoseconds):
+            return None
+        try:
+            check_answer_size(size, self._most_answer)
+            written, json_length = run.write(run_id, served, values)
+            body = bytes(written)
+        except Exception:  # as above
+            return None
+        more = ""
+        if json_length is None:
+            media, coding = known.call.media, known.coding
+        else:
+            media, coding = _BINARY, known.binary_coding
+            more = f"{JSON_LENGTH}: {json_length}\r\n"
+        if coding is not None and len(body) >= LEAST_BYTES:
+            if len(body) > INLINE_BYTES:
+                return None
+            body = compressed(body, coding)
+            more += f"{CONTENT_ENCODING}: {coding}\r\n{VARY}: {ACCEPT_ENCODING}\r\n"
+        head = (
+            f"HTTP/1.1 200 OK\r\nContent-Type: {media}\r\n{more}{RUN_ID}: {run_id}\r\nContent-Length: {len(body)}\r\n"
+            f"Date: {aiohttp_seam.http_date()}\r\nServer: {aiohttp_seam.SERVER_SOFTWARE}\r\n\r\n"
+        )
+        return head.encode() + body
+
+    # What aiohttp is at
+
+    def passed_on(self, transport: asyncio.BaseTransport) -> None:
+        """A request is aiohttp's, which answers it."""
+        self._passed_on.add(transport)
+
+    def is_over(self, transport: asyncio.BaseTransport) -> bool:
+        """Has the handler of the last request of a connection ended?"""
+        return transport not in self._passed_on
+
+    def ended(self, transport: asyncio.BaseTransport | None) -> None:
+        """It has, or the connection is closed: what was begun for the request is not wanted any more."""
+        if transport is not None:
+            self._passed_on.discard(transport)
+            self._runs.drop_ahead(transport)
+
+
+PLAIN_RUNS: web.AppKey[PlainRuns] = web.AppKey("plain_runs", PlainRuns)

@@ -1,0 +1,206 @@
+"""Queues of a session over HTTP: look at them, put elements in, take some out, close one.
+
+Waiting stands in the same lines as the graph's own operations.  Who leaves while waiting has put nothing and taken
+nothing; what was taken for somebody who cannot be answered any more is put back to where it was.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any
+
+from aiohttp import web
+
+from aexec import errors, proto
+from aexec.hosting import Queue, loop_budget
+from aexec_server.clients.callers import Scope, caller_of
+from aexec_server.core.routes import Route
+from aexec_server.core.server_state import Server
+from aexec_server.http import bodies
+from aexec_server.http.json_style import json_style
+from aexec_server.http.json_text import value_pieces
+from aexec_server.http.request_wishes import refuse_wishes
+from aexec_server.requests.protobuf import run_step_response
+from aexec_server.requests.run_request import read_timeout
+from aexec_server.requests.run_response import answer_bytes, check_answer_size, tensors_response
+from aexec_server.requests.tensor_bodies import TensorBody, TensorMessage, check_form, tensors_text, wants_binary
+from aexec_server.requests.tensors import size_of, write_ns
+from aexec_server.sessions.store import HostedSession
+
+__all__ = ["routes"]
+
+_ENQUEUE_FIELDS = frozenset({"components", "many", "timeout_in_ms"})
+_DEQUEUE_FIELDS = frozenset({"count", "up_to", "timeout_in_ms", "parameters"})
+_CLOSE_FIELDS = frozenset({"cancel_pending"})
+_MAX_COUNT = 1_000_000
+
+
+def routes(server: Server) -> list[Route]:
+    """Everything under …/queues."""
+    handlers = _Handlers(server)
+    all_of_them, one = "/v1/sessions/{session}/queues", "/v1/sessions/{session}/queues/{queue}"
+    call = partial(Route, scope=Scope.RUN)
+    return [
+        call("GET", all_of_them, handlers.list, "Queues, and who waits at them", None, "Queues"),
+        call(
+            "POST",
+            f"{one}:enqueue",
+            handlers.enqueue,
+            "Put elements into a queue",
+            "Enqueue",
+            "Queue",
+            parameters=("Inference-Header-Content-Length",),
+        ),
+        call("POST", f"{one}:dequeue", handlers.dequeue, "Take elements out of a queue", "Dequeue", "Elements"),
+        call("POST", f"{one}:close", handlers.close, "Close a queue", "CloseQueue", "Queue"),
+    ]
+
+
+class _Handlers:
+    def __init__(self, server: Server) -> None:
+        self.server = server
+        self.sessions = server.sessions
+
+    def _changeable(self, request: web.Request) -> HostedSession:
+        self.server.check_accepting()
+        refuse_wishes(request)
+        caller = caller_of(request)
+        return self.server.changeable(self.sessions.get(request.match_info["session"], caller), caller)
+
+    async def _read(self, request: web.Request, allowed: frozenset[str]) -> TensorBody | TensorMessage:
+        body = await bodies.read_body(request, self.server.config, self.server.body_budget)
+        if bodies.is_protobuf(bodies.media_type(request)):
+            message = await bodies.read_message(proto.RunStepRequest, body, self.server.config.message_limits)
+            return TensorMessage(message, request.query, allowed)
+        return await bodies.beside(len(body) * loop_budget.JSON_READ_NS, lambda: TensorBody.of(request, body, allowed))
+
+    async def list(self, request: web.Request) -> web.StreamResponse:
+        """GET …/queues: those that were made so far."""
+        with self.sessions.get(request.match_info["session"], caller_of(request)).in_use() as hosted:
+            queues = (_describe(name, queue) for name, queue in hosted.session.queues().items())
+            return await self.server.door.send(request, value_pieces({"queues": queues}), bodies.JSON, in_thread=False)
+
+    async def enqueue(self, request: web.Request) -> web.Response:
+        """POST …/{queue}:enqueue"""
+        with self._changeable(request).in_use() as hosted:
+            name = request.match_info["queue"]
+            read = await self._read(request, _ENQUEUE_FIELDS)
+            queue = hosted.session.queue(name)
+            types = queue.resource.spec.types
+            names = [f"{name}[{i}]" for i in range(len(types))]
+            values = await bodies.beside(0, lambda: read.tensors("components", names, types))
+            element = values[0] if len(values) == 1 else tuple(values)
+            many = _flag(read.fields, "many")
+            async with self._within(read.fields, "Not all was put" if many else f"Nothing was put into '{name}'"):
+                await (queue.put_many(element) if many else queue.put(element))
+            return _answer(read, name, queue)
+
+    async def dequeue(self, request: web.Request) -> web.StreamResponse:
+        """POST …/{queue}:dequeue"""
+        with self._changeable(request).in_use() as hosted:
+            name = request.match_info["queue"]
+            read = await self._read(request, _DEQUEUE_FIELDS)
+            count, up_to = _count(read.fields), _flag(read.fields, "up_to")
+            binary, style = wants_binary(read.fields), json_style(request)
+            queue = hosted.session.queue(name)
+            types = queue.resource.spec.types
+            names = [f"{name}[{i}]" for i in range(len(types))]
+            if not read.is_message:
+                check_form(names, types, binary)
+            within = self._within(read.fields, f"Nothing was taken out of '{name}'")
+            async with within as limit, queue.taking(count, up_to=up_to) as components:
+                limit.reschedule(None)
+                size = sum(map(size_of, components))
+                check_answer_size(size, self.server.config.max_answer_bytes)
+                counted = self.server.door.reserve(answer_bytes(components, as_text=not (read.is_message or binary)))
+                if read.is_message:
+                    answer = await bodies.beside(
+                        size * loop_budget.WIRE_NS, lambda: run_step_response(names, types, components, None)
+                    )
+                    message = counted(web.Response(body=answer, content_type=bodies.PROTOBUF))
+                    return await _delivered(request, self.server.door.check_out(request, message))
+                written = await bodies.beside(
+                    sum(write_ns(value, binary=bool(binary)) for value in components),
+                    lambda: tensors_text("", "components", names, types, components, binary, style),
+                )
+                return await _delivered(
+                    request, self.server.door.check_out(request, counted(tensors_response(*written)))
+                )
+
+    async def close(self, request: web.Request) -> web.Response:
+        """POST …/{queue}:close"""
+        with self._changeable(request).in_use() as hosted:
+            read = await self._read(request, _CLOSE_FIELDS)
+            queue = hosted.session.queue(request.match_info["queue"])
+            await queue.close(cancel_pending=_flag(read.fields, "cancel_pending"))
+            return _answer(read, request.match_info["queue"], queue)
+
+    @asynccontextmanager
+    async def _within(self, fields: dict[str, Any], what: str) -> AsyncIterator[asyncio.Timeout]:
+        """Raise DeadlineExceededError if the block takes longer than was asked for, or the server allows."""
+        timeout = read_timeout(fields.get("timeout_in_ms", 0), '"timeout_in_ms"', 1e3)
+        most = self.server.config.max_timeout
+        if most is not None:
+            timeout = most if timeout is None else min(timeout, most)
+        try:
+            async with asyncio.timeout(timeout) as limit:
+                yield limit
+        except TimeoutError:
+            raise errors.DeadlineExceededError(
+                f"{what} within {timeout:g} s, and nobody waits for that any more"
+            ) from None
+
+
+async def _delivered(request: web.Request, response: web.StreamResponse) -> web.StreamResponse:
+    """Write an answer.  Raises ConnectionError if its client has gone."""
+    transport = request.transport
+    if transport is None or transport.is_closing():
+        raise ConnectionResetError("The client has gone")
+    await response.prepare(request)
+    await response.write_eof()
+    if transport.is_closing():
+        raise ConnectionResetError("The client has gone")
+    return response
+
+
+def _answer(read: TensorBody | TensorMessage, name: str, queue: Queue) -> web.Response:
+    if read.is_message:
+        return bodies.protobuf_response(proto.RunStepResponse())
+    return bodies.json_response(_describe(name, queue))
+
+
+def _describe(name: str, queue: Queue) -> dict[str, Any]:
+    """What a queue is and has."""
+    statistics = queue.statistics()
+    return {
+        "name": name,
+        "kind": statistics.kind,
+        "size": statistics.size,
+        "capacity": statistics.capacity,
+        "peak": statistics.peak,
+        "enqueued": statistics.enqueued,
+        "dequeued": statistics.dequeued,
+        "waiting_producers": statistics.waiting_enqueues,
+        "waiting_consumers": statistics.waiting_dequeues,
+        "closed": statistics.closed,
+    }
+
+
+def _flag(fields: dict[str, Any], name: str) -> bool:
+    value = fields.get(name, False)
+    if type(value) is not bool:
+        raise bodies.expected(f'"{name}" must be true or false', value)
+    return value
+
+
+def _count(fields: dict[str, Any]) -> int | None:
+    """How many elements are wanted, as a batch; None for one by itself."""
+    count = fields.get("count")
+    if count is not None and (type(count) is not int or not 0 <= count <= _MAX_COUNT):
+        raise errors.InvalidArgumentError(f'"count" must be a number up to {_MAX_COUNT}, got {str(count)[:40]}')
+    if count is None and "up_to" in fields:
+        raise errors.InvalidArgumentError('"up_to" is for requests with a "count"')
+    return count

@@ -1,0 +1,362 @@
+"""Sessions over HTTP: create, list, extend, delete, and what one can look at."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import math
+from collections.abc import Iterable, Iterator
+from functools import partial
+from typing import Any, TypeVar
+
+from aiohttp import web
+from aiohttp.hdrs import METH_HEAD
+from google.protobuf.message import Message
+
+import aexec
+from aexec import errors, proto
+from aexec.hosting import GraphForm, graph_pieces, loop_budget
+from aexec_server.clients.callers import Caller, Scope, caller_of
+from aexec_server.core.routes import Route
+from aexec_server.core.server_state import Server
+from aexec_server.handles import check_name
+from aexec_server.http import bodies
+from aexec_server.http.json_text import value_pieces
+from aexec_server.http.request_wishes import read_key, refuse_wishes
+from aexec_server.requests.run_request import read_names
+from aexec_server.sessions.session_limits import read_limits
+from aexec_server.sessions.signatures import describe_signatures, signatures_ns
+from aexec_server.sessions.store import HostedSession, NewSession
+from aexec_server.settings.message_scan import MessageLimits
+
+__all__ = ["check_handle", "routes"]
+
+M = TypeVar("M", bound=Message)
+
+_CREATE_FIELDS = frozenset({"graph_def", "config", "target", "ttl_s", "name", "limits"})
+_RESET_FIELDS = frozenset({"containers"})
+_EXTEND_FIELDS = frozenset({"graph_def", "current_graph_version"})
+_MOST_DIGITS = 18
+_BINARY = frozenset({bodies.OCTETS, bodies.PROTOBUF, "application/protobuf"})
+
+
+def routes(server: Server) -> list[Route]:
+    """Everything under /v1/sessions but runs."""
+    handlers = _Handlers(server)
+    all_of_them, one = "/v1/sessions", "/v1/sessions/{session}"
+    call = partial(Route, scope=Scope.RUN)
+    manage = partial(Route, scope=Scope.MANAGE)
+    return [
+        manage(
+            "POST",
+            all_of_them,
+            handlers.create,
+            "Make a session",
+            "CreateSessionRequest",
+            "CreatedSession",
+            201,
+            ("ttl_s", "name", "Idempotency-Key", "Idempotency-Secret"),
+        ),
+        call("GET", all_of_them, handlers.list, "The sessions that the server names", None, "Sessions"),
+        call("GET", one, handlers.get, "What a session is, and how it is called", None, "Session"),
+        manage("DELETE", one, handlers.delete, "Cancel a session's runs and free it", "CloseRequest", "Closed", 204),
+        manage(
+            "POST",
+            f"{one}:extend",
+            handlers.extend,
+            "Add nodes",
+            "ExtendRequest",
+            "ExtendedSession",
+            parameters=("current_graph_version", "Idempotency-Key", "Idempotency-Secret"),
+        ),
+        manage("POST", f"{one}:reset", handlers.reset, "Cancel its runs and drop containers", "ResetRequest", "Reset"),
+        call("GET", f"{one}/graph", handlers.graph, "The graph, as JSON, text or bytes", None, "GraphDef"),
+        call("GET", f"{one}/devices", handlers.devices, "Its devices", None, "Devices"),
+        call(
+            "POST",
+            f"{one}/devices",
+            handlers.devices,
+            "Its devices, asked for by a message",
+            "DevicesRequest",
+            "Devices",
+        ),
+    ]
+
+
+class _Handlers:
+    def __init__(self, server: Server) -> None:
+        self.server = server
+        self.sessions = server.sessions
+        self.limits = server.config.message_limits
+
+    async def _message(self, request: web.Request, kind: type[M]) -> M:
+        return await bodies.read_message(kind, await self._body(request), self.limits)
+
+    async def _body(self, request: web.Request) -> bytes:
+        return await bodies.read_body(request, self.server.config, self.server.body_budget)
+
+    # Creating and changing
+
+    async def create(self, request: web.Request) -> web.Response:
+        name = request.query.get("name")
+        with self.sessions.asked_for(name):
+            return await self._create_once(request, name)
+
+    async def _create_once(self, request: web.Request, name: str | None) -> web.Response:
+        self.server.check_accepting()
+        if self.server.sessions_elsewhere is not None:
+            raise errors.NotFoundError("Sessions are made at /v1/sessions, written in this way")
+        refuse_wishes(request, key=False)
+        ttl = _ttl(request.query.get("ttl_s"))
+        body = await self._body(request)
+
+        async def create() -> web.Response:
+            with self.sessions.asked_for(name):  # it may go on without the request
+                return await self._create(body, bodies.media_type(request), ttl, name, caller_of(request))
+
+        return await self.server.answered_once.answer(request, read_key(request), body, create)
+
+    async def _create(
+        self, body: bytes, media: str, ttl: float | None, name: str | None, caller: Caller
+    ) -> web.Response:
+        in_host = bool(self.server.config.handle_prefix)
+        hosted = await self.sessions.create(
+            lambda: _new_session(media, body, ttl, name, self.limits, in_host=in_host), len(body), caller
+        )
+        headers = {"Location": f"/v1/sessions/{hosted.handle}"}
+        if bodies.is_protobuf(media):
+            answer = proto.CreateSessionResponse(session_handle=hosted.handle, graph_version=hosted.graph_version)
+            return bodies.protobuf_response(answer, 201, headers)
+        return bodies.json_response(
+            {"session_handle": hosted.handle, "graph_version": hosted.graph_version}, 201, headers
+        )
+
+    async def extend(self, request: web.Request) -> web.Response:
+        self.server.check_accepting()
+        refuse_wishes(request, key=False)
+        version = _version(request.query.get("current_graph_version"))
+        with self._changeable(request).in_use() as hosted:
+            body = await self._body(request)
+
+            async def extend() -> web.Response:
+                return await self._extend(hosted, body, bodies.media_type(request), version)
+
+            return await self.server.answered_once.answer(request, read_key(request), body, extend)
+
+    async def _extend(self, hosted: HostedSession, body: bytes, media: str, version: int | None) -> web.Response:
+        protobuf = bodies.is_protobuf(media)
+        nanoseconds = len(body) / loop_budget.NODE_BYTES * loop_budget.IMPORT_NODE_NS
+        expected: Any = version
+        if media == bodies.OCTETS:
+            graph_def = await bodies.beside(0, lambda: bodies.parse_graph(body, self.limits))
+        elif protobuf:
+            message, graph_def = await bodies.beside(
+                0, lambda: bodies.parse_with_graph(proto.ExtendSessionRequest, body, self.limits)
+            )
+            check_handle(message.session_handle, hosted)
+            expected = message.current_graph_version
+        else:
+            fields = await bodies.beside(nanoseconds, lambda: bodies.json_object(body))
+            bodies.check_fields(fields, _EXTEND_FIELDS, "the request")
+            expected = fields.get("current_graph_version", version)
+            if type(expected) is not int:
+                raise bodies.expected('"current_graph_version" must be an integer', expected)
+            graph_def = await bodies.beside(nanoseconds, lambda: _graph_def(fields, self.limits))
+        await bodies.beside(nanoseconds, lambda: self.sessions.check_graph(graph_def))
+        if version is not None and expected != version:
+            raise errors.InvalidArgumentError('"current_graph_version" is not that of the address')
+        new = await hosted.extend(graph_def, expected)
+        if protobuf:
+            return bodies.protobuf_response(proto.ExtendSessionResponse(new_graph_version=new))
+        return bodies.json_response({"new_graph_version": new})
+
+    async def delete(self, request: web.Request) -> web.Response:
+        hosted = self._changeable(request)
+        protobuf = bodies.is_protobuf(bodies.media_type(request))
+        if protobuf:
+            message = await self._message(request, proto.CloseSessionRequest)
+            check_handle(message.session_handle, hosted)
+        if hosted.listed:
+            await self.server.models.delete(hosted.handle.partition("@")[0])
+        else:
+            await self.sessions.delete(hosted)
+        if protobuf:
+            return bodies.protobuf_response(proto.CloseSessionResponse())
+        return web.Response(status=204)
+
+    async def reset(self, request: web.Request) -> web.Response:
+        """POST …/{session}:reset"""
+        refuse_wishes(request)
+        with self._changeable(request).in_use() as hosted:
+            body = await self._body(request)
+            protobuf = bodies.is_protobuf(bodies.media_type(request))
+            if protobuf:
+                message = await bodies.read_message(proto.ResetRequest, body, self.limits)
+                if message.device_filters:
+                    raise errors.UnimplementedError("device_filters of a reset are not supported: leave them out")
+                containers = tuple(message.container)
+            else:
+                fields = bodies.json_object(body) if body.strip() else {}
+                bodies.check_fields(fields, _RESET_FIELDS, "the request")
+                containers = read_names(fields.get("containers", []), '"containers"')
+            # Once begun it goes on if the client leaves.
+            resetting = self.server.in_background(hosted.session.reset(containers), f"reset {hosted.session!r}")
+            await asyncio.shield(resetting)
+        if protobuf:
+            return bodies.protobuf_response(proto.ResetResponse())
+        return bodies.json_response({})
+
+    def _changeable(self, request: web.Request) -> HostedSession:
+        """Raises PermissionDeniedError for a session that is not the client's."""
+        return self.server.changeable(self._session(request), caller_of(request))
+
+    # Looking
+
+    def _session(self, request: web.Request) -> HostedSession:
+        return self.sessions.get(request.match_info["session"], caller_of(request))
+
+    async def list(self, request: web.Request) -> web.StreamResponse:
+        """GET /v1/sessions: the server's own, and those of the caller.
+
+        Where there are no tokens a client's handle is its secret, and not told.
+        """
+        caller = caller_of(request)
+        told = [h for h in self.sessions if h.listed or (caller.name and h.owner is not None and caller.sees(h.owner))]
+        elsewhere = self.server.sessions_elsewhere
+        others = [] if elsewhere is None or request.method == METH_HEAD else await elsewhere(request)
+        described = itertools.chain((_describe(hosted, caller) for hosted in told), others)
+        return await self.server.door.send(request, value_pieces({"sessions": described}), bodies.JSON, in_thread=False)
+
+    async def get(self, request: web.Request) -> web.StreamResponse:
+        """GET /v1/sessions/{session}: what it is, what it does now, and how it is called."""
+        hosted = self._session(request)
+        description = _describe(hosted, caller_of(request))
+        with hosted.in_use():
+            session = hosted.session
+            in_thread = not loop_budget.DEFAULT.allows(signatures_ns(session))
+            parts = _with_signatures(description, session)
+            return await self.server.door.send(request, parts, bodies.JSON, in_thread=in_thread)
+
+    async def graph(self, request: web.Request) -> web.StreamResponse:
+        with self._session(request).in_use() as hosted:
+            # An extension makes a new graph and leaves this one as it is.
+            graph = hosted.session.graph
+            form, media = _graph_form(bodies.accepts(request))
+            door = self.server.door
+            return await door.send(request, graph_pieces(graph, form, door.holding), media)
+
+    async def devices(self, request: web.Request) -> web.Response:
+        with self._session(request).in_use() as hosted:
+            devices = hosted.session.devices()
+            protobuf = bodies.is_protobuf(bodies.media_type(request))
+            if protobuf:
+                message = await self._message(request, proto.ListDevicesRequest)
+                check_handle(message.session_handle, hosted)
+            if protobuf or any(bodies.is_protobuf(media) for media in bodies.accepts(request)):
+                return bodies.protobuf_response(proto.ListDevicesResponse(local_device=[d.to_proto() for d in devices]))
+            described = [
+                {"name": d.name, "device_type": d.type, "memory_limit": d.memory_limit, "incarnation": d.incarnation}
+                for d in devices
+            ]
+            return bodies.json_response({"devices": described})
+
+
+def _graph_form(accepted: Iterable[str]) -> tuple[GraphForm, str]:
+    """In which form a client wants a graph, and the media type of that."""
+    for media in accepted:
+        if media in _BINARY:
+            return GraphForm.BYTES, media
+        if media in ("text/plain", "text/*"):
+            return GraphForm.TEXT, "text/plain; charset=utf-8"
+    return GraphForm.JSON, "application/json; charset=utf-8"
+
+
+def _with_signatures(description: dict[str, Any], session: aexec.Session) -> Iterator[str]:
+    yield from value_pieces(description | describe_signatures(session))
+
+
+def _describe(hosted: HostedSession, caller: Caller) -> dict[str, Any]:
+    statistics = hosted.session.statistics()
+    owner = {"owner": hosted.owner} if hosted.owner and caller.is_admin else {}
+    return owner | {
+        "session_handle": hosted.handle,
+        "graph_version": hosted.graph_version,
+        "nodes": statistics.nodes,
+        "runs": statistics.runs,
+        "runs_in_flight": len(hosted.runs.live),
+        "plans": statistics.plans,
+        "ttl_s": hosted.ttl,
+        "idle_s": round(hosted.idle_seconds, 3),
+    }
+
+
+def check_handle(handle: str, hosted: HostedSession) -> None:
+    """A message may repeat the handle of its path, but not name another session."""
+    if handle and handle != hosted.handle:
+        raise errors.InvalidArgumentError(f"session_handle '{handle[:80]}' is not that of the path, '{hosted.handle}'")
+
+
+def _version(text: str | None) -> int | None:
+    """The graph's version that the address names."""
+    if text is None:
+        return None
+    if not (text.isascii() and text.isdigit() and len(text) < _MOST_DIGITS):
+        raise errors.InvalidArgumentError(f'"current_graph_version" must be a whole number, got {text[:40]!r}')
+    return int(text)
+
+
+def _ttl(value: Any) -> float | None:
+    if value is None:
+        return None
+    if type(value) is str:
+        with contextlib.suppress(ValueError):
+            value = float(value)
+    if type(value) is int and abs(value) < 2**53:
+        value = float(value)
+    if type(value) is not float or not math.isfinite(value):
+        raise bodies.expected('"ttl_s" must be a number of seconds', value)
+    return value
+
+
+def _new_session(
+    media: str, body: bytes, ttl: float | None, name: str | None, limits: MessageLimits, *, in_host: bool
+) -> NewSession:
+    """Decode a request to create a session."""
+    if bodies.is_protobuf(media):
+        message, graph_def = bodies.parse_with_graph(proto.CreateSessionRequest, body, limits)
+        return NewSession(graph_def, message.config, ttl, _name(name))
+    if media == bodies.OCTETS:
+        return NewSession(bodies.parse_graph(body, limits), proto.ConfigProto(), ttl, _name(name))
+    fields = bodies.json_object(body)
+    bodies.check_fields(fields, _CREATE_FIELDS, "the request")
+    config = bodies.parse_dict(proto.ConfigProto, fields.get("config", {}), '"config"')
+    given = fields.get("name", name)
+    if given != name and in_host:
+        raise errors.UnimplementedError(
+            '"name": sessions are spread over processes here, by their names, and so a name has to be in the address: '
+            "POST /v1/sessions?name=…"
+        )
+    if name not in (None, given):
+        raise errors.InvalidArgumentError('"name" is not that of the address')
+    return NewSession(
+        _graph_def(fields, limits),
+        config,
+        _ttl(fields.get("ttl_s", ttl)),
+        _name(given),
+        read_limits(fields.get("limits", {})),
+    )
+
+
+def _name(value: Any) -> str | None:
+    return None if value is None else check_name(value)
+
+
+def _graph_def(fields: dict[str, Any], limits: MessageLimits) -> proto.FlatGraphDef:
+    """The field "graph_def" of a JSON request, base64 or JSON form."""
+    given = fields.get("graph_def")
+    if type(given) is str:
+        return bodies.parse_graph(bodies.decode_base64(given, '"graph_def"'), limits)
+    if type(given) is dict:
+        return bodies.parse_graph(bodies.parse_dict(proto.GraphDef, given, '"graph_def"').SerializeToString(), limits)
+    raise bodies.expected('"graph_def" must be a base64 string or a JSON object', given)

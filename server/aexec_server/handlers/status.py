@@ -1,0 +1,82 @@
+"""How the server is, at `/v1/status`: sessions, runs, memory and the latest errors, of all its processes together."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from aiohttp import web
+
+import aexec
+from aexec_server.clients.callers import Scope, caller_of
+from aexec_server.core.routes import Route
+from aexec_server.core.server_state import Server
+from aexec_server.http.bodies import json_response
+
+__all__ = ["LASTING", "process_status", "routes"]
+
+_KEPT = 50
+# Of several processes, these are added up; some of them count since the beginning.
+_SUMS = ("sessions", "runs_in_flight", "runs", "errors", "tensor_bytes")
+LASTING = ("runs", "errors")
+# So many hosts are named, those with most to do.
+_NAMED = 100
+
+
+def routes(server: Server) -> list[Route]:
+    """`/v1/status`."""
+
+    async def status(request: web.Request) -> web.Response:
+        return json_response(_status(server, named=bool(caller_of(request).name)))
+
+    return [Route("GET", "/v1/status", status, "How the server is", None, "Status", scope=Scope.ADMIN)]
+
+
+def process_status(server: Server) -> dict[str, Any]:
+    """That of this process."""
+    return {
+        "sessions": len(server.sessions),
+        "runs_in_flight": server.sessions.live_runs,
+        "runs": server.metrics.runs.total,
+        "errors": server.activity.errors,
+        "tensor_bytes": server.sessions.memory.in_use,
+    }
+
+
+def _status(server: Server, *, named: bool) -> dict[str, Any]:
+    """That of all, which the hosts tell of a few times in a second.
+
+    Args:
+        named: errors are told with what others have named: runs, nodes and what else stands in a path.
+    """
+    here = process_status(server)
+    others = server.others()
+    parts = [here, *others.hosts.values(), others.ended]
+    recent = sorted([*server.activity.recent_errors(), *others.recent_errors], key=lambda error: error["time"])
+    return {
+        "version": aexec.__version__,
+        "uptime_s": round(server.config.clock() - server.began, 3),
+        "ready": server.ready,
+        **{name: sum(part.get(name, 0) for part in parts) for name in _SUMS},
+        "tensor_bytes_limit": server.tensor_bytes_limit,
+        "host_count": len(others.hosts),
+        "hosts": [{"name": name} | {key: others.hosts[name][key] for key in _SUMS} for name in _busiest(others.hosts)],
+        "recent_errors": [_error(error, named=named) for error in recent[-_KEPT:]],
+    }
+
+
+def _error(error: dict[str, Any], *, named: bool) -> dict[str, Any]:
+    told = {name: value for name, value in error.items() if name != "route"}
+    return told if named else told | {"path": error["route"], "node": None, "op": None}
+
+
+def _busiest(hosts: Mapping[str, Mapping[str, int]]) -> Sequence[str]:
+    """Names of those with most to do, if there are many."""
+    if len(hosts) <= _NAMED:
+        return list(hosts)
+
+    def work(name: str) -> tuple[int, ...]:
+        return tuple([hosts[name][key] for key in ("runs_in_flight", "tensor_bytes", "sessions", "runs")])
+
+    return heapq.nlargest(_NAMED, hosts, key=work)

@@ -1,0 +1,182 @@
+"""The process that clients connect to, where sessions are in hosts: it sends requests on, and watches the hosts.
+
+It never reads a body, so that nothing in one can stop it.  What is asked for besides sessions (health, mostly) is
+answered by an application in this process, behind the same relay.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import re
+from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
+from urllib.parse import parse_qsl, unquote
+
+from aiohttp import web
+
+from aexec_server.app import make_app
+from aexec_server.clients.caller_header import CALLER_HEADER, authorization_of, new_key, with_caller
+from aexec_server.clients.callers import Caller, Refusal, Scope, anyone_at, caller_of
+from aexec_server.clients.token_source import TokenSource
+from aexec_server.connections.connections import ConnectionLimits, ConnectionTable
+from aexec_server.connections.listening import listening_to_clients, serving_on_socket, told_to_stop
+from aexec_server.core.server_state import SERVER
+from aexec_server.handles import is_made, new_server_run
+from aexec_server.hosts.hosts import Hosts
+from aexec_server.hosts.relay import Relay, Upstream
+from aexec_server.hosts.session_host import SessionHost
+from aexec_server.http.framing import RequestHead
+from aexec_server.models.own_folders import OwnFolder
+from aexec_server.settings.file_limit import FILES_OF_A_HOST, most_connections
+from aexec_server.settings.server_config import ServerConfig
+
+__all__ = ["run_front"]
+
+_POLL_SECONDS = 0.01
+_FAREWELL_SECONDS = 1.0
+_SESSION = re.compile(rb"/v1/sessions/([^/:?#]+)")
+_OPERATION = re.compile(rb"/v1/operations/([^/:?#]+)")
+# Models are where the configured graphs are.
+_MODELS = re.compile(rb"/v2/(?:models|repository)|/v1/models", re.IGNORECASE)
+_SESSIONS = re.compile(rb"/v1/sessions(?:\?|\Z)")
+
+
+class _Router:
+    """Which requests go where.
+
+    Args:
+        named_here: is a session of this name in this process?
+    """
+
+    def __init__(self, config: ServerConfig, hosts: Hosts, here: Upstream, named_here: Callable[[str], bool]) -> None:
+        self._hosts = hosts
+        self._here = here
+        self._named_here = named_here
+        self._models = frozenset() if config.models_in_front else frozenset([*config.graphs, *config.models])
+
+    def __call__(self, request: RequestHead, caller: Caller) -> Upstream:
+        """Where the request of a caller goes.  Raises OpError if it is refused here."""
+        if request.method == b"POST" and _SESSIONS.match(request.target):
+            return self._of_new(request, caller)
+        upstream = self._of_known(request.target)
+        if caller.name and isinstance(upstream, SessionHost) and not caller.sees(upstream.client):
+            return self._here  # which knows of somebody else's session as little as of none
+        return upstream
+
+    def _of_known(self, target: bytes) -> Upstream:
+        models = self._hosts.models
+        match = _SESSION.match(target)
+        if match is not None:
+            handle = match[1].decode("ascii")
+            return self._of_made(handle) if is_made(handle) else self._of_named(unquote(handle))
+        if _MODELS.match(target):
+            return models or self._here
+        match = _OPERATION.match(target)
+        if match is not None:
+            return self._hosts.of(match[1].decode("ascii")) or self._here
+        return self._here
+
+    def _of_made(self, handle: str) -> Upstream:
+        host = self._hosts.of(handle)
+        if host is not None:
+            return host
+        # Of a session that is gone with its host, this process knows why.
+        return self._here if self._hosts.why_gone(handle) else self._hosts.models or self._here
+
+    def _of_named(self, name: str) -> Upstream:
+        return self._of_model(name) or self._hosts.of_name(name) or self._here
+
+    def _of_model(self, name: str) -> Upstream | None:
+        """Where the server's own session of this name is."""
+        models = self._hosts.models
+        if models is not None and ("@" in name or name in self._models or name in models.models):
+            return models
+        return self._here if self._named_here(name) else None
+
+    def _of_new(self, request: RequestHead, caller: Caller) -> Upstream:
+        """That of a name is where the name is, one that may be asked for again where it was before."""
+        if not caller.may(Scope.MANAGE):
+            return self._here  # refused there
+        query = dict(reversed(parse_qsl(request.target.partition(b"?")[2].decode("ascii"))))
+        name = query.get("name")
+        of_model = None if name is None else self._of_model(name)
+        key = request.header(b"idempotency-key")
+        return of_model or self._hosts.for_new(caller, name, key)
+
+
+class _Gate:
+    """Says to the process that answers a request who sent it, by its token or else its address.
+
+    Args:
+        source: of the tokens; None where none are wanted.
+    """
+
+    def __init__(
+        self, config: ServerConfig, source: TokenSource | None, router: _Router, hosts: Hosts, here: Upstream
+    ) -> None:
+        assert config.caller_key is not None
+        self._key = config.caller_key
+        self._source = source
+        self._route = router
+        self._hosts = hosts
+        self._here = here
+
+    def __call__(self, head: bytes, request: RequestHead, host: str) -> tuple[bytes, Upstream]:
+        who = anyone_at(host) if self._source is None else self._source.table.identify(authorization_of(head))
+        if isinstance(who, Refusal):
+            return with_caller(head, self._key, who), self._here  # refused in its words, unless no token is needed
+        upstream = self._route(request, who)
+        return with_caller(head, self._key, self._hosts.part_of(who, upstream)), upstream
+
+
+async def run_front(config: ServerConfig, stop: asyncio.Queue[int], on_ready: Callable[[str], object]) -> None:
+    """Serve until something is put into `stop`, then let runs end.  Arguments as for `run_server`."""
+    config = replace(config, caller_key=new_key(), server_run=new_server_run())
+    with OwnFolder() as folder:
+        hosts = Hosts(config, folder)
+        try:
+            async with _own_application(config, hosts, f"{folder}/front") as app:
+                here = Upstream(f"{folder}/front")
+                most = most_connections(config, files_each=2, others=FILES_OF_A_HOST * hosts.limits.most)
+                table = ConnectionTable(ConnectionLimits.of(config, most))
+                app[SERVER].metrics.add_shares(table.shares)
+                app[SERVER].metrics.gauge("aexec_connections", lambda: {(): len(table)})
+                router = _Router(config, hosts, here, app[SERVER].sessions.__contains__)
+                gate = _Gate(config, app[SERVER].access.source, router, hosts, here)
+                relay = Relay(gate, here, table, access_log=config.access_log)
+                await hosts.start()
+                try:
+                    async with listening_to_clients(relay, table, config, app[SERVER].access) as address:
+                        on_ready(address)
+                        await told_to_stop(app[SERVER], stop)
+                    await hosts.drain(stop)
+                    await _until_quiet(table)
+                finally:
+                    table.close_all()
+        finally:
+            await hosts.close()
+
+
+@contextlib.asynccontextmanager
+async def _own_application(config: ServerConfig, hosts: Hosts, path: str) -> AsyncIterator[web.Application]:
+    """What answers here: health, and the configured sessions if they are to be in this process."""
+    here = config if config.models_in_front else replace(config, graphs={}, models={}, model_repository=None)
+    app = make_app(replace(here, access_log=False))
+    server = app[SERVER]
+    server.all_metrics = hosts.metrics
+    server.ready_elsewhere = lambda: hosts.models is None or hosts.models.serves
+    server.sessions_elsewhere = lambda request: hosts.sessions(request.headers.get(CALLER_HEADER), caller_of(request))
+    server.others = hosts.status
+    server.tensor_bytes_limit = hosts.limits.tensor_bytes
+    server.sessions.why_gone = hosts.why_gone
+    async with serving_on_socket(app, path):
+        yield app
+
+
+async def _until_quiet(table: ConnectionTable) -> None:
+    """Until what the hosts answered last is written."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(_FAREWELL_SECONDS):
+            while table.busy:
+                await asyncio.sleep(_POLL_SECONDS)

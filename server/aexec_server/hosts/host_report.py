@@ -1,0 +1,68 @@
+"""`HostReport`: what a session host tells its front about itself, each time only what has changed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aexec_server.core.server_state import Server
+from aexec_server.handlers.status import process_status
+from aexec_server.watching.metrics import Snapshot, increase, snapshot_to_json
+
+__all__ = ["HostReport"]
+
+
+class HostReport:
+    """See the module's head."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._told: dict[str, Any] = {}
+        self._counted: Snapshot = {}
+        self._errors = 0
+
+    def changes(self, *, counted: bool) -> dict[str, Any]:
+        """The fields of `_fields` that have changed since they were told last.
+
+        Args:
+            counted: with `metrics` and `errors` since they were told last, if there are any.  All of a process's
+                metrics are read for that: too much for each session that is made or closed.
+        """
+        fields = self._fields()
+        changed = {name: value for name, value in fields.items() if self._told.get(name) != value}
+        self._told = fields
+        return changed | self._counts() if counted else changed
+
+    def _counts(self) -> dict[str, Any]:
+        changed: dict[str, Any] = {}
+        now = self._server.metrics.snapshot()
+        grown = increase(now, self._counted)
+        self._counted = now
+        if grown:
+            changed["metrics"] = snapshot_to_json(grown)
+        activity = self._server.activity
+        if activity.errors > self._errors:
+            changed["errors"] = activity.recent_errors()[self._errors - activity.errors :]
+            self._errors = activity.errors
+        return changed
+
+    def _fields(self) -> dict[str, Any]:
+        """What the front knows of a host.
+
+        ready: what it had to load is there.
+        models: names of the server's own sessions.
+        names: that clients gave to sessions, or ask for.
+        callers: sessions and runs of callers who have a token.
+        sessions: as `SessionStore.held`.
+        operations: runs that are answered later, and were not forgotten.
+        status: as `process_status`.
+        """
+        server = self._server
+        return {
+            "ready": server.ready,
+            "models": [hosted.handle for hosted in server.sessions if hosted.listed],
+            "names": server.sessions.names,
+            "callers": server.of_callers(),
+            "sessions": server.sessions.held,
+            "operations": len(server.operations),
+            "status": process_status(server),
+        }

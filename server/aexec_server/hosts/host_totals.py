@@ -1,0 +1,85 @@
+"""`HostTotals`: what all session hosts of a server have counted together, those that are no more included."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict, deque
+from collections.abc import Iterable
+from typing import Any
+
+from aexec_server.handlers.status import LASTING
+from aexec_server.hosts.session_host import SessionHost
+from aexec_server.watching.activity import OtherProcesses
+from aexec_server.watching.metrics import Snapshot, Totals, is_gauge, snapshot_from_json
+
+__all__ = ["HostTotals", "largest_shares"]
+
+_KEPT_ERRORS = 50
+_LARGEST = "aexec_shared_largest"
+
+
+class HostTotals:
+    """See the module's head.
+
+    Attributes:
+        tensor_bytes: that those take that are there, as far as is known.
+        restarts: how many hosts ended unasked.
+    """
+
+    def __init__(self) -> None:
+        self.tensor_bytes = 0
+        self.restarts = 0
+        self._counted = Totals()
+        self._tensor_bytes: dict[SessionHost, int] = {}
+        self._ended: Counter[str] = Counter()
+        self._errors: deque[dict[str, Any]] = deque(maxlen=_KEPT_ERRORS)
+
+    def note(self, host: SessionHost, report: dict[str, Any]) -> None:
+        """A host has told this."""
+        told = snapshot_from_json(report.get("metrics", {}))
+        self._counted.add({name: samples for name, samples in told.items() if not is_gauge(name)})
+        host.gauges = {**host.gauges, **{name: samples for name, samples in told.items() if is_gauge(name)}}
+        self._errors.extend(report.get("errors", ()))
+        self._count_tensors(host, host.tensor_bytes)
+
+    def remove(self, host: SessionHost) -> None:
+        """It has ended."""
+        self._count_tensors(host, 0)
+        del self._tensor_bytes[host]
+        if host.status is not None:
+            self._ended.update({name: host.status[name] for name in LASTING})
+
+    def _count_tensors(self, host: SessionHost, num_bytes: int) -> None:
+        self.tensor_bytes += num_bytes - self._tensor_bytes.get(host, 0)
+        self._tensor_bytes[host] = num_bytes
+
+    def metrics(self, hosts: Iterable[SessionHost]) -> list[Snapshot]:
+        """To be added up."""
+        return [self._counted.sums, *(host.gauges for host in hosts)]
+
+    def status(self, hosts: Iterable[SessionHost]) -> OtherProcesses:
+        """How hosts were when they were asked last."""
+        return OtherProcesses(
+            hosts={host.name: host.status for host in hosts if host.status is not None},
+            ended=dict(self._ended),
+            recent_errors=list(self._errors),
+        )
+
+
+def largest_shares(front: Snapshot, hosts: Iterable[SessionHost]) -> dict[tuple[str, ...], float]:
+    """Of each shared resource, what the client holds of it that holds most.
+
+    Hosts that clients share do not say whose it is: what the largest holder of each has counts as one client's.
+
+    Args:
+        front: what the front process itself has.
+    """
+    of_clients: defaultdict[str | None, Totals] = defaultdict(Totals)
+    of_clients[None].add({_LARGEST: front.get(_LARGEST, {})})
+    for host in hosts:
+        of_clients[host.client].add({_LARGEST: host.gauges.get(_LARGEST, {})})
+    largest: dict[tuple[str, ...], float] = {}
+    for totals in of_clients.values():
+        for kind, held in totals.sums[_LARGEST].items():
+            assert not isinstance(held, list)
+            largest[kind] = max(held, largest.get(kind, 0.0))
+    return largest

@@ -1,0 +1,569 @@
+"""A relay of HTTP/1: requests of clients go to Unix sockets, and answers come back, byte by byte and never kept.
+
+Each request is sent where `admit` says by its head; several may follow each other on a connection, and go
+to different places.  A connection to an `Upstream` carries one request at a time and is used again for whichever client
+comes next.  A client that leaves closes it, by which the upstream learns of that.  Whoever is slow holds up whoever
+sends: no more is kept of a message than a socket's buffer.
+
+What is no request in the strict form that `framing.py` reads is sent to the upstream `fallback`, with all that follows
+on that connection: it refuses it in its own words.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import time
+from collections.abc import Callable
+from typing import cast
+
+from aexec import errors
+from aexec_server.clients.client_address import peer_host
+from aexec_server.connections.connections import AnswerWatch, ConnectionTable, Waiting, refused_connection
+from aexec_server.core.access_log import log_access
+from aexec_server.http.error_responses import RequestError, error_body, error_headers, status_of, title_of
+from aexec_server.http.framing import (
+    MAX_HEAD,
+    Body,
+    FramingError,
+    RequestHead,
+    TooManyChunksError,
+    header_of,
+    looks_like_http,
+    read_request_head,
+    read_response_head,
+)
+from aexec_server.watching.trace_context import parse_traceparent
+
+__all__ = ["Relay", "Upstream", "UpstreamConnection"]
+
+# A client that sends requests ahead of answers is read no further than this.
+_MAX_AHEAD = 64 * 1024
+_WRITE_BUFFER = 256 * 1024
+_MAX_IDLE = 512
+
+# Given the head of a request, what it says, and the address of its client's host.
+Admit = Callable[[bytes, RequestHead, str], tuple[bytes, "Upstream"]]
+
+
+class Upstream:
+    """Something that serves HTTP on a Unix socket, and connections to it.
+
+    Attributes:
+        path: of the socket.
+        requests: how many were sent to it.
+        completed: how many of them it has answered, or were given up.
+        connecting: requests that wait for a connection to it.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.requests = self.completed = self.connecting = 0
+        self._idle: list[UpstreamConnection] = []
+
+    def idle_connection(self) -> UpstreamConnection | None:
+        """One that waits for a request, if there is one."""
+        return self._idle.pop() if self._idle else None
+
+    async def connect(self) -> UpstreamConnection:
+        """A new one.  Raises OSError."""
+        loop = asyncio.get_running_loop()
+        _, connection = await loop.create_unix_connection(lambda: UpstreamConnection(self), self.path)
+        return connection
+
+    async def connect_ahead(self) -> None:
+        """Have a connection for its first request, so that it need not wait for one; without one if that fails."""
+        with contextlib.suppress(OSError):
+            self.give_back(await self.connect())
+
+    def give_back(self, connection: UpstreamConnection) -> None:
+        """It has carried its request, and waits for another."""
+        if len(self._idle) < _MAX_IDLE:
+            self._idle.append(connection)
+        else:
+            connection.close()
+
+    def forget(self, connection: UpstreamConnection) -> None:
+        """It was lost."""
+        if connection in self._idle:
+            self._idle.remove(connection)
+
+    def close_idle(self, keep: int = 0) -> None:
+        """Close those that wait for a request, but for so many."""
+        closed, self._idle = self._idle[keep:], self._idle[:keep]
+        for connection in closed:
+            connection.close()
+
+    async def why_lost(self) -> errors.OpError:
+        """What a client is told whose request it does not answer any more."""
+        return errors.UnavailableError("The server is shutting down")
+
+
+class UpstreamConnection(asyncio.Protocol):
+    """One connection to an upstream.
+
+    Attributes:
+        upstream: to which.
+        begun: something of the answer was passed on to the client.
+        keep_alive: it may carry another request after this answer.
+    """
+
+    def __init__(self, upstream: Upstream) -> None:
+        self.upstream = upstream
+        self.begun = False
+        self.keep_alive = True
+        self._client: ClientConnection | None = None
+        self._method = b""
+        self._raw = False
+        self._kept = b""  # an answer's head that did not come whole
+        self._body: Body | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._transport.set_write_buffer_limits(_WRITE_BUFFER)
+        self.write = self._transport.write
+
+    def begin(self, client: ClientConnection, method: bytes, *, raw: bool = False) -> None:
+        """From now on it is this client's, until an answer has ended; with `raw` for ever, whatever comes."""
+        self._client = client
+        self._method = method
+        self._raw = raw
+        self._body = None
+        self.begun = False
+        self.upstream.requests += 1
+
+    def _end(self) -> None:
+        self._client = None
+        self.upstream.completed += 1
+
+    def release(self) -> None:
+        """Request and answer have ended: it is free for the next."""
+        self._end()
+        transport = self._transport
+        if self.keep_alive and not transport.is_closing() and not transport.get_write_buffer_size():
+            transport.resume_reading()
+            self.upstream.give_back(self)
+        else:
+            transport.close()
+
+    @property
+    def ends_by_closing(self) -> bool:
+        """Is the end of the connection that of the answer?"""
+        return self._body is not None and self._body.until_closed
+
+    def abandon(self) -> None:
+        """Nobody waits for the answer: the upstream sees that its client left."""
+        if self._client is not None:
+            self._end()
+        self._transport.abort()
+
+    def close(self) -> None:
+        self._transport.close()
+
+    def data_received(self, data: bytes) -> None:
+        client = self._client
+        if client is None:  # an answer without a question
+            self._transport.abort()
+        elif self._raw:
+            client.write(data)
+        else:
+            try:
+                self._answer(client, self._kept + data if self._kept else data)
+            except FramingError:
+                self._transport.abort()
+
+    def _answer(self, client: ClientConnection, data: bytes) -> None:
+        self._kept = b""
+        body = self._body
+        if body is None:
+            end = data.find(b"\r\n\r\n") + 4
+            if end < 4:
+                if len(data) > MAX_HEAD:
+                    raise FramingError("a head without an end")
+                self._kept = data
+                return
+            head = read_response_head(data[:end], self._method)
+            if head.status < 200:
+                client.write(data[:end])
+                if len(data) > end:
+                    self._answer(client, data[end:])
+                return
+            self._body = body = head.body
+            self.keep_alive = head.keep_alive
+            self.begun = True
+            client.status = head.status
+            client.answer_head = data[:end]
+            passed, taken = body.take(data[end:])
+            taken += end
+            client.write(data if taken == len(data) and not body.chunked else data[:end] + passed)
+        else:
+            passed, taken = body.take(data)
+            if passed:
+                client.write(passed)
+        if taken < len(data):
+            raise FramingError("more than an answer")
+        if body.ended:
+            self._body = None
+            client.answer_ended()
+
+    def pause_reading(self) -> None:
+        """The client is slow."""
+        self._transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        self._transport.resume_reading()
+
+    def pause_writing(self) -> None:
+        if self._client is not None:
+            self._client.pause_reading()
+
+    def resume_writing(self) -> None:
+        if self._client is not None:
+            self._client.resume_reading()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        client = self._client
+        if client is None:
+            self.upstream.forget(self)
+        else:
+            self._end()
+            client.upstream_lost(self)
+
+
+class ClientConnection(asyncio.Protocol):
+    """One connection of a client.
+
+    Attributes:
+        status: of the last answer.
+        answer_head: its head, in bytes.
+        waits_since: in the table's time: it waits for a request.  None while one is being answered.
+    """
+
+    def __init__(self, relay: Relay) -> None:
+        self.status = 0
+        self.answer_head = b""
+        self.waits_since: float | None = relay.table.now
+        self._may_wait = relay.table.limits.header_seconds
+        self._answer = AnswerWatch()
+        self._relay = relay
+        self._request: RequestHead | None = None  # whose answer has not ended
+        self._receiving = False  # the request's body has not ended
+        self._answered = False  # the answer has ended
+        self._upstream: UpstreamConnection | None = None
+        self._connecting: asyncio.Task[None] | None = None
+        self._raw = False
+        self._held = b""  # came, and was not passed on
+        self._holding_back = False  # reading is paused because of that
+        self._held_up = False  # reading is paused because the upstream is slow
+        self._slow = False  # the client does not take what is written
+        self._in_head = True  # a request's head is on the way, or the first one ought to be
+        self._began = 0.0
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._transport.set_write_buffer_limits(_WRITE_BUFFER)
+        self.write = self._transport.write
+        self._host = peer_host(transport)
+        table = self._relay.table
+        refusal = table.admit(self, self._host)
+        if refusal is not None:
+            table.farewells.say(self._transport, refused_connection(refusal))
+
+    # For the table
+
+    def waiting(self) -> tuple[Waiting, float] | None:
+        if self.waits_since is not None:
+            return Waiting.FOR_REQUEST, self.waits_since
+        return (Waiting.FOR_BODY, self._began) if self._receiving else None
+
+    def is_overdue(self, now: float) -> bool:
+        if self.waits_since is not None:
+            return now - self.waits_since > self._may_wait
+        return self._answer.is_stalled(self._transport, now, self._relay.table.limits)
+
+    def _wait_for(self, seconds: float) -> None:
+        """From now on it waits for a request, for so long."""
+        self.waits_since = self._relay.table.now
+        self._may_wait = seconds
+
+    def close(self) -> None:
+        if self.waits_since is None:
+            self._transport.abort()
+        else:
+            self._transport.close()
+
+    # From the client
+
+    def data_received(self, data: bytes) -> None:
+        if self._held:
+            data = self._held + data
+            self._held = b""
+        self._advance(data)
+
+    def _advance(self, data: bytes) -> None:
+        while data:
+            if self._raw and self._upstream is not None:
+                self._upstream.write(data)
+                return
+            if self._receiving:
+                data = self._pass_body(data)
+            elif self._request is not None:
+                self._hold(data)
+                return
+            else:
+                data = self._begin(data)
+
+    def _hold(self, data: bytes) -> None:
+        self._held = data
+        if len(data) > _MAX_AHEAD and not self._holding_back:
+            self._holding_back = True
+            self._transport.pause_reading()
+
+    def _begin(self, data: bytes) -> bytes:
+        """Send a request on; returns what comes after what was sent."""
+        if data[0] in b"\r\n":  # after a body, some clients send an empty line
+            data = data.lstrip(b"\r\n")
+        end = data.find(b"\r\n\r\n") + 4
+        if end < 4:
+            if looks_like_http(data):
+                if not self._in_head:
+                    self._in_head = True
+                    self._wait_for(self._relay.table.limits.header_seconds)
+                self._held = data
+                return b""
+            return self._begin_raw(data)
+        if end > MAX_HEAD:
+            return self._begin_raw(data)
+        try:
+            request = read_request_head(data[:end])
+        except FramingError:
+            return self._begin_raw(data)
+        try:
+            head, upstream = self._relay.admit(data[:end], request, self._host)
+        except errors.OpError as error:
+            self._request = request
+            self._began = time.perf_counter()
+            self._refuse(error)
+            return b""
+        request.size = len(head)
+        return self._send_to(upstream, request, head + data[end:])
+
+    def _begin_raw(self, data: bytes) -> bytes:
+        self._raw = True
+        return self._send_to(self._relay.fallback, RequestHead(b"", b"", None, b""), data)
+
+    def _send_to(self, upstream: Upstream, request: RequestHead, data: bytes) -> bytes:
+        self.waits_since = None
+        self._in_head = False
+        self._request = request
+        self._answered = False
+        self._began = time.perf_counter()
+        connection = upstream.idle_connection()
+        if connection is None:
+            self._transport.pause_reading()
+            self._held = data
+            upstream.connecting += 1
+            self._connecting = asyncio.ensure_future(self._connect(upstream, request))
+            return b""
+        return self._send(connection, request, data)
+
+    async def _connect(self, upstream: Upstream, request: RequestHead) -> None:
+        try:
+            connection = await upstream.connect()
+        except OSError:
+            self._connecting = None
+            self._refuse(await upstream.why_lost())
+            return
+        finally:
+            upstream.connecting -= 1
+        self._connecting = None
+        if self._transport.is_closing():
+            upstream.give_back(connection)
+            return
+        data, self._held = self._held, b""
+        self._transport.resume_reading()
+        self._advance(self._send(connection, request, data))
+
+    def _send(self, connection: UpstreamConnection, request: RequestHead, data: bytes) -> bytes:
+        connection.begin(self, request.method, raw=self._raw)
+        self._upstream = connection
+        if self._slow:
+            connection.pause_reading()
+        body = request.body
+        if body is None:
+            connection.write(data)
+            return b""
+        try:
+            passed, taken = body.take(data[request.size :])
+        except FramingError as error:
+            self._refuse_body(error)
+            return b""
+        taken += request.size
+        self._receiving = not body.ended
+        if taken == len(data) and not body.chunked:
+            connection.write(data)
+            return b""
+        connection.write(data[: request.size] + passed)
+        return data[taken:]
+
+    def _pass_body(self, data: bytes) -> bytes:
+        assert self._request is not None and self._request.body is not None and self._upstream is not None
+        body = self._request.body
+        try:
+            passed, taken = body.take(data)
+        except FramingError as error:
+            self._refuse_body(error)
+            return b""
+        if passed:
+            self._upstream.write(passed)
+        if body.ended:
+            self._receiving = False
+            if self._answered:
+                self._finish()
+        return data[taken:] if taken < len(data) else b""
+
+    def pause_reading(self) -> None:
+        """Its request is not taken as fast as it comes."""
+        self._held_up = True
+        self._transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        self._held_up = False
+        if not self._holding_back:
+            self._transport.resume_reading()
+
+    def pause_writing(self) -> None:
+        self._slow = True
+        if self._upstream is not None:
+            self._upstream.pause_reading()
+
+    def resume_writing(self) -> None:
+        self._slow = False
+        if self._upstream is not None:
+            self._upstream.resume_reading()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._relay.table.remove(self)
+        if self._upstream is not None:
+            self._upstream.abandon()
+            self._upstream = None
+
+    # From the upstream
+
+    def answer_ended(self) -> None:
+        """All of it was written."""
+        self._answered = True
+        if not self._receiving:  # else the upstream reads the rest of the request away, or closes
+            self._finish()
+
+    def _finish(self) -> None:
+        connection, self._upstream = self._upstream, None
+        assert connection is not None and self._request is not None
+        self._relay.log(self._request, self.status, self._began, self.answer_head)
+        self._request = None
+        connection.release()
+        if not connection.keep_alive:
+            self._transport.close()
+            return
+        self._wait_for(self._relay.table.limits.idle_seconds)
+        if self._held_up:
+            self.resume_reading()
+        if self._held:
+            self._advance_held()
+
+    def _advance_held(self) -> None:
+        data, self._held = self._held, b""
+        if self._holding_back:
+            self._holding_back = False
+            self._transport.resume_reading()
+        self._advance(data)
+
+    def upstream_lost(self, connection: UpstreamConnection) -> None:
+        """It closed, or its process ended."""
+        self._upstream = None
+        if self._raw or self._answered or connection.ends_by_closing:
+            self._transport.close()
+        elif connection.begun:
+            self._transport.abort()  # half an answer must not be taken for a whole one
+        else:
+            self._connecting = asyncio.ensure_future(self._refuse_lost(connection.upstream))
+
+    async def _refuse_lost(self, upstream: Upstream) -> None:
+        error = await upstream.why_lost()
+        self._connecting = None
+        self._refuse(error)
+
+    def _refuse_body(self, error: FramingError) -> None:
+        assert self._upstream is not None
+        self._upstream.abandon()
+        message = f"The request's body cannot be read: {error}"
+        too_many = isinstance(error, TooManyChunksError)
+        self._refuse(RequestError(413, message) if too_many else errors.InvalidArgumentError(message))
+
+    def _refuse(self, error: errors.OpError) -> None:
+        """Answer in the upstream's place, and hear no more of this client."""
+        if self._transport.is_closing():
+            return
+        self._upstream = None
+        self._held = b""
+        assert self._request is not None
+        self.status = status_of(error)
+        self._relay.log(self._request, self.status, self._began)
+        table = self._relay.table
+        table.remove(self)
+        table.farewells.say(self._transport, refusal(error, self._request))
+
+
+def refusal(error: errors.OpError, request: RequestHead) -> bytes:
+    """The answer to a request that did not get to its upstream, or none from there."""
+    body = json.dumps(error_body(error, request.path, _trace_id(request))).encode()
+    media = "application/problem+json" if request.asks_for_problem else "application/json"
+    status = status_of(error)
+    lines = [
+        f"HTTP/1.1 {status} {title_of(error.code)}",
+        f"Content-Type: {media}",
+        f"Content-Length: {len(body)}",
+        "Connection: close",
+    ]
+    lines += [f"{name}: {value}" for name, value in error_headers(error, status).items()]
+    return "\r\n".join([*lines, "", ""]).encode() + (b"" if request.method == b"HEAD" else body)
+
+
+class Relay:
+    """See the module's head.
+
+    Args:
+        admit: gives the upstream for a request, and the head to send in place of its head; raises the OpError with
+            which the request is refused.
+        fallback: where what is no proper request goes.
+        table: of the clients' connections.
+        access_log: log every request.
+
+    Attributes:
+        admit, fallback, table: as given.
+    """
+
+    def __init__(self, admit: Admit, fallback: Upstream, table: ConnectionTable, *, access_log: bool = False) -> None:
+        self.admit = admit
+        self.fallback = fallback
+        self.table = table
+        self._access_log = access_log
+
+    def __call__(self) -> ClientConnection:
+        """The protocol of a new connection, as `create_server` asks for it."""
+        return ClientConnection(self)
+
+    def log(self, request: RequestHead, status: int, began: float, answer_head: bytes = b"") -> None:
+        """Note a request that was answered."""
+        if self._access_log:
+            run_id = (header_of(answer_head, b"aexec-run-id") or b"").decode("ascii", "replace")
+            seconds = time.perf_counter() - began
+            log_access(request.method.decode(), request.path, status, seconds, run_id, _trace_id(request))
+
+
+def _trace_id(request: RequestHead) -> str:
+    """Of the trace that the client named; empty for none."""
+    named = request.header(b"traceparent")
+    trace = None if named is None else parse_traceparent(named.decode("ascii", "replace"))
+    return "" if trace is None else trace.trace_id

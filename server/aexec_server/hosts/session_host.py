@@ -1,0 +1,365 @@
+"""`SessionHost`: one host process, seen from the process that starts it: its start, what it tells, its end.
+
+`host_watch.py` looks at it, `host_places.py` says whose it is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import signal
+import socket
+import tempfile
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from multiprocessing.context import ForkServerContext, ForkServerProcess
+from pathlib import Path
+from typing import Any
+
+from aexec import errors
+from aexec_server.clients.caller_header import CALLER_HEADER
+from aexec_server.hosts.host_channel import HostChannel
+from aexec_server.hosts.host_figures import HostFigures
+from aexec_server.hosts.host_process import SESSIONS_PATH, failure, run_host
+from aexec_server.hosts.relay import Upstream, UpstreamConnection
+from aexec_server.settings.server_config import ServerConfig
+from aexec_server.watching.metrics import Snapshot
+
+__all__ = ["SessionHost"]
+
+logger = logging.getLogger(__name__)
+
+# A request for a host that is being started waits for it; longer than forking one takes.
+_START_SECONDS = 20.0
+_END_SECONDS = 1.0
+# Of each host so many keys of requests are known that made sessions in it.
+_MAX_KEYS = 1000
+# What an empty host has of memory that it does not share.
+_EMPTY_BYTES = 12 << 20
+
+
+class SessionHost(Upstream):
+    """A host process.
+
+    Args:
+        name: what tells it from all others.
+        config: of its application.
+        path: of its socket.
+        on_report: called with the host, and what it tells, whenever it tells something.
+
+    Attributes:
+        client: whose sessions it has; None for anybody's.  Never another one's once it was set.
+        ready: it listens.
+        was_ready: it listened at some time.
+        serves: what it had to load is there, as far as is known.
+        models: names of its sessions that are the server's own, as far as is known.
+        names: of its sessions that clients gave names to, as far as is known.
+        keys: of requests that made sessions in it, and may come again; oldest first.
+        of_callers: sessions and runs of those who have a token, by name, when it was asked last.
+        ended: what became of it; None while it lives.
+        told: it ended because it was told to.
+        gauges: what it last said of how it is.
+        status: as `process_status` gave it when it was asked last; None before that.
+        own_bytes: of memory that it does not share with other hosts, about, when it was measured last.  What it was
+            forked with is shared until it is written to, and counts as resident in each host.
+        may_idle: it need not be asked while it works for nobody.
+        asked_at: when it was asked last, by the monotonic clock.
+        busy_until: until when it is to be looked at often, by the same clock.
+    """
+
+    def __init__(
+        self, name: str, config: ServerConfig, path: str, on_report: Callable[[SessionHost, dict[str, Any]], object]
+    ) -> None:
+        super().__init__(path)
+        self.name = name
+        self.config = config
+        self.client: str | None = None
+        self.ready = self.was_ready = self.told = False
+        self.serves = not (config.models or config.model_repository)
+        self.models: frozenset[str] = frozenset()
+        self.names: frozenset[str] = frozenset()
+        self.keys: OrderedDict[bytes, None] = OrderedDict()
+        self.of_callers: dict[str, tuple[int, int]] = {}
+        self.ended: str | None = None
+        self.gauges: Snapshot = {}
+        self.status: dict[str, Any] | None = None
+        self.own_bytes = 0
+        self.may_idle = not (config.graphs or config.models or config.model_repository)
+        self.asked_at = self.busy_until = 0.0
+        self._requests_before = 0  # it was asked last
+        self._on_report = on_report
+        self._sessions = self._operations = 0  # when it was asked last
+        self._sent = 0  # requests for sessions that were sent to it, and of which it has not told
+        self._sent_before = 0  # of those, how many before it was asked
+        loop = asyncio.get_running_loop()
+        self._started: asyncio.Future[errors.OpError | OSError | None] = loop.create_future()
+        self._exited: asyncio.Future[None] = loop.create_future()
+        self._process: ForkServerProcess | None = None
+        self._figures: HostFigures | None = None
+        self._channel = HostChannel(self._hear, lambda: None)
+        self._why: str | None = None  # it was killed, or told to stop
+        self._killed = False
+        self._asked: tuple[float, float] | None = None  # not answered: when, and how long it had waited then
+        self._first_bytes = 0  # resident when it was ready
+
+    def __repr__(self) -> str:
+        state = self.ended or ("ready" if self.ready else "starting")
+        return f"<SessionHost {self.name} {state}, load {self.load}>"
+
+    # What it has to do
+
+    @property
+    def load(self) -> int:
+        """Sessions, operations and runs that it has, as far as is known."""
+        return self.sessions + self._operations + self.runs
+
+    @property
+    def sessions(self) -> int:
+        """How many it has, or may have soon, as far as is known."""
+        return self._sessions + self._sent
+
+    @property
+    def runs(self) -> int:
+        """In flight, when it was asked last."""
+        return 0 if self.status is None else int(self.status["runs_in_flight"])
+
+    @property
+    def tensor_bytes(self) -> int:
+        """What its tensors took of memory when it was asked last."""
+        return 0 if self.status is None else int(self.status["tensor_bytes"])
+
+    @property
+    def busy(self) -> bool:
+        """Does it work for anybody, or did it since it was asked last?  As far as is known."""
+        return self._works or self.requests != self._requests_before
+
+    @property
+    def _works(self) -> bool:
+        return bool(self.requests > self.completed or self.connecting or self.runs)
+
+    @property
+    def is_empty(self) -> bool:
+        """Does it hold nothing, as far as is known?
+
+        The host reports each new session before it answers the request for it.  A report may have come that this loop
+        has not read yet: only what is true in two turns of the loop is certain.
+        """
+        return not (self._sessions or self._operations or self._works)
+
+    def count_session(self, key: bytes | None = None) -> None:
+        """A request for a session is sent to it, which has this key if it may come again."""
+        self._sent += 1
+        if key is not None:
+            self.keys[key] = None
+            if len(self.keys) > _MAX_KEYS:
+                self.keys.popitem(last=False)
+
+    # As an upstream
+
+    async def connect(self) -> UpstreamConnection:
+        """A new connection, once it listens."""
+        await self._started_or_exited(_START_SECONDS)
+        if not self.ready:
+            raise ConnectionRefusedError
+        return await super().connect()
+
+    async def why_lost(self) -> errors.OpError:
+        """What its clients are told: it waits until that is known, for some milliseconds."""
+        await asyncio.wait([self._exited], timeout=_END_SECONDS)
+        return errors.UnavailableError(f"The host of this session {self.ended or 'closed the connection'}")
+
+    # Its life
+
+    async def started(self) -> None:
+        """Wait until it listens.  Raises what its application raised at its start, or UnavailableError."""
+        await self._started_or_exited(None)
+        error = self._started.result() if self._started.done() else None
+        if error is not None:
+            raise error
+        if not self.ready:
+            raise errors.UnavailableError(f"A session host {self.ended or 'did not start'}")
+
+    async def _started_or_exited(self, timeout: float | None) -> None:
+        futures: list[asyncio.Future[Any]] = [self._started, self._exited]
+        await asyncio.wait(futures, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+
+    async def run(self, context: ForkServerContext) -> None:
+        """Start the process, and wait until it has ended; `ended` says why, also if it could not be started.
+
+        Cancelling this kills it.
+        """
+        try:
+            ours, theirs = socket.socketpair()
+            with theirs:
+                process = await self._start(context, ours, theirs)
+        except (OSError, EOFError) as error:
+            self.ended = f"could not be started, with {tempfile.gettempdir()} for temporary files: {error}"
+            self._exited.set_result(None)
+            return
+        try:
+            loop = asyncio.get_running_loop()
+            loop.add_reader(process.sentinel, self._has_exited)
+            await loop.create_unix_connection(lambda: self._channel, sock=ours)
+            if self.told:
+                self._channel.say({"stop": True})
+            await self._started_or_exited(None)
+            if self.ready:
+                await self.connect_ahead()
+            await asyncio.wait([self._exited])
+        finally:
+            await self._bury(process)
+
+    async def _start(self, context: ForkServerContext, ours: socket.socket, theirs: socket.socket) -> ForkServerProcess:
+        """The process, which has one end of the channel.
+
+        Raises:
+            OSError, EOFError: it cannot be started.  Our end of the channel is closed then.
+        """
+        level = logging.getLogger().getEffectiveLevel()
+        process = context.Process(
+            target=run_host, args=(self.config, self.path, theirs, level), name=f"session host {self.name}", daemon=True
+        )
+        starting = asyncio.get_running_loop().run_in_executor(None, process.start)
+        try:
+            await asyncio.shield(starting)
+        except (OSError, EOFError):
+            ours.close()
+            raise
+        except asyncio.CancelledError:
+            ours.close()
+            with contextlib.suppress(OSError, EOFError):
+                await starting
+                process.kill()
+            raise
+        self._process = process
+        assert process.pid is not None
+        self._figures = HostFigures(process.pid)
+        return process
+
+    def _hear(self, message: dict[str, Any]) -> None:
+        """What the process says."""
+        if "report" in message:
+            if "asked" in message:
+                self._asked = None
+                self._sent -= self._sent_before
+                self._sent_before = 0
+            self._note(message["report"])
+        elif not self._started.done():
+            self.ready = self.was_ready = "listens" in message
+            self._first_bytes = self._figures.resident_bytes() if self._figures is not None else 0
+            self._started.set_result(None if self.ready else failure(message["failed"]))
+
+    def _has_exited(self) -> None:
+        assert self._process is not None
+        asyncio.get_running_loop().remove_reader(self._process.sentinel)
+        self.ready = False
+        code = self._process.exitcode
+        self.ended = self._why or _described(code)
+        self._exited.set_result(None)
+
+    async def _bury(self, process: ForkServerProcess) -> None:
+        if not self._exited.done():
+            process.kill()
+            await asyncio.wait([self._exited])
+        await asyncio.wait([self._channel.ended], timeout=_END_SECONDS)  # what it said last is read
+        self._channel.close()
+        if self._figures is not None:
+            self._figures.close()
+        self.close_idle()
+        process.join()  # it has exited
+        process.close()
+        self._process = None
+        await asyncio.to_thread(Path(self.path).unlink, missing_ok=True)
+
+    def tell_to_stop(self, why: str) -> None:
+        """Drain; told again: cancel what runs."""
+        self.told = True
+        self._why = self._why or f"was told to stop: {why}"
+        self._channel.say({"stop": True})
+
+    def kill(self, why: str) -> None:
+        """End it at once."""
+        if self._process is not None and not self._killed and not self._exited.done():
+            logger.warning("session host %s %s", self.name, why)
+            self._killed = True
+            self._why = why
+            self.own_bytes = 0
+            self._process.kill()
+
+    # Asking
+
+    def ask(self, memory_bytes: int | None) -> None:
+        """Ask how it is, unless it has not answered the last time.
+
+        Args:
+            memory_bytes: what its tensors may take from now on; None for what its configuration says.
+        """
+        if self.ready and self._asked is None and self._figures is not None:
+            self.asked_at = time.monotonic()
+            self._asked = self.asked_at, self._figures.waited()
+            self._sent_before = self._sent
+            self._requests_before = self.requests
+            self._channel.say({"ask": True} if memory_bytes is None else {"ask": True, "memory_bytes": memory_bytes})
+
+    def _note(self, report: dict[str, Any]) -> None:
+        """What it tells about itself; what is not in it is as before."""
+        self._sessions = report.get("sessions", self._sessions)
+        self._operations = report.get("operations", self._operations)
+        self.status = report.get("status", self.status)
+        self.serves = report.get("ready", self.serves)
+        if "models" in report:
+            self.models = frozenset(report["models"])
+        if "names" in report:
+            self.names = frozenset(report["names"])
+        if "callers" in report:
+            self.of_callers = {name: (sessions, runs) for name, (sessions, runs) in report["callers"].items()}
+        self._on_report(self, report)
+
+    async def listed_sessions(self, caller: str | None) -> list[dict[str, Any]]:
+        """Those that it lists for a caller, whom the front's header names; none if it does not answer in time."""
+        header = "" if caller is None else f"{CALLER_HEADER}: {caller}\r\n"
+        # ValueError: it was killed, and what it answered is not whole.
+        with contextlib.suppress(OSError, TimeoutError, ValueError):
+            async with asyncio.timeout(self.config.host_silence_seconds):
+                reader, writer = await asyncio.open_unix_connection(self.path)
+                try:
+                    # Of HTTP/1.0, as the answer may be large: its end is that of the connection.
+                    writer.write(f"GET {SESSIONS_PATH} HTTP/1.0\r\nHost: localhost\r\n{header}\r\n".encode())
+                    answer = await reader.read()
+                finally:
+                    writer.close()
+            return list(json.loads(answer.partition(b"\r\n\r\n")[2]).get("sessions", ()))
+        return []
+
+    # What the kernel says of it
+
+    @property
+    def most_bytes(self) -> int | None:
+        """Of resident memory that it may have; None for no limit."""
+        return self.config.max_host_bytes
+
+    def measure(self) -> int:
+        """How much of its memory is resident, in bytes; `own_bytes` is what it was then."""
+        if self._figures is None or self._why is not None:
+            return 0
+        resident = self._figures.resident_bytes()
+        if self.ready:
+            self.own_bytes = max(0, resident - self._first_bytes) + _EMPTY_BYTES
+        return resident
+
+    @property
+    def silent_for(self) -> float:
+        """Seconds since a question that is not answered, without those in which the process had no processor."""
+        if self._asked is None or self._figures is None:
+            return 0.0
+        asked, waited = self._asked
+        return time.monotonic() - asked - (self._figures.waited() - waited)
+
+
+def _described(code: int | None) -> str:
+    if code is not None and code < 0:
+        return f"was ended by signal {-code} ({signal.Signals(-code).name})"
+    return f"ended with exit status {code}"

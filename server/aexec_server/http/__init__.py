@@ -1,0 +1,1 @@
+"""Bodies and answers: read within bounds, written in pieces, whatever the protocol."""

@@ -1,0 +1,280 @@
+"""`AnswerDoor`: every answer that may be large leaves through it.
+
+An answer that is made of what a session has (a graph, a kept tensor, a trace, a list) is given to `send` as an iterator
+of small parts.  Up to `PIECE` bytes of them are an ordinary answer.  A larger one has a *place*, of which there are
+`ServerConfig.max_answers`, and goes out in chunks while it is made.  A part is made when the client has taken those
+before it, so an answer takes `_WINDOW` bytes of memory, however large it is.  One thread at a time makes parts, in
+turns: all need the interpreter's lock, and more threads would only keep it from the event loop.
+
+An answer that was made whole, as a run's, is counted as long as any of it is in memory (`reserve`, `check_out`), and
+written in pieces too.  Of either a client has to take a piece within `ServerConfig.slow_seconds`, or its connection is
+closed and its place and memory are free: so whoever does not read keeps nothing for long.
+Next to read: `answer_parts.py`, which writes in pieces what was made whole.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import weakref
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
+from time import perf_counter
+
+from aiohttp import web
+from aiohttp.hdrs import CONTENT_TYPE, METH_GET, METH_HEAD
+
+from aexec import errors
+from aexec.hosting import MemoryAccount, OnCancel, loop_budget, run_in_thread
+from aexec_server.clients.callers import caller_of
+from aexec_server.clients.client_shares import ClientShares
+from aexec_server.handles import shortened
+from aexec_server.http.answer_parts import PIECE, AnswerParts, slices, taking
+from aexec_server.http.error_responses import say_ids
+from aexec_server.settings.server_config import ServerConfig
+
+__all__ = ["AnswerDoor", "Holding", "Part"]
+
+logger = logging.getLogger(__name__)
+
+Part = str | bytes | memoryview
+# As `AnswerDoor.holding`.
+Holding = Callable[[int], AbstractContextManager[object]]
+
+# What an answer that is sent in pieces takes of memory: the parts of a piece, the piece, and what the connection keeps.
+_WINDOW = 8 * PIECE
+_LOOKING = (METH_GET, METH_HEAD)
+_RESERVED = web.ResponseKey("gives its memory back", weakref.finalize)
+
+
+class AnswerDoor:
+    """See the module's head.
+
+    Args:
+        config: of the server.
+        memory: of all sessions, which answers are counted in.
+
+    Attributes:
+        shares: of the places.
+    """
+
+    def __init__(self, config: ServerConfig, memory: MemoryAccount) -> None:
+        self.shares = ClientShares("answers", "large answers that are being sent", config.max_answers)
+        self._patience = config.slow_seconds
+        self._memory = memory
+        self._turn = asyncio.Lock()
+
+    # Answers in pieces
+
+    async def send(
+        self,
+        request: web.Request,
+        parts: Iterable[Part],
+        content_type: str,
+        *,
+        headers: dict[str, str] | None = None,
+        length: int | None = None,
+        in_thread: bool = True,
+    ) -> web.StreamResponse:
+        """Answer with these parts, one after the other.  Of HEAD nothing is made.
+
+        Args:
+            parts: made in turns in a thread, where `let_others_run` is called between them.
+            length: of all together in bytes, if that is known.
+            in_thread: False for what takes next to no time to make, or may be made on the event loop only: then each
+                part takes less than a slice.
+
+        Raises:
+            ResourceExhaustedError: there is no place, or not enough memory.
+            ConnectionError: the client has gone, or was too slow; or a part could not be made when others were sent.
+        """
+        said = {**(headers or {}), CONTENT_TYPE: content_type}
+        if request.method == METH_HEAD:
+            if length is not None:
+                said["Content-Length"] = str(length)
+            return web.Response(headers=said)
+        pieces = _Pieces(parts)
+        first = await self._made(pieces, in_thread=in_thread)
+        if pieces.ended:
+            return web.Response(body=first, headers=said)
+        with self._place(request), self.holding(_WINDOW):
+            response = web.StreamResponse(headers=said)
+            response.content_length = length
+            say_ids(request, response)
+            await response.prepare(request)
+            with _cut_off_by_errors(request):
+                await self._write(response, request, first)
+                while not pieces.ended:
+                    await self._write(response, request, await self._made(pieces, in_thread=in_thread))
+                async with taking(request.transport, self._patience):
+                    await response.write_eof()
+        return response
+
+    async def write(
+        self, response: web.StreamResponse, request: web.Request, parts: Iterable[Part], *, nanoseconds: float
+    ) -> None:
+        """Write parts of an answer that has begun, as of events, which need no place.
+
+        Args:
+            nanoseconds: how long making them takes.
+
+        Raises:
+            ConnectionError: as `send`.
+        """
+        pieces, in_thread = _Pieces(parts), not loop_budget.DEFAULT.allows(nanoseconds)
+        with _cut_off_by_errors(request):
+            first = await self._made(pieces, in_thread=in_thread)
+            with self.holding(0 if pieces.ended else _WINDOW):
+                await self._write(response, request, first)
+                while not pieces.ended:
+                    await self._write(response, request, await self._made(pieces, in_thread=in_thread))
+
+    async def _write(self, response: web.StreamResponse, request: web.Request, piece: bytes) -> None:
+        async with taking(request.transport, self._patience):
+            await response.write(piece)
+
+    async def _made(self, pieces: _Pieces, *, in_thread: bool) -> bytes:
+        if not in_thread:
+            return await pieces.take_on_loop()
+        async with self._turn:
+            return await run_in_thread(pieces.take, on_cancel=OnCancel.ABANDON)
+
+    @contextmanager
+    def holding(self, size: int) -> Iterator[None]:
+        """Count bytes of memory while the context lasts.  Raises ResourceExhaustedError if there are not as many."""
+        self._memory.reserve(size)
+        try:
+            yield
+        finally:
+            self._memory.give_back(size)
+
+    @contextmanager
+    def _place(self, request: web.Request) -> Iterator[None]:
+        caller = caller_of(request)
+        self.shares.take(caller)
+        try:
+            yield
+        finally:
+            self.shares.give_back(caller.client)
+
+    # Answers that are made whole
+
+    def reserve(self, size: int) -> Callable[[web.Response], web.Response]:
+        """Count the memory that an answer will take, if that is much, until it was sent, or will not be.
+
+        Returns:
+            What is called with the answer.  If that never happens, the memory is given back when this is let go of.
+
+        Raises:
+            ResourceExhaustedError: there is not so much.
+        """
+        return _Reservation(self._memory, size) if size > PIECE else _as_it_is
+
+    def check_out(self, request: web.Request, response: web.StreamResponse) -> web.StreamResponse:
+        """What is sent of a handler's answer: a large one is counted, unless it is already, and written in pieces.
+
+        Raises:
+            ResourceExhaustedError: there is not so much memory, and it was only looked for something.  What has been
+                done is told in any case: what is large of that is counted before it is done.
+        """
+        body = response.body if isinstance(response, web.Response) else None
+        if not isinstance(body, bytes | AnswerParts) or len(body) <= PIECE:
+            return response
+        assert isinstance(response, web.Response)
+        if _RESERVED not in response:
+            with suppress(*(() if request.method in _LOOKING else (errors.ResourceExhaustedError,))):
+                self.reserve(len(body))(response)
+        if isinstance(body, bytes):
+            response.body = body = AnswerParts([body])
+        body.patience = self._patience
+        if _RESERVED in response:
+            body.when_sent = response[_RESERVED]
+        return response
+
+
+def _as_it_is(response: web.Response) -> web.Response:
+    """A small answer, which is not counted."""
+    return response
+
+
+class _Reservation:
+    """Bytes of an account; see `AnswerDoor.reserve`."""
+
+    def __init__(self, memory: MemoryAccount, size: int) -> None:
+        memory.reserve(size)
+        self._given_back = weakref.finalize(self, memory.give_back, size)
+        self._given_back.atexit = False
+
+    def __call__(self, response: web.Response) -> web.Response:
+        """They are an answer's from now on: given back once, when it was sent or is let go of."""
+        found = self._given_back.detach()
+        if found is not None:
+            _, give_back, args, _ = found
+            response[_RESERVED] = kept = weakref.finalize(response, give_back, *args)
+            kept.atexit = False
+        return response
+
+
+class _Pieces:
+    """Parts, joined to pieces.
+
+    Attributes:
+        ended: all were taken.
+    """
+
+    def __init__(self, parts: Iterable[Part]) -> None:
+        self._parts = _sliced(parts)
+        self.ended = False
+
+    def take(self) -> bytes:
+        """The next piece, or all that is left.  Other threads get their turn once in a slice."""
+        taken: list[bytes | memoryview] = []
+        while not self._add(taken):
+            loop_budget.let_others_run()
+        return b"".join(taken)
+
+    async def take_on_loop(self) -> bytes:
+        """The same on an event loop."""
+        taken: list[bytes | memoryview] = []
+        while not self._add(taken):
+            await asyncio.sleep(0)
+        return b"".join(taken)
+
+    def _add(self, taken: list[bytes | memoryview]) -> bool:
+        """Add parts for a slice's time; True if it is a piece."""
+        began, size = perf_counter(), sum(map(len, taken))
+        for data in self._parts:
+            taken.append(data)
+            size += len(data)
+            if size >= PIECE:
+                return True
+            if perf_counter() - began > loop_budget.SLICE_SECONDS:
+                return False
+        self.ended = True
+        return True
+
+
+def _sliced(parts: Iterable[Part]) -> Iterator[bytes | memoryview]:
+    """Bytes of the parts, none of them larger than a piece."""
+    for part in parts:
+        data = part.encode() if isinstance(part, str) else part
+        if len(data) <= PIECE:
+            yield data
+        else:
+            yield from slices(data, PIECE)
+
+
+@contextmanager
+def _cut_off_by_errors(request: web.Request) -> Iterator[None]:
+    """Close the connection of an answer that has begun if something fails: nothing else could tell its client."""
+    try:
+        yield
+    except ConnectionError:
+        raise
+    except Exception as error:
+        why = error.code.name if isinstance(error, errors.OpError) else "a fault of the server"
+        fault = None if isinstance(error, errors.OpError) else error
+        logger.error("%s %s was cut off: %s", request.method, shortened(request.path), why, exc_info=fault)
+        if request.transport is not None:
+            request.transport.abort()
+        raise ConnectionResetError("The answer could not be made to its end") from error

@@ -1,0 +1,271 @@
+"""`AnsweredOnce`: requests with a key are carried out once, and answered again and again.
+
+draft-ietf-httpapi-idempotency-key-header-07.  Such a request goes on if its client leaves, who will ask again: it is
+refused as long as the first runs, and then gets its answer.  What was refused because there is too much to do was not
+carried out, and is tried again.
+
+Keys belong to the client that sent them, whose token it is, or else whose address.  Where there are no tokens the first
+answer tells a secret, and whoever sends it with the request gets the answer at another address too.
+
+Answers are kept for a day, as far as there is room: of the client that has most the oldest go first, so that nobody's
+go for a stranger's.  What is left of one is the mark that the request was carried out, and a repetition is refused: it
+is never carried out again.  When there are too many marks, the oldest of the client with most go; but the last 500 of a
+client are kept for ten minutes at least.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import secrets
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any
+
+from aiohttp import web
+from multidict import istr
+
+from aexec import errors
+from aexec_server.clients.callers import Caller, caller_of
+from aexec_server.clients.client_shares import ClientShares
+from aexec_server.http.bodies import beside, media_type
+from aexec_server.http.error_responses import HasHeaders, RequestError, error_response
+from aexec_server.http.stored_answer import StoredAnswer
+from aexec_server.settings.server_config import ServerConfig
+
+__all__ = ["BEGUN", "SECRET", "AnsweredOnce", "ForgottenError"]
+
+# Of an answer: what was asked for had begun when it failed.
+BEGUN = web.ResponseKey("had it begun", bool)
+SECRET = istr("Idempotency-Secret")
+_KEEP_SECONDS = 24 * 3600.0
+_MAX_KEYS = 50_000
+# So many keys of a client are remembered for so long, however many others use.
+_SURE_KEYS = 500
+_SURE_SECONDS = 600.0
+_HASH_NS = 2.0  # a byte
+_TRY_AGAIN = (429, 503)
+
+# Begins what goes on without the request that asked for it.
+Begin = Callable[[Coroutine[Any, Any, web.Response], str], "asyncio.Task[web.Response]"]
+
+
+class ForgottenError(HasHeaders, errors.FailedPreconditionError):
+    """A request was carried out, and its answer is not there any more."""
+
+    status = 410
+    reason = "answer_forgotten"
+
+
+@dataclass(slots=True)
+class _Entry:
+    """A request that was carried out, or is being.
+
+    Attributes:
+        fingerprint: of what it asked for.
+        began: when, by the server's clock.
+        answer: None until it is known, and once it is forgotten.
+        ended: it was carried out.
+        secret: that its answer told; empty for none.
+    """
+
+    fingerprint: bytes
+    began: float
+    answer: StoredAnswer | None = None
+    ended: bool = False
+    secret: str = ""
+
+
+class _Keys:
+    """The keys of one client, oldest first.
+
+    Attributes:
+        entries: all.
+        answered: those whose answers are kept.
+    """
+
+    __slots__ = ("answered", "entries")
+
+    def __init__(self) -> None:
+        self.entries: OrderedDict[bytes, _Entry] = OrderedDict()
+        self.answered: OrderedDict[bytes, _Entry] = OrderedDict()
+
+
+class AnsweredOnce:
+    """See the module's head.
+
+    Args:
+        config: of the server.
+        begin: begins what goes on without the request that asked for it.
+
+    Attributes:
+        keys: how many of them clients have used.
+        shares: of the bytes that answers take.
+    """
+
+    def __init__(self, config: ServerConfig, begin: Begin) -> None:
+        self._begin = begin
+        self._clock = config.clock
+        # Nothing is kept free: what somebody needs who has less, is taken from who has most.
+        most = config.max_stored_bytes
+        self.shares = ClientShares("stored_bytes", "bytes of answers", most, config.max_client_stored_bytes, unit=most)
+        self.keys = ClientShares("keys", "keys of requests", _MAX_KEYS, unit=_MAX_KEYS)
+        self._clients: dict[str, _Keys] = {}
+        self._clients_by_secret: dict[str, str] = {}
+
+    async def answer(
+        self, request: web.Request, key: str | None, body: bytes, work: Callable[[], Awaitable[web.Response]]
+    ) -> web.Response:
+        """The answer to a request: that of `work`, or the one that was given before.
+
+        Args:
+            key: chosen by the client; those of others are others.  None for no key, and an answer made anew.
+            work: carries it out.  With a key it goes on if who awaits this is cancelled.
+
+        Raises:
+            AbortedError: the same request is being carried out.
+            FailedPreconditionError: it was carried out, and its answer is not kept any more.
+            RequestError: 422: there was another request of that key.
+            ResourceExhaustedError: no other key can be remembered.
+        """
+        if key is None:
+            return await work()
+        caller = caller_of(request)
+        secret = None if caller.name else request.headers.get(SECRET)
+        client = caller.client if secret is None else self._clients_by_secret.get(secret, "")
+        name, fingerprint = await beside(len(body) * _HASH_NS, lambda: _digests(request, client, key, body))
+        entry = self._find(client, name)
+        if secret is not None and (entry is None or entry.secret != secret):
+            # There was an answer, or there would be no secret.
+            raise ForgottenError(f"The answer that told this {SECRET} is not known any more, or was to another key")
+        if entry is None:
+            entry = self._remember(caller, name, fingerprint)
+            return await asyncio.shield(
+                self._begin(self._carry_out(request, caller, name, entry, work), "a request with a key")
+            )
+        if entry.fingerprint != fingerprint:
+            raise RequestError(
+                422, "There was another request with this Idempotency-Key: take a new key for a new request"
+            )
+        if not entry.ended:
+            raise errors.AbortedError("The request of this Idempotency-Key is being carried out: ask again later")
+        if entry.answer is None:
+            raise ForgottenError("The request of this Idempotency-Key was carried out, and its answer is not kept")
+        return entry.answer.response({"Idempotent-Replayed": "true"})
+
+    def _find(self, client: str, name: bytes) -> _Entry | None:
+        keys = self._clients.get(client)
+        entry = None if keys is None else keys.entries.get(name)
+        if entry is not None and entry.ended and self._clock() - entry.began > _KEEP_SECONDS:
+            self._forget(client, name)
+            return None
+        return entry
+
+    def _remember(self, caller: Caller, name: bytes, fingerprint: bytes) -> _Entry:
+        """A new key.  Raises ResourceExhaustedError if there is no room for it."""
+        while self.keys.refusal(caller) is not None and self._forget_one():
+            pass
+        self.keys.take(caller)
+        entry = _Entry(fingerprint, self._clock())
+        self._clients.setdefault(caller.client, _Keys()).entries[name] = entry
+        return entry
+
+    def _forget_one(self) -> bool:
+        """Forget the oldest key of who has most, if it may be forgotten."""
+        client = self.keys.largest_holder
+        if client is None:
+            return False
+        entries = self._clients[client].entries
+        name = next((name for name, entry in entries.items() if entry.ended), None)
+        if name is None:
+            return False
+        if len(entries) <= _SURE_KEYS and self._clock() - entries[name].began <= _SURE_SECONDS:
+            return False
+        self._forget(client, name)
+        return True
+
+    async def _carry_out(
+        self,
+        request: web.Request,
+        caller: Caller,
+        name: bytes,
+        entry: _Entry,
+        work: Callable[[], Awaitable[web.Response]],
+    ) -> web.Response:
+        try:
+            response = await work()
+            begun = response.get(BEGUN, True)
+        except errors.OpError as error:
+            response, begun = error_response(request, error), False
+        except BaseException:
+            self._forget(caller.client, name)
+            raise
+        if response.status in _TRY_AGAIN and not begun:
+            self._forget(caller.client, name)
+            return response
+        entry.ended = True
+        self._keep(caller, name, entry, StoredAnswer.of(response))
+        if not caller.name:
+            entry.secret = secrets.token_urlsafe(16)
+            self._clients_by_secret[entry.secret] = caller.client
+            response.headers[SECRET] = entry.secret
+        return response
+
+    def _keep(self, caller: Caller, name: bytes, entry: _Entry, answer: StoredAnswer) -> None:
+        """Keep an answer, if there is room, or can be made without taking any from who has less."""
+        if self._makes_room(caller, answer.size):
+            entry.answer = answer
+            self.shares.take(caller, answer.size)
+            self._clients[caller.client].answered[name] = entry
+
+    def _makes_room(self, caller: Caller, size: int) -> bool:
+        """Drop what has to go for so many bytes; nothing, if that would not do."""
+        shares, client = self.shares, caller.client
+        if size > shares.most_of_one:
+            return False
+        after, room = shares.held.get(client, 0) + size, shares.most - shares.in_use
+        if after <= shares.most_of_one and size <= room:
+            return True
+        held, drops = dict(shares.held), []
+        oldest = {whose: iter(keys.answered.items()) for whose, keys in self._clients.items()}
+        while (after := held.get(client, 0) + size) > shares.most_of_one or room < size:
+            holder = max(held, key=held.__getitem__, default=client)
+            if after > shares.most_of_one or held[holder] < after:
+                holder = client
+            if not held.get(holder):
+                return False
+            name, entry = next(oldest[holder])
+            assert entry.answer is not None
+            drops.append((holder, name))
+            held[holder] -= entry.answer.size
+            room += entry.answer.size
+        for holder, name in drops:
+            self._drop_answer(holder, name)
+        return True
+
+    def _drop_answer(self, client: str, name: bytes) -> None:
+        """Keep the mark alone."""
+        entry = self._clients[client].answered.pop(name)
+        assert entry.answer is not None
+        self.shares.give_back(client, entry.answer.size)
+        entry.answer = None
+
+    def _forget(self, client: str, name: bytes) -> None:
+        keys = self._clients[client]
+        if name in keys.answered:
+            self._drop_answer(client, name)
+        self._clients_by_secret.pop(keys.entries.pop(name).secret, None)
+        self.keys.give_back(client)
+        if not keys.entries:
+            del self._clients[client]
+
+
+def _digests(request: web.Request, client: str, key: str, body: bytes) -> tuple[bytes, bytes]:
+    """Of what makes two requests of a client the same one, and of what they ask for."""
+    named = "\0".join([client, request.method, request.path_qs, key])
+    asked = hashlib.sha256(
+        f"{media_type(request)}\0{request.headers.get('Inference-Header-Content-Length')}\0".encode()
+    )
+    asked.update(body)
+    return hashlib.sha256(named.encode()).digest(), asked.digest()

@@ -1,0 +1,39 @@
+"""`LostError`: what a handle stands for is gone, and not because its client let it go."""
+
+from __future__ import annotations
+
+from aexec import errors
+from aexec_server.handles import Handles
+from aexec_server.http.error_responses import HasHeaders
+
+__all__ = ["HOST_ENDED", "LostError", "lost_by_restart"]
+
+HOST_ENDED = "host_ended"
+_SERVER_RESTARTED = "server_restarted"
+
+
+class LostError(HasHeaders, errors.NotFoundError):
+    """See the module's head.
+
+    Args:
+        reason: for programs, `server_restarted` or `host_ended`.
+    """
+
+    def __init__(self, message: str, reason: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+def lost_by_restart(handles: Handles, what: str, handle: str) -> LostError | None:
+    """The error for a handle of an earlier start of the server; None if it is of this one, or no handle.
+
+    Args:
+        handles: makes those of this start.
+        what: it stands for, `Session`.
+    """
+    if not handles.is_of_another_run(handle):
+        return None
+    message = (
+        f"{what} '{handle[:80]}' is not found: the server was restarted after it was made, and keeps nothing of it"
+    )
+    return LostError(message, _SERVER_RESTARTED)

@@ -1,0 +1,507 @@
+"""The models that the server serves: by name, each with versions of which some are open at a time.
+
+A version goes from START through LOADING, AVAILABLE and UNLOADING to END, as TensorFlow Serving calls it.  What is new
+is loaded beside what is there, and takes its place at one stroke; requests that have begun end where they began, and
+only then is an old version closed.  The newest version is the session of the model's name, older ones are called
+`name@version`.  Read `model_source.py` for where models come from, `store.py` for their sessions.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import os
+import shutil
+import time
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from enum import Enum
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import aexec
+from aexec import errors
+from aexec.hosting import BatchedCallable, OnCancel, run_in_thread, session_on_cluster
+from aexec.saved_model import ModelSession
+from aexec_server.handles import check_model_name
+from aexec_server.http import bodies
+from aexec_server.models.model_statistics import ModelStatistics
+from aexec_server.requests.run_request import read_json
+from aexec_server.requests.run_table import RunTable
+from aexec_server.sessions.store import HostedSession, SessionStore
+from aexec_server.settings.model_source import (
+    Batching,
+    GraphSource,
+    LoadedModel,
+    ModelSource,
+    find_versions,
+    fingerprint,
+    load_version,
+    warm_up_file,
+)
+from aexec_server.settings.server_config import ServerConfig
+
+__all__ = ["Model", "ModelRegistry", "ModelVersion", "VersionState"]
+
+logger = logging.getLogger(__name__)
+
+_PROGRESS_SECONDS = 5.0
+# Of a version in a path: versions are of 64 bits.
+_MAX_DIGITS = 19
+
+
+class VersionState(Enum):
+    """Where a version is in its life."""
+
+    START = "START"
+    LOADING = "LOADING"
+    AVAILABLE = "AVAILABLE"
+    UNLOADING = "UNLOADING"
+    END = "END"
+
+
+class ModelVersion:
+    """One version of a model.
+
+    Attributes:
+        number: of the version.
+        source: what it is read from.
+        fingerprint: of its files when reading them began.
+        origin: what was asked for when it was loaded.
+        state: where it is in its life.
+        error: why it came to its end, if it did not go as it should.
+        statistics: of the requests that it has answered.
+    """
+
+    def __init__(self, model: str, number: int, source: GraphSource) -> None:
+        self.model = model
+        self.number = number
+        self.source = source
+        self.state = VersionState.START
+        self.fingerprint: tuple[int, int] | None = None
+        self.origin: ModelSource | None = None
+        self.error: errors.OpError | None = None
+        self.statistics = ModelStatistics()
+        self._hosted: HostedSession | None = None
+
+    @property
+    def hosted(self) -> HostedSession:
+        """Its session.  Raises UnavailableError if it is not available now, and NotFoundError if it will not be."""
+        if self.state is VersionState.END:
+            raise errors.NotFoundError(f"{self} is not served: {self.reason or 'it was unloaded'}")
+        if self._hosted is None:
+            raise errors.UnavailableError(f"{self} is {self.state.value.lower()}")
+        return self._hosted
+
+    def open(self, hosted: HostedSession) -> None:
+        """From now on it takes requests."""
+        self._hosted = hosted
+        self.state = VersionState.AVAILABLE
+
+    def begin_unloading(self) -> HostedSession:
+        """From now on it takes none; gives the session, which is to be closed."""
+        hosted = self.hosted
+        self._hosted = None
+        self.state = VersionState.UNLOADING
+        return hosted
+
+    def is_of(self, source: ModelSource) -> bool:
+        """Was it asked for from the same place?"""
+        return self.origin is not None and self.origin.source == source.source
+
+    def end(self, error: errors.OpError | None = None) -> None:
+        self.state = VersionState.END
+        self.error = error
+
+    @property
+    def reason(self) -> str:
+        """Why it came to its end, as clients are told: where its files are is not for them.  "" if it went well."""
+        if self.error is None:
+            return ""
+        if not isinstance(self.source, str | Path):
+            return self.error.message
+        return self.error.message.replace(f"{Path(self.source).parent}{os.sep}", "")
+
+    def __str__(self) -> str:
+        return f"Model '{self.model}' version {self.number}"
+
+
+class Model:
+    """A name, and the versions that are known of it.
+
+    Attributes:
+        versions: by number; those that ended are among them.
+        runs: of all versions, so that a swap hides none.
+    """
+
+    def __init__(self, name: str, source: ModelSource, runs: RunTable) -> None:
+        self.name = name
+        self.source = source
+        self.runs = runs
+        self.versions: dict[int, ModelVersion] = {}
+        self.changing = asyncio.Lock()
+
+    @property
+    def available(self) -> list[ModelVersion]:
+        """The versions that take requests, the newest last."""
+        found = [v for v in self.versions.values() if v.state is VersionState.AVAILABLE]
+        return sorted(found, key=lambda version: version.number)
+
+    @property
+    def ready(self) -> bool:
+        return any(v.state is VersionState.AVAILABLE for v in self.versions.values())
+
+    def serves(self, number: int) -> bool:
+        """Does a version of this number take requests?"""
+        version = self.versions.get(number)
+        return version is not None and version.state is VersionState.AVAILABLE
+
+    def version_named(self, digits: str | None) -> ModelVersion:
+        """The one of the number that a path has, or the default one; raises as `version`."""
+        if digits is not None and len(digits) > _MAX_DIGITS:
+            raise errors.NotFoundError(f"Model '{self.name}' has no version of {len(digits)} digits")
+        return self.version(None if digits is None else int(digits))
+
+    def version(self, number: int | None = None) -> ModelVersion:
+        """One that is known, by default the newest that is available, or else the newest.
+
+        Raises:
+            NotFoundError: there is none.
+        """
+        if number is None:
+            newest = max(
+                self.versions.values(), key=lambda v: (v.state is VersionState.AVAILABLE, v.number), default=None
+            )
+            if newest is None:
+                raise errors.NotFoundError(f"Model '{self.name}' has no versions")
+            return newest
+        found = self.versions.get(number)
+        if found is None:
+            known = ", ".join(map(str, sorted(self.versions))) or "none"
+            raise errors.NotFoundError(f"Model '{self.name}' has no version {number}; there are {known}")
+        return found
+
+    def labelled(self, label: str) -> ModelVersion:
+        """The version that a label stands for.  Raises NotFoundError."""
+        number = self.source.labels.get(label)
+        if number is None:
+            raise errors.NotFoundError(f"Model '{self.name}' has no label '{label[:80]}'")
+        return self.version(number)
+
+
+class ModelRegistry:
+    """See the module's head.
+
+    Args:
+        config: of the server.
+        sessions: where the models' sessions are.
+        on_halved: told the model's name when a batch has failed and is tried again in halves.
+    """
+
+    def __init__(
+        self,
+        config: ServerConfig,
+        sessions: SessionStore,
+        on_halved: Callable[[str], object] = lambda model: None,
+    ) -> None:
+        self._on_halved = on_halved
+        self._config = config
+        self._sessions = sessions
+        self._models: dict[str, Model] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def __iter__(self) -> Iterator[Model]:
+        return iter(list(self._models.values()))
+
+    def find(self, name: str) -> Model:
+        """Raises NotFoundError if there is no such model."""
+        model = self._models.get(name)
+        if model is None:
+            raise errors.NotFoundError(f"Model '{name[:80]}' is not found")
+        return model
+
+    def get(self, name: str) -> Model | None:
+        return self._models.get(name)
+
+    # Loading
+
+    async def load(self, name: str, source: ModelSource, *, again: bool = False) -> None:
+        """Bring what is served of a model up to what there is of it: new versions are loaded, then old ones retired.
+
+        Args:
+            again: load versions that are served too, for their files may have changed.
+
+        Raises:
+            InvalidArgumentError: no name for a path.
+            NotFoundError: there is no such model, or no version of it that is wanted.
+            OpError: why a version could not be loaded; others may have been.
+        """
+        try:
+            check_model_name(name)
+            found = await run_in_thread(find_versions, source, on_cancel=OnCancel.ABANDON)
+            if not source.wanted(found):
+                raise errors.NotFoundError(f"Model '{name}' has none of the versions that are to be served")
+            model = self._models.setdefault(name, Model(name, source, RunTable(self._config.clock)))
+            async with model.changing:
+                await self._bring_up_to_date(model, source, found, again)
+        finally:
+            await self._clean_up(name, source)
+
+    async def _bring_up_to_date(
+        self, model: Model, source: ModelSource, found: Mapping[int, GraphSource], again: bool
+    ) -> None:
+        """Load what is wanted of a source, and retire what is not.  Raises the first failure."""
+        before, model.source = model.source, source
+        failures = await self._load_wanted(model, found, again)
+        served = source.wanted([n for n in found if model.serves(n)])
+        if not any(model.versions[number].is_of(source) for number in served):
+            model.source = before
+        for version in model.available:
+            if served and version.number not in served:
+                self._retire(version)
+        for failure in failures.values():
+            raise failure
+
+    async def _clean_up(self, name: str, source: ModelSource) -> None:
+        """Delete the files of a source that is for one use, if no version of the model needs them."""
+        if not source.temporary or not isinstance(source.source, Path):
+            return
+        model = self._models.get(name)
+        versions = () if model is None else model.versions.values()
+        if not any(v.is_of(source) and v.state is not VersionState.END for v in versions):
+            await run_in_thread(partial(shutil.rmtree, source.source, ignore_errors=True), on_cancel=OnCancel.WAIT)
+
+    async def _load_wanted(
+        self, model: Model, found: Mapping[int, GraphSource], again: bool
+    ) -> dict[int, errors.OpError]:
+        """Load what is wanted, with older versions in place of those that cannot be loaded; says what is wrong."""
+        failures: dict[int, errors.OpError] = {}
+        tried: set[int] = set()
+        while wanted := set(model.source.wanted([n for n in found if n not in failures or model.serves(n)])) - tried:
+            for number in sorted(wanted):
+                tried.add(number)
+                error = await self._load_version(model, number, found[number], again)
+                if error is not None:
+                    failures[number] = error
+        return failures
+
+    async def load_shielded(self, name: str, source: ModelSource) -> None:
+        """As `load` does again; cancelled, it goes on."""
+        task = asyncio.create_task(self.load(name, source, again=True), name=f"load model {name}")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        await asyncio.shield(task)
+
+    async def _load_version(self, model: Model, number: int, source: GraphSource, again: bool) -> errors.OpError | None:
+        """Load one unless it is there, and its files are as they were; what is wrong with it."""
+        known = model.versions.get(number)
+        serves = model.serves(number)
+        version = ModelVersion(model.name, number, source)
+        version.origin = model.source
+        if known is not None and serves and not again and await _unchanged(known):
+            return None
+        if not serves:  # one that serves does so until there is another
+            model.versions[number] = version
+        try:
+            async with _progress(version):
+                version.state = VersionState.LOADING
+                hosted = await self._open(model, version)
+        except errors.OpError as error:
+            version.end(error)
+            logger.error("%s cannot be loaded: %s", version, error)
+            return error
+        except BaseException:
+            version.end(errors.CancelledError("Loading was stopped"))
+            raise
+        version.open(hosted)
+        model.versions[number] = version
+        self._name(model)
+        if known is not None and serves:
+            self._retire(known)
+        return None
+
+    async def _open(self, model: Model, version: ModelVersion) -> HostedSession:
+        source = model.source
+        version.fingerprint = await run_in_thread(fingerprint, version.source, on_cancel=OnCancel.ABANDON)
+        loaded = await run_in_thread(load_version, source, version.source, on_cancel=OnCancel.WAIT)
+        if not source.trusted:
+            graph = loaded if isinstance(loaded, aexec.Graph) else loaded.graph
+            await run_in_thread(self._check_graph, graph, on_cancel=OnCancel.ABANDON)
+        session = await self._session_of(loaded, trusted=source.trusted)
+        del loaded
+        if isinstance(version.source, str | Path):  # else the program has the graph, too
+            session.own_graph()
+        try:
+            if isinstance(session, ModelSession):
+                await session.initialize()
+            if not await _unchanged(version):
+                raise errors.UnavailableError("Its files changed while they were read: not all of it was there")
+            hosted = HostedSession(
+                f"{model.name}@{version.number}",
+                session,
+                None,
+                self._config.clock,
+                rules=self._sessions.rules_for_models(by_admin=False),
+                rules_for_admins=self._sessions.rules_for_models(by_admin=True),
+                runs=model.runs,
+            )
+            hosted.listed = True
+            hosted.model = model.name
+            if model.source.batching is not None:
+                on_halved = partial(self._on_halved, model.name)
+                hosted.batch = partial(_batched, model.source.batching, version.statistics, on_halved)
+            hosted.keeps_clients_nodes = self._config.delegates is None
+            await _warm_up(hosted, version)
+        except BaseException:
+            await session.close()
+            raise
+        logger.info("%s is available: %d nodes", version, len(session.graph))
+        return hosted
+
+    async def _session_of(self, loaded: LoadedModel, *, trusted: bool) -> aexec.Session:
+        cluster, delegates, pixels = self._config.cluster, self._config.delegates, self._config.max_image_pixels
+        if cluster is not None:
+            config = aexec.SessionConfig(check_feed_shapes=False, replicated=True, max_image_pixels=pixels)
+            config = config if trusted else self._sessions.limited(config)
+            return await session_on_cluster(loaded, cluster, config, self._config.cluster_security)
+        config = aexec.SessionConfig(
+            check_feed_shapes=False,
+            delegates="auto" if delegates is None else delegates,
+            memory_account=self._sessions.memory,
+            max_image_pixels=pixels,
+            printed_bytes=self._config.print_rate,
+        )
+        if not trusted:
+            config = self._sessions.limited(config)
+        return await run_in_thread(aexec.Session, loaded, "", config, on_cancel=OnCancel.WAIT)
+
+    def _check_graph(self, graph: aexec.Graph) -> None:
+        self._sessions.check_graph(graph.to_graph_def())
+
+    def _name(self, model: Model) -> None:
+        """The newest version has the model's name."""
+        available = model.available
+        for version in available:
+            handle = model.name if version is available[-1] else f"{model.name}@{version.number}"
+            self._sessions.put(handle, version.hosted)
+
+    # Unloading
+
+    def _retire(self, version: ModelVersion) -> asyncio.Task[None]:
+        """Close a version once nobody uses it any more."""
+        hosted = version.begin_unloading()
+        self._sessions.retire(hosted)
+        task = asyncio.create_task(self._close_unused(version, hosted), name=f"unload {version}")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def _close_unused(self, version: ModelVersion, hosted: HostedSession) -> None:
+        try:
+            await hosted.unused()
+        finally:
+            version.end()
+            await self._sessions.close_retired(hosted)
+            if version.origin is not None:
+                await self._clean_up(version.model, version.origin)
+            logger.info("%s is unloaded", version)
+
+    async def unload(self, name: str) -> None:
+        """Take a model out of service; requests that have begun end before it is closed.  Raises NotFoundError."""
+        model = self.find(name)
+        async with model.changing:
+            for version in model.available:
+                self._retire(version)
+
+    async def delete(self, name: str) -> None:
+        """Cancel a model's runs, wait for them, and free what it holds.  Raises NotFoundError."""
+        model = self.find(name)
+        async with model.changing:
+            closing = [self._retire(version) for version in model.available]
+        model.runs.cancel_all("the model was deleted")
+        if closing:
+            await asyncio.wait(closing)
+
+    async def close(self) -> None:
+        """Give up what is being unloaded; the sessions' store closes the others."""
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+
+
+async def _unchanged(version: ModelVersion) -> bool:
+    """Are a version's files those that it was read from?"""
+    return await run_in_thread(fingerprint, version.source, on_cancel=OnCancel.ABANDON) == version.fingerprint
+
+
+def _batched(
+    batching: Batching,
+    statistics: ModelStatistics,
+    on_halved: Callable[[], object],
+    call: aexec.Callable,
+    changes_state: bool,
+) -> BatchedCallable:
+    statistics.batched = True
+    return BatchedCallable(
+        call,
+        batching.max_rows,
+        batching.max_delay,
+        max_running=batching.max_running,
+        sizes=batching.sizes,
+        on_batch=statistics.count_batch,
+        retries=not changes_state,
+        on_halved=on_halved,
+    )
+
+
+@contextlib.asynccontextmanager
+async def _progress(version: ModelVersion) -> AsyncIterator[None]:
+    """Say in the log that it is being loaded, again and again while that goes on."""
+    began = time.monotonic()
+    where = version.source if isinstance(version.source, str | Path) else "memory"
+    logger.info("%s is loaded from %s", version, where)
+
+    async def report() -> None:
+        while True:
+            await asyncio.sleep(_PROGRESS_SECONDS)
+            logger.info("%s is still being loaded, after %.0f s", version, time.monotonic() - began)
+
+    task = asyncio.create_task(report(), name=f"report on {version}")
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+
+
+async def _warm_up(hosted: HostedSession, version: ModelVersion) -> None:
+    """Make the plans of its signatures, and answer its own requests, before clients wait for that.
+
+    Raises:
+        OpError: a request of its own fails, or is none.
+    """
+    session = hosted.session
+    for name, signature in session.signatures.items():
+        try:
+            served = hosted.served_signature(name, frozenset(signature.inputs), None)
+            await session.make_plan(served.call)
+            if hosted.batch is not None and served.batched is None:
+                logger.warning("%s: signature %s has tensors without rows, and is not batched", version, name)
+        except errors.OpError as error:
+            logger.warning("%s: signature %s cannot be run: %s", version, name, error)
+    file = await run_in_thread(warm_up_file, version.source, on_cancel=OnCancel.ABANDON)
+    if file is None:
+        return
+    for number, asked in enumerate(await run_in_thread(_read_warm_up, file, on_cancel=OnCancel.ABANDON)):
+        logger.info("%s: warm-up request %d", version, number + 1)
+        served = hosted.served(asked)
+        await served.call(*asked.values(served.inputs, served.input_dtypes))
+
+
+def _read_warm_up(file: Path) -> list[Any]:
+    fields = bodies.json_object(file.read_bytes())
+    bodies.check_fields(fields, frozenset({"requests"}), str(file))
+    return [read_json(json.dumps(request).encode(), None) for request in fields.get("requests", ())]

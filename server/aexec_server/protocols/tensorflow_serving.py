@@ -1,0 +1,172 @@
+"""TensorFlow Serving's REST API, under /v1/models: predict, classify, regress, status and metadata.
+
+Paths are matched whatever the case of their fixed parts, as TensorFlow Serving does.  `serving_request.py` reads
+requests and writes answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from typing import Any
+
+from aiohttp import web
+from google.protobuf import json_format
+
+from aexec import proto
+from aexec.hosting import Signature, loop_budget
+from aexec_server.aiohttp_seam import RawRequestMessage
+from aexec_server.clients.callers import Scope
+from aexec_server.core.plain_call import MakePlainCall, PlainCall
+from aexec_server.core.routes import Route
+from aexec_server.core.server_state import Server
+from aexec_server.handlers.model_calls import ModelRequest, PlainModelCall, model_names, run_model
+from aexec_server.handlers.runs import RunHandlers
+from aexec_server.http import bodies
+from aexec_server.http.json_style import json_style
+from aexec_server.http.json_text import value_pieces
+from aexec_server.http.request_wishes import refuse_wishes
+from aexec_server.models.models import Model, ModelVersion
+from aexec_server.protocols.serving_request import (
+    ExamplesRequest,
+    RegressRequest,
+    SignatureOf,
+    read_examples,
+    read_predict,
+)
+from aexec_server.requests.run_request import read_ns
+from aexec_server.sessions.signatures import signatures_ns
+from aexec_server.sessions.store import HostedSession
+
+__all__ = ["routes"]
+
+_MODEL = "/v1/models/{model}"
+_PATHS = (_MODEL, _MODEL + "/versions/{version}", _MODEL + "/labels/{label}")
+
+
+def routes(server: Server, runs: RunHandlers) -> list[Route]:
+    """Everything under /v1/models."""
+    handlers = _Handlers(server, runs)
+
+    def each(
+        method: str,
+        suffix: str,
+        handler: Any,
+        summary: str,
+        request: str | None,
+        response: str,
+        plain: MakePlainCall | None = None,
+    ) -> list[Route]:
+        call = partial(Route, method, ignore_case=True, scope=Scope.RUN, plain=plain)
+        return [call(path + suffix, handler, summary, request, response) for path in _PATHS]
+
+    predict = ("PredictRequest", "PredictResponse")
+    names = ("Names of all models", None, "ModelNames")
+    return [
+        *each("POST", ":predict", handlers.predict, "Run a model", *predict, handlers.plain),
+        *each("POST", ":classify", handlers.classify, "Classify examples", "ExamplesRequest", "ClassifyResponse"),
+        *each("POST", ":regress", handlers.regress, "Values for examples", "ExamplesRequest", "RegressResponse"),
+        *each("GET", "/metadata", handlers.metadata, "Signatures of a model", None, "ServingMetadata"),
+        Route("GET", "/v1/models", handlers.names, *names, ignore_case=True, scope=Scope.RUN),
+        *each("GET", "", handlers.status, "Versions of a model and their states", None, "ServingStatus"),
+    ]
+
+
+class _Handlers:
+    def __init__(self, server: Server, runs: RunHandlers) -> None:
+        self.server = server
+        self.runs = runs
+
+    def _model(self, request: web.Request) -> Model:
+        return self.server.models.find(request.match_info["model"])
+
+    def _version(self, request: web.Request) -> ModelVersion:
+        return self._version_of(request.match_info)
+
+    def _version_of(self, names: Mapping[str, str]) -> ModelVersion:
+        model = self.server.models.find(names["model"])
+        if "label" in names:
+            return model.labelled(names["label"])
+        return model.version_named(names.get("version"))
+
+    def plain(self, names: Mapping[str, str], head: RawRequestMessage) -> PlainCall | None:
+        """Of predictions with this head."""
+        refuse_wishes(head)
+
+        def read(body: bytes, hosted: HostedSession) -> ModelRequest | None:
+            allowed = loop_budget.DEFAULT.allows(read_ns(body, None))
+            return read_predict(body, hosted.session.signature) if allowed else None
+
+        return PlainModelCall(lambda: self._version_of(names), read, json_style(head))
+
+    async def predict(self, request: web.Request) -> web.Response:
+        """POST …:predict"""
+        return await self._run(request, read_predict)
+
+    async def classify(self, request: web.Request) -> web.Response:
+        """POST …:classify"""
+        return await self._run(request, partial(read_examples, kind=ExamplesRequest))
+
+    async def regress(self, request: web.Request) -> web.Response:
+        """POST …:regress"""
+        return await self._run(request, partial(read_examples, kind=RegressRequest))
+
+    async def _run(self, request: web.Request, read: Callable[[bytes, SignatureOf], ModelRequest]) -> web.Response:
+        self.server.check_accepting()
+        refuse_wishes(request)
+
+        async def decode(body: bodies.Body, hosted: HostedSession) -> ModelRequest:
+            return await bodies.beside(read_ns(body, None), lambda: read(bytes(body), hosted.session.signature))
+
+        return await run_model(self.runs, request, self._version(request), decode)
+
+    async def names(self, request: web.Request) -> web.Response:
+        """GET /v1/models, as KServe has it"""
+        return model_names(self.server.models)
+
+    async def status(self, request: web.Request) -> web.Response:
+        """GET /v1/models/{model}"""
+        one = "version" in request.match_info or "label" in request.match_info
+        versions = [self._version(request)] if one else list(self._model(request).versions.values())
+        return bodies.json_response(
+            {
+                "model_version_status": [
+                    {
+                        "version": str(version.number),
+                        "state": version.state.value,
+                        "status": {
+                            "error_code": "OK" if version.error is None else version.error.code.name,
+                            "error_message": version.reason,
+                        },
+                    }
+                    for version in sorted(versions, key=lambda version: -version.number)
+                ]
+            }
+        )
+
+    async def metadata(self, request: web.Request) -> web.StreamResponse:
+        """GET …/metadata"""
+        version = self._version(request)
+        session = version.hosted.session
+        in_thread = not loop_budget.DEFAULT.allows(signatures_ns(session))
+        signatures = session.signatures or {"serving_default": session.signature()}
+        parts = _metadata_parts(version, signatures)
+        return await self.server.door.send(request, parts, bodies.JSON, in_thread=in_thread)
+
+
+def _metadata_parts(version: ModelVersion, signatures: Mapping[str, Signature]) -> Iterator[str]:
+    described = {name: _described(signature) for name, signature in signatures.items()}
+    yield from value_pieces(
+        {
+            "model_spec": {"name": version.model, "signature_name": "", "version": str(version.number)},
+            "metadata": {"signature_def": {"signature_def": described}},
+        }
+    )
+
+
+def _described(signature: Signature) -> dict[str, Any]:
+    """A SignatureDef in JSON, empty fields included."""
+    message: proto.SignatureDef = signature.to_proto()
+    return json_format.MessageToDict(
+        message, preserving_proto_field_name=True, always_print_fields_with_no_presence=True
+    )

@@ -1,0 +1,77 @@
+"""Runs as TensorFlow's messages: RunStepRequest in, RunStepResponse out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from google.protobuf.message import DecodeError
+
+import aexec
+from aexec import errors, proto
+from aexec.hosting import DType, dtypes, tensor_from_proto, tensor_to_proto
+from aexec_server.requests.run_request import MAX_NAMES, RunRequest
+from aexec_server.requests.tensors import as_array
+
+__all__ = ["error_in_response", "parse_small_run", "read_run_step", "run_step_response"]
+
+# Bytes of a message that cannot be much once decoded, whatever they are; and types whose elements are objects.
+_SMALL = 1024
+_OBJECTS = (dtypes.string.enum, dtypes.resource.enum, dtypes.variant.enum)
+
+
+def parse_small_run(body: bytes) -> proto.RunStepRequest | None:
+    """A small message whose tensors are all there as bytes; None for any other, which is to be measured first.
+
+    What protobuf puts together of parts that come twice is not written as it was read.
+    """
+    if len(body) > _SMALL:
+        return None
+    try:
+        message = proto.RunStepRequest.FromString(body)
+    except DecodeError:
+        return None
+    if message.HasField("options") or message.partial_run_handle:
+        return None
+    for feed in message.feed:
+        if not feed.tensor.tensor_content or feed.tensor.dtype in _OBJECTS:
+            return None
+    return message if message.SerializeToString() == body else None
+
+
+def read_run_step(message: proto.RunStepRequest) -> RunRequest:
+    """The run that a message asks for, whose size was looked at.
+
+    Raises:
+        InvalidArgumentError: a tensor that is none.
+        UnimplementedError: an option that would be ignored, though the run depends on it.
+    """
+    if max(len(message.feed), len(message.fetch), len(message.target)) > MAX_NAMES:
+        raise errors.InvalidArgumentError(f"A step may have at most {MAX_NAMES} feeds, fetches and targets each")
+    request = RunRequest(fetches=tuple(message.fetch), targets=tuple(message.target))
+    for feed in message.feed:
+        if feed.name in request.feeds:
+            raise errors.InvalidArgumentError(f'Endpoint "{feed.name}" fed more than once.')
+        request.feeds[feed.name] = tensor_from_proto(feed.tensor)
+    if message.HasField("options"):
+        request.set_options(message.options)
+    return request
+
+
+def run_step_response(
+    names: Sequence[str], dtypes: Sequence[DType], values: Sequence[Any], metadata: aexec.RunMetadata | None
+) -> bytes:
+    """The answer: tensors in the order asked for, dense as TensorFlow's services send them."""
+    message = proto.RunStepResponse(metadata=proto.RunMetadata() if metadata is None else metadata.to_proto())
+    for name, dtype, value in zip(names, dtypes, values, strict=True):
+        tensor = tensor_to_proto(as_array(value, dtype), dtype, compact=False, content_strings=True)
+        tensor.tensor_shape.SetInParent()  # a scalar's is sent too, empty
+        message.tensor.add(name=name).tensor.CopyFrom(tensor)
+    return message.SerializeToString()
+
+
+def error_in_response(error: errors.OpError) -> proto.RunStepResponse:
+    """For clients that asked for errors in the body, which has no limit in length.  No file names of this machine."""
+    shown = error.fresh()
+    shown.site = None
+    return proto.RunStepResponse(status_code=error.code.name, status_error_message=str(shown))

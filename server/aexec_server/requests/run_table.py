@@ -1,0 +1,320 @@
+"""The runs of one session by id: those in flight, those that ended lately, and cancellations ahead of their runs.
+
+A cancellation by id is for the run of that id that is in flight.  Without one it waits for the next run of that id
+(`early_cancels.py`), whether or not an earlier run had the id: an id may be used again.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+import time
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from aiohttp import web
+from multidict import istr
+
+import aexec
+from aexec import errors
+from aexec.errors import Code
+from aexec.hosting import BatchedStep, StepState
+from aexec_server.clients.callers import ANYONE, Caller
+from aexec_server.requests.early_cancels import REMEMBER_SECONDS, EarlyCancels
+from aexec_server.requests.run_traces import TraceTable
+from aexec_server.requests.served_call import AnswerForm, ServedCall
+
+__all__ = ["RUN_ID", "BegunRun", "Run", "RunTable", "check_run_id", "run_key"]
+
+# The header with a run's id, of its request and of the answer.
+RUN_ID = istr("Aexec-Run-Id")
+_RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._~@+-]{0,127}")
+_UNFORESEEN = Code.INTERNAL.name
+_MAX_ENDED = 1024
+
+
+def check_run_id(run_id: object, what: str = '"run_id"') -> str:
+    """Raises InvalidArgumentError for what cannot stand in a path; `what` says where the id was."""
+    if type(run_id) is not str or not _RUN_ID.fullmatch(run_id):
+        raise errors.InvalidArgumentError(
+            f"{what} must be 1 to 128 letters, digits or any of ._~@+-, got {str(run_id)[:60]!r}"
+        )
+    return run_id
+
+
+def run_key(owner: str, run_id: str) -> str:
+    """What tells a run from those of other owners; no id has a slash."""
+    return f"{owner}/{run_id}" if owner else run_id
+
+
+class Watched(Protocol):
+    """Who is told of a run.  `RunStream` of `run_stream.py` is one.
+
+    Attributes:
+        watched: outputs are told of as they come.
+    """
+
+    watched: bool
+
+    def begin(self, tensors: tuple[str, ...], form: AnswerForm, *, as_list: bool) -> None: ...
+
+    def output(self, tensor: str, value: Any, /) -> None: ...
+
+    def end(self, error: errors.OpError | None, /) -> None: ...
+
+
+@dataclass(slots=True)
+class BegunRun:
+    """A run of which a step was begun.
+
+    Attributes:
+        served: what is run.
+        values: what it gave, if it is over.
+        step, rest: its step and what is left to be awaited of it; None if it is over.
+        sampled: it is traced for the metrics.
+        stream: is told its outputs as they come.
+    """
+
+    served: ServedCall
+    values: Any
+    step: aexec.Step | BatchedStep | None
+    rest: Awaitable[Any] | None
+    sampled: bool = False
+    stream: Watched | None = None
+
+
+class Run:
+    """One run, from the moment its id is known until its answer is ready.
+
+    Attributes:
+        id: unique among the runs of its owner that are in flight in the session.
+        owner: whose it is: no other owner's runs have to do with it.
+        client: in whose share of the runs in flight it is.
+        by_admin: it may change what is the server's own.
+        began: by the server's clock.
+        step: None until it may begin.
+        begun: what there is of it, if it was begun before anybody waited for it.
+        has_begun: a step of it was begun, and may be over.
+        when_cancelled: called by `cancel`, if it is not None.
+        held: the reservation of memory for its answer, called with the response once that is made; None without one.
+        joined: how many runs share the step that has this run's slot: those of its batch, or 1.
+        outcome: name of the code with which it ended; until then, of an end that nobody foresaw.
+        ready: when all of its request was there, by `time.monotonic`; None until then.
+        queued: seconds that it stood in line.
+        deadline: by `time.monotonic`, if it has one.
+        cancelled_at: by `time.monotonic`, if `cancel` was called.
+        left: its client did.
+        shed: it was refused for there was too much to do.
+        stream: tells readers what it does; None while nobody reads.
+        error: with which it ended, or None.
+        timeout: seconds that a header of its request allows it, or None.
+        priority: its place in line by a header of its request, or None.
+    """
+
+    __slots__ = (
+        "began",
+        "begun",
+        "by_admin",
+        "cancel_reason",
+        "cancelled_at",
+        "client",
+        "deadline",
+        "error",
+        "has_begun",
+        "held",
+        "id",
+        "joined",
+        "left",
+        "outcome",
+        "owner",
+        "priority",
+        "queued",
+        "ready",
+        "shed",
+        "step",
+        "stream",
+        "timeout",
+        "when_cancelled",
+    )
+
+    def __init__(self, run_id: str, began: float, owner: str = "") -> None:
+        self.id = run_id
+        self.owner = owner
+        self.client = ""
+        self.by_admin = False
+        self.began = began
+        self.step: aexec.Step | BatchedStep | None = None
+        self.begun: BegunRun | None = None
+        self.has_begun = False
+        self.held: Callable[[web.Response], object] | None = None
+        self.joined = 1
+        self.stream: Watched | None = None
+        self.error: errors.OpError | None = None
+        self.timeout: float | None = None
+        self.priority: int | None = None
+        self.cancel_reason: str | None = None
+        self.when_cancelled: Callable[[], object] | None = None
+        self.outcome = _UNFORESEEN
+        self.ready: float | None = None
+        self.queued = 0.0
+        self.deadline: float | None = None
+        self.cancelled_at: float | None = None
+        self.left = self.shed = False
+
+    @property
+    def key(self) -> str:
+        """As of `run_key`."""
+        return run_key(self.owner, self.id)
+
+    def begin(self, step: aexec.Step | BatchedStep) -> None:
+        """From now on `cancel` cancels this step."""
+        self.step = step
+        self.has_begun = True
+        if self.cancel_reason is not None:
+            step.cancel(self.cancel_reason)
+
+    def cancel(self, reason: str) -> None:
+        """Stop it, now or as soon as it begins."""
+        if self.cancel_reason is None:
+            self.cancel_reason = reason
+            self.cancelled_at = time.monotonic()
+        if self.step is not None:
+            self.step.cancel(reason)
+        elif self.when_cancelled is not None:
+            self.when_cancelled()
+
+    def check(self) -> None:
+        """Raise CancelledError if it was cancelled before it began."""
+        if self.cancel_reason is not None and not self.has_begun:
+            raise errors.CancelledError(f"Run '{self.id}' was cancelled before it began: {self.cancel_reason}")
+
+    @property
+    def cancelled(self) -> bool:
+        """Does or did it end because of `cancel`?  Not one whose step was over before that."""
+        if self.cancel_reason is None:
+            return False
+        if self.step is None:
+            return not self.has_begun
+        return self.step.state in (StepState.PENDING, StepState.RUNNING, StepState.CANCELLED)
+
+
+class RunTable:
+    """See the module's head.  `live` is in the order of arrival; the other tables forget their oldest entries.
+
+    In a session that several use, each owner has names of runs for itself.
+
+    Attributes:
+        live: those in flight.
+        traces: of those that were traced.
+    """
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self.live: dict[str, Run] = {}
+        self._clock = clock
+        self._ended: OrderedDict[str, bool] = OrderedDict()  # key of a run → was the last one of it cancelled?
+        self.traces = TraceTable()
+        self._early_cancels = EarlyCancels(clock)
+        self._numbers = itertools.count(1)
+
+    def add(self, owner: str = "") -> Run:
+        """A new run, with an id that no other run of its owner in flight has."""
+        run_id = self._new_id(owner)
+        run = self.live[run_key(owner, run_id)] = Run(run_id, self._clock(), owner)
+        return run
+
+    def add_ended(self, owner: str = "") -> str:
+        """The id of a run that is over already."""
+        run_id = self._new_id(owner)
+        self._note_ended(run_key(owner, run_id), cancelled=False)
+        return run_id
+
+    def _new_id(self, owner: str) -> str:
+        """One that no run has or had lately, of those that clients named included."""
+        run_id = f"run-{next(self._numbers)}"
+        while (key := run_key(owner, run_id)) in self.live or key in self._ended:
+            run_id = f"run-{next(self._numbers)}"
+        return run_id
+
+    def of(self, owner: str | None) -> list[Run]:
+        """Those in flight of an owner, oldest first; with None those of all."""
+        return [run for run in self.live.values() if owner is None or run.owner == owner]
+
+    def find(self, run_id: str, owner: str | None) -> Run | None:
+        """One in flight; with None whosever it is."""
+        if owner is not None:
+            return self.live.get(run_key(owner, run_id))
+        return next((run for run in self.live.values() if run.id == run_id), None)
+
+    def rename(self, run: Run, run_id: str) -> None:
+        """Give a run the id that its client chose; cancels it if that was asked for before it came.
+
+        What was kept of an earlier run of that id is forgotten.
+
+        Raises:
+            AlreadyExistsError: another run of that id is in flight.
+        """
+        key = run_key(run.owner, run_id)
+        if self.live.get(key, run) is not run:
+            raise errors.AlreadyExistsError(f"Run '{run_id}' is in flight already")
+        del self.live[run.key]
+        run.id = run_id
+        self.live[key] = run
+        self._ended.pop(key, None)
+        self.traces.drop(key)
+        reason = self._early_cancels.take(key)
+        if reason is not None:
+            run.cancel(reason)
+
+    def remove(self, run: Run) -> None:
+        """It has ended."""
+        key = run.key
+        del self.live[key]
+        if run.stream is not None:
+            run.stream.end(run.error)
+        run.error = None  # its traceback holds the frame of whoever holds the run, and what that one was sent
+        self._note_ended(key, cancelled=run.cancelled)
+
+    def _note_ended(self, key: str, *, cancelled: bool) -> None:
+        ended = self._ended
+        ended[key] = cancelled
+        if len(ended) > _MAX_ENDED:
+            ended.popitem(last=False)
+
+    def cancel(
+        self, run_id: str, reason: str, owner: str = "", *, of_all: bool = False, caller: Caller = ANYONE
+    ) -> bool:
+        """Cancel the run of this id that is in flight, or else the next one, if it begins within a minute.
+
+        Returns:
+            Whether the run in flight is cancelled; without one, whether the last run of this id ended because it was
+            cancelled.  So asking again gives the same answer.
+
+        Args:
+            owner: whose run it is.
+            of_all: it may be another's, if it is in flight.
+            caller: who asks.
+
+        Raises:
+            NotFoundError: no run of this id is or was known; the next one is cancelled all the same.
+            ResourceExhaustedError: too many cancellations wait for their runs; this one is not kept.
+        """
+        key = run_key(owner, run_id)
+        run = self.live.get(key) or (self.find(run_id, None) if of_all else None)
+        if run is not None:
+            run.cancel(reason)
+            return run.cancelled
+        self._early_cancels.remember(key, reason, caller)
+        if key in self._ended:
+            return self._ended[key]
+        raise errors.NotFoundError(
+            f"Run '{run_id}' is not known here; if it begins within {REMEMBER_SECONDS:g} s, it is cancelled"
+        )
+
+    def cancel_all(self, reason: str) -> None:
+        for run in self.live.values():
+            run.cancel(reason)
+
+    def __repr__(self) -> str:
+        return f"<RunTable {len(self.live)} in flight, {len(self._early_cancels)} cancelled ahead>"

@@ -1,0 +1,94 @@
+"""`ServedCall`: one request signature of a hosted session, with the texts that its answers are made of.
+
+The session resolves the signature once (`aexec.Callable`); this adds what HTTP says about it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import aexec
+from aexec import hosting
+from aexec.hosting import BatchedCallable, DType
+from aexec_server.http.bodies import encode_json
+from aexec_server.requests.tensors import has_people_form
+
+__all__ = ["AnswerForm", "ServedCall"]
+
+
+class AnswerForm:
+    """What an answer is made of, besides the values.
+
+    Attributes:
+        names: of the fetches in the answer.
+        dtypes: of each.
+        name_texts: names as JSON.
+        dtypes_text: name → type in people's words, as JSON.
+        people_can_read: all have a JSON form.
+    """
+
+    __slots__ = ("dtypes", "dtypes_text", "name_texts", "names", "people_can_read")
+
+    def __init__(self, names: Sequence[str], dtypes: Sequence[DType]) -> None:
+        self.names = names
+        self.dtypes = dtypes
+        self.name_texts = [encode_json(name) for name in names]
+        self.dtypes_text = encode_json({n: d.name for n, d in zip(names, dtypes, strict=True)})
+        self.people_can_read = all(has_people_form(dtype) for dtype in dtypes)
+
+
+class ServedCall(AnswerForm):
+    """See the module's head.
+
+    Args:
+        feeds: names of tensors, each once.
+        fetches: as asked for, repetitions included; `y` means `y:0`.
+        targets: names of operations.
+        inputs: what a request calls the feeds, in their order, if not as they are.
+        names: what the answer calls the fetches, if not as they are.
+
+    Attributes:
+        call: what the session runs; it takes a value for each of `inputs`, in this order, and gives a list with a
+            value for each fetch.
+        inputs, input_dtypes: what requests call the feeds, and their types, in the order in which `call` takes values.
+        tensors: names of what is fetched, in the graph.
+        batched: the same, joined with others that come close to it; None for calls that are not.
+
+    Raises:
+        NotFoundError, InvalidArgumentError: as `Session.make_callable`.
+    """
+
+    __slots__ = ("batched", "call", "input_dtypes", "inputs", "tensors")
+
+    def __init__(
+        self,
+        session: aexec.Session,
+        feeds: tuple[str, ...],
+        fetches: tuple[str, ...],
+        targets: tuple[str, ...],
+        inputs: tuple[str, ...] | None = None,
+        names: tuple[str, ...] | None = None,
+    ) -> None:
+        self.tensors = tensors = tuple([hosting.canonical_name(name) for name in fetches])
+        self.call = session.make_callable(list(tensors), feeds, targets)
+        self.inputs = feeds if inputs is None else inputs
+        self.input_dtypes = self.call.feed_dtypes
+        self.batched: BatchedCallable | None = None
+        types = dict(zip(self.call.fetches, self.call.fetch_dtypes, strict=True))
+        super().__init__(fetches if names is None else names, [types[name] for name in tensors])
+
+    @property
+    def feeds(self) -> tuple[str, ...]:
+        return self.call.feeds
+
+    @property
+    def fetches(self) -> tuple[str, ...]:
+        return tuple(self.names)
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        return self.call.targets
+
+    @property
+    def num_plan_nodes(self) -> int:
+        return self.call.num_plan_nodes

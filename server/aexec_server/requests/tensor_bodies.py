@@ -1,0 +1,207 @@
+"""Tensors in bodies that are no runs: those that go into queues and come out, and those that sessions keep.
+
+They have the two forms that a run's have (`run_request.py`): V2 tensors, of which some may follow the JSON as bytes,
+and nested lists for people.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from aiohttp import web
+from multidict import istr
+
+from aexec import errors, proto
+from aexec.hosting import DType, datatype_of, listed, tensor_from_proto
+from aexec_server.http import bodies
+from aexec_server.http.bodies import encode_json
+from aexec_server.http.json_style import JsonStyle
+from aexec_server.requests import tensors
+from aexec_server.requests.run_request import (
+    RunRequest,
+    binary_rest,
+    parse_header_length,
+    read_parameters,
+    read_tensor_list,
+)
+from aexec_server.requests.run_response import Answer, tensors_answer
+
+__all__ = ["TensorBody", "TensorMessage", "check_form", "tensors_text", "wants_binary"]
+
+_JSON_LENGTH = istr("Inference-Header-Content-Length")
+
+
+class TensorBody:
+    """A JSON body, with the bytes that follow it.
+
+    Args:
+        body: all of it.
+        json_length: what the header Inference-Header-Content-Length says; None for all.
+        allowed: names of the members that it may have.
+
+    Attributes:
+        fields: the JSON object.
+
+    Raises:
+        InvalidArgumentError: it is none, or has other members.
+    """
+
+    def __init__(self, body: bytes, json_length: int | None, allowed: frozenset[str]) -> None:
+        self.fields = bodies.json_object(body if json_length is None else body[:json_length])
+        bodies.check_fields(self.fields, allowed, "the request")
+        self._rest = binary_rest(body, json_length)
+
+    @classmethod
+    def of(cls, request: web.Request, body: bytes, allowed: frozenset[str]) -> TensorBody:
+        """That of a request; an empty one has no members."""
+        if bodies.is_protobuf(bodies.media_type(request)):
+            raise errors.UnimplementedError(
+                "There is no message for this call: send JSON, with tensors in bytes after it"
+            )
+        length = parse_header_length(request.headers.get(_JSON_LENGTH), body)
+        return cls(body if body.strip() else b"{}", length, allowed)
+
+    is_message = False
+
+    def tensors(self, member: str, names: Sequence[str], dtypes: Sequence[DType | None]) -> list[Any]:
+        """Tensors of one of the members: V2 tensors, or nested lists, or numbers and strings.
+
+        Args:
+            member: its name; it has to be a list.
+            names: of the tensors, in the order in which they are wanted; V2 tensors with names come in any order.
+            dtypes: their types; None for one that the request says.
+
+        Raises:
+            InvalidArgumentError: not as many, or not of these types.
+            NeedsThreadError: on the event loop, which this would hold up.
+        """
+        given = self.fields.get(member)
+        if type(given) is not list or len(given) != len(names):
+            raise bodies.expected(
+                f'"{member}" must be a list of {len(names)} tensors ({", ".join(names)[:200]})', given
+            )
+        if all(type(item) is dict and "datatype" in item for item in given):
+            return self._listed(given, names, dtypes)
+        if len(self._rest):
+            raise errors.InvalidArgumentError("Bytes follow the JSON, but none of its tensors has a binary_data_size")
+        values = []
+        for name, dtype, value in zip(names, dtypes, given, strict=True):
+            if dtype is None:
+                raise bodies.expected(f'{name} must be {{"datatype", "shape", "data"}}', value)
+            values.append(tensors.from_people(name, dtype, value))
+        return values
+
+    def _listed(self, given: list[dict[str, Any]], names: Sequence[str], dtypes: Sequence[DType | None]) -> list[Any]:
+        if not any("name" in tensor for tensor in given):
+            given = [{**tensor, "name": name} for tensor, name in zip(given, names, strict=True)]
+        read = RunRequest()
+        read_tensor_list(read, given, self._rest, "the list")
+        _check_names(read.feeds, names)
+        sent = {tensor["name"]: tensors.dtype_of_datatype(tensor["datatype"], tensor["name"]) for tensor in given}
+        for name, dtype in zip(names, dtypes, strict=True):
+            if dtype not in (None, sent[name]):
+                assert dtype is not None
+                raise errors.InvalidArgumentError(
+                    f"{name} has datatype {datatype_of(sent[name])}, but must have {datatype_of(dtype)}"
+                )
+        return [read.feeds[name] for name in names]
+
+
+class TensorMessage:
+    """The same of a RunStepRequest: its feeds are the tensors, and the rest is in the address.
+
+    Args:
+        message: of the body.
+        query: of the address.
+        allowed: names of the members that a JSON body may have.
+
+    Attributes:
+        fields: as of a JSON body.
+
+    Raises:
+        InvalidArgumentError: there is something else in the address.
+    """
+
+    is_message = True
+
+    def __init__(self, message: proto.RunStepRequest, query: Mapping[str, str], allowed: frozenset[str]) -> None:
+        self._feeds = message.feed
+        self.fields = {name: _from_query(name, value) for name, value in query.items()}
+        bodies.check_fields(self.fields, allowed, "the address")
+
+    def tensors(self, member: str, names: Sequence[str], dtypes: Sequence[DType | None]) -> list[Any]:
+        """As `TensorBody.tensors`; what they are is compared when they are used."""
+        if len(self._feeds) != len(names):
+            raise errors.InvalidArgumentError(f"There must be {len(names)} feeds, got {len(self._feeds)}")
+        if not any(feed.name for feed in self._feeds):
+            return [tensor_from_proto(feed.tensor) for feed in self._feeds]
+        by_name = {feed.name: feed.tensor for feed in self._feeds}
+        _check_names(by_name, names)
+        return [tensor_from_proto(by_name[name]) for name in names]
+
+
+def _check_names(given: Mapping[str, Any], names: Sequence[str]) -> None:
+    """Raise InvalidArgumentError unless the names are these, in whichever order."""
+    if given.keys() != set(names):
+        raise errors.InvalidArgumentError(
+            f"Tensors have these names, or none: expected {listed(names)}, got {listed(given)}"
+        )
+
+
+def _from_query(name: str, value: str) -> Any:
+    if value in ("true", "false"):
+        return value == "true"
+    return int(value) if value.isascii() and value.isdigit() and len(value) < 16 else value
+
+
+def wants_binary(fields: dict[str, Any]) -> bool | None:
+    """Does a request want V2 tensors, with `parameters`, and those as bytes?  None for nested lists."""
+    if "parameters" not in fields:
+        return None
+    asked = RunRequest()
+    read_parameters(asked, fields["parameters"])
+    return asked.binary_by_default
+
+
+def check_form(names: Sequence[str], dtypes: Sequence[DType], binary: bool | None) -> None:
+    """Refuse what an answer could not hold.
+
+    Raises:
+        InvalidArgumentError, UnimplementedError: a type without such a form.
+    """
+    for name, dtype in zip(names, dtypes, strict=True):
+        if binary is None:
+            tensors.check_people_form(name, dtype)
+        else:
+            tensors.check_v2_form(name, dtype, binary)
+
+
+def tensors_text(
+    head: str,
+    member: str,
+    names: Sequence[str],
+    dtypes: Sequence[DType],
+    values: Sequence[Any],
+    binary: bool | None,
+    style: JsonStyle | None = None,
+) -> Answer:
+    """An answer with a list of tensors.
+
+    Args:
+        head: its other members, with a comma after each.
+        member: name of the list; beside it come `dtypes` and `shapes`, where it is one of nested lists.
+        binary: as `wants_binary` says.
+        style: how its numbers are.
+    """
+    if binary is not None:
+        return tensors_answer(
+            f'{head}"{member}"', [encode_json(name) for name in names], dtypes, values, [binary] * len(names), "", style
+        )
+    arrays = [tensors.as_array(value, dtype) for value, dtype in zip(values, dtypes, strict=True)]
+    nested = [tensors.people_text(array, dtype, style) for array, dtype in zip(arrays, dtypes, strict=True)]
+    text = (
+        f'{{{head}"{member}":[{",".join(nested)}],"dtypes":{encode_json([d.name for d in dtypes])},'
+        f'"shapes":{encode_json([list(array.shape) for array in arrays])}}}'
+    )
+    return text.encode(), None

@@ -1,0 +1,1 @@
+"""The sessions that a server holds, and what clients may do in them."""

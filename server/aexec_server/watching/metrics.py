@@ -1,0 +1,345 @@
+"""What a server counts about itself: `Metrics`, and `Family`, which describes one metric.
+
+What happens at every run is a few additions of plain numbers, in the event loop's thread; the form that Prometheus
+reads (`metrics_page.py`) is made when it is asked for.  A `Snapshot` is what there is at a moment: plain data, that a
+session host sends to the front process, which adds them up.  No label is the id of a session or a run, and none has
+values without end.  Next to read: `run_journal.py`, which counts the runs.
+
+A session host tells of its counters by how much they grew (`increase`), so that the front keeps one sum of all hosts
+(`Totals`), whose size does not depend on how many there are or were.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from aexec_server.clients.client_shares import ClientShares
+
+__all__ = [
+    "FAMILIES",
+    "CancelCause",
+    "Counter",
+    "Family",
+    "Histogram",
+    "LabelledHistogram",
+    "Metrics",
+    "Sample",
+    "Snapshot",
+    "Totals",
+    "increase",
+    "is_gauge",
+    "merged",
+    "snapshot_from_json",
+    "snapshot_to_json",
+]
+
+# Family → labels → its number, or of a histogram how many values each bucket has (not those below), and their sum.
+Sample = float | list[float]
+Snapshot = Mapping[str, Mapping[tuple[str, ...], Sample]]
+Gauge = Callable[[], Mapping[tuple[str, ...], float]]
+
+_SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+_KERNEL_SECONDS = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 0.1, 1.0, 10.0)
+_MAX_LABELS = 500
+_OTHER = "other"
+
+
+class CancelCause:
+    """What makes runs end early, as `aexec_cancellations_total` has it."""
+
+    API = "api"
+    DISCONNECT = "disconnect"
+    DEADLINE = "deadline"
+    SHUTDOWN = "shutdown"
+    OVERLOAD = "overload"
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """One metric.
+
+    Attributes:
+        name: as it is printed, but for the `_total` of counters.
+        kind: `counter`, `gauge` or `histogram`.
+        help: what it is, in a sentence.
+        labels: their names.
+        buckets: upper bounds of a histogram's.
+    """
+
+    name: str
+    kind: str
+    help: str
+    labels: tuple[str, ...] = ()
+    buckets: tuple[float, ...] = ()
+
+
+FAMILIES = {
+    family.name: family
+    for family in (
+        Family(
+            "aexec_runs",
+            "counter",
+            "Runs that ended, by the model that they were of (empty for sessions of clients) and how.",
+            ("model", "code"),
+        ),
+        Family(
+            "aexec_run_duration_seconds",
+            "histogram",
+            "From a run's request until its answer was made.",
+            (),
+            _SECONDS,
+        ),
+        Family("aexec_run_queue_seconds", "histogram", "How long runs stood in line.", (), _SECONDS),
+        Family("aexec_runs_in_flight", "gauge", "Runs whose body is there, and whose answer is not."),
+        Family("aexec_runs_waiting", "gauge", "Runs in line."),
+        Family("aexec_cancellations", "counter", "Runs that ended early, and what made them.", ("reason",)),
+        Family(
+            "aexec_batch_halvings",
+            "counter",
+            "Batches, and parts of them, that failed and were tried again in halves, by model.",
+            ("model",),
+        ),
+        Family(
+            "aexec_cancel_latency_seconds",
+            "histogram",
+            "From a cancellation, or a deadline, until nothing of the run went on; not known of clients that left.",
+            (),
+            _SECONDS,
+        ),
+        Family(
+            "aexec_kernel_duration_seconds",
+            "histogram",
+            "How long kernels of traced runs computed; see the setting kernel_samples.",
+            ("op", "device"),
+            _KERNEL_SECONDS,
+        ),
+        Family(
+            "aexec_event_loop_lag_seconds",
+            "histogram",
+            "How much later than due the event loop came to a timer, four times a second (in session hosts once).",
+            (),
+            _SECONDS,
+        ),
+        Family("aexec_queue_size", "gauge", "Elements of queues: of models by name, of clients together.", ("queue",)),
+        Family("aexec_tensor_store_bytes", "gauge", "What sessions keep under handles."),
+        Family("aexec_memory_bytes", "gauge", "What tensors of sessions take of memory, and may take.", ("kind",)),
+        Family("aexec_gpu_pool_bytes", "gauge", "Memory of GPUs.", ("device", "kind")),
+        Family("aexec_shared_in_use", "gauge", "Amount of each shared resource that clients hold together.", ("kind",)),
+        Family("aexec_shared_limit", "gauge", "Amount of each shared resource that there is.", ("kind",)),
+        Family(
+            "aexec_shared_largest", "gauge", "Amount of each shared resource that its largest holder has.", ("kind",)
+        ),
+        Family(
+            "aexec_shared_refusals",
+            "counter",
+            "Requests refused because their client could have no more of a shared resource.",
+            ("kind",),
+        ),
+        Family("aexec_sessions", "gauge", "Sessions that are open."),
+        Family("aexec_connections", "gauge", "Connections of clients."),
+        Family("aexec_hosts", "gauge", "Session hosts that are ready."),
+        Family("aexec_host_restarts", "counter", "Session hosts that ended and were replaced."),
+    )
+}
+
+
+class Counter:
+    """Counts by labels; of more than a few hundred, the rest together."""
+
+    __slots__ = ("_counts",)
+
+    def __init__(self) -> None:
+        self._counts: dict[tuple[str, ...], float] = {}
+
+    def add(self, labels: tuple[str, ...]) -> None:
+        counts = self._counts
+        if labels not in counts:
+            labels = _bounded(labels, len(counts))
+            counts.setdefault(labels, 0)
+        counts[labels] += 1
+
+    @property
+    def total(self) -> int:
+        """Whatever the labels."""
+        return int(sum(self._counts.values()))
+
+    def samples(self) -> Mapping[tuple[str, ...], Sample]:
+        return dict(self._counts)
+
+
+class Histogram:
+    """Values, counted in buckets."""
+
+    __slots__ = ("_bounds", "_values")
+
+    def __init__(self, family: Family) -> None:
+        self._bounds = family.buckets
+        self._values = [0.0] * (len(self._bounds) + 2)
+
+    def observe(self, value: float) -> None:
+        values = self._values
+        values[bisect_left(self._bounds, value)] += 1
+        values[-1] += value
+
+    @property
+    def values(self) -> list[float]:
+        """How many values each bucket has, those beyond the last bound, and the sum."""
+        return list(self._values)
+
+    def samples(self) -> Mapping[tuple[str, ...], Sample]:
+        return {(): self.values}
+
+
+class LabelledHistogram:
+    """A histogram for each of some labels; of more than a few hundred, the rest together."""
+
+    __slots__ = ("_family", "_histograms")
+
+    def __init__(self, family: Family) -> None:
+        self._family = family
+        self._histograms: dict[tuple[str, ...], Histogram] = {}
+
+    def observe(self, value: float, labels: tuple[str, ...]) -> None:
+        found = self._histograms.get(labels)
+        if found is None:
+            found = self._histograms.setdefault(_bounded(labels, len(self._histograms)), Histogram(self._family))
+        found.observe(value)
+
+    def samples(self) -> Mapping[tuple[str, ...], Sample]:
+        return {labels: histogram.values for labels, histogram in self._histograms.items()}
+
+
+def _bounded(labels: tuple[str, ...], known: int) -> tuple[str, ...]:
+    return labels if known < _MAX_LABELS else (_OTHER,) * len(labels)
+
+
+class Metrics:
+    """The metrics of one server, or of one of its processes.
+
+    Attributes:
+        runs: by model and code.
+        cancellations: by cause.
+        batch_halvings: by model.
+        run_seconds, queue_seconds, cancel_seconds, lag_seconds: as the families say.
+        kernel_seconds: by op and device.
+    """
+
+    def __init__(self) -> None:
+        self._gauges: dict[str, Gauge] = {}
+        self._shares: list[ClientShares] = []
+        self.runs = Counter()
+        self.cancellations = Counter()
+        self.batch_halvings = Counter()
+        self.run_seconds = Histogram(FAMILIES["aexec_run_duration_seconds"])
+        self.queue_seconds = Histogram(FAMILIES["aexec_run_queue_seconds"])
+        self.cancel_seconds = Histogram(FAMILIES["aexec_cancel_latency_seconds"])
+        self.lag_seconds = Histogram(FAMILIES["aexec_event_loop_lag_seconds"])
+        self.kernel_seconds = LabelledHistogram(FAMILIES["aexec_kernel_duration_seconds"])
+
+    def gauge(self, name: str, read: Gauge) -> None:
+        """Call this for a gauge's values by labels whenever they are asked for."""
+        assert FAMILIES[name].kind == "gauge"
+        self._gauges[name] = read
+
+    def add_shares(self, shares: ClientShares) -> None:
+        """Tell of what clients hold of this, too."""
+        self._shares.append(shares)
+
+    def _of_shares(self) -> dict[str, Mapping[tuple[str, ...], Sample]]:
+        return {
+            "aexec_shared_in_use": {(shares.kind,): shares.in_use for shares in self._shares},
+            "aexec_shared_limit": {(shares.kind,): shares.most for shares in self._shares},
+            "aexec_shared_largest": {(shares.kind,): shares.largest for shares in self._shares},
+            "aexec_shared_refusals": {(shares.kind,): shares.refused for shares in self._shares},
+        }
+
+    def snapshot(self) -> Snapshot:
+        """What there is now."""
+        counted: dict[str, Mapping[tuple[str, ...], Sample]] = {
+            "aexec_runs": self.runs.samples(),
+            "aexec_cancellations": self.cancellations.samples(),
+            "aexec_batch_halvings": self.batch_halvings.samples(),
+            "aexec_run_duration_seconds": self.run_seconds.samples(),
+            "aexec_run_queue_seconds": self.queue_seconds.samples(),
+            "aexec_cancel_latency_seconds": self.cancel_seconds.samples(),
+            "aexec_event_loop_lag_seconds": self.lag_seconds.samples(),
+            "aexec_kernel_duration_seconds": self.kernel_seconds.samples(),
+        }
+        return counted | self._of_shares() | {name: dict(read()) for name, read in self._gauges.items()}
+
+
+def snapshot_to_json(snapshot: Snapshot) -> dict[str, Any]:
+    """As JSON has it, where keys are texts."""
+    return {name: [[list(labels), sample] for labels, sample in of.items()] for name, of in snapshot.items()}
+
+
+def snapshot_from_json(fields: Mapping[str, Any]) -> Snapshot:
+    return {name: {tuple(labels): sample for labels, sample in of} for name, of in fields.items()}
+
+
+def is_gauge(name: str) -> bool:
+    """Is the family of this name about what there is now, and not a count since the beginning?"""
+    return FAMILIES[name].kind == "gauge"
+
+
+def increase(now: Snapshot, before: Snapshot) -> Snapshot:
+    """By how much the counters and histograms of a process grew, and those of its gauges that changed."""
+    grown: dict[str, Mapping[tuple[str, ...], Sample]] = {}
+    for name, samples in now.items():
+        known = before.get(name, {})
+        if samples == known:
+            continue
+        if is_gauge(name):
+            grown[name] = samples
+        else:
+            changed = {labels: sample for labels, sample in samples.items() if sample != known.get(labels)}
+            grown[name] = {
+                labels: _difference(sample, known[labels]) if labels in known else sample
+                for labels, sample in changed.items()
+            }
+    return grown
+
+
+def merged(snapshots: Iterable[Snapshot]) -> Snapshot:
+    """The sums of several processes."""
+    totals = Totals()
+    for snapshot in snapshots:
+        totals.add(snapshot)
+    return totals.sums
+
+
+class Totals:
+    """Sums of what several processes count.
+
+    Attributes:
+        sums: by family and labels.
+    """
+
+    def __init__(self) -> None:
+        self.sums: dict[str, dict[tuple[str, ...], Sample]] = {}
+
+    def add(self, snapshot: Snapshot) -> None:
+        for name, samples in snapshot.items():
+            of_name = self.sums.setdefault(name, {})
+            for labels, sample in samples.items():
+                known = of_name.get(labels)
+                of_name[labels] = sample if known is None else _sum(known, sample)
+
+
+def _sum(a: Sample, b: Sample) -> Sample:
+    if isinstance(a, list):
+        assert isinstance(b, list)
+        return [x + y for x, y in zip(a, b, strict=True)]
+    assert not isinstance(b, list)
+    return a + b
+
+
+def _difference(a: Sample, b: Sample) -> Sample:
+    if isinstance(a, list):
+        assert isinstance(b, list)
+        return [x - y for x, y in zip(a, b, strict=True)]
+    assert not isinstance(b, list)
+    return a - b

@@ -1,0 +1,36 @@
+"""What `aexec.compat.v1` has to call.
+
+`python -m tests.compat.recorded.names` writes it into `data/names.txt`, for `record.py`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import aexec.compat.v1 as tf
+
+__all__ = ["FILE", "MODULES", "callables", "resolve"]
+
+FILE = Path(__file__).parent.parent / "data" / "names.txt"
+
+MODULES = """app compat debugging distributions dtypes flags gfile graph_util image initializers io layers linalg losses
+math metrics nest nn nn.rnn_cell queue random saved_model signal sparse strings summary train""".split()
+
+
+def resolve(name: str) -> Any:
+    """What `tf.name` is.  Raises AttributeError."""
+    found: Any = tf
+    for part in name.split("."):
+        found = getattr(found, part)
+    return found
+
+
+def callables() -> list[str]:
+    """Names of functions and classes, `reduce_sum` and `nn.relu`; one that leads nowhere raises."""
+    names = dir(tf) + [f"{module}.{name}" for module in MODULES for name in dir(resolve(module))]
+    return sorted(name for name in names if callable(resolve(name)))
+
+
+if __name__ == "__main__":
+    FILE.write_text("\n".join(callables()) + "\n", encoding="utf-8")

@@ -1,0 +1,109 @@
+"""Records what TensorFlow says: `python -m tests.compat.recorded.record`, from the root of the repository.
+
+To be run in an environment with TensorFlow 2.21 and tf_keras.  It writes into `data/`
+
+- `program_losses.json`: the losses of the programs of `examples/`, whose sources run with TensorFlow in place of
+  `aexec.compat.v1`;
+- `values.json`: the values of `cases.py`;
+- `expressions.json`: the classes of the errors that the expressions of `expressions.py` raise, null for none;
+- `raw_ops.json`: of each op of `tf.raw_ops` the names of its arguments, and those of its results if it has several;
+- `required.json`: how many arguments have to be given to what `names.txt` lists;
+- `signatures.json`: the names of arguments, in their order, of all that `names.txt` lists, which a test keeps equal to
+  what `aexec.compat.v1` has.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tests.compat.recorded.cases import CASES
+from tests.compat.recorded.expressions import EXPRESSIONS, outcome
+
+HERE = Path(__file__).parent
+EXAMPLES = HERE.parent.parent / "examples"
+OURS = "import aexec.compat.v1 as tf\n"
+
+
+def losses(program: str) -> list[float]:
+    """Of 100 steps."""
+    source = (EXAMPLES / f"{program}.py").read_text(encoding="utf-8")
+    assert source.count(OURS) == 1
+    names: dict[str, Any] = {"__name__": program}
+    exec(source.replace(OURS, "import tensorflow.compat.v1 as tf\n"), names)
+    return [round(loss, 7) for loss in names["train"](100)]
+
+
+def value(tf: Any, case: Any) -> list[Any]:
+    """Its tensors, as nested lists of numbers and strings."""
+    with tf.Graph().as_default(), tf.Session() as sess:
+        found = case(tf)
+        sess_fetches = list(found) if isinstance(found, list | tuple) else [found]
+        sess.run([tf.global_variables_initializer(), tf.local_variables_initializer()])
+        return [as_data(array) for array in sess.run(sess_fetches)]
+
+
+def as_data(array: Any) -> Any:
+    """Lists that JSON has, of rounded numbers and strings."""
+    array = np.asarray(array)
+    if array.dtype.kind in "OS":
+        flat = [item.decode("latin-1") for item in array.ravel()]
+        return np.array(flat, object).reshape(array.shape).tolist()
+    return np.round(array, 6).tolist() if array.dtype.kind == "f" else array.tolist()
+
+
+def raw_op(tf: Any, name: str) -> list[Any]:
+    """The names of its arguments, and those of its results or None."""
+    function = inspect.unwrap(getattr(tf.raw_ops, name))
+    results = getattr(sys.modules[function.__module__], f"_{name}Output", None)
+    return [list(inspect.signature(function).parameters), None if results is None else list(results._fields)]
+
+
+def arguments(tf: Any, name: str, *, required: bool = False) -> list[str] | None:
+    """Names of the arguments of a function or class; None if TensorFlow has no such thing, or it does not say."""
+    found = tf
+    try:
+        for part in name.split("."):
+            found = getattr(found, part)
+        parameters = list(inspect.signature(found.__init__ if inspect.isclass(found) else found).parameters.values())
+    except (AttributeError, ValueError):
+        return None
+    if inspect.isclass(found):
+        del parameters[0]
+    if any(parameter.kind in (parameter.VAR_POSITIONAL,) for parameter in parameters):
+        return None
+    kept = [parameter for parameter in parameters if parameter.kind is not parameter.VAR_KEYWORD]
+    return [parameter.name for parameter in kept if not required or parameter.default is parameter.empty]
+
+
+def write(name: str, data: dict[str, Any]) -> None:
+    """A line for each entry."""
+    lines = ",\n".join(f"{json.dumps(key)}: {json.dumps(item)}" for key, item in data.items())
+    (HERE / "data" / name).write_text("{\n" + lines + "\n}\n", encoding="utf-8")
+
+
+def main() -> None:
+    os.environ |= {"TF_USE_LEGACY_KERAS": "1", "CUDA_VISIBLE_DEVICES": "", "TF_CPP_MIN_LOG_LEVEL": "3"}
+    import tensorflow.compat.v1 as tf
+
+    tf.disable_v2_behavior()
+    names = (HERE / "data" / "names.txt").read_text(encoding="utf-8").split()
+    found = {name: arguments(tf, name) for name in names}
+    write("signatures.json", {name: theirs for name, theirs in found.items() if theirs is not None})
+    needed = {name: arguments(tf, name, required=True) for name in names}
+    write("required.json", {name: len(theirs) for name, theirs in needed.items() if theirs is not None})
+    write("raw_ops.json", {name: raw_op(tf, name) for name in dir(tf.raw_ops) if not name.startswith("_")})
+    write("expressions.json", {expression: outcome(tf, expression) for expression in EXPRESSIONS})
+    write("values.json", {name: value(tf, case) for name, case in CASES.items()})
+    programs = sorted(path.stem for path in EXAMPLES.glob("*.py"))
+    write("program_losses.json", {program: losses(program) for program in programs})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,461 @@
+"""Runs at once: a line that is run without a step, and what whoever looks, or something that comes up, finds of it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import aexec
+from aexec.framework import errors
+from aexec.framework.kernel_contract.kernel_registry import kernel
+from aexec.framework.memory.kept_memory import KeptMemory
+from aexec.framework.op_contract.op_registry import register_op
+from aexec.framework.waiting.cancellation import CancellationManager
+from aexec.framework.waiting.inline_call import PostponedError
+from aexec.runtime.interpreter.executor import StepEnvironment
+from aexec.runtime.plans import compilation_policy
+from aexec.runtime.session import session, step
+from tests.support import gates
+from tests.support.programs.graphs import GraphBuilder
+from tests.support.turns import turns_counted
+from tests.support.virtual_clock import run_virtual
+
+register_op("TestLook(x: float) -> y: float", stateful=True)
+
+X = np.arange(3, dtype=np.float32)
+FEEDS = {"x:0": X}
+
+# What `TestLook` does, as a test has set it.
+_look: list[Callable[[], object]] = []
+
+
+@kernel("TestLook", cost=0)
+def _looks(c: Any) -> Any:
+    def compute(x: Any) -> Any:
+        for look in _look:
+            look()
+        return x + 1
+
+    return compute
+
+
+register_op("TestKept(x: float) -> y: float", stateful=True)
+
+# Where `TestKept` says that what it gives is kept.
+_keeps: list[KeptMemory] = []
+
+
+@kernel("TestKept", cost=0)
+def _is_kept(c: Any) -> Any:
+    def compute(x: Any) -> Any:
+        y = x + 1
+        for kept in _keeps:
+            kept.note([y])
+            assert kept.num_bytes > 0
+        return y
+
+    return compute
+
+
+@pytest.fixture(autouse=True)
+def compiled_at_once(monkeypatch: pytest.MonkeyPatch, plans_compile: None) -> Iterator[None]:
+    monkeypatch.setattr(compilation_policy, "COMPILE_AT", 1)
+    yield
+    _look.clear()
+
+
+def looking() -> aexec.Graph:
+    """y = -(x + 1)."""
+    g = GraphBuilder()
+    g.placeholder("x", shape=[None])
+    g("look", "TestLook", "x")
+    g("y", "Neg", "look", T=aexec.float32)
+    return g.graph()
+
+
+def gated(gate: gates.ThreadGate) -> aexec.Graph:
+    """A line that has to wait for a thread after its first call."""
+    g = GraphBuilder()
+    g.placeholder("x", shape=[None])
+    g("look", "TestLook", "x")
+    g("gated", "TestThreadGate", "look", key=gate.key, T=aexec.float32)
+    g("y", "Neg", "gated", T=aexec.float32)
+    return g.graph()
+
+
+async def hot(opened: aexec.Session, fetches: Any = "y:0", feeds: Any = FEEDS) -> aexec.Callable:
+    """A callable whose plan is compiled."""
+    call = opened.make_callable(fetches, list(feeds))
+    await call(*feeds.values())
+    await asyncio.sleep(0)
+    assert call.line is not None
+    return call
+
+
+async def stopped_at(gate: gates.ThreadGate, opened: aexec.Session) -> asyncio.Task[Any]:
+    """A run of a compiled line that waits for a thread, which waits at the gate."""
+    gate.open.set()
+    call = await hot(opened)
+    gate.open.clear()
+    gate.entered.clear()
+    running = asyncio.create_task(call(X))
+    await asyncio.to_thread(gate.entered.wait)
+    return running
+
+
+async def test_nothing_is_made_that_nobody_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[type] = []
+
+    def counted(kind: type) -> type:
+        class Counted(kind):  # type: ignore[misc]
+            __slots__ = ()
+
+            def __init__(self, *args: Any, **more: Any) -> None:
+                made.append(kind)
+                super().__init__(*args, **more)
+
+        return Counted
+
+    # A slice that is over, on a machine that is busy, would be a reason to make a step.
+    async with aexec.Session(looking(), config=aexec.SessionConfig(slice_seconds=60.0)) as opened:
+        call = await hot(opened)
+        await opened.run("y:0", FEEDS)
+        kinds = (step.Step, CancellationManager, StepEnvironment)
+        for kind in kinds:
+            monkeypatch.setattr(session, kind.__name__, counted(kind))
+        np.testing.assert_array_equal(await call(X), -X - 1)
+        np.testing.assert_array_equal(await opened.run("y:0", FEEDS), -X - 1)
+        assert made == []
+        await opened.run("y:0", FEEDS, options=aexec.RunOptions(output_partition_graphs=True))
+        assert set(made) == {CancellationManager, StepEnvironment}
+        assert opened.statistics().runs == 5
+
+
+async def test_a_kernel_that_looks_sees_the_step() -> None:
+    seen: list[aexec.Step] = []
+    async with aexec.Session(looking()) as opened:
+        call = await hot(opened)
+
+        def look() -> None:
+            assert opened.statistics().in_flight == 1
+            (found,) = opened.steps
+            assert opened.steps == (found,)
+            assert found.state.value == "running" and not found.done
+            assert found.statistics().nodes == 2
+            assert repr(found).startswith(f"<Step {found.id} running")
+            seen.append(found)
+
+        _look.append(look)
+        runs = opened.statistics().runs
+        for _ in range(2):
+            np.testing.assert_array_equal(await call(X), -X - 1)
+        np.testing.assert_array_equal(await opened.run("y:0", FEEDS), -X - 1)
+        first, second, third = seen
+        assert first.id < second.id < third.id
+        assert {found.state.value for found in seen} == {"succeeded"}
+        assert first.done and not first.cancel()
+        with pytest.raises(errors.FailedPreconditionError, match="has begun already"):
+            await first
+        statistics = opened.statistics()
+        assert (statistics.in_flight, statistics.runs) == (0, runs + 3)
+
+
+async def test_a_step_that_was_begun_meanwhile_is_younger() -> None:
+    async with aexec.Session(looking()) as opened:
+        call = await hot(opened)
+        order: list[tuple[aexec.Step, ...]] = []
+
+        def look() -> None:
+            _look.clear()
+            opened.start("y:0", FEEDS)
+            order.append(opened.steps)
+
+        _look.append(look)
+        await call(X)
+        ((first, second),) = order
+        assert first.id < second.id
+        assert first.state.value == "succeeded"
+        assert opened.steps == (second,)
+        np.testing.assert_array_equal(await second, -X - 1)
+
+
+async def test_other_threads_see_steps_only() -> None:
+    async with aexec.Session(looking()) as opened:
+        call = await hot(opened)
+        seen: list[object] = []
+
+        def look() -> None:
+            thread = threading.Thread(target=lambda: seen.append(opened.steps))
+            thread.start()
+            thread.join()
+
+        _look.append(look)
+        await call(X)
+        assert seen == [()]
+
+
+@pytest.mark.parametrize("compile_plans", [True, False])
+async def test_a_kernel_may_cancel_its_own_step(compile_plans: bool) -> None:
+    """Between the nodes of a slice nobody looks, with a step or without."""
+    config = aexec.SessionConfig(compile_plans=compile_plans, slice_seconds=60)
+    async with aexec.Session(looking(), config=config) as opened:
+        await opened.run("y:0", FEEDS)
+        _look.append(lambda: opened.steps[0].cancel("enough"))
+        np.testing.assert_array_equal(await opened.run("y:0", FEEDS), -X - 1)
+        assert opened.steps == ()
+
+
+class TestTakeOver:
+    async def test_the_step_goes_on(self) -> None:
+        gate = gates.ThreadGate()
+        async with aexec.Session(gated(gate)) as opened:
+            running = await stopped_at(gate, opened)
+            (found,) = opened.steps
+            assert found.statistics().running == 1
+            gate.open.set()
+            np.testing.assert_array_equal(await running, -X - 1)
+            assert found.state.value == "succeeded"
+            assert opened.steps == ()
+
+    async def test_it_is_cancelled_while_it_waits(self) -> None:
+        gate = gates.ThreadGate()
+        async with aexec.Session(gated(gate)) as opened:
+            running = await stopped_at(gate, opened)
+            assert opened.steps[0].cancel("enough")
+            with pytest.raises(errors.CancelledError, match="enough"):
+                await running
+            assert opened.steps == ()
+            gate.open.set()
+
+    async def test_closing_the_session_ends_it(self) -> None:
+        gate = gates.ThreadGate()
+        opened = await aexec.Session(gated(gate))
+        running = await stopped_at(gate, opened)
+        closing = asyncio.create_task(opened.close())
+        with pytest.raises(errors.CancelledError, match=r"Session has been closed\."):
+            await running
+        gate.open.set()
+        await closing
+
+    async def test_a_kernel_that_has_the_session_closed_ends_first(self) -> None:
+        opened = await aexec.Session(looking())
+        call = await hot(opened)
+        closing: list[asyncio.Task[None]] = []
+        _look.append(lambda: closing.append(asyncio.ensure_future(opened.close())))
+        np.testing.assert_array_equal(await call(X), -X - 1)
+        await closing[0]
+        with pytest.raises(errors.CancelledError, match=r"Session has been closed\."):
+            await call(X)
+
+    @pytest.mark.parametrize("looked_at", [False, True])
+    def test_the_time_limit_of_the_session_holds(self, looked_at: bool) -> None:
+        async def main() -> None:
+            loop = asyncio.get_running_loop()
+            async with aexec.Session(looking(), config=aexec.SessionConfig(operation_timeout=5.0)) as opened:
+                call = await hot(opened)
+                if looked_at:
+                    _look.append(lambda: opened.steps)
+                _look.append(postpone_for(10.0))
+                began = loop.time()
+                with pytest.raises(errors.DeadlineExceededError):
+                    await call(X)
+                assert opened.steps == ()
+                assert loop.time() - began == pytest.approx(10)  # what was postponed is waited for
+
+        run_virtual(main())
+
+    async def test_an_error_has_its_node_and_leaves_nothing(self) -> None:
+        async with aexec.Session(looking()) as opened:
+            call = await hot(opened)
+            seen: list[aexec.Step] = []
+
+            def fail() -> None:
+                seen.extend(opened.steps)
+                raise ValueError("on purpose")
+
+            _look.append(fail)
+            for run in (lambda: call(X), lambda: opened.run("y:0", FEEDS)):
+                with pytest.raises(errors.UnknownError, match="ValueError: on purpose") as caught:
+                    await run()
+                assert (caught.value.node, caught.value.op) == ("look", "TestLook")
+                assert isinstance(caught.value.__cause__, ValueError)
+            assert opened.steps == ()
+            assert [found.state.value for found in seen] == ["failed"] * 2
+            _look.clear()
+            np.testing.assert_array_equal(await call(X), -X - 1)
+
+
+def postpone_for(seconds: float) -> Callable[[], None]:
+    """What a kernel does that cannot go on before so much time has passed."""
+    loop = asyncio.get_running_loop()
+    end = loop.time() + seconds
+
+    def postpone() -> None:
+        if loop.time() < end:
+            raise PostponedError(lambda ready: loop.call_at(end, ready))
+
+    return postpone
+
+
+class TestWhatGoesTheLongWay:
+    async def test_feeds_that_are_no_arrays_of_the_type(self) -> None:
+        async with aexec.Session(looking()) as opened:
+            call = await hot(opened)
+            np.testing.assert_array_equal(await call([0, 1, 2]), -X - 1)
+            np.testing.assert_array_equal(await call(X.astype(np.float64)), -X - 1)
+            runs = opened.statistics().runs
+            with pytest.raises(errors.InvalidArgumentError, match="to be float but string is provided"):
+                await call(np.array(["a"]))
+            with pytest.raises(errors.InvalidArgumentError, match="shape"):
+                await call(np.ones((2, 2), np.float32))
+            assert opened.statistics().runs == runs + 2
+            assert opened.steps == ()
+
+    async def test_large_feeds(self) -> None:
+        async with aexec.Session(looking()) as opened:
+            call = await hot(opened)
+            large = np.zeros(1 << 20, np.float32)
+            np.testing.assert_array_equal(await call(large), large - 1)
+
+    async def test_traced_runs(self) -> None:
+        metadata = aexec.RunMetadata()
+        async with aexec.Session(looking()) as opened:
+            call = await hot(opened)
+            await call(X, options=aexec.RunOptions(trace=True), metadata=metadata)
+        assert metadata.step_stats is not None
+
+    async def test_runs_whose_memory_is_logged(self, caplog: pytest.LogCaptureFixture) -> None:
+        async with aexec.Session(looking()) as opened:
+            call = await hot(opened)
+            with caplog.at_level(logging.DEBUG, "aexec.memory"):
+                await call(X)
+        assert any("look" in record.getMessage() for record in caplog.records)
+
+    async def test_sessions_that_are_closed_or_of_another_loop(self) -> None:
+        opened = await aexec.Session(looking())
+        call = await hot(opened)
+
+        def elsewhere() -> None:
+            with pytest.raises(errors.FailedPreconditionError, match="belongs to the event loop"):
+                asyncio.run(call(X))
+
+        await asyncio.to_thread(elsewhere)
+        await opened.close()
+        with pytest.raises(errors.CancelledError, match=r"Session has been closed\."):
+            await call(X)
+        with pytest.raises(errors.CancelledError, match=r"Session has been closed\."):
+            await opened.run("y:0", FEEDS)
+
+
+async def test_a_fetched_feed_is_what_was_fed() -> None:
+    async with aexec.Session(looking()) as opened:
+        for _ in range(3):
+            y, x = await opened.run(["y:0", "x:0"], FEEDS)
+            np.testing.assert_array_equal(y, -X - 1)
+            np.testing.assert_array_equal(x, X)
+
+
+async def test_nobody_is_told_of_floating_point_errors() -> None:
+    with aexec.Graph() as graph:
+        x = aexec.placeholder("float32", [None], name="x")
+        aexec.ops.real_div(1.0, x, name="y")
+    before = np.geterr()
+    async with aexec.Session(graph) as opened:
+        call = await hot(opened)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            assert (await call(np.zeros(2, np.float32))).tolist() == [np.inf, np.inf]
+        assert np.geterr() == before
+
+
+async def test_a_run_in_a_slice_that_is_over_lets_others_go_first() -> None:
+    async with aexec.Session(looking()) as opened:
+        call = await hot(opened)
+        with turns_counted() as turns:
+            for _ in range(100_000):
+                await call(X)
+                if turns() >= 3:
+                    break
+            assert turns() >= 3
+
+
+async def test_a_server_gets_the_result_at_once_and_no_step() -> None:
+    async with aexec.Session(looking(), config=aexec.SessionConfig(slice_seconds=60.0)) as opened:
+        call = await hot(opened)
+        for options in (None, aexec.RunOptions(timeout=60.0)):
+            result, begun, rest = call.begin(X, options=options)
+            assert begun is None and rest is None
+            np.testing.assert_array_equal(result, -(X + 1))
+        assert not opened.steps
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        aexec.RunOptions(timeout=60.0, trace=True),
+        aexec.RunOptions(output_partition_graphs=True),
+        aexec.RunOptions(report_tensor_allocations_upon_oom=True),
+    ],
+)
+async def test_a_run_that_is_to_be_seen_has_a_step(options: aexec.RunOptions) -> None:
+    async with aexec.Session(looking()) as opened:
+        call = await hot(opened)
+        result, begun, rest = call.begin(X, options=options)
+        assert result is None and begun is not None and rest is not None
+        np.testing.assert_array_equal(await rest, -(X + 1))
+        assert begun.metadata is not None
+
+
+async def test_a_deadline_that_has_passed_is_not_outrun() -> None:
+    async with aexec.Session(looking()) as opened:
+        call = await hot(opened)
+        _, begun, rest = call.begin(X, options=aexec.RunOptions(timeout=0.0))
+        assert begun is not None and rest is not None
+        assert opened.steps == (begun,)
+        begun.cancel("its timer may come too late")
+        with pytest.raises(errors.CancelledError, match="its timer"):
+            await rest
+
+
+@pytest.mark.parametrize("cancelled", [False, True])
+def test_what_cannot_go_on_at_once_is_a_step_with_its_deadline(cancelled: bool) -> None:
+    async def main() -> None:
+        async with aexec.Session(looking()) as opened:
+            call = await hot(opened)
+            _look.append(postpone_for(10.0))
+            _, begun, rest = call.begin(X, options=aexec.RunOptions(timeout=5.0))
+            assert begun is not None and rest is not None
+            assert opened.steps == (begun,)
+            if cancelled:
+                begun.cancel("by a server")
+            with pytest.raises(errors.CancelledError if cancelled else errors.DeadlineExceededError):
+                await rest
+            assert opened.steps == ()
+
+    run_virtual(main())
+
+
+async def test_values_that_are_handed_out_do_not_count_as_kept() -> None:
+    g = GraphBuilder()
+    g.placeholder("x", shape=[None])
+    g("y", "TestKept", "x")
+    config = aexec.SessionConfig(session_bytes=1 << 30, slice_seconds=60.0)
+    async with aexec.Session(g.graph(), config=config) as opened:
+        kept = opened.resources.kept
+        assert kept is not None
+        call = await hot(opened)
+        _keeps.append(kept)
+        try:
+            result, begun, _ = call.begin(X)
+        finally:
+            _keeps.clear()
+        assert begun is None
+        np.testing.assert_array_equal(result, X + 1)
+        assert kept.num_bytes == 0

@@ -1,0 +1,142 @@
+"""Estimates of what calls take are corrected by what they took, and not by what else the machine did meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from math import inf
+
+import numpy as np
+import pytest
+
+import aexec
+from aexec.framework.kernel_contract.output_sizes import Varying
+from aexec.runtime.plans.call_estimates import correct_estimate, correct_in_thread, heavy_ns, is_light, took_at_most
+from aexec.runtime.plans.compilation_policy import COMPILE_AT, LOOKS, SUSPICIOUS
+from aexec.runtime.plans.node_estimate import EstimateState
+from aexec.runtime.plans.plan import PlanNode
+from tests.support.node_estimates import begin, suspect
+
+MS = 1e6
+X = (np.ones(9_999, np.float32),)  # 10 µs by its estimate: for it as a whole counts one element more
+
+
+@pytest.fixture
+async def node() -> AsyncIterator[PlanNode]:
+    """Of which one call was measured, and took what was expected."""
+    with aexec.Graph() as graph:
+        aexec.ops.neg(aexec.placeholder("float32", None, name="x"), name="y")
+    async with aexec.Session(graph) as session:
+        call = session.make_callable("y:0", ["x:0"])
+        await call(X[0])
+        assert call.plan is not None
+        (node,) = call.plan.nodes
+        begin(node, 1.0, 1)
+        correct_estimate(node, X, 0.01 * MS)
+        assert (node.estimate.state, node.estimate.scale) == (EstimateState.MEASURED, 1.0)
+        yield node
+
+
+def test_a_call_that_was_interrupted_is_made_once_more_in_a_thread(node: PlanNode) -> None:
+    correct_estimate(node, X, 4 * MS)
+    assert heavy_ns(node, X) > 0
+    assert node.check == 2  # it is asked about whatever its size
+    assert node.estimate.scale == 1.0
+    correct_in_thread(node, X, 0.01 * MS)
+    assert not heavy_ns(node, X)
+    assert (node.estimate.state, node.check, node.estimate.scale) == (EstimateState.MEASURED, 1, 1.0)
+
+
+@pytest.mark.parametrize("again", [correct_in_thread, correct_estimate])
+def test_a_call_that_takes_long_twice_is_heavy(node: PlanNode, again: object) -> None:
+    assert callable(again)
+    correct_estimate(node, X, 4 * MS)
+    again(node, X, 6 * MS)
+    assert (node.estimate.state, node.check, node.estimate.scale) == (EstimateState.HEAVY, 2, 400.0)
+    assert heavy_ns(node, X) > 0
+    for _ in range(10):
+        correct_in_thread(node, X, 0.01 * MS)
+    assert not heavy_ns(node, X)  # it was both times
+
+
+def test_a_line_that_goes_on_in_a_thread_tells_at_most_how_long_a_call_took(node: PlanNode) -> None:
+    correct_estimate(node, X, 4 * MS)
+    took_at_most(node, 0.01 * MS, 0.02 * MS)
+    assert not heavy_ns(node, X)
+    took_at_most(node, 0.01 * MS, 9 * MS)
+    assert node.estimate.scale == 1.0
+    correct_estimate(node, X, 4 * MS)
+    took_at_most(node, 0.01 * MS, 9 * MS)
+    assert node.estimate.scale == 400.0
+
+
+def test_what_does_not_hold_the_loop_is_believed_little_by_little(node: PlanNode) -> None:
+    correct_estimate(node, X, 0.11 * MS)
+    assert node.estimate.scale == pytest.approx(2.0)
+    assert node.estimate.state is EstimateState.MEASURED
+
+
+def test_a_node_that_nobody_has_measured_is_doubted(node: PlanNode) -> None:
+    many = (np.ones(99_999, np.float32),)
+    assert not heavy_ns(node, many)
+    begin(node, 1.0, 1)
+    assert heavy_ns(node, many) > 0
+    assert not heavy_ns(node, X)
+    correct_in_thread(node, many, 0.1 * MS)
+    assert not heavy_ns(node, many)
+
+
+def test_what_varies_with_the_values_is_not_corrected_downwards(node: PlanNode) -> None:
+    node.cost = Varying(10.0)
+    correct_in_thread(node, X, 0.01 * MS)
+    assert node.estimate.scale == 1.0
+
+
+@pytest.mark.usefixtures("plans_compile")
+async def test_a_plan_whose_calls_were_interrupted_stays_as_it_was_compiled() -> None:
+    with aexec.Graph() as graph:
+        aexec.ops.neg(aexec.placeholder("float32", None, name="x"), name="y")
+    async with aexec.Session(graph) as session:
+        call = session.make_callable("y:0", ["x:0"])
+        for _ in range(COMPILE_AT + 1):
+            await call(X[0])
+        assert call.plan is not None
+        (node,), compilation = call.plan.nodes, call.plan.compilation
+        compiled = compilation.compiled
+        for _ in range(2 * LOOKS):
+            for _ in range(SUSPICIOUS):
+                compilation.slice_ended(1.0)  # as another process makes it
+            suspect(node, X)
+            assert compiled.in_doubt
+            submitted = session.statistics().pool.submitted
+            await call(X[0])
+            assert session.statistics().pool.submitted == submitted + 1
+            # Unless it happens that this call was interrupted, too.
+            begin(node, node.cost, 1)
+            assert not compiled.in_doubt
+            for _ in range(2):
+                await call(X[0])
+            compilation.slice_ended(0.0)
+            compilation.finished()
+        assert compilation.compiled is compiled
+
+
+def test_call_that_nobody_can_estimate_is_made_in_a_thread(node: PlanNode) -> None:
+    def cost(*_: object) -> float:
+        raise ValueError
+
+    node.cost = cost
+    assert heavy_ns(node, X) == inf
+    assert not is_light(node, X)
+    correct_in_thread(node, X, 0.01 * MS)
+    took_at_most(node, inf, 0.01 * MS)
+    assert (node.estimate.scale, node.estimate.state) == (1.0, EstimateState.MEASURED)  # it tells nothing of others
+
+
+@pytest.mark.parametrize("state", [EstimateState.UNMEASURED, EstimateState.SUSPECTED])
+def test_call_that_nobody_can_estimate_ends_no_doubt_of_others(node: PlanNode, state: EstimateState) -> None:
+    begin(node, 1.0, 1)
+    if state is EstimateState.SUSPECTED:
+        suspect(node, X)
+    took_at_most(node, inf, 0.01 * MS)
+    assert node.estimate.state is state
+    assert heavy_ns(node, (np.ones(99_999, np.float32),)) > 0

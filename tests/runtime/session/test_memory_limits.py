@@ -1,0 +1,608 @@
+"""Limits of memory: of a step, of a session; what is refused before it is made, and what the error says."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import threading
+import weakref
+from collections.abc import Callable, Generator
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import aexec
+from aexec import errors, ops
+from aexec.framework import dtypes
+from aexec.framework.kernel_contract.kernel_registry import kernel
+from aexec.framework.memory import tensor_buffer
+from aexec.framework.memory.memory_account import MemoryAccount
+from aexec.framework.memory.tensor_buffer import buffer_of
+from aexec.framework.op_contract.op_registry import register_op
+from aexec.framework.shape_functions.shape_inference import InferenceContext
+from aexec.runtime.interpreter import memory_accountant
+from aexec.runtime.interpreter.memory_accountant import expected_of, values_of_line
+from aexec.runtime.profiling.tracing import DEBUG
+from tests.kernels.kernel_calls import KernelCall, load
+from tests.support import gates
+from tests.support.programs.graphs import GraphBuilder, counting_loop
+from tests.support.waiting import until
+
+MB = 1 << 20
+made: list[str] = []
+
+
+def _square(c: InferenceContext) -> None:
+    c.set_output(0, c.input(0))
+
+
+register_op("TestMakes(x: T) -> y: T", "T: type", shape_fn=_square)
+register_op("TestMakesUnknown(x: float) -> y: float")
+
+
+@kernel("TestMakes", "TestMakesUnknown")
+def _makes(c: Any) -> Any:
+    def compute(x: Any) -> Any:
+        made.append(c.name)
+        return x + 1
+
+    return compute
+
+
+@kernel("TestMakesThenFails")
+def _fails(c: Any) -> Any:
+    def compute(x: Any) -> Any:
+        raise MemoryError("no more")
+
+    return compute
+
+
+register_op("TestMakesThenFails(x: float) -> y: float")
+
+# Needs, besides its output, twice as much, or as much as a value says.
+register_op("TestNeeds(x: float) -> y: float", shape_fn=_square)
+register_op("TestNeedsAsMany(x: float, bytes: int32) -> y: float", shape_fn=_square)
+kernel("TestNeeds", scratch=8)(_makes)
+
+
+@kernel("TestNeedsAsMany", scratch=lambda x, count: int(count))
+def _makes_of_two(c: Any) -> Any:
+    makes = _makes(c)
+    return lambda x, count: makes(x)
+
+
+@pytest.fixture(autouse=True)
+def _nothing_made() -> None:
+    made.clear()
+
+
+def chain(count: int, op: str = "TestMakes") -> aexec.Graph:
+    """x → n0 → n1 → …, each of which is fetched, so that all of them are alive."""
+    g = GraphBuilder()
+    g.placeholder("x", dtypes.float32)
+    attrs = {"T": dtypes.float32} if op == "TestMakes" else {}
+    for i in range(count):
+        g(f"n{i}", op, f"n{i - 1}" if i else "x", **attrs)
+    return g.graph()
+
+
+X = np.ones(MB // 4, np.float32)  # 1 MiB
+
+
+def session(graph: aexec.Graph, **limits: Any) -> aexec.Session:
+    return aexec.Session(graph, config=aexec.SessionConfig(**limits))
+
+
+async def test_a_kernel_that_would_exceed_the_limit_is_not_run() -> None:
+    async with session(chain(5), step_bytes=3 * MB) as limited:
+        with pytest.raises(errors.ResourceExhaustedError) as caught:
+            await limited.run([f"n{i}:0" for i in range(5)], {"x:0": X})
+        assert made == ["n0", "n1", "n2"]
+        assert caught.value.node == "n3"
+        text = caught.value.message
+        assert text.startswith(
+            "OOM when allocating tensor with shape[262144] and type float on "
+            "/job:localhost/replica:0/task:0/device:CPU:0: the tensors of the step take 3145728 bytes, "
+            "1048576 more would exceed the 3145728 of SessionConfig.step_bytes\n"
+            "Current usage from device: /job:localhost/replica:0/task:0/device:CPU:0, allocator: cpu\n"
+        )
+        assert sorted(text.splitlines()[2:]) == [f"  1.00MiB from n{i}" for i in range(3)]
+        # The session goes on.
+        for _ in range(5):
+            assert len(await limited.run(["n0:0", "n1:0", "n2:0"], {"x:0": X})) == 3
+
+
+async def test_what_a_kernel_needs_for_itself_is_reserved_while_it_runs() -> None:
+    metadata = aexec.RunMetadata()
+    async with session(chain(2, "TestNeeds"), step_bytes=4 * MB) as limited:
+        await limited.run(["n0:0", "n1:0"], {"x:0": X}, metadata=metadata)
+    assert metadata.peak_bytes == 4 * MB  # two outputs, and what one call needs
+    made.clear()
+    async with session(chain(2, "TestNeeds"), step_bytes=4 * MB - 1) as limited:
+        with pytest.raises(errors.ResourceExhaustedError, match=r"take 1048576 bytes, 3145728 more would exceed"):
+            await limited.run(["n0:0", "n1:0"], {"x:0": X})
+    assert made == ["n0"]
+
+
+async def test_what_a_kernel_needs_may_be_as_a_value_says() -> None:
+    g = GraphBuilder()
+    g.placeholder("x", dtypes.float32)
+    g.placeholder("bytes", dtypes.int32)
+    g("y", "TestNeedsAsMany", "x", "bytes")
+    async with session(g.graph(), step_bytes=2 * MB) as limited:
+        for count in (0, MB, -5):
+            await limited.run("y:0", {"x:0": X, "bytes:0": np.int32(count)})
+        with pytest.raises(errors.ResourceExhaustedError, match="2097153 more would exceed"):
+            await limited.run("y:0", {"x:0": X, "bytes:0": np.int32(MB + 1)})
+
+
+async def test_what_is_not_needed_any_more_does_not_count() -> None:
+    async with session(chain(20), step_bytes=2 * MB) as limited:
+        await limited.run("n19:0", {"x:0": X})
+    assert len(made) == 20
+
+
+async def test_what_nobody_can_tell_beforehand_is_counted_when_it_is_there() -> None:
+    async with session(chain(3, "TestMakesUnknown"), step_bytes=MB + 1) as limited:
+        with pytest.raises(errors.ResourceExhaustedError, match=r"take 2097152 bytes, which is more than the 1048577"):
+            await limited.run(["n0:0", "n1:0", "n2:0"], {"x:0": X})
+    assert made == ["n0", "n1"]
+
+
+async def test_more_dimensions_than_an_array_has_are_refused_as_without_limits() -> None:
+    with aexec.Graph() as graph:
+        ops.fill(aexec.placeholder("int32", [None], name="dims"), False, name="y")
+    for limit in (None, MB):
+        async with session(graph, step_bytes=limit) as limited:
+            with pytest.raises(errors.ResourceExhaustedError, match="OOM when allocating tensor"):
+                await limited.run("y:0", {"dims:0": np.ones(100, np.int32)})
+
+
+async def test_sizes_that_values_say_are_known_before() -> None:
+    with aexec.Graph() as graph:
+        dims = aexec.placeholder("int32", [2], name="dims")
+        ops.fill(dims, aexec.constant(1.0), name="filled")
+    async with session(graph, step_bytes=MB) as limited:
+        assert (await limited.run("filled:0", {"dims:0": [100, 100]})).shape == (100, 100)
+        with pytest.raises(errors.ResourceExhaustedError, match=r"shape\[1000000,1000000\] and type float"):
+            await limited.run("filled:0", {"dims:0": [1000000, 1000000]})
+
+
+async def test_what_is_counted_is_a_number_of_python() -> None:
+    """NumPy's wrap around, and JSON has none."""
+    with aexec.Graph() as graph:
+        ops.where(aexec.placeholder("float32", [None, None], name="x"), name="y")
+    metadata = aexec.RunMetadata()
+    async with session(graph, step_bytes=MB) as limited:
+        assert len(await limited.run("y:0", {"x:0": np.ones((10, 10), np.float32)}, metadata=metadata)) == 100
+    assert type(metadata.peak_bytes) is int
+
+
+NEEDY: dict[str, Callable[[], Any]] = {
+    "integers that are multiplied as floats": lambda: ops.mat_mul(
+        np.ones((1000, 9), np.int64), np.ones((9, 1000), np.int64)
+    ),
+    "parts of strings": lambda: ops.string_split([b"ab" * 100_000], b"")[1],
+    "filters of sounds": lambda: ops.mfcc(np.ones((1, 2, 9), np.float32), 44100, filterbank_channel_count=200_000),
+}
+
+
+@pytest.mark.parametrize("name", NEEDY)
+async def test_what_a_kernel_needs_for_itself_is_refused(name: str) -> None:
+    with aexec.Graph() as graph:
+        ops.identity(NEEDY[name](), name="y")
+    async with aexec.Session(graph, config=aexec.SessionConfig(graph_passes=(), step_bytes=15 * MB)) as limited:
+        with pytest.raises(errors.ResourceExhaustedError, match="15728640"):
+            await limited.run("y:0")
+
+
+async def test_what_a_kernel_needs_for_itself_counts() -> None:
+    """While it lasts; 8 bytes for each row of a shuffle."""
+    with aexec.Graph() as graph:
+        aexec.ops.random_shuffle(aexec.placeholder("uint8", [None], name="x"), name="y")
+    x = np.zeros(100_000, np.uint8)
+    async with aexec.Session(graph, config=aexec.SessionConfig(step_bytes=1_000_000)) as session:
+        await session.run("y:0", {"x:0": x})
+    async with aexec.Session(graph, config=aexec.SessionConfig(step_bytes=799_999)) as session:
+        with pytest.raises(errors.ResourceExhaustedError, match="800000 more would exceed the 799999"):
+            await session.run("y:0", {"x:0": x})
+        assert session.statistics().bytes_in_use == 0
+
+
+async def test_views_take_nothing() -> None:
+    with aexec.Graph() as graph:
+        x = aexec.placeholder("float32", [None], name="x")
+        y = ops.reshape(ops.expand_dims(ops.identity(ops.neg(x)), 0), [2, -1])
+        ops.transpose(ops.squeeze(ops.reshape(y, [1, 2, -1])), [1, 0], name="y")
+        ops.strided_slice(y, [0, 0], [2, 9], [1, 1], name="z")
+        ops.split(0, y, num_split=2, name="s")
+        ops.unpack(y, num=2, name="u")
+    async with session(graph, step_bytes=MB + 100, graph_passes=()) as limited:
+        for _ in range(2):
+            await limited.run(["y:0", "z:0", "s:1", "u:1"], {"x:0": X})
+
+
+@pytest.mark.skipif(DEBUG > 0, reason="AEXEC_DEBUG makes inputs unusable instead")
+async def test_a_call_that_writes_over_its_input_takes_nothing() -> None:
+    with aexec.Graph() as graph:
+        y: Any = ops.neg(aexec.placeholder("float32", [None], name="x"))
+        for _ in range(5):
+            y = ops.abs(ops.neg(y))
+        ops.identity(y, name="y")
+    metadata = aexec.RunMetadata()
+    async with session(graph, step_bytes=MB + 100, graph_passes=()) as limited:
+        for _ in range(3):
+            await limited.run("y:0", {"x:0": X}, metadata=metadata)
+    assert metadata.peak_bytes == MB
+
+
+async def test_loops_calls_and_threads() -> None:
+    g = counting_loop()
+    async with session(g.graph(), step_bytes=MB) as limited:
+        assert await limited.run("result:0", {"n:0": 30}) == 30
+    gate, g = gates.ThreadGate(), GraphBuilder()
+    g.placeholder("x", dtypes.float32, [None])
+    g("y", "TestThreadGate", "x", key=gate.key, T=dtypes.float32)
+    async with session(g.graph(), step_bytes=MB) as limited:
+        step = limited.start("y:0", {"x:0": X})
+        await until(gate.entered.is_set)
+        gate.open.set()
+        await step
+
+
+async def test_concurrent_steps_share_the_sessions_limit_and_have_their_own() -> None:
+    g = GraphBuilder()
+    gate = gates.Gate()
+    g.placeholder("x", dtypes.float32)
+    g("held", "TestMakes", "x", T=dtypes.float32)
+    g("waits", "TestGate", "held", key=gate.key, T=dtypes.float32)
+    g("free", "TestMakes", "x", T=dtypes.float32)
+    async with session(g.graph(), step_bytes=MB, session_bytes=MB + MB // 2) as limited:
+        waiting = limited.start(["waits:0", "held:0"], {"x:0": X})
+        await gate.entered.wait()
+        assert limited.statistics().bytes_in_use == MB
+        assert waiting.statistics().live_bytes == MB
+        with pytest.raises(errors.ResourceExhaustedError, match=r"of the session take .* SessionConfig.session_b"):
+            await limited.run("free:0", {"x:0": X})
+        gate.open.set()
+        await waiting
+        del waiting
+        await asyncio.sleep(0)
+        held = await limited.run("free:0", {"x:0": X})
+        assert limited.statistics().bytes_in_use == 0  # what was fetched is the caller's
+        del held
+
+
+async def test_what_variables_keep_is_the_sessions() -> None:
+    with aexec.Graph() as graph:
+        x = aexec.placeholder("float32", [None], name="x")
+        variable = ops.var_handle_op(dtype="float32", shape=[None], name="v")
+        ops.assign_variable_op(variable, x, name="assign")
+        ops.read_variable_op(variable, dtype="float32", name="read")
+    async with session(graph, session_bytes=MB + 100) as limited:
+        await limited.run([], {"x:0": X}, targets=["assign"])
+        assert limited.statistics().bytes_in_use == MB
+        assert len(await limited.run("read:0")) == len(X)
+        assert limited.statistics().bytes_in_use == MB
+        await limited.run([], {"x:0": X[:10]}, targets=["assign"])
+        assert limited.statistics().bytes_in_use == 40
+        with pytest.raises(errors.ResourceExhaustedError, match="session_bytes"):
+            await limited.run([], {"x:0": np.ones(MB, np.float32)}, targets=["assign"])
+        assert len(await limited.run("read:0")) == 10
+
+
+async def test_a_traced_run_says_what_it_took_at_most() -> None:
+    metadata = aexec.RunMetadata()
+    async with aexec.Session(chain(3)) as unlimited:
+        await unlimited.run("n2:0", {"x:0": X}, options=aexec.RunOptions(trace=True), metadata=metadata)
+        assert metadata.peak_bytes == 2 * MB
+        step = unlimited.start("n2:0", {"x:0": X}, options=aexec.RunOptions(trace=True))
+        await step
+        assert step.statistics().peak_bytes == 2 * MB
+        plain = unlimited.start("n2:0", {"x:0": X})
+        await plain
+        assert plain.statistics().peak_bytes is None
+
+
+async def test_an_error_of_a_kernels_own_reports_if_that_is_asked_for() -> None:
+    g = GraphBuilder()
+    g.placeholder("x", dtypes.float32)
+    g("n0", "TestMakes", "x", T=dtypes.float32)
+    g("y", "TestMakesThenFails", "n0")
+    options = aexec.proto.RunOptions(report_tensor_allocations_upon_oom=True)
+    async with aexec.Session(g.graph()) as unlimited:
+        with pytest.raises(errors.ResourceExhaustedError, match=r"(?s)no more\nCurrent usage .*\n  1.00MiB from n0\n"):
+            await unlimited.run("y:0", {"x:0": X}, options=options)
+        with pytest.raises(errors.ResourceExhaustedError) as caught:
+            await unlimited.run("y:0", {"x:0": X})
+        assert "Current usage" not in caught.value.message
+
+
+@pytest.mark.parametrize("name", ["step_bytes", "session_bytes"])
+def test_a_limit_is_not_negative(name: str) -> None:
+    with pytest.raises(errors.InvalidArgumentError, match=f"{name} must not be negative, got -1"):
+        aexec.SessionConfig(**{name: -1})
+
+
+# Limits of many megabytes: what is small is looked for, and costs no time
+
+
+@pytest.fixture
+def rough(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let smaller limits be kept as large ones are."""
+    monkeypatch.setattr("aexec.runtime.session.session_memory.EXACT_BELOW", 0)
+
+
+LARGE = np.ones(8 * MB // 4, np.float32)
+
+
+@pytest.mark.usefixtures("rough")
+async def test_what_goes_to_a_thread_is_refused_before_it_runs() -> None:
+    async with session(chain(5), step_bytes=26 * MB) as limited:
+        for _ in range(8):  # interpreted, compiled, and going on in a thread
+            made.clear()
+            with pytest.raises(errors.ResourceExhaustedError) as caught:
+                await limited.run([f"n{i}:0" for i in range(5)], {"x:0": LARGE})
+            assert made == ["n0", "n1", "n2"]
+            assert caught.value.node == "n3"
+            assert "8388608 more would exceed the 27262976 of SessionConfig.step_bytes" in caught.value.message
+            del caught
+            await until(lambda: limited.statistics().bytes_in_use == 0)  # a thread may still have the error
+        assert len(await limited.run([f"n{i}:0" for i in range(3)], {"x:0": LARGE})) == 3
+
+
+@pytest.mark.usefixtures("rough")
+async def test_sessions_may_have_a_limit_together() -> None:
+    together = MemoryAccount("server", "max_memory_bytes", 30 * MB)
+    async with session(chain(2), memory_account=together) as one, session(chain(2), memory_account=together) as other:
+        held = await one.run(["n0:0", "n1:0"], {"x:0": LARGE})
+        assert one.statistics().bytes_in_use == 0  # what was fetched is the caller's
+        assert together.in_use == 16 * MB  # and goes on counting for all
+        with pytest.raises(errors.ResourceExhaustedError, match=r"of the server .* of max_memory_bytes"):
+            await other.run(["n0:0", "n1:0"], {"x:0": LARGE})
+        del held
+        await other.run(["n0:0", "n1:0"], {"x:0": LARGE})
+    assert together.in_use == 0
+
+
+def test_looking_takes_its_part_of_the_time_for_all_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A look that takes a second is the last for eight where there is little room, and for sixteen beside another."""
+    clock = itertools.count()
+    monkeypatch.setattr(memory_accountant, "perf_counter", lambda: float(next(clock)))
+    steps = [memory_accountant.StepMemory(MB, None, None, "", is_exact=False) for _ in range(2)]
+    for step in steps:
+        step._look("execution", tuple)
+    assert [step._looked["execution"][1] for step in steps] == [1 + 8, 3 + 16]
+    for step in steps:
+        step.close()
+    assert memory_accountant._executions_looked_at == [0]
+
+
+@pytest.mark.usefixtures("rough")
+async def test_what_is_small_is_counted_in_steps_that_last() -> None:
+    """A loop that goes on until it has gathered too much."""
+    g = counting_loop()
+    g.placeholder("x", dtypes.float32)
+    frame = {"frame_name": b"loop"}
+    g("enter_x", "Enter", "x", T=dtypes.float32, is_constant=True, **frame)
+    g.const("shape", -1, dtypes.int32)
+    g.const("none", -1, dtypes.int32)
+    g("list", "EmptyTensorList", "shape", "none", element_dtype=dtypes.float32, shape_type=dtypes.int32)
+    g("enter_list", "Enter", "list", T=dtypes.variant, **frame)
+    g("value", "Merge", "enter_list", "next_list", N=2, T=dtypes.variant)
+    g("taken", "Switch", "value", "cond", T=dtypes.variant)
+    g("number", "Cast", "body", SrcT=dtypes.int32, DstT=dtypes.float32)
+    g("made", "AddV2", "enter_x", "number", T=dtypes.float32)
+    g("push", "TensorListPushBack", "taken:1", "made", element_dtype=dtypes.float32)
+    g("next_list", "NextIteration", "push", T=dtypes.variant)
+    g("y", "Exit", "taken", T=dtypes.variant)
+    g("length", "TensorListLength", "y")
+    async with session(g.graph(), step_bytes=26 * MB) as limited:
+        for _ in range(4):
+            assert await limited.run("length:0", {"n:0": 10, "x:0": np.ones(10_000, np.float32)}) == 10
+            with pytest.raises(errors.ResourceExhaustedError, match=r"the 27262976 of SessionConfig\.step_bytes"):
+                await limited.run("length:0", {"n:0": 2**31 - 1, "x:0": np.ones(10_000, np.float32)})
+            await until(lambda: limited.statistics().bytes_in_use == 0)  # what is in a thread counts until it returns
+
+
+@pytest.mark.usefixtures("rough")
+async def test_what_was_fed_is_not_the_steps() -> None:
+    g = GraphBuilder()
+    gate = gates.Gate()
+    g.placeholder("x", dtypes.float32)
+    g("waits", "TestGate", "x", key=gate.key, T=dtypes.float32)
+    g("y", "AddN", "waits", "x", N=2, T=dtypes.float32)
+    async with session(g.graph(), step_bytes=30 * MB) as limited:
+        step = limited.start("y:0", {"x:0": np.ones(25 * MB // 4, np.float32)})
+        await gate.entered.wait()
+        gate.open.set()
+        await step
+
+
+@pytest.mark.usefixtures("rough")
+async def test_what_resources_keep_is_the_sessions() -> None:
+    with aexec.Graph() as graph:
+        x = aexec.placeholder("float32", [None], name="x")
+        queue = ops.fifo_queue_v2(component_types=["float32"], name="queue")
+        ops.queue_enqueue_v2(queue, [ops.neg(x)], name="put")
+        ops.queue_dequeue_v2(queue, component_types=["float32"], name="got")
+    async with session(graph, session_bytes=26 * MB) as limited:
+        for _ in range(3):
+            await limited.run([], {"x:0": LARGE}, targets=["put"])
+        with pytest.raises(errors.ResourceExhaustedError, match="session_bytes"):
+            await limited.run([], {"x:0": LARGE}, targets=["put"])
+        held = await limited.run("got:0")
+        assert limited.statistics().bytes_in_use < 17 * MB  # what was fetched is the caller's
+        await limited.run([], {"x:0": LARGE}, targets=["put"])
+        del held
+
+
+def _repeated(call: KernelCall) -> tuple[list[Any], Any, Any] | None:
+    """Inputs, outputs and the node of a call that a test made; None if it cannot be repeated so."""
+    c = call.construction(np)
+    try:
+        built = call.registration(c).build(c)
+        inputs = [np.array(value) for value in call.inputs]
+        with np.errstate(all="ignore"):
+            out = built.compute(*inputs)
+    except Exception:
+        return None  # it needs its step, or was to be refused
+    node = SimpleNamespace(
+        op=call.op,
+        cost=built.cost,
+        scratch=built.scratch,
+        passes_on=False,
+        calls=None,
+        node=SimpleNamespace(op_def=c.op_def, attrs=c.attrs, output_types=c.output_types, shapes=None),
+    )
+    return inputs, out if isinstance(out, tuple) else (out,), node
+
+
+def test_no_kernel_is_expected_to_make_more_than_it_does() -> None:
+    """Else calls would be refused for which there is room."""
+    checked, told = set(), set()
+    for call in load():
+        repeated = _repeated(call)
+        if repeated is None:
+            continue
+        inputs, outputs, node = repeated
+        given = {id(buffer_of(value)) for value in inputs}
+        made = sum(out.nbytes for out in outputs if out is not None and id(buffer_of(out)) not in given)
+        expected = expected_of(node, inputs).outputs
+        # Some give an input for a small output, as batch norms for a channel's statistics.
+        assert expected <= made + 100, (call.op, [value.shape for value in inputs], expected, made)
+        checked.add(call.op)
+        if expected == made > 0:
+            told.add(call.op)
+    assert len(checked) > 500
+    assert len(told) > 0.75 * len(checked)
+
+
+async def test_tensors_under_handles_are_the_sessions() -> None:
+    with aexec.Graph() as graph:
+        ops.get_session_handle(ops.neg(aexec.placeholder("float32", [None], name="x")), name="h")
+    async with session(graph, session_bytes=3 * MB) as limited:
+        handle = await limited.run("h:0", {"x:0": X})
+        assert limited.statistics().bytes_in_use == MB
+        put = await limited.tensors.put(X)
+        assert limited.statistics().bytes_in_use == 2 * MB
+        with pytest.raises(errors.ResourceExhaustedError, match="session_bytes"):
+            await limited.tensors.put(np.ones(MB // 2, np.float32))
+        limited.tensors.delete(handle)
+        limited.tensors.delete(put)
+        assert limited.statistics().bytes_in_use == 0
+
+
+async def test_parts_of_a_run_that_were_handed_out_are_the_callers() -> None:
+    g = GraphBuilder()
+    for name in "xz":
+        g.placeholder(name, dtypes.float32)
+        g(f"{name}_made", "TestMakes", name, T=dtypes.float32)
+    async with session(g.graph(), session_bytes=2 * MB) as limited:
+        step = await limited.partial_run_setup(["x_made:0", "z_made:0"], ["x:0", "z:0"])
+        first = await limited.partial_run(step, "x_made:0", {"x:0": X})
+        assert limited.statistics().in_flight == 1
+        assert limited.statistics().bytes_in_use == 0
+        second = await limited.partial_run(step, "z_made:0", {"z:0": X})
+        assert limited.statistics().bytes_in_use == 0
+        del first, second
+
+
+async def test_what_is_received_is_no_other_value() -> None:
+    """A fed value is the caller's, on other devices of the host too."""
+    g = GraphBuilder()
+    g.placeholder("x")
+    g.const("axis", 0, dtypes.int32)
+    g("small", "Max", "x", "axis", device="/cpu:1", T=dtypes.float32)
+    g("less", "Neg", "small", device="/cpu:0", T=dtypes.float32)
+    config = aexec.SessionConfig(device_count={"CPU": 2}, graph_passes=(), session_bytes=1000)
+    async with aexec.Session(g.graph(), config=config) as session:
+        assert await session.run("less:0", {"x:0": np.ones(MB, np.float32)}) == -1
+
+
+def test_looking_at_a_line_keeps_nothing_of_it() -> None:
+    """What the line lets go of is free, so that kernels may write over it."""
+    seen: list[weakref.ref[Any]] = []
+
+    def line() -> Generator[None, None, None]:
+        value = np.zeros(8)
+        seen.append(weakref.ref(value))
+        yield
+        del value
+        yield
+
+    running = line()
+    next(running)
+    assert any(value is seen[0]() for value in values_of_line(running))
+    next(running)
+    assert seen[0]() is None
+
+
+@pytest.mark.default_executor
+class TestManyStrings:
+    """Adding up what they take does not hold the event loop."""
+
+    MANY = 50_000
+
+    @pytest.fixture
+    def measured(self, monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+        """Of each array of many strings that was added up: was it in a thread?"""
+        here, found, distinct_strings = threading.current_thread(), list[bool](), tensor_buffer._distinct_strings
+
+        def noting(objects: Any) -> Any:
+            if objects.size == self.MANY:
+                found.append(threading.current_thread() is not here)
+            return distinct_strings(objects)
+
+        monkeypatch.setattr(tensor_buffer, "_distinct_strings", noting)
+        return found
+
+    @property
+    def strings(self) -> Any:
+        return np.array([b"%d" % i for i in range(self.MANY)], object)
+
+    async def test_where_each_call_is_accounted_for(self, measured: list[bool]) -> None:
+        """Once for all accounts together."""
+        with aexec.Graph() as graph:
+            ops.copy_host(aexec.placeholder("string", [None], name="x"), name="copied")
+        text = self.strings
+        async with session(graph, step_bytes=8 * MB, session_bytes=100 * MB) as limited:
+            for _ in range(3):
+                copied = await limited.run("copied:0", {"x:0": text})
+            assert copied.tolist() == text.tolist()
+        assert measured == [True] * 3
+
+    async def test_where_they_are_kept(self, measured: list[bool]) -> None:
+        with aexec.Graph() as graph:
+            x = aexec.placeholder("string", [None], name="x")
+            handle = ops.var_handle_op(dtype="string", shape=[self.MANY], name="v")
+            ops.assign_variable_op(handle, x, name="assign")
+            queue = ops.fifo_queue_v2(component_types=["string"], name="queue")
+            ops.queue_enqueue_v2(queue, [x], name="put")
+            ops.stage([x], name="stage")
+            ops.get_session_handle(x, name="handle")
+        text = self.strings
+        async with session(graph, session_bytes=1000 * MB) as limited:
+            for target in ("assign", "put", "stage"):
+                await limited.run([], {"x:0": text}, targets=[target])
+                assert limited.statistics().bytes_in_use > 8 * self.MANY
+            await limited.run("handle:0", {"x:0": text})
+        assert measured == [True] * 4
+
+    def test_where_a_step_is_looked_at_some_of_them_tell(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        looked_at: list[int] = []
+        memory_bytes = tensor_buffer.memory_bytes
+
+        def noting(array: Any) -> int:
+            looked_at.append(array.size)
+            return memory_bytes(array)
+
+        monkeypatch.setattr(memory_accountant, "memory_bytes", noting)
+        memory = memory_accountant.StepMemory(None, None, None, "", is_exact=False)
+        text = np.array([b"%07d" % i for i in range(self.MANY)], object)
+        memory.look("execution", lambda: [text])
+        assert looked_at[0] < 5000
+        assert memory.step.in_use == pytest.approx((15 + tensor_buffer.STRING_BYTES) * self.MANY, rel=0.01)
+        memory.close()

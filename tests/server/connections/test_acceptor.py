@@ -1,0 +1,151 @@
+"""Connections of many clients who come at once."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import logging
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from aexec_server import ServerConfig
+from aexec_server.connections import acceptor
+from aexec_server.connections.acceptor import Acceptor, tcp_sockets, unix_socket
+
+from tests.server.connections.test_tls import Authority, ServerTls
+from tests.server.connections.test_tls import authority as authority  # a fixture
+from tests.support.waiting import until
+
+
+class Clock:
+    """Each look at it takes so long."""
+
+    def __init__(self, seconds: float) -> None:
+        self.now, self._seconds = 0.0, seconds
+
+    def __call__(self) -> float:
+        self.now += self._seconds
+        return self.now
+
+
+class Greeter(asyncio.Protocol):
+    """Says hello, and counts those to whom it did."""
+
+    greeted = 0
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        Greeter.greeted += 1
+        cast(asyncio.Transport, transport).write(b"hello")
+        transport.close()
+
+
+@pytest.fixture(autouse=True)
+def nobody_yet() -> None:
+    Greeter.greeted = 0
+
+
+@contextlib.contextmanager
+def clients(address: Any, count: int, family: int = socket.AF_INET) -> Iterator[list[socket.socket]]:
+    with contextlib.ExitStack() as stack:
+        made = [stack.enter_context(socket.socket(family, socket.SOCK_STREAM)) for _ in range(count)]
+        for one in made:
+            one.connect(address)  # the system does that before anybody accepts it
+        yield made
+
+
+@contextlib.contextmanager
+def accepting(sockets: list[socket.socket], **options: Any) -> Iterator[Acceptor]:
+    taking = Acceptor(sockets, Greeter, **options)
+    try:
+        yield taking
+    finally:
+        taking.close()
+
+
+async def turns_until(count: int) -> int:
+    """How many turns of the loop it takes until so many were greeted."""
+    turns = 0
+    while Greeter.greeted < count:
+        turns += 1
+        await asyncio.sleep(0)
+    return turns
+
+
+@pytest.mark.parametrize(("look", "fewest", "most"), [(0.0, 1, 20), (1.0, 30, 100)])
+async def test_as_many_are_taken_in_a_turn_as_a_slice_is_enough_for(
+    monkeypatch: pytest.MonkeyPatch, look: float, fewest: int, most: int
+) -> None:
+    monkeypatch.setattr(acceptor, "perf_counter", Clock(look))
+    sockets = await tcp_sockets("127.0.0.1", 0)
+    with clients(sockets[0].getsockname(), 30), accepting(sockets):
+        assert fewest <= await turns_until(30) <= most
+
+
+async def test_all_addresses_of_a_host() -> None:
+    sockets = await tcp_sockets("localhost", 0)
+    with accepting(sockets):
+        for one in sockets:
+            with clients(one.getsockname(), 1, one.family) as (client,):
+                await until(lambda: Greeter.greeted)
+                assert client.recv(10) == b"hello"
+            Greeter.greeted = 0
+
+
+async def test_an_address_that_is_taken() -> None:
+    sockets = await tcp_sockets("127.0.0.1", 0)
+    with accepting(sockets), pytest.raises(OSError, match="in use"):
+        await tcp_sockets("127.0.0.1", sockets[0].getsockname()[1])
+
+
+async def test_a_unix_socket(tmp_path: Path) -> None:
+    path = str(tmp_path / "s")
+    with accepting([unix_socket(path)]), clients(path, 3, socket.AF_UNIX):
+        await turns_until(3)
+    with pytest.raises(OSError, match="in use"):
+        unix_socket(path)
+    with pytest.raises(ConnectionError), clients(path, 1, socket.AF_UNIX):
+        pass  # nobody listens any more
+
+
+class OutOfFiles(socket.socket):
+    """The system has no file for the first."""
+
+    refused = False
+
+    def accept(self) -> Any:
+        if not self.refused:
+            self.refused = True
+            raise OSError(errno.EMFILE, "Too many open files")
+        return super().accept()
+
+
+async def test_connections_wait_while_the_system_has_no_files(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(acceptor, "_RETRY_SECONDS", 0.01)
+    listening = OutOfFiles(socket.AF_INET, socket.SOCK_STREAM)
+    listening.bind(("127.0.0.1", 0))
+    listening.listen()
+    with clients(listening.getsockname(), 2), accepting([listening]), caplog.at_level(logging.WARNING):
+        await turns_until(2)
+    assert [record.getMessage() for record in caplog.records] == [
+        "a connection cannot be taken: [Errno 24] Too many open files"
+    ]
+
+
+async def test_a_client_who_speaks_no_tls(authority: Authority) -> None:
+    tls = await asyncio.to_thread(ServerTls, ServerConfig(tls_cert=authority.cert, tls_key=authority.key))
+    sockets = await tcp_sockets("127.0.0.1", 0)
+    address = sockets[0].getsockname()
+    with accepting(sockets, tls=tls.context, handshake_seconds=10.0):
+        reader, writer = await asyncio.open_connection(*address)
+        writer.write(b"GET / HTTP/1.1\r\n\r\n")
+        with contextlib.suppress(ConnectionError):
+            while await reader.read(1000):
+                pass  # what it is told in TLS's words
+        writer.close()
+    assert not Greeter.greeted

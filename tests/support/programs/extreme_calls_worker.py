@@ -1,0 +1,266 @@
+"""Makes extreme calls, one after the other, and says of each what came of it.
+
+A process of its own, with little memory, so that what asks for too much fails here: `python -m
+tests.support.programs.extreme_calls_worker` reads lines `kind op seed`, and answers each with a line of JSON.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import gc
+import inspect
+import json
+import os
+import resource
+import sys
+import tempfile
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+
+import aexec
+from aexec.framework import errors
+from aexec.framework.kernel_contract.kernel_registry import KernelRegistration
+from aexec.framework.kernel_contract.op_kernel import BuiltKernel, OpKernelConstruction
+from aexec.framework.memory.memory_account import MemoryAccount
+from aexec.graph.passes import PASSES
+from aexec.runtime.interpreter.memory_accountant import EXACT_BELOW
+from tests.support.foreign_errors import is_foreign
+from tests.support.programs.attacks import attack, chained_attack
+from tests.support.programs.extreme_calls import ExtremeCall, enlarged_call, extreme_call
+from tests.support.watcher import seconds_waited
+
+_ADDRESS_SPACE = 6 << 30
+# So little that each call is counted.
+_STEP_BYTES = EXACT_BELOW - 1
+DEADLINE = 0.2
+KINDS = {
+    "extreme": extreme_call,
+    "enlarged": enlarged_call,
+    "attack": attack,
+    "chain": chained_attack,
+}
+# Milliseconds of the processor that a call may take on the loop at a stretch, and that the loop may have to wait for
+# the interpreter's lock.
+HELD_MS, LATE_MS = 25.0, 60.0
+# MiB that a call may take and not count, and how much more than what is counted the allocator keeps for it.
+UNCOUNTED_MIB, _ROUNDING = 4.0, 1.25
+# Milliseconds after which a run has to be answered that its deadline ends.
+ANSWERED_MS = 1e3 * DEADLINE + 100
+# Milliseconds of the processor that a call may go on for when it has been answered: a library's call ends by itself.
+WENT_ON_MS = 2000.0
+_BEAT = 0.004
+_TRIES = 4
+_libc = ctypes.CDLL(None)
+
+
+@dataclass
+class Said:
+    """What came of a call.
+
+    Attributes:
+        error: its class and message; `foreign` if it is none of ours.
+        reached, ended: how often kernels of the op were called, and came to an end that was not a refusal.
+        no_strings: outputs of objects that are not all strings.
+        held_ms: the processor's time that the loop's thread took at a stretch.
+        late_ms: how late the loop was at most while other threads of the process worked.
+        took_ms: when it was answered.
+        went_on_ms: the processor's time from then until nothing of it ran any more.
+        peak_mib, counted_mib: how much more memory there was at most, and was counted.
+        uncounted_mib: what of it was to be counted and was not.
+    """
+
+    error: str = ""
+    foreign: bool = False
+    reached: int = 0
+    ended: int = 0
+    no_strings: list[str] = field(default_factory=list)
+    held_ms: float = 0.0
+    late_ms: float = 0.0
+    took_ms: float = 0.0
+    went_on_ms: float = 0.0
+    peak_mib: float = 0.0
+    counted_mib: float = 0.0
+    uncounted_mib: float = 0.0
+
+    def is_over(self) -> bool:
+        """Is one of the limits exceeded?"""
+        return (
+            self.held_ms > HELD_MS
+            or self.late_ms > LATE_MS
+            or self.uncounted_mib > UNCOUNTED_MIB
+            or self.took_ms > ANSWERED_MS
+            or self.went_on_ms > WENT_ON_MS
+        )
+
+
+_MEASURED = ("held_ms", "late_ms", "uncounted_mib", "took_ms", "went_on_ms")
+
+
+class Reach:
+    """Counts the calls of an op's kernels."""
+
+    def __init__(self, op: str) -> None:
+        self.reached = self.ended = 0
+        self._op = op
+        self._build = KernelRegistration.build
+
+    def __enter__(self) -> Reach:
+        build = self._build
+
+        def watched(registration: KernelRegistration, c: OpKernelConstruction) -> BuiltKernel:
+            built = build(registration, c)
+            if c.op == self._op:
+                built.compute = self._counted(built.compute)
+            return built
+
+        KernelRegistration.build = watched  # type: ignore[method-assign]
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        KernelRegistration.build = self._build  # type: ignore[method-assign]
+
+    def _counted(self, compute: Callable[..., Any]) -> Callable[..., Any]:
+        if inspect.iscoroutinefunction(compute):
+
+            async def counted_await(*inputs: Any, **out: Any) -> Any:
+                return await self._awaited(compute(*inputs, **out))
+
+            return counted_await
+
+        def counted(*inputs: Any, **out: Any) -> Any:
+            self.reached += 1
+            try:
+                result = compute(*inputs, **out)
+            except errors.ResourceExhaustedError:
+                self.ended += 1
+                raise
+            except errors.OpError:
+                raise
+            except BaseException:  # abandoned, or to be called in a thread
+                self.ended += 1
+                raise
+            self.ended += 1
+            return result
+
+        return counted
+
+    async def _awaited(self, outputs: Awaitable[Any]) -> Any:
+        self.reached += 1
+        result = await outputs
+        self.ended += 1
+        return result
+
+
+def _peak_kib() -> int:
+    """The most memory that was resident since it was reset."""
+    with open("/proc/self/status") as file:
+        return next(int(line.split()[1]) for line in file if line.startswith("VmHWM"))
+
+
+def _reset_peak() -> int:
+    _libc.malloc_trim(0)
+    with open("/proc/self/clear_refs", "w") as file:
+        file.write("5")
+    return _peak_kib()
+
+
+def _are_strings(value: Any) -> bool:
+    """Are all elements strings, if they are objects?  Zeros of NumPy's are numbers."""
+    array = np.asarray(value)
+    return array.dtype != object or all(type(element) is bytes for element in array.ravel().tolist())
+
+
+async def _beat(said: Said) -> None:
+    """Watches the loop until it is cancelled."""
+    while True:
+        began, waited, cpu, busy = time.perf_counter(), seconds_waited(os.getpid()), time.thread_time(), _cpu()
+        await asyncio.sleep(_BEAT)
+        late = time.perf_counter() - began - _BEAT - (seconds_waited(os.getpid()) - waited)
+        held = time.thread_time() - cpu
+        said.held_ms = max(said.held_ms, 1e3 * held)
+        said.late_ms = max(said.late_ms, 1e3 * min(late, _cpu() - busy))
+
+
+_cpu = time.process_time
+
+
+async def run(call: ExtremeCall, *, exact: bool = True) -> Said:
+    """Run a call by itself.
+
+    Args:
+        exact: is each call of a kernel accounted for?  Else what is kept is, and calls that go to a thread.
+    """
+    said, account = Said(), MemoryAccount("server")
+    passes = () if call.as_it_is else tuple(PASSES)
+    step_bytes = _STEP_BYTES if exact else EXACT_BELOW
+    config = aexec.SessionConfig(graph_passes=passes, delegates=(), step_bytes=step_bytes, memory_account=account)
+    options = aexec.RunOptions(timeout=DEADLINE)
+    feeds = {name: np.array(value) for name, value in call.feeds.items()}  # what is fed is the caller's
+    before = _reset_peak()
+    beat: asyncio.Task[None] | None = None
+    answered: float | None = None
+    with Reach(call.op) as reach:
+        try:
+            graph = aexec.Graph.from_graph_def(call.graph_def)
+            beat = asyncio.create_task(_beat(said))
+            await asyncio.sleep(0)
+            async with aexec.Session(graph, config=config) as session:
+                began, waited = time.perf_counter(), seconds_waited(os.getpid())
+                try:
+                    values = await session.run(call.fetches, feeds, targets=call.targets, options=options)
+                finally:
+                    waited = seconds_waited(os.getpid()) - waited
+                    said.took_ms = (time.perf_counter() - began - waited) * 1e3
+                    answered = _cpu()
+                    said.peak_mib = (_peak_kib() - before) / 1024
+                    said.counted_mib = account.peak / 2**20
+                    await asyncio.sleep(0)
+                    beat.cancel()
+                said.no_strings = [n for n, value in zip(call.fetches, values, strict=True) if not _are_strings(value)]
+                del values
+        except errors.OpError as error:
+            said.error, said.foreign = f"{type(error).__name__}: {error.message}"[:300], is_foreign(error)
+        except Exception as error:
+            said.error, said.foreign = f"{type(error).__name__}: {error}"[:300], True
+    if beat is not None:
+        beat.cancel()
+    if answered is not None:
+        said.went_on_ms = 1e3 * (_cpu() - answered)
+    said.reached, said.ended = reach.reached, reach.ended
+    said.uncounted_mib = said.peak_mib - _ROUNDING * said.counted_mib
+    return said
+
+
+def run_again(call: ExtremeCall) -> Said:
+    """Run a call, and again where it held the loop or took memory: was it the call, or what it imported?"""
+    said = asyncio.run(run(call))
+    for number in range(_TRIES):
+        if not said.is_over():
+            break
+        again = asyncio.run(run(call, exact=bool(number % 2)))
+        for name in _MEASURED:
+            setattr(said, name, min(getattr(said, name), getattr(again, name)))
+    return said
+
+
+def main() -> None:
+    resource.setrlimit(resource.RLIMIT_AS, (_ADDRESS_SPACE, _ADDRESS_SPACE))
+    # Some print.
+    answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    os.chdir(tempfile.mkdtemp())  # some write files of the names that they are given
+    asyncio.run(run(extreme_call("Neg", 0)))  # what a first run imports is not the op's
+    gc.freeze()
+    for line in sys.stdin:
+        kind, op, seed = line.split()
+        call = KINDS[kind](op, int(seed))
+        print(json.dumps({"call": str(call), **asdict(run_again(call))}), file=answers, flush=True)
+
+
+if __name__ == "__main__":
+    main()
