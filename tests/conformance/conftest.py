@@ -19,6 +19,10 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
     if not counts:
         return
     terminalreporter.section("conformance cases that pass, by family")
-    for family, passed, total in sorted(counts):
+    totals: dict[str, tuple[int, int]] = {}
+    for family, passed, total in counts:
+        before = totals.get(family, (0, 0))
+        totals[family] = (before[0] + passed, before[1] + total)
+    for family, (passed, total) in sorted(totals.items()):
         terminalreporter.line(f"{family:26} {passed:4} of {total}")
     terminalreporter.line(f"{'all':26} {sum(c[1] for c in counts):4} of {sum(c[2] for c in counts)}")

@@ -23,6 +23,7 @@ from aexec.framework import dtypes, errors
 from aexec.framework.device_contract.queued_kernel import QueuedKernel
 from aexec.framework.types import DEVICE_GPU
 from tests.support.stand_ins.fake_cupy import fake_cupy
+from tests.support.waiting import until
 
 NAME = "/job:localhost/replica:0/task:0/device:GPU:0"
 Make = Callable[..., CudaDevice]
@@ -290,13 +291,11 @@ class TestSessions:
             (device,) = [each for each in session.devices() if isinstance(each, CudaDevice)]
             times = []
             try:
-                device.streams.compute.hold()
                 for _ in range(_MOST_STREAMS - 2):
-                    step = session.start("y:0", feed)
                     held = device.streams
                     held.compute.hold()
-                    await asyncio.sleep(0)
-                    await issued(held)
+                    step = session.start("y:0", feed)
+                    await until(lambda compute=held.compute: not compute.done)
                     began = time.perf_counter()
                     step.cancel()
                     with suppress(errors.CancelledError):
