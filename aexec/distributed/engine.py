@@ -8,7 +8,7 @@ not done at once is begun, answered, and its end pushed.
 `DeliveringEngine` is what engines have in common: each message is numbered, sent again until it is answered, and
 handled once; an end that has answered nothing for as long as its *lease* is lost, until it is readmitted or heard of.
 So a message that is lost, late or doubled on the way changes nothing, and nobody waits for the dead.
-`memory_engine.py` and `dask_engine.py` are two that carry the messages.
+`memory_engine.py` and `dask/dask_engine.py` are two that carry the messages.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ known from the graph.  So `DType` carries what NumPy cannot say: quantised types
 
 Where a type is taken, whatever names one is welcome: `as_dtype` has the list.  Where NumPy
 has the same type, a DType equals it, and NumPy takes it for its own: `np.zeros(3, aexec.float32)`.
-Next to read: `shape.py`, then `tensor_codec.py`.
+Next to read: `shape.py`, then `wire/tensor_codec.py`.
 """
 
 from __future__ import annotations

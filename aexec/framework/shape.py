@@ -2,7 +2,7 @@
 
 Arrays carry their own shape; `PartialTensorShape` is what a graph says about a
 tensor before it exists.  Shape inference works on richer handles (see
-`shape_inference.py`) and is turned into this at its border.
+`shape_functions/shape_inference.py`) and is turned into this at its border.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Small types that many parts share: memory and device types, frame tags, type groups, type identity.
 
-Data types themselves are in `dtypes.py`; names of devices in `device_name.py`.
+Data types themselves are in `dtypes.py`; names of devices in `device_contract/device_name.py`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """`Graph`: a table of nodes that can be read, written, pickled and built into.
 
-Next to read: `graph_import.py` (how a GraphDef becomes a Graph), `prune.py`, then
+Next to read: `graph_import.py` (how a GraphDef becomes a Graph), `nodes/prune.py`, then
 `aexec/runtime/plans/plan.py` (how a Graph becomes something that runs).
 """
 

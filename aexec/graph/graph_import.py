@@ -1,6 +1,6 @@
 """Import: a GraphDef becomes nodes and functions of a graph, or nothing changes and an error says why.
 
-`node_import.py` makes the nodes; here the functions join them, and shapes are inferred.
+`nodes/node_import.py` makes the nodes; here the functions join them, and shapes are inferred.
 """
 
 from __future__ import annotations

@@ -4,7 +4,8 @@
     serve(ServerConfig(port=8500))          # a server, until a signal comes
 
 A door and no more: it decodes, calls `aexec.Session`, and encodes.  In the order to read:
-`app.py`, `runs.py`, `run_request.py`, `tensors.py`, `store.py`, `error_responses.py`.
+`app.py`, `handlers/runs.py`, `requests/run_request.py`, `requests/tensors.py`, `sessions/store.py`,
+`http/error_responses.py`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Running the server: in this process alone, or with session hosts (`front.py`)."""
+"""Running the server: in this process alone, or with session hosts (`hosts/front.py`)."""
 
 from __future__ import annotations
 

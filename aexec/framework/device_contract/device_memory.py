@@ -4,7 +4,7 @@ Whatever is queued on a device in a task in which a step's memory is accounted f
 the device asks for its `DeviceMemory` where it queues a call or a copy, and when its thread makes that, what it takes
 of the device's allocator is reserved before it is allocated, and counts until its memory dies.  Where nobody accounts
 for memory that costs a look at a variable of the context.
-Next to read: `memory_account.py`, and `aexec/runtime/interpreter/memory_accountant.py`, which has the accounts.
+Next to read: `memory/memory_account.py`, and `aexec/runtime/interpreter/memory_accountant.py`, which has the accounts.
 """
 
 from __future__ import annotations

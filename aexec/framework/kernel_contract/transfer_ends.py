@@ -2,7 +2,8 @@
 
 Called with a context they do what any kernel does: a Send hands its value to the rendezvous, a Recv gives what is
 there, or pending outputs.  An executor that keeps account of who waits for what need not have a future for that: it
-takes the parts.  Next to read: `rendezvous.py`, where the two meet, and `kernels/control_flow/sendrecv_ops.py`.
+takes the parts.  Next to read: `device_contract/rendezvous.py`, where the two meet, and
+`kernels/control_flow/sendrecv_ops.py`.
 """
 
 from __future__ import annotations

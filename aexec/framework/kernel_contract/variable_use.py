@@ -5,7 +5,7 @@ the call is queued with their values in front of its other arguments.  A kernel 
 which the cells have at once: so whoever reads a variable before sees the old one, whoever does so afterwards the new
 one, in the order in which the nodes ran, and nobody waits.  If the call fails or is withdrawn, the variable's value
 stays what it was (`device.QueuedKernel.updates`); none is ever half of one and half of the other.
-Next to read: `tensor_cell.py`, `aexec/kernels/state/device_variable_ops.py`.
+Next to read: `state/tensor_cell.py`, `aexec/kernels/state/device_variable_ops.py`.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ nobody can get hold of an array that nobody else refers to.  The same holds for 
 
 A count that is too high, because an error's traceback or a tracer holds an array, costs a copy and nothing more.
 Where counts are only approximate, without a global interpreter lock, everything counts as shared.
-Next to read: `op_kernel.OpKernelConstruction.forward_inputs`, and `tensor_cell.py`.
+Next to read: `op_kernel.OpKernelConstruction.forward_inputs`, and `state/tensor_cell.py`.
 """
 
 from __future__ import annotations

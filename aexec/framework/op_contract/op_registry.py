@@ -3,7 +3,7 @@
 Registration only keeps the text of a definition, so that importing a thousand of
 them costs next to nothing; it is parsed and checked when the op is first looked up.
 An OpDef says what an op is, a KernelDef describes one implementation of it: those are
-in `kernel_registry.py`.  The definitions themselves are in `aexec/ops`.
+in `kernel_contract/kernel_registry.py`.  The definitions themselves are in `aexec/ops`.
 """
 
 from __future__ import annotations

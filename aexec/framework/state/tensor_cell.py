@@ -12,7 +12,7 @@ it.  Both follow from these invariants:
   hold of it from then on, so a count of one stays one.  Who reads meanwhile waits.
 * An update happens under the cell's lock, which is held only while a kernel computes and
   never while waiting for anything else.  On the event loop nobody waits for it: see
-  `postponing_lock.py`.
+  `waiting/postponing_lock.py`.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ A `CancellationManager` goes from *active* through *cancelling*, while the regis
 callbacks run, to *cancelled*.  Each step has one of its own, child of its session's;
 each function call inside a step has one too, child of the step's.  `wait` is the
 pattern by which an operation waits on a manager's behalf; queues, receives and
-kernels that do I/O use it.  Next to read: `rendezvous.py`, a user of both.
+kernels that do I/O use it.  Next to read: `device_contract/rendezvous.py`, a user of both.
 
 A callback only unblocks: it wakes whoever waits, and the waiter's own normal path
 reports how it ended.  Callbacks are called on the thread that cancels, with no lock

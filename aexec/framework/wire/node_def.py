@@ -5,7 +5,7 @@ completes the node's attrs.  Graphs of a hundred thousand nodes have to load in
 seconds, so how to read each attr is compiled once per OpDef, and texts are only made
 when there is an error to report.
 The checks and their wording are those of TensorFlow's core/framework/node_def_util.cc.
-Next to read: `node_def_builder.py`, then `aexec/graph/nodes/node_import.py`.
+Next to read: `op_contract/node_def_builder.py`, then `aexec/graph/nodes/node_import.py`.
 """
 
 from __future__ import annotations

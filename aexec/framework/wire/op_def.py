@@ -2,7 +2,7 @@
 
 `OpDef` describes one op type: its inputs, outputs and attrs, and how the types of a
 node's inputs and outputs follow from the node's attrs.  Definitions are written in
-the mini-language of `op_def_builder.py` and found through `op_registry.py`; functions
+the mini-language of `op_contract/op_def_builder.py` and found through `op_contract/op_registry.py`; functions
 of a graph have a definition of the same kind.
 Source of the rules: TensorFlow's op_def.proto and core/framework/node_def_util.cc.
 """

@@ -2,7 +2,7 @@
 
 A GraphDef is read as a `FlatGraphDef`, the same bytes with the attrs of nodes undecoded.  Nodes whose attrs
 are the same bytes share one `NodeWire`, and decoded attrs and types too: a graph has many nodes, but few
-kinds of them.  Next to read: `node_import.py`, `graph_export.py`.
+kinds of them.  Next to read: `node_import.py`, `forms/graph_export.py`.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Whether a run is one of the function, and how that is written, `CompilationPolicy` decides; a run is interpreted
 nevertheless when it is traced or fed in parts, and from the middle on when a call must not go on inline.
-Next to read: `compilation_policy.py`, `compiled_plan.py`, and `execution.py` for the interpreter.
+Next to read: `plans/compilation_policy.py`, `compiled_plan.py`, and `interpreter/execution.py` for the interpreter.
 """
 
 from __future__ import annotations

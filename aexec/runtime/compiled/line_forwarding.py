@@ -16,7 +16,7 @@ A value may be overwritten by a call if nobody can have its memory but the call:
 Shape inference says that the output has its shape, and that it is an array, no number; where it does not know, large
 values are looked at.  Where the interpreter takes over, it needs the value no more: its only consumer is done.  A call
 that cannot go on inline raises before it writes.
-Even of small values it saves the allocation.  Next to read: `forwarding.py`, for the interpreter.
+Even of small values it saves the allocation.  Next to read: `interpreter/forwarding.py`, for the interpreter.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The writer of compiled plans: the text of a plan's functions, and which node each line of it belongs to.
 
-Next to read: `blocks.py`, which finds the order of the calls; `line_calls.py` for what else the text calls.
+Next to read: `plans/blocks.py`, which finds the order of the calls; `line_calls.py` for what else the text calls.
 """
 
 from __future__ import annotations

@@ -5,7 +5,8 @@ calls that follow one another, with what is light between them, cost one hop to 
 line comes back to the loop before a call that is to be made there, and where nothing heavy is left for a while.
 
 In a thread, calls are made one after another; the interpreter makes several at once.
-Next to read: `compiled_execution.py`, which resumes lines on the loop; `trial.py`, which finds out which is faster.
+Next to read: `compiled_execution.py`, which resumes lines on the loop; `plans/trial.py`, which finds out which is
+faster.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Taking over: the interpreter's state, made out of where a compiled plan's line is and what its variables hold.
 
-Next to read: `propagator_state.py` for that state, `compiled_plan.py` for the line.
+Next to read: `interpreter/propagator_state.py` for that state, `compiled_plan.py` for the line.
 """
 
 from __future__ import annotations

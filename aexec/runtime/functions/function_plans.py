@@ -1,7 +1,7 @@
 """Laying out the bodies of functions: placed as the nodes of a graph are, and split where that is necessary.
 
 Among the host's devices nothing has to travel: a body that runs on these is one plan, whose nodes have each the
-kernel of its own device.  Next to read: `placer.py`, `partitioned_plan.py`.
+kernel of its own device.  Next to read: `placement/placer.py`, `plans/partitioned_plan.py`.
 """
 
 from __future__ import annotations

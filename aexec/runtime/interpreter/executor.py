@@ -2,7 +2,7 @@
 
 A session runs its steps with the executor that its config names; functions called inside a step run
 with the same one.  This module is all that the runtime asks of an executor, and what it gives to one:
-the plan (`plan.py`), the step's `StepEnvironment`, and the cancellation manager of this execution.
+the plan (`plans/plan.py`), the step's `StepEnvironment`, and the cancellation manager of this execution.
 `execution.py` is the default; `tests/support/stand_ins/plain_executor.py` is another that shares nothing with it.
 """
 

@@ -5,7 +5,7 @@ and its inputs are there, which takes longer from another device; the device on 
 equals the one that placement without costs prefers.  Nodes that share a device go with the first of them, to the
 device that would be through with all of them first.  Nodes that nobody measured keep no device from others, so
 that they stay beside what they use.  What is fed comes from the host, and constants are made where they are used.
-After the TensorFlow white paper, section 3.2.1.  Next to read: `cost_model.py`, `placer.py`.
+After the TensorFlow white paper, section 3.2.1.  Next to read: `profiling/cost_model.py`, `placer.py`.
 """
 
 from __future__ import annotations

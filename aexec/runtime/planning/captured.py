@@ -2,7 +2,7 @@
 
 To the executor a region is one node that is queued on its device: what it needs is copied in, and what it gives
 copied out, as for any other.
-Next to read: `region_nodes.py`, `aexec/devices/cuda_recordings.py`.
+Next to read: `plans/region_nodes.py`, `aexec/devices/cuda_recordings.py`.
 """
 
 from __future__ import annotations

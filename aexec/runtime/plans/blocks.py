@@ -6,7 +6,7 @@ whatever waits, or goes its own way through frames, stays with the interpreter.
 Whether a node is live or dead is known by its *guard*: the predicates, each with the branch taken, that led to
 it by Switches.  A node's guard is all that its inputs have; a Merge's is what its inputs have in common
 once the two branches of a predicate cancel out.
-Next to read: `line_writer.py`, which writes a block down as Python.
+Next to read: `compiled/line_writer.py`, which writes a block down as Python.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """How long a kernel's call is expected to take: what it says itself, corrected by measurement.
 
 By that the executor calls it on the loop or in a worker thread.
-Next to read: `node_estimate.py`, which learns from measurement; `execution.py`, which asks;
+Next to read: `node_estimate.py`, which learns from measurement; `interpreter/execution.py`, which asks;
 `aexec/framework/waiting/loop_budget.py`, which says how long is too long for the loop.
 """
 

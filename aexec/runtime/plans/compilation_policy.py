@@ -3,7 +3,7 @@
 `CompilationPolicy` is a state machine without an event loop, a clock or a plan.  Whoever runs the plan asks it when a
 run begins (`decide`) and tells it what happened (the other methods); what it then does is one row of `TRANSITIONS`,
 which docs/how-a-node-runs.md draws.
-Next to read: `compiled_execution.py`, which asks and tells.
+Next to read: `compiled/compiled_execution.py`, which asks and tells.
 """
 
 from __future__ import annotations

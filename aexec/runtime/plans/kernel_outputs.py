@@ -2,7 +2,7 @@
 
 A node's outputs are compared when it first runs in a plan, and with AEXEC_DEBUG whenever it runs:
 a kernel that gives what it should once mostly does so always, and the comparison takes about as long
-as a small kernel.  Next to read: `propagator_state.py`, which asks for it.
+as a small kernel.  Next to read: `interpreter/propagator_state.py`, which asks for it.
 """
 
 from __future__ import annotations

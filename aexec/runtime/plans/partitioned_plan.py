@@ -1,9 +1,9 @@
 """The plan of a request whose nodes are on several devices: one ordinary plan for each device.
 
 Feeds enter and fetches leave on the host's.  Where all devices are the host's, values need not travel: what the
-partitions do together is one plan too, the *joint* plan, and that is what becomes Python (`compiled_plan.py`).
-Next to read: `aexec/graph/analysis/partition.py` for how the graph is split, and `partitioned_execution.py` for how the
-plans run beside one another.
+partitions do together is one plan too, the *joint* plan, and that is what becomes Python (`compiled/compiled_plan.py`).
+Next to read: `aexec/graph/analysis/partition.py` for how the graph is split, and `interpreter/partitioned_execution.py`
+for how the plans run beside one another.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 For one (feeds, fetches, targets) signature a plan holds the pruned nodes with their
 kernels, laid out per loop frame: initial pending counts, argument templates with the
 constants already in place, and for every node the edges its outputs travel along.
-`propagator_state.py` copies the counts and runs on them; all that a step changes in a plan is
+`interpreter/propagator_state.py` copies the counts and runs on them; all that a step changes in a plan is
 what it learns of kernels: how long they take, and that they give what their ops declare.
 Next to read: `plan_builder.py`, which builds plans.
 """
@@ -256,7 +256,7 @@ class FramePlan:
 
     Attributes:
         nodes: its nodes; a node's `index` is its position here.
-        pending: initial pending count of each node (see `propagator_state.py`).
+        pending: initial pending count of each node (see `interpreter/propagator_state.py`).
         args: argument slots of all nodes, one after another, constants filled in.
         roots: nodes that are ready at once.
         num_enters: how many Enter nodes lead in.

@@ -1,6 +1,6 @@
 """Building plans: pruning a graph for a signature, and laying out what is left of it.
 
-Next to read: `plan.py`, which says what a plan is; `planner.py`, which does what comes before.
+Next to read: `plan.py`, which says what a plan is; `planning/planner.py`, which does what comes before.
 """
 
 from __future__ import annotations

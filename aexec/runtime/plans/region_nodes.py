@@ -1,6 +1,6 @@
 """Nodes that stand for regions of a plan's graph, whoever runs these.
 
-Next to read: `aexec/graph/analysis/regions.py`; `delegated.py` and `captured.py` for who does.
+Next to read: `aexec/graph/analysis/regions.py`; `planning/delegated.py` and `planning/captured.py` for who does.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 What is known is kept by node name, so that it holds for other sessions of the same graph; times also by
 the type of device that they were measured on.  All times are in microseconds.  It is filled from the step
 statistics of traced runs, or from CostGraphDefs, TensorFlow's too; `cost_graph.py` writes those.  After
-TensorFlow's core/graph/costmodel.cc.  Next to read: `cost_placement.py`, which places nodes by it.
+TensorFlow's core/graph/costmodel.cc.  Next to read: `placement/cost_placement.py`, which places nodes by it.
 """
 
 from __future__ import annotations

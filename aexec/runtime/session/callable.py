@@ -3,7 +3,7 @@
 It knows what a run of its signature needs: the structure to give back, the tensors and
 operations meant by the names, how each feed is checked, and the plan, once there is one.
 `Session.run`, `start`, partial runs and servers all go through one; `Session.make_callable`
-gives one to keep.  Read `planner.py` for the plan, `step.py` for what a call makes.
+gives one to keep.  Read `planning/planner.py` for the plan, `step.py` for what a call makes.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Which steps of a session are measured for its cost model.
 
 As TensorFlow's `GraphOptions.build_cost_model` says: every n-th step of each signature, after so many that are
-left alone.  Next to read: `cost_model.py`.
+left alone.  Next to read: `profiling/cost_model.py`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """How a run will be executed, and why: what a session's settings leave to a plan's policy, and what that says.
 
-Next to read: `compilation_policy.py`; docs/how-a-node-runs.md lists all ways.
+Next to read: `plans/compilation_policy.py`; docs/how-a-node-runs.md lists all ways.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ A run goes: names → `Callable` → plan → execution → results.  `run` exec
 task; `start` gives a `Step` that runs in a task of its own; `make_callable` resolves the names
 once for many runs.  Where the plan is a short line of calls there is no `Step` unless somebody
 looks for it: `execute` does it at once.  Read `callable.py` for what a request becomes,
-`planner.py` for its plan, and `execution.py` for how a plan is executed.
+`planning/planner.py` for its plan, and `interpreter/execution.py` for how a plan is executed.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """`SessionMemory`: what a session's limits of memory need: an account, expectations, and how its steps are watched.
 
 A session in process has one, and each task of a session across machines.
-Next to read: `memory_accountant.py`.
+Next to read: `interpreter/memory_accountant.py`.
 """
 
 from __future__ import annotations

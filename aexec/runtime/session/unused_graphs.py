@@ -4,7 +4,7 @@ A graph and its nodes refer to one another, so only Python's cyclic garbage coll
 dropped, and it knows nothing of the bytes in the constants: with a model of a hundred nodes and a gigabyte of weights
 it sees a hundred objects.  So graphs with large constants are remembered, weakly, when a session of theirs closes.
 Whenever a session begins or closes, those of them are taken apart to which nothing refers but their own parts.
-Next to read: `disposal.py`.
+Next to read: `threads/disposal.py`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """How a front process tells the processes behind it who sent a request: in a header that clients cannot write.
 
-The front (`front.py`) looks at tokens, and passes none on.  Its header begins with a key that only these processes
-know, and one that a client sends is taken away.
+The front (`hosts/front.py`) looks at tokens, and passes none on.  Its header begins with a key that only these
+processes know, and one that a client sends is taken away.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Who asks: `Caller`, which each request has once it was admitted, and what one may do.
 
-Tokens make callers (`tokens.py`), `access.py` admits them, and sessions and runs belong to one (`store.py`).
+Tokens make callers (`tokens.py`), `core/access.py` admits them, and sessions and runs belong to one
+(`sessions/store.py`).
 """
 
 from __future__ import annotations

@@ -2,11 +2,11 @@
 
 When there are as many as there may be, a new one takes the place of the one that has waited longest for its client: for
 a request, or else for a body.  One whose request is being answered is never closed for another.  An address that has
-many has to give up one of its own, and may not have the last share (`client_shares.py`): requests that are answered for
-long keep nobody else out.  Once a second those are closed whose client is too slow: with the head of a request, between
-requests, or in taking an answer.  (How long a body may take `bodies.py` says, which reads it.)
+many has to give up one of its own, and may not have the last share (`clients/client_shares.py`): requests that are
+answered for long keep nobody else out.  Once a second those are closed whose client is too slow: with the head of a
+request, between requests, or in taking an answer.  (How long a body may take `http/bodies.py` says, which reads it.)
 
-`guarded_connection.py` has the connections of aiohttp's server, `relay.py` those of the front process.
+`guarded_connection.py` has the connections of aiohttp's server, `hosts/relay.py` those of the front process.
 """
 
 from __future__ import annotations

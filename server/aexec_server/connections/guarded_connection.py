@@ -1,7 +1,7 @@
 """`GuardedConnection`: a connection of aiohttp's server that `connections.py` may close.
 
-It also refuses requests for runs before aiohttp reads them, where too many wait to be begun (`backlog.py`), and answers
-those that are over at once (`plain_runs.py`).
+It also refuses requests for runs before aiohttp reads them, where too many wait to be begun (`http/backlog.py`), and
+answers those that are over at once (`handlers/plain_runs.py`).
 
 aiohttp closes connections between requests by itself (`keepalive_timeout`), but has no limit of their number, gives
 the head of a request as long as that, and waits for ever for a client who does not take an answer.

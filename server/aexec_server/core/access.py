@@ -1,7 +1,8 @@
 """`AccessControl`: which requests are answered at all.  It stands before the handler of every route of the table.
 
-A request is refused that a page of another site has made (`site_policy.py`), whose token is missing, unknown or asks
-too often (`tokens.py`), or may not do what the route needs (`Scope`).  Handlers know the `Caller` of what is left.
+A request is refused that a page of another site has made (`settings/site_policy.py`), whose token is missing, unknown
+or asks too often (`clients/tokens.py`), or may not do what the route needs (`Scope`).  Handlers know the `Caller` of
+what is left.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """`PlainCall`: a call for runs whose requests all have the same head, and `PlainRun`, one of them.
 
-Each protocol makes its own (`runs.py`, `model_calls.py`) of the head of a request, if that says nothing out of the
-ordinary.  `plain_runs.py` uses them.
+Each protocol makes its own (`handlers/runs.py`, `handlers/model_calls.py`) of the head of a request, if that says
+nothing out of the ordinary.  `handlers/plain_runs.py` uses them.
 """
 
 from __future__ import annotations

@@ -41,13 +41,13 @@ class Route:
         handler: answers it.
         scope: what a token has to be for.
         summary: what it is for, in a line.
-        request: the name of its body in the description of the API (`openapi.py`); None for no body.
+        request: the name of its body in the description of the API (`schemas/openapi.py`); None for no body.
         response: the same of what a success is answered with.
         status: of a success.
         later: what 202 is answered with, for who wishes to have the answer later; None where nobody can.
         parameters: header fields, and what follows the `?`, that it looks at.
         ignore_case: its fixed parts may be in capitals too.
-        plain: of a call for runs, makes what answers those that are over at once (`plain_runs.py`).
+        plain: of a call for runs, makes what answers those that are over at once (`handlers/plain_runs.py`).
         traced: its requests have spans; not those that programs repeat to see how the server is.
     """
 

@@ -7,7 +7,7 @@ come again, and all of the body with them, the request is decoded, run and answe
 
 Whatever is not so plain goes the ordinary way, as if nobody had looked at it: a head that is not known, one that has
 wishes, a body that is wrong, a run that would have to stand in line.  A step that turns out not to be over at once is
-gone on with there (`RunHandlers.begin_ahead`).  Next to read: `guarded_connection.py`, which asks this.
+gone on with there (`RunHandlers.begin_ahead`).  Next to read: `connections/guarded_connection.py`, which asks this.
 """
 
 from __future__ import annotations

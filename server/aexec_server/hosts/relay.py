@@ -5,8 +5,8 @@ to different places.  A connection to an `Upstream` carries one request at a tim
 comes next.  A client that leaves closes it, by which the upstream learns of that.  Whoever is slow holds up whoever
 sends: no more is kept of a message than a socket's buffer.
 
-What is no request in the strict form that `framing.py` reads is sent to the upstream `fallback`, with all that follows
-on that connection: it refuses it in its own words.
+What is no request in the strict form that `http/framing.py` reads is sent to the upstream `fallback`, with all that
+follows on that connection: it refuses it in its own words.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """`AnswerParts`: an answer whose large tensors are sent from their own memory, after the JSON that tells of them.
 
 Joined to one text they would be copied once more, and with the headers again.  Whoever needs an answer in one piece, to
-keep or compress it, asks `in_one_piece`.  `run_response.py` makes them.
+keep or compress it, asks `in_one_piece`.  `requests/run_response.py` makes them.
 
 A large answer is written a piece at a time, and each has to be taken within some seconds (`taking`): a client that does
 not read loses its connection, and what is kept for it is free.

@@ -1,12 +1,12 @@
 """`Backlog`: requests for runs that were read and have not begun; where the first of them waits for long, new ones are
 refused before anything is made of them.
 
-`admission.py` refuses runs that would wait for a slot for too long, and says when all would: then those that ask for no
-priority are refused unread, which costs a tenth.  Where runs take next to nothing, no slot is waited for, and
+`core/admission.py` refuses runs that would wait for a slot for too long, and says when all would: then those that ask
+for no priority are refused unread, which costs a tenth.  Where runs take next to nothing, no slot is waited for, and
 reading requests is what takes the time: then only what is refused unread makes room.  How long a request has waited is
 counted by the time in which the event loop came round: while the process had no processor, say, nobody could begin, and
 what waits after that is soon done with.  `MessageFollower` knows where
-requests begin, and `PassedOver` where one ends that is refused; `guarded_connection.py` uses all.
+requests begin, and `PassedOver` where one ends that is refused; `connections/guarded_connection.py` uses all.
 """
 
 from __future__ import annotations

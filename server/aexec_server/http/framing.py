@@ -1,7 +1,7 @@
 """Where an HTTP/1 message ends: as much of it as a relay has to understand, and no more.
 
 A relay reads heads strictly, passes on the bytes of bodies without keeping them, and writes chunk sizes of its own, so
-that what it takes for the end of a request is its end for whoever gets it.  `relay.py` is that relay.
+that what it takes for the end of a request is its end for whoever gets it.  `hosts/relay.py` is that relay.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 A version goes from START through LOADING, AVAILABLE and UNLOADING to END, as TensorFlow Serving calls it.  What is new
 is loaded beside what is there, and takes its place at one stroke; requests that have begun end where they began, and
 only then is an old version closed.  The newest version is the session of the model's name, older ones are called
-`name@version`.  Read `model_source.py` for where models come from, `store.py` for their sessions.
+`name@version`.  Read `settings/model_source.py` for where models come from, `sessions/store.py` for their sessions.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 github.com/open-inference/open-inference-protocol, and of Triton's extensions binary tensor data, statistics, the model
 repository, and model configuration as far as there is any.  `inference_request.py` reads requests; health is in
-`health.py`.
+`handlers/health.py`.
 """
 
 from __future__ import annotations

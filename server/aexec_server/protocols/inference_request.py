@@ -2,7 +2,7 @@
 
     {"id": "7", "inputs": [{"name": "x", "shape": [1, 2], "datatype": "FP32", "data": [1, 2]}]}
 
-Read `run_request.py` first, whose tensor list this is too.
+Read `requests/run_request.py` first, whose tensor list this is too.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`PartialStep`: a step that clients feed and fetch in several requests; `partial_runs.py` answers these."""
+"""`PartialStep`: a step that clients feed and fetch in several requests; `handlers/partial_runs.py` answers these."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 Two bytes make an empty node of a graph, 83 bytes a tensor of gigabytes.  Here nothing is made of the bytes: messages
 are entered, everything else is skipped by its length, and it ends when a limit is passed.  So a graph of large
 constants is gone through at gigabytes a second, and one of small nodes for as long as its limit allows.
-`aexec/framework/wire/wire_format.py` has the format, `bodies.py` what is done with measured messages.
+`aexec/framework/wire/wire_format.py` has the format, `http/bodies.py` what is done with measured messages.
 """
 
 from __future__ import annotations

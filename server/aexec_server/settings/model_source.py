@@ -1,7 +1,7 @@
 """Where a served model comes from: a graph, a file, a SavedModel's folder, or a folder with numbered versions of one.
 
 `ModelSource` says what to serve and how; `find_versions` looks what there is, and `load_version` reads one.
-Next to read: `models.py`.
+Next to read: `models/models.py`.
 """
 
 from __future__ import annotations

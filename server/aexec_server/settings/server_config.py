@@ -26,7 +26,7 @@ __all__ = ["ServerConfig"]
 # So many bytes of memory may be made of one byte of a body, unless a limit is set.
 _EXPANSION = 8
 
-# What one client may have of what all share (`client_shares.py`), unless that is set.
+# What one client may have of what all share (`clients/client_shares.py`), unless that is set.
 _ALL_BUT_LAST = ("auto", "all but the last eighth, which is kept for clients that have none")
 
 # The headings, in the order of the fields.

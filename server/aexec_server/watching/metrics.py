@@ -1,9 +1,9 @@
 """What a server counts about itself: `Metrics`, and `Family`, which describes one metric.
 
 What happens at every run is a few additions of plain numbers, in the event loop's thread; the form that Prometheus
-reads (`metrics_page.py`) is made when it is asked for.  A `Snapshot` is what there is at a moment: plain data, that a
-session host sends to the front process, which adds them up.  No label is the id of a session or a run, and none has
-values without end.  Next to read: `run_journal.py`, which counts the runs.
+reads (`handlers/metrics_page.py`) is made when it is asked for.  A `Snapshot` is what there is at a moment: plain data,
+that a session host sends to the front process, which adds them up.  No label is the id of a session or a run, and none
+has values without end.  Next to read: `core/run_journal.py`, which counts the runs.
 
 A session host tells of its counters by how much they grew (`increase`), so that the front keeps one sum of all hosts
 (`Totals`), whose size does not depend on how many there are or were.
