@@ -1,11 +1,14 @@
 """No module needs itself: imports form no circle, whether at the head of a module, inside a function or for types.
 
+No folder has more than 25 modules.
+
 Which way imports point between the layers is in pyproject.toml, for import-linter.
 """
 
 from __future__ import annotations
 
 import ast
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
@@ -109,3 +112,18 @@ def test_imports_inside_functions_and_for_types_count(tmp_path: Path) -> None:
         paths[name] = tmp_path / ("__init__.py" if name == "p" else f"{name}.py")
         paths[name].write_text(text)
     assert circles(edges(paths)) == {frozenset({"p.a", "p.b", "p.c"})}
+
+
+# Folders with more modules than somebody can keep in mind, with the reason.
+LARGE = {"aexec/compat/v1": "a module for each of TensorFlow's namespaces, which have these names"}
+
+
+def test_no_folder_has_more_than_25_modules() -> None:
+    counts = Counter(path.parent.relative_to(ROOT).as_posix() for path in _written_by_hand())
+    assert {folder for folder, count in counts.items() if count > 25} == set(LARGE)
+
+
+def _written_by_hand() -> Iterator[Path]:
+    for path in (*modules().values(), *(ROOT / "tests").rglob("*.py")):
+        if path.name != "__init__.py":
+            yield path

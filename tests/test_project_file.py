@@ -91,8 +91,10 @@ def test_packages_of_mypy(module: str) -> None:
 def test_layers() -> None:
     for contract in TOOLS["importlinter"]["contracts"]:
         for layer in contract.get("layers", []):
-            for module in re.split(r"\s*[:|]\s*", layer):
-                assert importlib.util.find_spec(module.strip("()")) is not None, module
+            for name in re.split(r"\s*[:|]\s*", layer):
+                for container in contract.get("containers", [""]):
+                    module = f"{container}.{name}".lstrip(".")
+                    assert importlib.util.find_spec(module) is not None, module
 
 
 class TestChangelog:

@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any, Protocol
 
-from aexec.graph.analysis.regions import Region
 from aexec.graph.nodes.node import Node
+from aexec.graph.partitioning.regions import Region
 from aexec.graph.passes.working_graph import WorkingGraph
 
 __all__ = ["CompiledRegion", "Delegate", "Inference", "RefusedError"]

@@ -19,8 +19,8 @@ from aexec.delegates.delegate import CompiledRegion, Inference, RefusedError
 from aexec.delegates.openvino_ops import refusal
 from aexec.delegates.region_graph import input_name, member_of, output_name, region_graph
 from aexec.framework.waiting.loop_budget import let_others_run
-from aexec.graph.analysis.regions import Region
 from aexec.graph.nodes.node import Node
+from aexec.graph.partitioning.regions import Region
 from aexec.graph.passes.working_graph import WorkingGraph
 
 __all__ = ["OpenVinoDelegate"]

@@ -15,8 +15,8 @@ from aexec.delegates.unfusing import parts
 from aexec.framework.wire import attr_value
 from aexec.framework.wire.attr_value import TensorAttr
 from aexec.framework.wire.op_def import OpDef
-from aexec.graph.analysis.regions import Region
 from aexec.graph.nodes.node import Endpoint, Node
+from aexec.graph.partitioning.regions import Region
 
 __all__ = ["input_name", "member_of", "output_name", "region_graph"]
 

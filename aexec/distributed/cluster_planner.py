@@ -15,7 +15,7 @@ from aexec.distributed.cluster_spec import task_of
 from aexec.distributed.collective_groups import tell_groups
 from aexec.framework.device_contract.device import Device
 from aexec.framework.kernel_contract.op_kernel import BuiltKernel
-from aexec.graph.analysis.partition import Ends, Partition
+from aexec.graph.partitioning.partition import Ends, Partition
 from aexec.graph.passes import WorkingGraph
 from aexec.runtime.planning.planner import CachedPlan, Planner
 from aexec.runtime.plans.partition_graphs import partition_graph

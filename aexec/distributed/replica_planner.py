@@ -12,7 +12,7 @@ from aexec import proto
 from aexec.distributed.cluster_planner import ClusterPlanner, TaskPartition
 from aexec.framework.device_contract.device import Device
 from aexec.framework.device_contract.device_name import DeviceName
-from aexec.graph.analysis.partition import Partition, split
+from aexec.graph.partitioning.partition import Partition, split
 from aexec.graph.passes import WorkingGraph
 from aexec.runtime.plans.plan import PlanKey
 

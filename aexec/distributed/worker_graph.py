@@ -12,12 +12,12 @@ from aexec.distributed.cluster_messages import Message
 from aexec.framework.device_contract.device import Device
 from aexec.framework.dtypes import DType
 from aexec.framework.kernel_contract.op_kernel import BuiltKernel
-from aexec.graph.analysis.partition import TRANSFERS, Ends
-from aexec.graph.analysis.step_order import StepOrder
 from aexec.graph.graph import Graph
 from aexec.graph.graph_import import ImportOptions, import_graph_def
 from aexec.graph.nodes.node import GraphView, Node
 from aexec.graph.nodes.node_wire import flatten
+from aexec.graph.ordering.step_order import StepOrder
+from aexec.graph.partitioning.partition import TRANSFERS, Ends
 from aexec.graph.passes import WorkingGraph
 from aexec.kernels.control_flow.collective_exchange import COLLECTIVES
 from aexec.runtime.config import SessionConfig

@@ -15,8 +15,8 @@ import aexec
 from aexec import errors, ops
 from aexec.delegates.delegate_registry import make_delegate
 from aexec.framework import dtypes
-from aexec.graph.analysis.regions import Region
 from aexec.graph.nodes.node import Endpoint, Node
+from aexec.graph.partitioning.regions import Region
 from aexec.graph.passes import WorkingGraph
 
 pytest.importorskip("openvino")

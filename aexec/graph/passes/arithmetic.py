@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from aexec.framework.waiting.long_work import steadily
-from aexec.graph.analysis.ref_edges import RefEdges
 from aexec.graph.nodes.node import Endpoint, Node
+from aexec.graph.ordering.ref_edges import RefEdges
 from aexec.graph.passes.pass_through import is_removable
 from aexec.graph.passes.working_graph import WorkingGraph
 

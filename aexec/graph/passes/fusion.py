@@ -15,9 +15,9 @@ from typing import Any
 from aexec.framework import dtypes
 from aexec.framework.late_dataclass import dataclass
 from aexec.framework.waiting.long_work import steadily
-from aexec.graph.analysis.ref_edges import RefEdges
-from aexec.graph.analysis.variable_uses import later_than_updates
 from aexec.graph.nodes.node import Endpoint, Node
+from aexec.graph.ordering.ref_edges import RefEdges
+from aexec.graph.ordering.variable_uses import later_than_updates
 from aexec.graph.passes.uses import Uses
 from aexec.graph.passes.working_graph import WorkingGraph
 

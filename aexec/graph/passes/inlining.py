@@ -18,11 +18,11 @@ from aexec.framework.op_contract import op_registry
 from aexec.framework.waiting.inline_call import NeedsThreadError, on_event_loop
 from aexec.framework.waiting.long_work import steadily, taken_from
 from aexec.framework.waiting.loop_budget import current_budget
-from aexec.graph.analysis.ref_edges import RefEdges
 from aexec.graph.function_body import FunctionBody
 from aexec.graph.nodes import colocation, control_flow
 from aexec.graph.nodes.node import Derivation, Endpoint, Node
 from aexec.graph.nodes.prune import reachable
+from aexec.graph.ordering.ref_edges import RefEdges
 from aexec.graph.passes.working_graph import WorkingGraph
 
 __all__ = ["Callee", "CalleeOf", "inline_functions"]

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections import Counter
 
 from aexec.framework.waiting.long_work import steadily
-from aexec.graph.analysis.ref_edges import RefEdges
 from aexec.graph.nodes.node import Endpoint, Node
+from aexec.graph.ordering.ref_edges import RefEdges
 from aexec.graph.passes.working_graph import WorkingGraph
 
 __all__ = ["is_removable", "remove_pass_through"]

@@ -19,11 +19,11 @@ from aexec.framework.op_contract import op_registry
 from aexec.framework.shape import UNKNOWN_RANK, PartialTensorShape
 from aexec.framework.waiting.long_work import empty, steadily
 from aexec.framework.wire.attr_value import TensorAttr
-from aexec.graph.analysis.step_order import UNORDERED
 from aexec.graph.nodes.node import Endpoint, Node
 from aexec.graph.nodes.node_table import NodeTable
 from aexec.graph.nodes.prune import PLACEHOLDERS, reachable
 from aexec.graph.nodes.traversal import producers_first, with_dependents
+from aexec.graph.ordering.step_order import UNORDERED
 
 __all__ = ["MAX_INLINED_NODES", "WorkingGraph"]
 

@@ -18,9 +18,9 @@ from aexec.framework.kernel_contract.op_kernel import BuiltKernel
 from aexec.framework.late_dataclass import dataclass
 from aexec.framework.types import MemoryType
 from aexec.framework.waiting.loop_budget import LoopBudget
-from aexec.graph.analysis.node_memory_types import memory_by_type
-from aexec.graph.analysis.partition import Ends, Partition, split
 from aexec.graph.nodes.node import Node
+from aexec.graph.partitioning.node_memory_types import memory_by_type
+from aexec.graph.partitioning.partition import Ends, Partition, split
 from aexec.graph.passes import WorkingGraph, optimize, pass_names
 from aexec.runtime.config import SessionConfig
 from aexec.runtime.functions.functions import Function

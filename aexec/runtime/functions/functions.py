@@ -20,12 +20,12 @@ from aexec.framework.waiting.long_work import empty, holding, steadily
 from aexec.framework.waiting.loop_budget import LoopBudget
 from aexec.framework.wire import attr_value
 from aexec.framework.wire.attr_value import NameAttrList
-from aexec.graph.analysis.variable_uses import FunctionEffects
 from aexec.graph.calls import called_function
 from aexec.graph.function_body import FunctionBody, instantiate
 from aexec.graph.gradient_maker import gradient_function
 from aexec.graph.nodes.function_library import FunctionLibrary
 from aexec.graph.nodes.node import GraphView, Node
+from aexec.graph.ordering.variable_uses import FunctionEffects
 from aexec.runtime.threads.shared_work import SharedWork
 
 __all__ = ["OUTPUTS_AS_A_NODE", "Function", "FunctionRuntime"]

@@ -1,6 +1,6 @@
 """Deciding the order of reads and updates in what a plan runs.
 
-Next to read: `aexec/graph/analysis/step_order.py`, which says what the order is.
+Next to read: `aexec/graph/ordering/step_order.py`, which says what the order is.
 """
 
 from __future__ import annotations
@@ -8,10 +8,10 @@ from __future__ import annotations
 from aexec.framework import errors
 from aexec.framework.waiting.inline_call import NeedsThreadError, on_event_loop
 from aexec.framework.wire.attr_value import NameAttrList
-from aexec.graph.analysis.step_order import step_order
-from aexec.graph.analysis.variable_uses import FunctionEffects
 from aexec.graph.function_body import FunctionBody
 from aexec.graph.nodes.node import Node
+from aexec.graph.ordering.step_order import step_order
+from aexec.graph.ordering.variable_uses import FunctionEffects
 from aexec.graph.passes import WorkingGraph
 from aexec.runtime.functions.functions import FunctionRuntime
 from aexec.runtime.plans.inferred_shapes import is_built_in

@@ -40,8 +40,8 @@ from aexec.framework.waiting.futures import AWAITABLE
 from aexec.framework.waiting.inline_call import check_inline
 from aexec.framework.waiting.loop_budget import DEFAULT, MEASURE_NS
 from aexec.framework.wire import variant
-from aexec.graph.analysis.partition import SENDS
 from aexec.graph.nodes.node import Node
+from aexec.graph.partitioning.partition import SENDS
 from aexec.runtime.plans.inferred_shapes import fully_known
 from aexec.runtime.plans.plan import PlanNode
 from aexec.runtime.profiling.tracing import OuterTracer, StepTracer, once_there

@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 from aexec.framework import errors
 from aexec.framework.waiting.cancellation import CancellationManager
 from aexec.framework.waiting.futures import until_done
-from aexec.graph.analysis.partition import Partition
+from aexec.graph.partitioning.partition import Partition
 from aexec.runtime.interpreter.execution import Execution
 from aexec.runtime.interpreter.executor import (
     NO_VALUE,

@@ -16,9 +16,9 @@ from aexec.framework.device_contract.queued_kernel import CallSequence, Captured
 from aexec.framework.kernel_contract.op_kernel import BuiltKernel
 from aexec.framework.late_dataclass import dataclass
 from aexec.framework.types import MemoryType
-from aexec.graph.analysis.node_memory_types import memory_types_for_node
-from aexec.graph.analysis.regions import Region, find_regions
 from aexec.graph.nodes.node import Endpoint, Node
+from aexec.graph.partitioning.node_memory_types import memory_types_for_node
+from aexec.graph.partitioning.regions import Region, find_regions
 from aexec.graph.passes import WorkingGraph
 from aexec.runtime.plans.device_constants import DeviceConstant
 from aexec.runtime.plans.plan import PlanKey

@@ -4,7 +4,7 @@ A plan is made without regions first.  With `delegates="auto"` it is given some 
 kernels' estimates, what compiling takes; meanwhile it runs as it is.  With delegates named it has them from its
 first run.  To the executor a region is one asynchronous node, whose call waits for the delegate; wherever that
 refuses or fails, the call runs the region's nodes as a plan of their own.
-Next to read: `aexec/graph/analysis/regions.py`, `aexec/delegates/delegate.py`.
+Next to read: `aexec/graph/partitioning/regions.py`, `aexec/delegates/delegate.py`.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from aexec.framework.kernel_contract.op_kernel import BuiltKernel, Cost, OpKerne
 from aexec.framework.late_dataclass import dataclass
 from aexec.framework.waiting.loop_budget import COPY_NS, HOP_NS, LoopBudget, current_budget
 from aexec.framework.waiting.worker_threads import OnCancel
-from aexec.graph.analysis.regions import Region, find_regions
 from aexec.graph.nodes.function_library import FunctionLibrary
 from aexec.graph.nodes.node import Endpoint, Node
+from aexec.graph.partitioning.regions import Region, find_regions
 from aexec.graph.passes import WorkingGraph
 from aexec.runtime.config import SessionConfig
 from aexec.runtime.functions.function_calls import run_nested

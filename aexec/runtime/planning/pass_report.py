@@ -1,6 +1,6 @@
 """What graph passes have made of a request, for people: `Session.rewrites`, `aexec inspect --passes`.
 
-Next to read: `aexec/graph/passes/__init__.py`, and `aexec/graph/analysis/step_order.py` for reads and updates.
+Next to read: `aexec/graph/passes/__init__.py`, and `aexec/graph/ordering/step_order.py` for reads and updates.
 """
 
 from __future__ import annotations

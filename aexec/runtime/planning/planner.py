@@ -36,9 +36,6 @@ from aexec.framework.waiting.futures import running_loop
 from aexec.framework.waiting.inline_call import NeedsThreadError
 from aexec.framework.waiting.long_work import LongWork, ShortWork, drained, empty, go_on, steadily
 from aexec.framework.waiting.loop_budget import NODE_BYTES, LoopBudget
-from aexec.graph.analysis.node_memory_types import memory_types_for_node
-from aexec.graph.analysis.partition import TRANSFERS, Ends, Partition, split
-from aexec.graph.analysis.schedule import Costs
 from aexec.graph.calls import is_functional
 from aexec.graph.graph import Graph
 from aexec.graph.graph_import import ImportOptions, import_graph_def
@@ -47,6 +44,9 @@ from aexec.graph.nodes.node import GraphView, Node
 from aexec.graph.nodes.node_table import NodeTable
 from aexec.graph.nodes.node_wire import flatten
 from aexec.graph.nodes.prune import reachable
+from aexec.graph.partitioning.node_memory_types import memory_types_for_node
+from aexec.graph.partitioning.partition import TRANSFERS, Ends, Partition, split
+from aexec.graph.partitioning.schedule import Costs
 from aexec.graph.passes import WorkingGraph, optimize, pass_names
 from aexec.graph.tensor_connections import ConnectedTable
 from aexec.runtime.config import SessionConfig

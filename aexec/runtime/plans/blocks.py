@@ -16,7 +16,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import field
 
 from aexec.framework.late_dataclass import dataclass
-from aexec.graph.analysis.partition import TRANSFERS
+from aexec.graph.partitioning.partition import TRANSFERS
 from aexec.runtime.plans.plan import FramePlan, Kind, Plan, PlanNode
 
 __all__ = ["IS_LIVE", "Arrangement", "Block", "Guard", "Item", "Loop", "NotCompiledError", "Value", "arrange"]

@@ -10,13 +10,13 @@ from collections.abc import Iterable
 
 from aexec import proto
 from aexec.framework.wire import attr_value
-from aexec.graph.analysis.partition import Partition
 from aexec.graph.forms.graph_export import node_to_proto
 from aexec.graph.nodes import colocation
+from aexec.graph.partitioning.partition import Partition
 
 __all__ = ["ORDER_ATTR", "partition_graph"]
 
-# The names of the nodes that a node follows by order edges; see `aexec/graph/analysis/step_order.py`.
+# The names of the nodes that a node follows by order edges; see `aexec/graph/ordering/step_order.py`.
 ORDER_ATTR = "_follows"
 
 

@@ -2,8 +2,8 @@
 
 Feeds enter and fetches leave on the host's.  Where all devices are the host's, values need not travel: what the
 partitions do together is one plan too, the *joint* plan, and that is what becomes Python (`compiled/compiled_plan.py`).
-Next to read: `aexec/graph/analysis/partition.py` for how the graph is split, and `interpreter/partitioned_execution.py`
-for how the plans run beside one another.
+Next to read: `aexec/graph/partitioning/partition.py` for how the graph is split, and
+`interpreter/partitioned_execution.py` for how the plans run beside one another.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from aexec.framework.device_contract.device import Device
 from aexec.framework.kernel_contract.op_kernel import BuiltKernel
 from aexec.framework.late_dataclass import dataclass
 from aexec.framework.waiting.loop_budget import LoopBudget
-from aexec.graph.analysis.partition import Partition
 from aexec.graph.nodes.node import Node
+from aexec.graph.partitioning.partition import Partition
 from aexec.graph.passes import WorkingGraph
 from aexec.runtime.plans.blocks import NotCompiledError
 from aexec.runtime.plans.compilation_policy import CompilationPolicy

@@ -21,9 +21,9 @@ from aexec.framework.kernel_contract.functional_call import FunctionalCall
 from aexec.framework.kernel_contract.variable_use import VariableUse
 from aexec.framework.late_dataclass import dataclass
 from aexec.framework.waiting.long_work import drained, empty
-from aexec.graph.analysis.partition import TRANSFERS
 from aexec.graph.nodes.control_flow import FrameInfo
 from aexec.graph.nodes.node import Endpoint, Node
+from aexec.graph.partitioning.partition import TRANSFERS
 from aexec.runtime.plans.compilation_policy import CompilationPolicy
 from aexec.runtime.plans.device_constants import DeviceConstant
 from aexec.runtime.plans.node_estimate import NodeEstimate

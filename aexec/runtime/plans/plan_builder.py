@@ -17,12 +17,12 @@ from aexec.framework.state.ref_cell import dereferencing
 from aexec.framework.waiting.inline_call import PostponedError
 from aexec.framework.waiting.long_work import steadily
 from aexec.framework.waiting.loop_budget import DEFAULT, LoopBudget
-from aexec.graph.analysis.ref_edges import RefEdges
-from aexec.graph.analysis.step_order import UNORDERED, StepOrder
 from aexec.graph.nodes import control_flow
 from aexec.graph.nodes.control_flow import FrameInfo
 from aexec.graph.nodes.node import Endpoint, GraphView, Node
 from aexec.graph.nodes.prune import is_fed_placeholder, reachable
+from aexec.graph.ordering.ref_edges import RefEdges
+from aexec.graph.ordering.step_order import UNORDERED, StepOrder
 from aexec.runtime.plans.device_constants import DeviceConstant
 from aexec.runtime.plans.plan import FramePlan, Kind, Plan, PlanKey, PlanNode, take_apart
 

@@ -1,6 +1,6 @@
 """Nodes that stand for regions of a plan's graph, whoever runs these.
 
-Next to read: `aexec/graph/analysis/regions.py`; `planning/delegated.py` and `planning/captured.py` for who does.
+Next to read: `aexec/graph/partitioning/regions.py`; `planning/delegated.py` and `planning/captured.py` for who does.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from functools import cache
 from typing import Any
 
 from aexec.framework.op_contract.op_def_builder import OpDefBuilder
-from aexec.graph.analysis.regions import Region, collapse
 from aexec.graph.nodes.node import Endpoint, GraphView, Node
+from aexec.graph.partitioning.regions import Region, collapse
 from aexec.graph.passes import WorkingGraph
 from aexec.ops.families import FAMILIES
 from aexec.runtime.plans.inferred_shapes import is_built_in

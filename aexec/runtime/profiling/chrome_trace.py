@@ -16,7 +16,7 @@ from typing import Any
 
 from aexec import proto
 from aexec.framework.late_dataclass import dataclass
-from aexec.graph.analysis.partition import SENDS, TRANSFERS
+from aexec.graph.partitioning.partition import SENDS, TRANSFERS
 from aexec.runtime.profiling.step_stats import COPIES, is_copy, op_of, self_nanos, total_nanos, where_run
 
 __all__ = ["to_chrome_trace"]

@@ -12,8 +12,8 @@ import math
 from collections.abc import Iterable, Mapping
 
 from aexec import proto
-from aexec.graph.analysis.partition import SENDS, Partition
 from aexec.graph.nodes.node import Node
+from aexec.graph.partitioning.partition import SENDS, Partition
 from aexec.runtime.profiling.cost_model import CostModel, NodeCost
 
 __all__ = ["cost_graph"]

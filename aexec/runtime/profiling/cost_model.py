@@ -20,8 +20,8 @@ from aexec.framework import errors
 from aexec.framework.device_contract.device_name import DeviceName
 from aexec.framework.late_dataclass import dataclass
 from aexec.framework.wire.messages import as_message, message_name
-from aexec.graph.analysis.partition import TRANSFERS
 from aexec.graph.nodes.node import Node
+from aexec.graph.partitioning.partition import TRANSFERS
 from aexec.runtime.profiling.copy_costs import CopyCosts
 from aexec.runtime.profiling.step_stats import COPIES, op_of
 

@@ -17,7 +17,7 @@ from typing import Any
 from aexec import proto
 from aexec.framework.late_dataclass import dataclass
 from aexec.framework.memory.tensor_buffer import CPU_ALLOCATOR, allocation_description, num_bytes, tensor_description
-from aexec.graph.analysis.partition import SENDS, TRANSFERS
+from aexec.graph.partitioning.partition import SENDS, TRANSFERS
 
 __all__ = [
     "COPIES",

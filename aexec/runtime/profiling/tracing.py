@@ -28,7 +28,7 @@ from aexec.framework.memory.allocator import TrackedAllocations, tracking_alloca
 from aexec.framework.memory.tensor_buffer import CPU_ALLOCATOR, buffer_of, num_bytes
 from aexec.framework.memory.unshared import single_references
 from aexec.framework.waiting.futures import AWAITABLE, PendingOutputs
-from aexec.graph.analysis.partition import TRANSFERS
+from aexec.graph.partitioning.partition import TRANSFERS
 from aexec.runtime.plans.plan import PlanNode
 from aexec.runtime.profiling.self_time import SelfTime, awaited
 from aexec.runtime.profiling.step_stats import COPIES, NodeMemory, StepStatsCollector, merge, transfer_text

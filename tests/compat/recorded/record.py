@@ -26,7 +26,7 @@ import numpy as np
 from tests.compat.recorded.cases import CASES
 from tests.compat.recorded.expressions import EXPRESSIONS, outcome
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).parents[1]
 EXAMPLES = HERE.parent.parent / "examples"
 OURS = "import aexec.compat.v1 as tf\n"
 

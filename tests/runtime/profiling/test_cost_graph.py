@@ -11,7 +11,7 @@ import aexec
 from aexec import errors, proto
 from aexec.devices.device_registry import make_devices
 from aexec.framework import dtypes
-from aexec.graph.analysis.partition import Partition
+from aexec.graph.partitioning.partition import Partition
 from aexec.runtime.profiling.cost_graph import cost_graph
 from aexec.runtime.profiling.cost_model import CostModel
 from aexec.runtime.session.measured_steps import MeasuredSteps

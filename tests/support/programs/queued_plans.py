@@ -18,9 +18,9 @@ from aexec.framework.state.session_state import SessionState
 from aexec.framework.types import MemoryType
 from aexec.framework.waiting.cancellation import CancellationManager
 from aexec.framework.waiting.loop_budget import DEFAULT
-from aexec.graph.analysis.node_memory_types import memory_types_for_node
 from aexec.graph.graph import Graph
 from aexec.graph.nodes.node import Node
+from aexec.graph.partitioning.node_memory_types import memory_types_for_node
 from aexec.runtime.interpreter.executor import StepEnvironment, executor_of_type
 from aexec.runtime.plans.device_constants import DeviceConstant, DeviceConstants
 from aexec.runtime.plans.plan import Plan, PlanKey

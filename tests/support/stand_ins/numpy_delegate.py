@@ -19,8 +19,8 @@ from aexec.delegates.delegate import RefusedError
 from aexec.delegates.delegate_registry import register_delegate, unregister_delegate
 from aexec.framework.kernel_contract.kernel_registry import global_registry
 from aexec.framework.kernel_contract.op_kernel import OpKernelConstruction
-from aexec.graph.analysis.regions import Region
 from aexec.graph.nodes.node import Endpoint, Node
+from aexec.graph.partitioning.regions import Region
 from aexec.graph.passes.working_graph import WorkingGraph
 from tests.support.time_limit import LIMIT
 

@@ -9,9 +9,9 @@ import pytest
 
 import aexec
 from aexec.framework import dtypes
-from aexec.graph.analysis.step_order import StepOrder, step_order
-from aexec.graph.analysis.variable_uses import FunctionEffects
 from aexec.graph.function_body import instantiate
+from aexec.graph.ordering.step_order import StepOrder, step_order
+from aexec.graph.ordering.variable_uses import FunctionEffects
 from tests.support.programs.graphs import GraphBuilder
 
 F = dtypes.float32

@@ -13,7 +13,8 @@ from aexec.framework.op_contract import op_registry
 from aexec.framework.waiting import long_work
 from aexec.framework.waiting.long_work import CalledOffError, LongWork
 from aexec.framework.wire.attr_value import NameAttrList
-from aexec.graph.analysis.variable_uses import (
+from aexec.graph.function_body import instantiate
+from aexec.graph.ordering.variable_uses import (
     FunctionEffects,
     VariableUses,
     find_uses,
@@ -21,7 +22,6 @@ from aexec.graph.analysis.variable_uses import (
     reads_by_handle,
     updates_by_handle,
 )
-from aexec.graph.function_body import instantiate
 from aexec.ops.families import FAMILIES
 from tests.support.programs.functions import calls, function_def
 from tests.support.programs.graphs import GraphBuilder

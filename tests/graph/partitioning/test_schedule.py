@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aexec.graph.analysis.schedule import PREFETCH, SLOTS, Costs, Trigger, slacks, start_times, triggers
+from aexec.graph.partitioning.schedule import PREFETCH, SLOTS, Costs, Trigger, slacks, start_times, triggers
 
 
 class Placed:

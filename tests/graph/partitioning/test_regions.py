@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aexec.framework import dtypes
-from aexec.graph.analysis.regions import Region, collapse, find_regions
 from aexec.graph.nodes.node import Endpoint, Node
+from aexec.graph.partitioning.regions import Region, collapse, find_regions
 from aexec.graph.passes import WorkingGraph
 from tests.support import gates  # noqa: F401  registers TestFail
 from tests.support.programs.graphs import GraphBuilder

@@ -14,7 +14,7 @@ from aexec.framework.kernel_contract.kernel_registry import kernel
 from aexec.framework.op_contract.op_registry import register_op
 from aexec.framework.types import MemoryType
 from aexec.framework.wire.attr_value import NameAttrList
-from aexec.graph.analysis.node_memory_types import memory_types_for_node
+from aexec.graph.partitioning.node_memory_types import memory_types_for_node
 from tests.support.programs.graphs import GraphBuilder
 
 register_op("TestMemory(a: N * T, b: int32, handle: resource) -> c: T, d: int32, text: string", "T: type", "N: int")

@@ -27,11 +27,11 @@ from typing import NamedTuple
 
 from aexec.framework.memory.allocator import announce_scratch
 from aexec.framework.waiting.long_work import go_on, steadily
-from aexec.graph.analysis.variable_uses import FunctionEffects, VariableUses, find_uses
 from aexec.graph.nodes import control_flow
 from aexec.graph.nodes.control_flow import ENTER, EXIT, MERGE, NEXT_ITERATION, FrameInfo
 from aexec.graph.nodes.node import Endpoint, Node
 from aexec.graph.nodes.traversal import producers_first, waits_for
+from aexec.graph.ordering.variable_uses import FunctionEffects, VariableUses, find_uses
 
 __all__ = ["UNORDERED", "StepOrder", "step_order"]
 

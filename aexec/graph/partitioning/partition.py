@@ -25,16 +25,16 @@ from aexec.framework.op_contract import op_registry
 from aexec.framework.types import MemoryType
 from aexec.framework.waiting.long_work import empty, steadily
 from aexec.framework.wire.attr_value import TensorAttr
-from aexec.graph.analysis.node_memory_types import NodeMemoryTypes, memory_types_for_node
-from aexec.graph.analysis.ref_edges import RefEdges
-from aexec.graph.analysis.schedule import Costs, start_times, triggers
-from aexec.graph.analysis.step_order import StepOrder
 from aexec.graph.nodes import control_flow
 from aexec.graph.nodes.control_flow import ENTER, EXIT, MERGE, NEXT_ITERATION, SWITCH, FrameInfo
 from aexec.graph.nodes.function_library import FunctionLibrary
 from aexec.graph.nodes.node import Endpoint, Node
 from aexec.graph.nodes.prune import is_fed_placeholder, reachable
 from aexec.graph.nodes.traversal import producers_first
+from aexec.graph.ordering.ref_edges import RefEdges
+from aexec.graph.ordering.step_order import StepOrder
+from aexec.graph.partitioning.node_memory_types import NodeMemoryTypes, memory_types_for_node
+from aexec.graph.partitioning.schedule import Costs, start_times, triggers
 from aexec.graph.passes import WorkingGraph
 
 __all__ = ["SENDS", "TRANSFERS", "Ends", "Partition", "split"]
