@@ -64,9 +64,10 @@ def nearest_neighbors(c: OpKernelConstruction) -> Compute:
         count = min(int(k), len(centers))
         indices, distances = (allocate((len(points), count)) for allocate in allocators)
         if count:
-            norms, rows = xp.square(centers).sum(axis=1) / 2, max(1, _BLOCK // len(centers))
-            # Of a block the products, and what is made of them.
-            announce_scratch(2 * min(rows, len(points)) * len(centers) * points.itemsize)
+            rows = max(1, _BLOCK // len(centers))
+            # The norms, and of a block the products and what is made of them: centres without elements are any number.
+            announce_scratch(2 * (1 + min(rows, len(points))) * len(centers) * points.itemsize)
+            norms = xp.square(centers).sum(axis=1) / 2
             for start in range(0, len(points), rows):
                 check_wanted()
                 block = slice(start, start + rows)

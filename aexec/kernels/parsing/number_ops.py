@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from aexec.framework import dtypes, errors
+from aexec.framework.abridged_text import abridged
 from aexec.framework.dtypes import DType
 from aexec.framework.kernel_contract.kernel_registry import kernel
 from aexec.framework.kernel_contract.op_kernel import Compute, OpKernelConstruction
@@ -71,8 +72,7 @@ def string_to_number(c: OpKernelConstruction) -> Compute:
     def convert(s: bytes) -> Any:
         value = parse(s)
         if value is None:
-            text = s.decode("utf-8", "replace")
-            raise errors.InvalidArgumentError(f"StringToNumberOp could not correctly convert string: {text}")
+            raise errors.InvalidArgumentError(f"StringToNumberOp could not correctly convert string: {abridged(s)}")
         return value
 
     return lambda x: map_strings(convert, x, dtype.np)

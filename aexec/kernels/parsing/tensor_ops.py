@@ -20,6 +20,8 @@ from aexec.kernels.common.tensor_bytes import tensor_parts
 __all__: list[str] = []
 
 _COST = 20.0
+# Bytes of what is no tensor that a message shows.
+_SHOWN = 300
 
 
 @kernel("SerializeTensor", T=dtypes.ALL, cost=_COST)
@@ -47,7 +49,9 @@ def parse_tensor(c: OpKernelConstruction) -> Compute:
         try:
             message = wire_format.parse_in_pieces(proto.TensorProto, data)
         except Exception as e:  # protobuf's DecodeError differs between its implementations
-            text = base64.b64encode(data).decode()
+            text = base64.b64encode(data[:_SHOWN]).decode()
+            if len(data) > _SHOWN:
+                text += f"...({len(data)} bytes)"
             raise errors.InvalidArgumentError(f"Could not parse `serialized` as TensorProto, base64: {text}") from e
         tensor = tensor_codec.from_proto(message)
         if message.dtype != dtype.enum:

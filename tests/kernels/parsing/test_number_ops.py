@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from aexec.framework.abridged_text import abridged
 from tests.kernels.array_support import F32, I64, assert_gives, assert_refuses
 from tests.kernels.harness import in_tensorflow, ops_of, registered, run_op, strings
 
@@ -43,7 +44,7 @@ def test_string_to_integer(out_type):
     texts = strings(str(high), f" +{high} ", "0", "007", str(low))
     assert_gives("StringToNumber", [texts], np.array([high, high, 0, 7, low], dtype), out_type=out_type)
     for text in (str(high + 1), str(low - 1), "1.5", "0x1", "9" * 5000):
-        message = f"StringToNumberOp could not correctly convert string: {text}"
+        message = f"StringToNumberOp could not correctly convert string: {abridged(text)}"
         assert_refuses("StringToNumber", [strings(text)], message, out_type=out_type)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from aexec import proto
-from aexec.framework import dtypes
+from aexec.framework import dtypes, errors
 from aexec.framework.wire import tensor_codec
 from tests.kernels.answer_tables import INVALID, known_answers, refused, texts
 from tests.kernels.array_support import F32, I32
@@ -146,3 +146,11 @@ def test_large_tensors_are_written_as_small_ones(tensor):
     assert run_op("SerializeTensor", [tensor]).item() == wanted
     summary = proto.Summary(value=[proto.Summary.Value(node_name="TensorSummary", tensor=message)])
     assert run_op("TensorSummary", [tensor]).item() == summary.SerializeToString()
+
+
+def test_messages_do_not_repeat_long_strings():
+    long = b"\xff" * 100_000
+    for op, attrs in (("ParseTensor", {"out_type": "float32"}), ("StringToNumber", {})):
+        with pytest.raises(errors.InvalidArgumentError, match="100000") as caught:
+            run_op(op, [np.array(long, object)], **attrs)
+        assert len(caught.value.message) < 2000
