@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import importlib.metadata
 import importlib.util
 import re
 import subprocess
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from packaging.requirements import Requirement
 
 ROOT = Path(__file__).parent.parent
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
@@ -35,7 +37,7 @@ def names_something(pattern: str, folder: Path = ROOT) -> bool:
     "pattern",
     [
         PROJECT["project"]["readme"],
-        PROJECT["project"]["license"]["file"],
+        *PROJECT["project"]["license-files"],
         *TOOLS["ruff"]["extend-exclude"],
         *TOOLS["ruff"]["format"]["exclude"],
         *TOOLS["ruff"]["lint"]["per-file-ignores"],
@@ -86,6 +88,24 @@ def test_modules_of_mypy_overrides(module: str) -> None:
 @pytest.mark.parametrize("module", TOOLS["mypy"]["packages"])
 def test_packages_of_mypy(module: str) -> None:
     assert importlib.util.find_spec(module) is not None
+
+
+def test_dependencies_have_bounds() -> None:
+    """What is needed to use aexec; tools of those who work on it are as they come."""
+    optional = PROJECT["project"]["optional-dependencies"]
+    of_users = [
+        *PROJECT["project"]["dependencies"],
+        *(each for name in optional if name != "dev" for each in optional[name]),
+    ]
+    for requirement in map(Requirement, of_users):
+        operators = {specifier.operator for specifier in requirement.specifier}
+        assert operators == {">=", "<"} or operators == {"=="}, requirement
+        if _is_installed(requirement.name):
+            assert requirement.specifier.contains(importlib.metadata.version(requirement.name)), requirement
+
+
+def _is_installed(name: str) -> bool:
+    return any(True for _ in importlib.metadata.distributions(name=name))
 
 
 def test_layers() -> None:
