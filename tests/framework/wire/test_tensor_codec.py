@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from google.protobuf import text_format
 
-from aexec import framework, proto
-from aexec.framework import dtypes, errors
+from aexec import proto
+from aexec.framework import dtypes, errors, wire
 from aexec.framework.memory.allocator import watching
 from aexec.framework.wire import tensor_codec
 from aexec.framework.wire.attr_value import TensorAttr
@@ -229,7 +229,7 @@ def test_variants_are_left_to_the_variant_registry(monkeypatch):
     registry.decode = lambda message: ("variant", message)
     registry.encode = lambda value: value[1]
     monkeypatch.setitem(sys.modules, registry.__name__, registry)
-    monkeypatch.setattr(framework, "variant", registry, raising=False)
+    monkeypatch.setattr(wire, "variant", registry)
     message = shaped("VARIANT", 2, 'variant_val { type_name: "int" metadata: "x" }')
     array = tensor_codec.from_proto(message)
     assert [kept.type_name for _, kept in array] == ["int", ""]
