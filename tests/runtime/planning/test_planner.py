@@ -135,11 +135,12 @@ async def test_extension_of_few_nodes_and_many_functions_is_made_in_a_thread() -
             node.name = f"more_{node.name}"
             node.input[:] = [f"more_{name}" for name in node.input]
         extending = large.SerializeToString()
-        began = time.thread_time()
-        await session.extend(proto.GraphDef.FromString(extending))
-        took = time.thread_time() - began
+        message = proto.GraphDef.FromString(extending)
+        began, began_in_all = time.thread_time(), time.process_time()
+        await session.extend(message)
+        took, in_all = time.thread_time() - began, time.process_time() - began_in_all
         assert await session.run("more_y:0") == -1
-    assert took < 0.1
+    assert took < in_all / 4
 
 
 async def test_constant_counts_for_the_session_as_long_as_its_graph_lives() -> None:
