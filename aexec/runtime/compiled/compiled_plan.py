@@ -19,7 +19,7 @@ kernel must go to a thread or wait.  A line's position tells what is done, its l
 what was computed: from both, `take_over` makes the state that the interpreter would have.
 Slices need none of that: a long line is a generator and yields where a slice is over.  Nor do heavy calls of a plan
 that has them in every run: its line yields before one, and goes on with it in a thread (`stretch.py`).
-Next to read: `line_writer.py`, which writes the text; `take_over.py`.
+Next to read: `line_writer.py`, which writes the text; `line_layout.py` for its variables; `take_over.py`.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ from aexec.framework.waiting.inline_call import NeedsThreadError, on_event_loop
 from aexec.framework.waiting.long_work import ShortWork, go_on, steadily
 from aexec.framework.waiting.loop_budget import LoopBudget
 from aexec.runtime.compiled.line_calls import first
+from aexec.runtime.compiled.line_options import LineOptions
 from aexec.runtime.compiled.line_writer import LineWriter
 from aexec.runtime.compiled.take_over import TakeOver
 from aexec.runtime.interpreter.propagator_state import IterationState, PropagatorState
@@ -90,26 +91,28 @@ class CompiledPlan:
     def __init__(self, plan: Plan, writer: LineWriter, bodies: Iterable[CompiledPlan]) -> None:
         self.plan = plan
         self.policy = plan.compilation
-        self.chunk = writer.chunk
-        self.goes_on = writer.goes_on
-        self.source = writer.source
+        self.chunk = writer.options.chunk
+        self.goes_on = writer.options.goes_on
+        self.source = writer.text.source
         self.is_line = writer.is_line
         self.needs_context = writer.needs_context
         self.runs_at_once = writer.is_line and not writer.needs_context
         self.num_calls = writer.num_calls
-        self._writer = writer
-        self.function = writer.function
-        self.suspects = list(writer.suspects)
+        self._layout = writer.layout
+        self._costs = writer.costs
+        self._text = writer.text
+        self.function = writer.text.function
+        self.suspects = list(writer.costs.suspects)
         self.depth = 0
         self._bodies: dict[str, CompiledPlan] = {}  # by the names of their files
         for body in bodies:
             self.depth = max(self.depth, body.depth + 1)
             self.suspects += body.suspects
-            self._bodies.update({**body._bodies, body._writer.filename: body})
+            self._bodies.update({**body._bodies, body._text.filename: body})
 
     def may_leave(self, node: PlanNode) -> bool:
         """May a line go on with a node's call in a thread?"""
-        return self._writer.may_leave(node)
+        return self._costs.may_leave(node)
 
     def position(self, error: BaseException) -> tuple[list[Position], BaseException]:
         """Where the line was that raised: of this plan, of the function that it called there, and so on.
@@ -133,7 +136,7 @@ class CompiledPlan:
             if not found or found[-1].compiled is not compiled:
                 found.append(Position(compiled))
             found[-1].variables.update(traceback.tb_frame.f_locals)
-            place = compiled._writer.places.get(traceback.tb_lineno)
+            place = compiled._text.places.get(traceback.tb_lineno)
             if place is not None:
                 found[-1].node, found[-1].done, found[-1].function = place
             traceback = traceback.tb_next
@@ -142,11 +145,11 @@ class CompiledPlan:
     def _owner(self, traceback: TracebackType) -> CompiledPlan | None:
         """The plan whose line, or part of one, a frame runs: this one, or that of a function."""
         filename = traceback.tb_frame.f_code.co_filename
-        return self if filename == self._writer.filename else self._bodies.get(filename)
+        return self if filename == self._text.filename else self._bodies.get(filename)
 
     def share_before(self, node: PlanNode) -> float:
         """The part of the calls, from 0 to 1, that come before a node's; a loop counts as one."""
-        *_, (block, index) = self._writer.around(node)
+        *_, (block, index) = self._layout.around(node)
         return index / len(block.items)
 
     @property
@@ -157,17 +160,17 @@ class CompiledPlan:
     @property
     def outdated(self) -> bool:
         """Have calls turned out to be heavy since it was written?"""
-        return self._writer.outdated or any(body._writer.outdated for body in self._bodies.values())
+        return self._costs.outdated or any(body._costs.outdated for body in self._bodies.values())
 
     @property
     def in_doubt(self) -> bool:
         """Is there a call that was slow once, and is still to be made again to see whether it is?"""
-        return self._writer.in_doubt or any(body._writer.in_doubt for body in self._bodies.values())
+        return self._costs.in_doubt or any(body._costs.in_doubt for body in self._bodies.values())
 
     @property
     def relieved(self) -> bool:
         """Were calls slow when it was written that have turned out to be quick?"""
-        return self._writer.relieved or any(body._writer.relieved for body in self._bodies.values())
+        return self._costs.relieved or any(body._costs.relieved for body in self._bodies.values())
 
     def mend(self, node: PlanNode, variables: dict[str, Any]) -> None:
         """A kernel gave something without a size, where it gave an array before.
@@ -175,7 +178,7 @@ class CompiledPlan:
         Raises:
             InternalError: it is not what the op declares, either.
         """
-        names = [self._writer.name((node, output)) for output in range(node.num_outputs)]
+        names = [self._layout.name((node, output)) for output in range(node.num_outputs)]
         values = tuple(variables[name] for name in names)
         if len(values) > 1:
             check_outputs(node, values)
@@ -184,7 +187,7 @@ class CompiledPlan:
 
     def inputs(self, node: PlanNode, variables: dict[str, Any]) -> list[Any]:
         """The arguments that a call had."""
-        return [self._writer.look_up(node.frame, slot, variables) for slot in range(node.first, node.last)]
+        return [self._layout.look_up(node.frame, slot, variables) for slot in range(node.first, node.last)]
 
     def take_over(self, state: PropagatorState, feeds: Sequence[Any] | None, position: Position) -> IterationState:
         """Make `state`, which is new, what the interpreter's would be with the line at this position.
@@ -197,13 +200,13 @@ class CompiledPlan:
         """
         assert position.node is not None
         variables = {**position.variables, **{f"f{i}": value for i, value in enumerate(feeds or ())}}
-        return TakeOver(self._writer, state, variables).at(position.node, position.done)
+        return TakeOver(self._layout, state, variables).at(position.node, position.done)
 
     def go_on(self, position: Position, context: OpKernelContext, running: Running) -> Coroutine[Any, Any, Any]:
         """What the node at a position has still to do, if the function runs already that it had called there."""
         node = position.node
         assert node is not None and node.calls is not None and position.function is not None
-        values = [position.variables[name] for name in self._writer.loop_values(node)]
+        values = [position.variables[name] for name in self._layout.loop_values(node)]
         return node.calls.go_on(context, values, position.function, running)
 
     def __repr__(self) -> str:
@@ -224,7 +227,7 @@ def compile_plan(
         heavy_ns: how long a call with these inputs is expected to take if it would hold up the loop; else 0.
         chunk: calls between two looks at the clock.
         around: plans that are being compiled, because they call the function whose plan this is.
-        goes_on: see `LineWriter`; the functions that it calls do not.
+        goes_on: see `LineOptions`; the functions that it calls do not.
 
     Raises:
         NotCompiledError: the interpreter has to run it.
@@ -248,7 +251,7 @@ def compile_plan(
         bodies.append(written)
         return written
 
-    writer = LineWriter(plan, heavy_ns, chunk, body_of, goes_on=goes_on)
+    writer = LineWriter(plan, LineOptions(heavy_ns, chunk, body_of, goes_on))
     return CompiledPlan(plan, writer, bodies)
 
 

@@ -21,24 +21,79 @@ Even of small values it saves the allocation.  Next to read: `interpreter/forwar
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from typing import Any
 
 import numpy as np
 
 from aexec.framework.memory.unshared import fits
-from aexec.runtime.plans.inferred_shapes import Dims, fully_known, is_built_in
+from aexec.runtime.compiled.line_costs import LineCosts
+from aexec.runtime.compiled.line_layout import LineLayout
+from aexec.runtime.plans.blocks import Item, Value
+from aexec.runtime.plans.inferred_shapes import Dims, fully_known, is_built_in, partial_shape
 from aexec.runtime.plans.plan import PlanNode
 
-__all__ = ["fitting", "has_shape_of_output", "is_fresh", "written_over"]
+__all__ = ["Forwarding", "fitting"]
 
 
-def is_fresh(node: PlanNode, output: int) -> bool:
+class Forwarding:
+    """Finds what the calls of a line write their outputs over.
+
+    Args:
+        once: the nodes that run in the first iteration of their loop only.
+    """
+
+    def __init__(self, layout: LineLayout, costs: LineCosts, once: Container[Item]) -> None:
+        self._layout = layout
+        self._costs = costs
+        self._once = once
+
+    def out(self, node: PlanNode) -> str:
+        """Return the last argument of a call, which says what it writes its output over; "" for a new array."""
+        layout = self._layout
+        if node in layout.lists:
+            return ""
+        sources = [layout.of_slot.get((node.frame, node.first + position)) for position in node.forwards]
+        shapes = [
+            _constant_shape(node, position) if source is None else partial_shape(*source)
+            for position, source in zip(node.forwards, sources, strict=True)
+        ]
+        for source, shape in zip(sources, shapes, strict=True):
+            if source is None or not self._is_ours(source, node):
+                continue
+            name = layout.name(source)
+            if _has_shape_of_output(shape, shapes):
+                return _written_over(node.compute, name)
+            large = [name for name in self._costs.larger(node) if name]
+            if large and (shape is None or None in shape):
+                tests = [f"{name}.size > SMALL" for name in large]
+                every = [layout.argument(node.frame, node.first + position) for position in node.forwards]
+                return f", out=fitting({', '.join([name, *every])}) if {' or '.join(tests)} else None"
+        return ""
+
+    def _is_ours(self, value: Value, node: PlanNode) -> bool:
+        """Return whether a call alone has the memory of one of its inputs."""
+        source, output = value
+        if not _is_fresh(source, output):
+            return False
+        name = self._layout.name(value)
+        made_once = source in self._once and node not in self._once
+        if self._layout.uses[name] != 1 or made_once or name in self._layout.listed:
+            return False
+        return self._layout.block_of(source) is self._layout.block_of(node)
+
+
+def _constant_shape(node: PlanNode, position: int) -> Dims:
+    shape: Dims = node.frame.args[node.first + position].shape
+    return shape
+
+
+def _is_fresh(node: PlanNode, output: int) -> bool:
     """Does an output come as memory that only its consumers have?"""
     return bool(node.forwards and output == 0 and is_built_in(node.op))
 
 
-def has_shape_of_output(shape: Dims, shapes: Sequence[Dims]) -> bool:
+def _has_shape_of_output(shape: Dims, shapes: Sequence[Dims]) -> bool:
     """Is `shape`, one of `shapes`, that of an array, and are all broadcast to it, whatever is fed?"""
     if len(shapes) == 1:
         return bool(shape)
@@ -57,7 +112,7 @@ def fitting(over: Any, *inputs: Any) -> Any:
     return over if over.ndim and fits(over.shape, inputs, range(len(inputs))) else None
 
 
-def written_over(compute: Callable[..., Any], name: str) -> str:
+def _written_over(compute: Callable[..., Any], name: str) -> str:
     """The last argument of a call of `compute` that writes over this variable."""
     by_position = isinstance(compute, np.ufunc) and compute not in (np.maximum, np.minimum)
     return f", {name}" if by_position else f", out={name}"  # the former is faster

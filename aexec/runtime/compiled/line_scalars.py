@@ -13,14 +13,17 @@ Next to read: `line_writer.py`.
 
 from __future__ import annotations
 
+from collections.abc import Container
 from typing import Any
 
 import numpy as np
 
 from aexec.framework import dtypes
+from aexec.runtime.compiled.line_layout import LineLayout
+from aexec.runtime.plans.blocks import Item, Loop
 from aexec.runtime.plans.plan import Kind, PlanNode
 
-__all__ = ["FLOATS", "operator_of"]
+__all__ = ["Scalars"]
 
 _ARITHMETIC: dict[Any, str] = {
     np.add: "+",
@@ -35,10 +38,76 @@ _ARITHMETIC: dict[Any, str] = {
 }
 _LOGIC: dict[Any, str] = {np.logical_and: "&", np.logical_or: "|"}
 _INTEGERS = (dtypes.int32, dtypes.int64)
-FLOATS = (dtypes.float32, dtypes.float64)
+_FLOATS = (dtypes.float32, dtypes.float64)
 
 
-def operator_of(node: PlanNode) -> str | None:
+class Scalars:
+    """Finds the calls of a line that Python's operators can make.
+
+    Args:
+        once: the nodes that run in the first iteration of their loop only.
+        namespace: the line's global variables; types and constants that the operators need are put there.
+
+    Attributes:
+        variables: those that begin as a scalar; the writer adds them.
+    """
+
+    def __init__(self, layout: LineLayout, once: Container[Item], namespace: dict[str, Any]) -> None:
+        self.variables: set[str] = set()
+        self._layout = layout
+        self._once = once
+        self._namespace = namespace
+
+    def operation(self, node: PlanNode) -> tuple[str, str] | None:
+        """Return when an operator can make a call, and the operation, as expressions; None if it never can."""
+        operands = self._operands(node)
+        tests = [f"type({name}) is t_{number_type}" for name, number_type in operands if number_type]
+        if not tests:
+            return None
+        left, right = (name for name, _ in operands)
+        return " and ".join(dict.fromkeys(tests)), f"{left} {_operator_of(node)} {right}"
+
+    def _operands(self, node: PlanNode) -> list[tuple[str, str]]:
+        """Return the operands of a call if they may be scalars.
+
+        They are names; with a variable goes the name of the type that a scalar has, with a constant "".
+        """
+        layout = self._layout
+        if node.calls is not None or node in layout.lists or node in self._once or _operator_of(node) is None:
+            return []
+        if layout.name((node, 0)) in layout.listed:
+            return []
+        dtype = node.node.input_types[0]
+        number_type = dtype.np.type.__name__
+        operands = []
+        for name in layout.inputs(node):
+            if name in layout.constants:
+                if layout.constants[name].ndim:
+                    return []
+                operands.append((self.unboxed(name), ""))
+            elif dtype in _FLOATS and name not in self.variables:
+                return []
+            else:
+                operands.append((f"u_{name}" if f"u_{name}" in self.variables else name, number_type))
+        self._namespace[f"t_{number_type}"] = dtype.np.type
+        return operands
+
+    def unboxed(self, name: str) -> str:
+        """Return the name of a constant array of no dimension as NumPy's scalar, `k…s`; any other name as it is."""
+        value = self._layout.constants.get(name)
+        if not isinstance(value, np.ndarray) or value.ndim or value.dtype.kind not in "biuf":
+            return name
+        self._namespace[f"{name}s"] = value[()]
+        return f"{name}s"
+
+    def feeds_of(self, loop: Loop) -> list[str]:
+        """Return the feeds that a loop counts with or compares: they may be arrays of no dimension."""
+        nodes = (item for block in (loop.cond, loop.body) for item in block.items if isinstance(item, PlanNode))
+        operands = dict.fromkeys(name for node in nodes for name, _ in self._operands(node))
+        return [name for name in operands if name in self._layout.feeds.values()]
+
+
+def _operator_of(node: PlanNode) -> str | None:
     """Python's operator for what a node does to scalars; None if there is none that gives the same."""
     if not isinstance(node.compute, np.ufunc) or node.kind not in (Kind.PLAIN, Kind.KERNEL) or not node.trusted:
         return None
@@ -47,4 +116,4 @@ def operator_of(node: PlanNode) -> str | None:
     dtype = node.node.input_types[0]
     if dtype is dtypes.bool_:
         return _LOGIC.get(node.compute)
-    return _ARITHMETIC.get(node.compute) if dtype in _INTEGERS or dtype in FLOATS else None
+    return _ARITHMETIC.get(node.compute) if dtype in _INTEGERS or dtype in _FLOATS else None

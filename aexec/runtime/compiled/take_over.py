@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from aexec.runtime.compiled.line_writer import GONE, LineWriter, gives_index
+from aexec.runtime.compiled.line_layout import GONE, LineLayout, gives_index
 from aexec.runtime.interpreter.propagator_state import FrameState, IterationState, PropagatorState
 from aexec.runtime.plans.blocks import Block, Loop
 from aexec.runtime.plans.plan import Kind, PlanNode
@@ -18,20 +18,20 @@ __all__ = ["TakeOver"]
 class TakeOver:
     """Makes the interpreter's state out of a line's position and variables."""
 
-    def __init__(self, writer: LineWriter, state: PropagatorState, variables: dict[str, Any]) -> None:
-        self.writer = writer
+    def __init__(self, layout: LineLayout, state: PropagatorState, variables: dict[str, Any]) -> None:
+        self.layout = layout
         self.state = state
         self.variables = variables
 
     def at(self, node: PlanNode, done: bool) -> IterationState:
         """The state with the line at a node's call, before or behind it; returns the iteration that it is in."""
-        blocks = list(self.writer.around(node))
+        blocks = list(self.layout.around(node))
         block, index = blocks[0]
         blocks[0] = (block, index + done)
         iteration = self.state.root.iterations[0]
         root, count = blocks.pop()
-        finished = {*self.writer.plan.args}
-        for feed in self.writer.plan.args:
+        finished = {*self.layout.plan.args}
+        for feed in self.layout.plan.args:
             self._deliver(iteration, feed, live=True)
         self._finish(iteration, root, count, finished)
         for inner, count in reversed(blocks):
@@ -43,8 +43,8 @@ class TakeOver:
 
     def _enter(self, parent: IterationState, block: Block, count: int) -> tuple[IterationState, set[PlanNode]]:
         """The iteration of a loop that the line is in, and its nodes that are done."""
-        loop, _ = self.writer.owner[block]
-        number = self.variables[self.writer.counters[loop]]
+        loop, _ = self.layout.owner[block]
+        number = self.variables[self.layout.counters[loop]]
         self._remove(parent, set(loop.enters))
         frame = FrameState(self.state, loop.frame, parent)
         parent.children[loop.frame.name] = frame
@@ -54,7 +54,7 @@ class TakeOver:
         frame.iterations = {number: iteration}
         for enter in loop.enters:
             if enter.is_constant_enter:
-                frame.invariants.append((enter, self.writer.value((enter, 0), self.variables)))
+                frame.invariants.append((enter, self.layout.value((enter, 0), self.variables)))
                 self._deliver(iteration, enter, live=True)
         finished = set()
         for merge, _, _ in loop.merges:
@@ -70,7 +70,7 @@ class TakeOver:
         done = list(zip(block.items[:count], block.guards, strict=False))
         entered = {enter for item, _ in done if isinstance(item, Loop) for enter in item.enters}
         for item, guard in done:
-            live = self.writer.holds(guard, self.variables)
+            live = self.layout.holds(guard, self.variables)
             if isinstance(item, Loop):
                 finished.update(item.enters)
                 for node in item.enters:
@@ -103,7 +103,7 @@ class TakeOver:
             self.state.child(iteration, node).enter(node, value(node, 0))
             iteration.signal_followers(node)
         elif node.kind == Kind.SWITCH:
-            data, predicate = (self.writer.look_up(node.frame, node.first + i, self.variables) for i in (0, 1))
+            data, predicate = (self.layout.look_up(node.frame, node.first + i, self.variables) for i in (0, 1))
             if predicate is GONE:
                 outs = (GONE, GONE)
             else:
@@ -115,7 +115,7 @@ class TakeOver:
     def _value(self, node: PlanNode, output: int) -> Any:
         if node.kind == Kind.MERGE and output == 1 and not gives_index(node):
             return GONE
-        return self.writer.value((node, output), self.variables)
+        return self.layout.value((node, output), self.variables)
 
     @staticmethod
     def _settle(iteration: IterationState, finished: set[PlanNode]) -> None:

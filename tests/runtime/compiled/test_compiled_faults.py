@@ -22,8 +22,8 @@ from aexec.framework.dtypes import bool_, int32
 from aexec.framework.kernel_contract.kernel_registry import kernel
 from aexec.framework.kernel_contract.op_kernel_context import OpKernelContext
 from aexec.framework.op_contract.op_registry import register_op
-from aexec.runtime.compiled import compiled_execution, line_writer
-from aexec.runtime.compiled.line_writer import _comment
+from aexec.runtime.compiled import compiled_execution, line_costs
+from aexec.runtime.compiled.line_text import comment_of
 from aexec.runtime.interpreter import execution
 from aexec.runtime.plans import compilation_policy
 from aexec.runtime.threads import slices, worker_pool
@@ -286,7 +286,7 @@ HOSTILE = [
 
 @pytest.mark.parametrize("text", HOSTILE, ids=ascii)
 def test_no_name_leaves_its_comment(text: str) -> None:
-    comment = _comment(text)
+    comment = comment_of(text)
     assert comment.isascii() and comment.isprintable()
     assert len(comment) <= 100
     source = f"def line():\n    v1 = c1()  # {comment}\n    return v1"
@@ -455,7 +455,7 @@ class Clock:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 1.0
-        for module in (compiled_execution, line_writer, execution, slices, worker_pool):
+        for module in (compiled_execution, line_costs, execution, slices, worker_pool):
             monkeypatch.setattr(module, "perf_counter", lambda: self.now)
         monkeypatch.setattr(compiled_execution, "thread_time", lambda: self.now)
 

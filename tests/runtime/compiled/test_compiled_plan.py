@@ -15,7 +15,7 @@ from aexec.framework import errors
 from aexec.framework.dtypes import DType, float32, float64, int32, int64, resource
 from aexec.framework.kernel_contract.op_kernel import of_shapes
 from aexec.framework.shape import PartialTensorShape
-from aexec.runtime.compiled import line_writer
+from aexec.runtime.compiled import line_layout, line_writer
 from aexec.runtime.compiled.compiled_plan import CompiledPlan
 from aexec.runtime.compiled.line_calls import TakeOverError
 from aexec.runtime.interpreter import execution
@@ -191,7 +191,7 @@ def assert_equal(values: list[object], wanted: list[object]) -> None:
 @pytest.fixture(params=[250, 0], ids=["", "arguments in lists"])
 def arguments_in_lists(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """With all calls like those of many arguments, too."""
-    monkeypatch.setattr(line_writer, "_WIDE", request.param)
+    monkeypatch.setattr(line_layout, "_WIDE", request.param)
 
 
 @pytest.mark.parametrize("case", CASES)
