@@ -39,9 +39,10 @@ from aexec.graph.graph import Graph
 from aexec.queues.session_queue import Queue
 from aexec.runtime.config import RunOptions, SessionConfig
 from aexec.runtime.interpreter.execution import Execution
-from aexec.runtime.interpreter.executor import NO_VALUE, Executor, OnResult, StepEnvironment
+from aexec.runtime.interpreter.executor import Executor, StepEnvironment
 from aexec.runtime.interpreter.memory_accountant import StepMemory
 from aexec.runtime.planning.planner import Planner
+from aexec.runtime.plans.absent_values import NO_VALUE, OnResult
 from aexec.runtime.profiling.tracing import StepTracer
 from aexec.runtime.session.run_types import Source
 from aexec.runtime.session.session import Session

@@ -20,16 +20,9 @@ from aexec.distributed.task import ClusterTask
 from aexec.framework import errors
 from aexec.framework.waiting.cancellation import CancellationManager
 from aexec.framework.waiting.futures import until_done
-from aexec.runtime.interpreter.executor import (
-    NO_VALUE,
-    UNFED,
-    ExecutionStatistics,
-    OnResult,
-    RunningNode,
-    StepEnvironment,
-    WaitingNode,
-    no_value,
-)
+from aexec.runtime.interpreter.executor import ExecutionStatistics, StepEnvironment, no_value
+from aexec.runtime.plans.absent_values import NO_VALUE, UNFED, OnResult
+from aexec.runtime.plans.node_activity import RunningNode, WaitingNode
 
 __all__ = ["RemoteExecution", "RemoteExecutionOwner"]
 

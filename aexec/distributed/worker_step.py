@@ -18,8 +18,9 @@ from aexec.framework.state.resource_manager import ResourceManager
 from aexec.framework.state.session_state import SessionState
 from aexec.framework.waiting.cancellation import CancellationManager, wait
 from aexec.framework.waiting.futures import complete_from, until_done
-from aexec.runtime.interpreter.executor import NO_VALUE, UNFED, Executor, ExecutorFactory, StepEnvironment
+from aexec.runtime.interpreter.executor import Executor, ExecutorFactory, StepEnvironment
 from aexec.runtime.interpreter.partitioned_execution import executor_of
+from aexec.runtime.plans.absent_values import NO_VALUE, UNFED
 from aexec.runtime.plans.partitioned_plan import PartitionedPlan
 from aexec.runtime.plans.plan import Plan
 from aexec.runtime.session.session_memory import SessionMemory

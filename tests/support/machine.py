@@ -17,7 +17,8 @@ from aexec.framework.kernel_contract.op_kernel import BuiltKernel
 from aexec.framework.op_contract.op_registry import register_op
 from aexec.graph.graph import Graph
 from aexec.graph.nodes.node import Node
-from aexec.runtime.interpreter.propagator_state import NO_VALUE, IterationState, PropagatorState
+from aexec.runtime.interpreter.propagator_state import IterationState, PropagatorState
+from aexec.runtime.plans.absent_values import NO_VALUE
 from aexec.runtime.plans.plan import Kind, PlanKey, PlanNode
 from aexec.runtime.plans.plan_builder import build_plan
 from tests.support.programs.graphs import GraphBuilder
@@ -139,8 +140,7 @@ class Machine:
             self._note(node, key, None)
             self.state.node_dead(iteration, node)
         else:
-            iteration.ready.remove(node)
-            inputs = iteration.take(node)
+            inputs = iteration.start(node)
             assert all(value is not None for value in inputs if node.kind != Kind.MERGE)
             if node.kind > Kind.ASYNC:
                 if node.kind != Kind.RETVAL:

@@ -27,26 +27,20 @@ from aexec.framework.waiting.inline_call import InlineCallError
 from aexec.runtime.compiled.compiled_plan import CompiledPlan, Position, compile_plan, prepare_functions
 from aexec.runtime.compiled.line_calls import CHANGES, ON_LOOP, HeavyError, WaitsError
 from aexec.runtime.compiled.stretch import Line, Stretch
+from aexec.runtime.debug_level import DEBUG
 from aexec.runtime.functions.function_calls import MAX_CALL_DEPTH, call_depth, nested_results
 from aexec.runtime.interpreter.execution import Execution, ShuffledExecution
-from aexec.runtime.interpreter.executor import (
-    UNFED,
-    ExecutionStatistics,
-    OnResult,
-    RunningNode,
-    StepEnvironment,
-    as_op_error,
-    register_executor,
-)
+from aexec.runtime.interpreter.executor import ExecutionStatistics, StepEnvironment, as_op_error, register_executor
 from aexec.runtime.interpreter.memory_accountant import values_of_line
 from aexec.runtime.interpreter.propagator_state import ROOT_FRAME_ID
+from aexec.runtime.plans.absent_values import UNFED, OnResult
 from aexec.runtime.plans.blocks import NotCompiledError
 from aexec.runtime.plans.call_estimates import heavy_ns, took_at_most
 from aexec.runtime.plans.compilation_policy import CompilationPolicy, CompiledForm, Decision
+from aexec.runtime.plans.node_activity import RunningNode
 from aexec.runtime.plans.partitioned_plan import PartitionedPlan
 from aexec.runtime.plans.plan import Plan
 from aexec.runtime.plans.trial import Trial
-from aexec.runtime.profiling.tracing import DEBUG
 
 __all__ = ["CompiledExecution", "default_executor", "line_of", "run_line"]
 
@@ -289,13 +283,11 @@ class CompiledExecution(Execution):
             level, execution = levels[number], executions[number]
             node = level.node
             assert node is not None
-            iteration = level.compiled.take_over(execution.state, None if number else feeds, level)
-            execution.state.careful = True
+            iteration = execution.state.resume(level.compiled.snapshot(None if number else feeds, level))
             if number < len(levels) - 1:
                 awaited = level.compiled.go_on(level, execution._context(iteration), awaited)
             if awaited is not None:
-                iteration.ready.remove(node)
-                iteration.take(node)
+                iteration.start(node)
                 execution._await(iteration, node, awaited, going_on=number < len(levels) - 1)
             if number:
                 caller = levels[number - 1]

@@ -16,7 +16,7 @@ is the taking of a fetched value.
 
 The interpreter stays the reference for what is right, and takes over in the middle when a
 kernel must go to a thread or wait.  A line's position tells what is done, its local variables hold
-what was computed: from both, `take_over` makes the state that the interpreter would have.
+what was computed: from both, `take_over` makes a snapshot, and the interpreter resumes from it.
 Slices need none of that: a long line is a generator and yields where a slice is over.  Nor do heavy calls of a plan
 that has them in every run: its line yields before one, and goes on with it in a thread (`stretch.py`).
 Next to read: `line_writer.py`, which writes the text; `line_layout.py` for its variables; `take_over.py`.
@@ -41,7 +41,7 @@ from aexec.runtime.compiled.line_calls import first
 from aexec.runtime.compiled.line_options import LineOptions
 from aexec.runtime.compiled.line_writer import LineWriter
 from aexec.runtime.compiled.take_over import TakeOver
-from aexec.runtime.interpreter.propagator_state import IterationState, PropagatorState
+from aexec.runtime.interpreter.snapshot import Snapshot
 from aexec.runtime.plans.blocks import NotCompiledError
 from aexec.runtime.plans.compilation_policy import CHUNK
 from aexec.runtime.plans.kernel_outputs import check_outputs
@@ -189,18 +189,15 @@ class CompiledPlan:
         """The arguments that a call had."""
         return [self._layout.look_up(node.frame, slot, variables) for slot in range(node.first, node.last)]
 
-    def take_over(self, state: PropagatorState, feeds: Sequence[Any] | None, position: Position) -> IterationState:
-        """Make `state`, which is new, what the interpreter's would be with the line at this position.
+    def snapshot(self, feeds: Sequence[Any] | None, position: Position) -> Snapshot:
+        """What is over with the line at this position; the innermost iteration is the one that its node is in.
 
         Args:
             feeds: what the plan was called with; None: the position's variables tell.
-
-        Returns:
-            The iteration that the position's node is in.
         """
         assert position.node is not None
         variables = {**position.variables, **{f"f{i}": value for i, value in enumerate(feeds or ())}}
-        return TakeOver(self._layout, state, variables).at(position.node, position.done)
+        return TakeOver(self._layout, variables).at(position.node, position.done)
 
     def go_on(self, position: Position, context: OpKernelContext, running: Running) -> Coroutine[Any, Any, Any]:
         """What the node at a position has still to do, if the function runs already that it had called there."""

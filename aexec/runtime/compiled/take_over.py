@@ -1,14 +1,15 @@
-"""Taking over: the interpreter's state, made out of where a compiled plan's line is and what its variables hold.
+"""Taking over: a snapshot for the interpreter, made out of where a compiled plan's line is and what its variables hold.
 
-Next to read: `interpreter/propagator_state.py` for that state, `compiled_plan.py` for the line.
+Next to read: `interpreter/snapshot.py` for the snapshot, `compiled_plan.py` for the line.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from aexec.runtime.compiled.line_layout import GONE, LineLayout, gives_index
-from aexec.runtime.interpreter.propagator_state import FrameState, IterationState, PropagatorState
+from aexec.runtime.interpreter.snapshot import IterationSnapshot, NodeOutcome, Snapshot
 from aexec.runtime.plans.blocks import Block, Loop
 from aexec.runtime.plans.plan import Kind, PlanNode
 
@@ -16,118 +17,70 @@ __all__ = ["TakeOver"]
 
 
 class TakeOver:
-    """Makes the interpreter's state out of a line's position and variables."""
+    """Makes a snapshot out of a line's position and variables."""
 
-    def __init__(self, layout: LineLayout, state: PropagatorState, variables: dict[str, Any]) -> None:
+    def __init__(self, layout: LineLayout, variables: dict[str, Any]) -> None:
         self.layout = layout
-        self.state = state
         self.variables = variables
 
-    def at(self, node: PlanNode, done: bool) -> IterationState:
-        """The state with the line at a node's call, before or behind it; returns the iteration that it is in."""
+    def at(self, node: PlanNode, done: bool) -> Snapshot:
+        """What is over with the line at a node's call, before or behind it."""
         blocks = list(self.layout.around(node))
         block, index = blocks[0]
         blocks[0] = (block, index + done)
-        iteration = self.state.root.iterations[0]
-        root, count = blocks.pop()
-        finished = {*self.layout.plan.args}
-        for feed in self.layout.plan.args:
-            self._deliver(iteration, feed, live=True)
-        self._finish(iteration, root, count, finished)
-        for inner, count in reversed(blocks):
-            self._settle(iteration, finished)
-            iteration, finished = self._enter(iteration, inner, count)
-        self._settle(iteration, finished)
-        self.state.activate_all()
-        return iteration
+        blocks.reverse()
+        loops = [self.layout.owner[inner][0] for inner, _ in blocks[1:]]
+        (root, count), *inner = blocks
+        feeds = [self._outcome(feed, live=True) for feed in self.layout.plan.args]
+        outcomes = [*feeds, *self._outcomes(root, count, loops[:1])]
+        snapshot = [IterationSnapshot(self.layout.plan.root, 0, outcomes)]
+        for depth, (block, count) in enumerate(inner):
+            snapshot.append(self._iteration(loops[depth], block, count, loops[depth + 1 : depth + 2]))
+        return snapshot
 
-    def _enter(self, parent: IterationState, block: Block, count: int) -> tuple[IterationState, set[PlanNode]]:
-        """The iteration of a loop that the line is in, and its nodes that are done."""
-        loop, _ = self.layout.owner[block]
-        number = self.variables[self.layout.counters[loop]]
-        self._remove(parent, set(loop.enters))
-        frame = FrameState(self.state, loop.frame, parent)
-        parent.children[loop.frame.name] = frame
-        frame.pending_enters = 0
-        frame.newest = number
-        iteration = IterationState(self.state, frame, number, loop.frame)
-        frame.iterations = {number: iteration}
-        for enter in loop.enters:
-            if enter.is_constant_enter:
-                frame.invariants.append((enter, self.layout.value((enter, 0), self.variables)))
-                self._deliver(iteration, enter, live=True)
-        finished = set()
-        for merge, _, _ in loop.merges:
-            finished.add(merge)
-            self._deliver(iteration, merge, live=True)
+    def _iteration(self, loop: Loop, block: Block, count: int, entered: Sequence[Loop]) -> IterationSnapshot:
+        """The iteration of a loop that the line is in."""
+        outcomes = [self._outcome(enter, live=True) for enter in loop.enters if enter.is_constant_enter]
+        outcomes += [self._outcome(merge, live=True) for merge, _, _ in loop.merges]
         if block is loop.body:
-            self._finish(iteration, loop.cond, len(loop.cond.items), finished)
-        self._finish(iteration, block, count, finished)
-        return iteration, finished
+            outcomes += self._outcomes(loop.cond, len(loop.cond.items))
+        outcomes += self._outcomes(block, count, entered)
+        return IterationSnapshot(loop.frame, self.variables[self.layout.counters[loop]], outcomes)
 
-    def _finish(self, iteration: IterationState, block: Block, count: int, finished: set[PlanNode]) -> None:
-        """The first items of a block are done: what they gave travels on."""
+    def _outcomes(self, block: Block, count: int, entered: Sequence[Loop] = ()) -> list[NodeOutcome]:
+        """Of the first items of a block, which are over, and of the Enters of the loop that the line is in."""
         done = list(zip(block.items[:count], block.guards, strict=False))
-        entered = {enter for item, _ in done if isinstance(item, Loop) for enter in item.enters}
+        loops = [*(item for item, _ in done if isinstance(item, Loop)), *entered]
+        enters = dict.fromkeys(enter for loop in loops for enter in loop.enters)
+        found = [NodeOutcome(enter, ()) for enter in enters]
         for item, guard in done:
             live = self.layout.holds(guard, self.variables)
             if isinstance(item, Loop):
-                finished.update(item.enters)
-                for node in item.enters:
-                    iteration.signal_followers(node)
-                for node in item.exits:
-                    self._deliver(iteration, node, live=live)
-            elif item not in entered:
-                finished.add(item)
-                self._deliver(iteration, item, live=live)
+                found += [self._outcome(node, live=live) for node in item.exits]
+            elif item not in enters:
+                found.append(self._outcome(item, live=live))
+        return found
 
-    def _deliver(self, iteration: IterationState, node: PlanNode, *, live: bool | None) -> None:
-        """What a node gave goes to all who wait for it, also to those that are done themselves; `_settle` sees to them.
+    def _outcome(self, node: PlanNode, *, live: bool | None) -> NodeOutcome:
+        """How a node ended.
 
         Args:
             live: None if it does not matter any more.
         """
-        value = self._value
-        if live is False:
-            if node.kind == Kind.ENTER:
-                self.state.node_dead(iteration, node)
-            elif node.kind == Kind.RETVAL:
-                iteration.signal_followers(node)
-            else:
-                iteration.propagate_dead(node)
-        elif node.kind == Kind.RETVAL:
-            if live:
-                self.state.results[node.position] = value(node, 0)
-            iteration.signal_followers(node)
-        elif node.kind == Kind.ENTER and node.frame is iteration.frame.plan:
-            self.state.child(iteration, node).enter(node, value(node, 0))
-            iteration.signal_followers(node)
-        elif node.kind == Kind.SWITCH:
-            data, predicate = (self.layout.look_up(node.frame, node.first + i, self.variables) for i in (0, 1))
-            if predicate is GONE:
-                outs = (GONE, GONE)
-            else:
-                outs = (None, data) if predicate else (data, None)
-            iteration.propagate_all(node, outs)
-        else:
-            iteration.propagate_all(node, [value(node, output) for output in range(node.num_outputs)])
+        if live is False or (live is None and node.kind == Kind.RETVAL):
+            return NodeOutcome(node, None)
+        if node.kind == Kind.SWITCH:
+            return NodeOutcome(node, self._sides(node))
+        count = 1 if node.kind == Kind.RETVAL else node.num_outputs
+        return NodeOutcome(node, [self._value(node, output) for output in range(count)])
+
+    def _sides(self, switch: PlanNode) -> tuple[Any, Any]:
+        data, predicate = (self.layout.look_up(switch.frame, switch.first + i, self.variables) for i in (0, 1))
+        if predicate is GONE:
+            return GONE, GONE
+        return (None, data) if predicate else (data, None)
 
     def _value(self, node: PlanNode, output: int) -> Any:
         if node.kind == Kind.MERGE and output == 1 and not gives_index(node):
             return GONE
         return self.layout.value((node, output), self.variables)
-
-    @staticmethod
-    def _settle(iteration: IterationState, finished: set[PlanNode]) -> None:
-        """These nodes are done: they do not run again, whatever reached them."""
-        TakeOver._remove(iteration, finished)
-        for node in finished:
-            if node.kind != Kind.ARG:
-                iteration.pending[node.index] = 0
-
-    @staticmethod
-    def _remove(iteration: IterationState, finished: set[PlanNode]) -> None:
-        iteration.ready[:] = [node for node in iteration.ready if node not in finished]
-        iteration.dying[:] = [node for node in iteration.dying if node not in finished]
-        for node in finished:
-            iteration.args[node.first : node.last] = [None] * (node.last - node.first)

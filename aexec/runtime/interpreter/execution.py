@@ -35,13 +35,10 @@ from aexec.framework.waiting.cancellation import CancellationManager, CancelSour
 from aexec.framework.waiting.futures import AWAITABLE, PendingOutputs, running_loop
 from aexec.framework.waiting.inline_call import InlineCallError, PostponedError
 from aexec.framework.waiting.loop_budget import current_budget
+from aexec.runtime.debug_level import DEBUG
 from aexec.runtime.interpreter.executor import (
-    NO_VALUE,
     ExecutionStatistics,
-    OnResult,
-    RunningNode,
     StepEnvironment,
-    WaitingNode,
     as_op_error,
     no_value,
     register_executor,
@@ -51,11 +48,13 @@ from aexec.runtime.interpreter.propagator_state import IterationState, Propagato
 from aexec.runtime.interpreter.queued_calls import QueuedCalls
 from aexec.runtime.interpreter.receiving import Receiving
 from aexec.runtime.interpreter.shared_turn import SharedTurn, Started
+from aexec.runtime.plans.absent_values import NO_VALUE, OnResult
 from aexec.runtime.plans.call_estimates import correct_estimate, correct_in_thread, heavy_ns
 from aexec.runtime.plans.kernel_outputs import check_outputs
+from aexec.runtime.plans.node_activity import RunningNode, WaitingNode
 from aexec.runtime.plans.partitioned_plan import PartitionedPlan
 from aexec.runtime.plans.plan import Kind, Plan, PlanNode
-from aexec.runtime.profiling.tracing import DEBUG, TimedReady
+from aexec.runtime.profiling.tracing import TimedReady
 
 __all__ = ["Execution", "ShuffledExecution"]
 
@@ -641,8 +640,7 @@ class Execution:
             assert self._postponed is not None
             del self._postponed[reason]
             state.node_ended(iteration)
-            iteration.args[node.first : node.last] = inputs
-            iteration.ready.append(node)
+            iteration.put_back(node, inputs)
 
         state.node_started(iteration)
         if self._postponed is None:
@@ -838,11 +836,11 @@ class Execution:
         for receiving in self._receiving:
             state.node_ended(receiving.started[1])
         self._receiving.clear()
-        for future, (node, _, _) in list((self._futures or {}).items()):
+        for future, (node, iteration, _) in list((self._futures or {}).items()):
             if future.cancel() or (not node.touches_state and self.environment.worker_pool.abandon(future)):
                 assert self._futures is not None
                 if self._futures.pop(future, None) is not None:
-                    state.outstanding -= 1
+                    state.node_ended(iteration)
         self.wake()
 
 

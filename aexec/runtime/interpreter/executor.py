@@ -3,6 +3,7 @@
 A session runs its steps with the executor that its config names; functions called inside a step run
 with the same one.  This module is all that the runtime asks of an executor, and what it gives to one:
 the plan (`plans/plan.py`), the step's `StepEnvironment`, and the cancellation manager of this execution.
+`plans/absent_values.py` has what stands for feeds and fetches without a value.
 `execution.py` is the default; `tests/support/stand_ins/plain_executor.py` is another that shares nothing with it.
 """
 
@@ -24,24 +25,22 @@ from aexec.framework.printed import Printer, print_text
 from aexec.framework.state.resource_manager import ResourceManager
 from aexec.framework.state.session_state import SessionState, TensorStore
 from aexec.framework.waiting.cancellation import CancellationManager
+from aexec.runtime.debug_level import DEBUG
 from aexec.runtime.interpreter.memory_accountant import StepMemory
+from aexec.runtime.plans.absent_values import OnResult
+from aexec.runtime.plans.node_activity import RunningNode, WaitingNode
 from aexec.runtime.plans.plan import Plan, PlanNode
-from aexec.runtime.profiling.tracing import DEBUG, MemoryLogger, NodePrinter, StepTracer
+from aexec.runtime.profiling.tracing import MemoryLogger, NodePrinter, StepTracer
 from aexec.runtime.threads.slices import SliceClock
 from aexec.runtime.threads.worker_pool import WorkerPool
 
 __all__ = [
     "NOTHING",
-    "NO_VALUE",
-    "UNFED",
     "ExecutionStatistics",
     "Executor",
     "ExecutorFactory",
     "ExecutorType",
-    "OnResult",
-    "RunningNode",
     "StepEnvironment",
-    "WaitingNode",
     "as_op_error",
     "executor_of_type",
     "no_value",
@@ -50,24 +49,6 @@ __all__ = [
 ]
 
 step_ids = itertools.count(1)
-
-
-class _Mark:
-    """Stands where a tensor would."""
-
-    __slots__ = ("meaning",)
-
-    def __init__(self, meaning: str) -> None:
-        self.meaning = meaning
-
-    def __repr__(self) -> str:
-        return f"<{self.meaning}>"
-
-
-# A fetched value that is dead, and will not come.
-NO_VALUE = _Mark("no value")
-# A feed that is to come later, by `Executor.feed`.
-UNFED = _Mark("not fed yet")
 
 
 def no_value(position: int) -> NoReturn:
@@ -84,38 +65,6 @@ class ExecutionStatistics:
 
 
 NOTHING = ExecutionStatistics(0, 0)
-
-
-@dataclass(frozen=True, slots=True)
-class RunningNode:
-    """A node that was started and is not done.
-
-    Attributes:
-        frame_iter: (frame id, iteration) that it runs in.
-        where: `awaited`, `in a thread` (or queued for one), `postponed` until a variable can be read, or queued on a
-            device: then of those that are, the last.
-        since: `time.perf_counter()` when it was started.
-    """
-
-    node: PlanNode
-    frame_iter: tuple[int, int]
-    where: str
-    since: float
-
-
-@dataclass(frozen=True, slots=True)
-class WaitingNode:
-    """A node some of whose inputs have come and some have not.
-
-    Attributes:
-        frame_iter: (frame id, iteration) that it waits in.
-        present, missing: its inputs by tensor name, control inputs as `^name`.
-    """
-
-    node: PlanNode
-    frame_iter: tuple[int, int]
-    present: tuple[str, ...]
-    missing: tuple[str, ...]
 
 
 class Executor(Protocol):
@@ -157,10 +106,6 @@ class Executor(Protocol):
     def unfed(self) -> Sequence[int]:
         """Positions of the feeds that are still to come."""
         ...
-
-
-# Told the position and value of each fetch as it comes, `NO_VALUE` for a dead one.
-OnResult = Callable[[int, Any], None]
 
 
 class ExecutorFactory(Protocol):

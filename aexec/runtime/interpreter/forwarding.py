@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from aexec.framework.memory.unshared import forwardable
+from aexec.runtime.debug_level import DEBUG
 from aexec.runtime.plans.plan import PlanNode
-from aexec.runtime.profiling.tracing import DEBUG
 
 __all__ = ["forwarding"]
 

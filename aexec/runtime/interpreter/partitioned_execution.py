@@ -16,16 +16,10 @@ from aexec.framework.waiting.cancellation import CancellationManager
 from aexec.framework.waiting.futures import until_done
 from aexec.graph.partitioning.partition import Partition
 from aexec.runtime.interpreter.execution import Execution
-from aexec.runtime.interpreter.executor import (
-    NO_VALUE,
-    ExecutionStatistics,
-    Executor,
-    OnResult,
-    RunningNode,
-    StepEnvironment,
-    WaitingNode,
-)
+from aexec.runtime.interpreter.executor import ExecutionStatistics, Executor, StepEnvironment
 from aexec.runtime.interpreter.shared_turn import SharedTurn
+from aexec.runtime.plans.absent_values import NO_VALUE, OnResult
+from aexec.runtime.plans.node_activity import RunningNode, WaitingNode
 from aexec.runtime.plans.partitioned_plan import PartitionedPlan
 from aexec.runtime.plans.plan import Plan
 

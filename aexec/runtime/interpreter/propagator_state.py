@@ -2,11 +2,14 @@
 
 It takes events (a value entered, a node is done, a node failed, cancel) and keeps
 what is ready to run; it never waits and knows nothing of asyncio, so it can be
-tested by hand.  `executor.py` is the driver that runs what this class says is ready.
+tested by hand.  `execution.py` is the driver that runs what this class says is ready.
 
 The semantics are those of TensorFlow's tagged-token executor (SEMANTICS: executor):
 a unit of work is (node, frame, iteration); an output may be *dead*, and deadness
 travels along every edge until a Merge or the end of a frame stops it.
+
+Nobody else writes to it, but for two methods of `Execution` that do in place what a call per node would cost too much
+for: `_run_slice` and `_run_transfer`.
 
 Invariants:
 
@@ -27,10 +30,12 @@ import numpy as np
 
 from aexec.framework import errors
 from aexec.framework.types import frame_id_of
-from aexec.runtime.interpreter.executor import NO_VALUE, UNFED, OnResult, WaitingNode
+from aexec.runtime.debug_level import DEBUG
+from aexec.runtime.interpreter.snapshot import NodeOutcome, Snapshot
+from aexec.runtime.plans.absent_values import NO_VALUE, UNFED, OnResult
 from aexec.runtime.plans.kernel_outputs import check_outputs
+from aexec.runtime.plans.node_activity import WaitingNode
 from aexec.runtime.plans.plan import FramePlan, Kind, Plan, PlanNode
-from aexec.runtime.profiling.tracing import DEBUG
 
 if TYPE_CHECKING:
     from aexec.framework.kernel_contract.op_kernel import OpKernelContext
@@ -53,7 +58,7 @@ class IterationState:
         dead_data: Merge index → number of dead data inputs.
         in_flight: nodes started and not done (offloaded or awaited).
         children: child frames that were entered from here, by name.
-        context: what kernels that ask for it get; made by the driver for the first that does.
+        context: what kernels that ask for it get; the driver's, which makes it for the first that does.
         queued: it is in the propagator's `active` list.
     """
 
@@ -128,6 +133,16 @@ class IterationState:
         inputs = self.args[first:last]
         self.args[first:last] = [None] * (last - first)
         return inputs
+
+    def start(self, node: PlanNode) -> list[Any]:
+        """A ready node starts: it is not ready any more.  Returns its arguments."""
+        self.ready.remove(node)
+        return self.take(node)
+
+    def put_back(self, node: PlanNode, inputs: Sequence[Any]) -> None:
+        """A node that was started has not run: it is ready again, with its arguments."""
+        self.args[node.first : node.last] = inputs
+        self.ready.append(node)
 
     def propagate_all(self, node: PlanNode, outs: Sequence[Any]) -> None:
         """Deliver several outputs, of which None means dead; then the control edges, which are live."""
@@ -234,6 +249,35 @@ class IterationState:
         if self.pending[index] == 0:
             self.became_ready(consumer, index)
 
+    # Resuming
+
+    def resume(self, outcomes: Sequence[NodeOutcome]) -> None:
+        """These nodes are over: what they gave is where it goes, and those of this frame do not run again."""
+        for outcome in outcomes:
+            self._replay(outcome)
+        over = {node for node, _ in outcomes if node.frame is self.frame.plan and node.kind != Kind.ARG}
+        self.ready[:] = [node for node in self.ready if node not in over]
+        self.dying[:] = [node for node in self.dying if node not in over]
+        for node in over:
+            self.pending[node.index] = 0
+            self.args[node.first : node.last] = [None] * (node.last - node.first)
+
+    def _replay(self, outcome: NodeOutcome) -> None:
+        """What a node gave goes to all who wait for it, also to those that are over themselves."""
+        node, outs = outcome
+        if node.kind == Kind.RETVAL:
+            if outs is not None:
+                self.propagator.results[node.position] = outs[0]
+            self.signal_followers(node)
+        elif node.kind == Kind.ENTER and node.frame is self.frame.plan:
+            if outs is None or outs:
+                self.propagator.child(self, node).enter(node, NO_VALUE if outs is None else outs[0])
+            self.signal_followers(node)
+        elif outs is None:
+            self.propagate_dead(node)
+        else:
+            self.propagate_all(node, outs)
+
     def __repr__(self) -> str:
         return (
             f"<IterationState {self.number} of frame '{self.frame.plan.name}', {len(self.ready)} ready, "
@@ -286,6 +330,18 @@ class FrameState:
         if self._id is None:
             self._id = frame_id_of(self.parent.frame.id, self.parent.number, self.plan.name)
         return self._id
+
+    def resume(self, number: int, outcomes: Sequence[NodeOutcome]) -> IterationState:
+        """All has entered, and this iteration is the only one under way; returns it."""
+        self.pending_enters = 0
+        self.newest = number
+        iteration = IterationState(self.propagator, self, number, self.plan)
+        self.iterations = {number: iteration}
+        for node, outs in outcomes:
+            if node.kind == Kind.ENTER and node.child is self.plan and outs is not None:
+                self.invariants.append((node, outs[0]))
+        iteration.resume(outcomes)
+        return iteration
 
     def enter(self, node: PlanNode, value: Any) -> None:
         """A value (or NO_VALUE, dead) comes in through an Enter node."""
@@ -436,6 +492,22 @@ class PropagatorState:
         self.careful |= not 0 < value.size <= self.small
         iteration.propagate(self.plan.args[position], value)
         self.node_ended(iteration)
+
+    def resume(self, snapshot: Snapshot) -> IterationState:
+        """Make this state, which is new and not fed, that of a run that was begun elsewhere.
+
+        Returns:
+            The innermost iteration of the snapshot.
+        """
+        (_, _, outcomes), *inner = snapshot
+        iteration = self.root.iterations[0]
+        iteration.resume(outcomes)
+        for plan, number, outcomes in inner:
+            frame = iteration.children[plan.name] = FrameState(self, plan, iteration)
+            iteration = frame.resume(number, outcomes)
+        self.careful = True  # nothing has looked at the sizes of these values
+        self.activate_all()
+        return iteration
 
     def node_started(self, iteration: IterationState) -> None:
         """A node was offloaded or is awaited: its iteration stays alive meanwhile."""

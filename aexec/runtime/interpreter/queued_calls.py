@@ -18,7 +18,7 @@ from typing import Any
 from aexec.framework.device_contract.device import Device, QueuedWork
 from aexec.framework.device_contract.queued_kernel import QueuedKernel
 from aexec.framework.waiting.futures import PendingOutputs, complete_from, complete_on_loop
-from aexec.runtime.interpreter.executor import RunningNode
+from aexec.runtime.plans.node_activity import RunningNode
 from aexec.runtime.plans.plan import PlanNode
 
 __all__ = ["QueuedCalls"]

@@ -1,15 +1,12 @@
 """Tracing: what each node of a step did, as TensorFlow's StepStats or as lines on stderr.
 
 A hook that costs nothing when unused: only a traced step wraps its kernels.
-`AEXEC_DEBUG` turns on, level by level: 1 the executor checks its invariants after every
-slice and every output against its op's definition, 2 a line per step, 3 a line per node.
 """
 
 from __future__ import annotations
 
 import asyncio
 import inspect
-import os
 import sys
 import threading
 import time
@@ -34,7 +31,6 @@ from aexec.runtime.profiling.self_time import SelfTime, awaited
 from aexec.runtime.profiling.step_stats import COPIES, NodeMemory, StepStatsCollector, merge, transfer_text
 
 __all__ = [
-    "DEBUG",
     "MemoryLogger",
     "NodeEvent",
     "NodePrinter",
@@ -45,14 +41,6 @@ __all__ = [
     "debug_line",
     "once_there",
 ]
-
-
-def _debug_level() -> int:
-    text = os.environ.get("AEXEC_DEBUG", "")
-    return int(text) if text.isdigit() else 0
-
-
-DEBUG = _debug_level()
 
 
 def debug_line(text: str) -> None:

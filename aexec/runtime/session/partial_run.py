@@ -20,7 +20,7 @@ from aexec.graph.graph import Graph
 from aexec.graph.nodes.node import Endpoint
 from aexec.graph.nodes.prune import late_nodes
 from aexec.runtime.feeding.fetches import FetchMapper, to_values
-from aexec.runtime.interpreter.executor import NO_VALUE, UNFED, OnResult
+from aexec.runtime.plans.absent_values import NO_VALUE, UNFED, OnResult
 from aexec.runtime.session.callable import Callable, canonical_name, request_text
 from aexec.runtime.session.step import Step, StepState
 

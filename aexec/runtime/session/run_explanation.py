@@ -11,10 +11,10 @@ from typing import Any
 from aexec.framework.memory import log_memory
 from aexec.runtime.compiled.compiled_execution import CompiledExecution
 from aexec.runtime.config import SessionConfig
+from aexec.runtime.debug_level import DEBUG
 from aexec.runtime.plans.compilation_policy import Explanation
 from aexec.runtime.plans.partitioned_plan import PartitionedPlan
 from aexec.runtime.plans.plan import Plan
-from aexec.runtime.profiling.tracing import DEBUG
 
 __all__ = ["explain_run"]
 

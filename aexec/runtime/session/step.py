@@ -31,15 +31,17 @@ from aexec.framework.waiting.futures import complete_from, until_done
 from aexec.framework.waiting.inline_call import NeedsThreadError, check_inline
 from aexec.framework.waiting.loop_budget import COPY_NS, current_budget, use_budget
 from aexec.runtime.config import RunMetadata, RunOptions
+from aexec.runtime.debug_level import DEBUG
 from aexec.runtime.feeding.device_ends import DeviceEnds, hand_out
 from aexec.runtime.feeding.feeds import FeedSpec
 from aexec.runtime.feeding.fetches import to_values
-from aexec.runtime.interpreter.executor import NOTHING, Executor, OnResult, StepEnvironment
+from aexec.runtime.interpreter.executor import NOTHING, Executor, StepEnvironment
 from aexec.runtime.interpreter.partitioned_execution import executor_of
 from aexec.runtime.planning.planner import CachedPlan
+from aexec.runtime.plans.absent_values import OnResult
 from aexec.runtime.plans.partitioned_plan import PartitionedPlan
 from aexec.runtime.plans.plan import Plan
-from aexec.runtime.profiling.tracing import DEBUG, NodeEvent, debug_line
+from aexec.runtime.profiling.tracing import NodeEvent, debug_line
 from aexec.runtime.session.session_tensors import SessionTensors
 from aexec.runtime.session.step_places import StepPlaces
 from aexec.runtime.session.step_report import report

@@ -9,7 +9,8 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from time import perf_counter
 
-from aexec.runtime.interpreter.executor import Executor, RunningNode, StepEnvironment, WaitingNode
+from aexec.runtime.interpreter.executor import Executor, StepEnvironment
+from aexec.runtime.plans.node_activity import RunningNode, WaitingNode
 
 __all__ = ["report"]
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from aexec.runtime.feeding.fetches import to_values
-from aexec.runtime.interpreter.executor import NO_VALUE, OnResult
+from aexec.runtime.plans.absent_values import NO_VALUE, OnResult
 from aexec.runtime.session.step import Step
 
 __all__ = ["OnOutput", "WatchedStep"]

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 import aexec
 from aexec.framework.kernel_contract.kernel_registry import kernel
 from aexec.framework.op_contract.op_registry import register_op
+from aexec.runtime.debug_level import DEBUG
 from aexec.runtime.interpreter import execution, forwarding
 from aexec.runtime.plans.plan import PlanNode
-from aexec.runtime.profiling.tracing import DEBUG
 from tests.support.programs.elementwise_programs import Node, build, node, numbers
 
 SHAPE = (128, 160)  # large: see LoopBudget.small_elements

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -11,10 +12,14 @@ import pytest
 
 from aexec import errors
 from aexec.framework import dtypes
-from aexec.runtime.interpreter.propagator_state import NO_VALUE
+from aexec.runtime.interpreter.propagator_state import FrameState, IterationState, PropagatorState
+from aexec.runtime.interpreter.snapshot import IterationSnapshot, NodeOutcome
+from aexec.runtime.plans.absent_values import NO_VALUE
+from aexec.runtime.plans.plan import Kind
 from tests.support.machine import Machine, Work, ints
 from tests.support.programs.graphs import GraphBuilder, counting_loop
 from tests.support.programs.programs import Assign, Loop, compile_program, interpret
+from tests.test_imports import imported, modules
 
 I = dtypes.int32  # noqa: E741
 BOOL = dtypes.bool_
@@ -97,7 +102,7 @@ class TestReadiness:
         m = Machine(g, [], {"x:0": 4}, ["a"])
         (work,) = m.work()
         iteration, node = work.iteration, work.node
-        iteration.ready.remove(node)
+        iteration.start(node)
         m.state.node_started(iteration)
         m._settle()
         assert not m.state.finished
@@ -441,7 +446,7 @@ class TestEnds:
     def test_after_an_error_nothing_starts(self) -> None:
         m = Machine(branch(), ["m:0"], {"x:0": 7, "p:0": True})
         (work,) = m.work()
-        work.iteration.ready.remove(work.node)
+        work.iteration.start(work.node)
         m.state.node_started(work.iteration)
         m.state.fail(errors.AbortedError("stop"))
         assert m.state.stopping
@@ -470,3 +475,165 @@ class TestEnds:
         m.state.outstanding = 1
         with pytest.raises(AssertionError):
             m.state.validate()
+
+
+class TestResuming:
+    def test_resumed_state_goes_on_from_what_is_over(self) -> None:
+        m = Machine(branch(), ["m:0"], {"x:0": 7, "p:0": True})
+        nodes = {node.name: node for node in m.plan.nodes}
+        x, p = m.plan.args
+        seven = np.int32(7)
+        outcomes = [NodeOutcome(x, [seven]), NodeOutcome(p, [np.bool_(True)])]
+        outcomes += [NodeOutcome(nodes["switch"], (None, seven)), NodeOutcome(nodes["f"], None)]
+        resume(m, [IterationSnapshot(m.plan.root, 0, outcomes)])
+        assert m.possible == {"t"}
+        assert m.state.careful
+        assert m("t", "m", "=m").results == [7]
+        assert m.state.finished
+
+    def test_resumed_retval_keeps_its_value(self) -> None:
+        g = GraphBuilder()
+        ints(g, "x")
+        g("a", "Identity", "x", T=I)
+        m = Machine(g, ["a:0", "x:0"], {"x:0": 4})
+        first = next(node for node in m.plan.root.nodes if node.kind == Kind.RETVAL and node.position == 0)
+        (identity,) = m.plan.nodes
+        four = [np.int32(4)]
+        over = [NodeOutcome(m.plan.args[0], four), NodeOutcome(identity, four), NodeOutcome(first, [np.int32(5)])]
+        resume(m, [IterationSnapshot(m.plan.root, 0, over)])
+        assert m.possible == {"=x"}
+        assert m.drain().results == [5, 4]
+
+    @pytest.mark.parametrize("number", [0, 2, 3])
+    def test_resumed_loop_goes_on_in_its_iteration(self, number: int) -> None:
+        m = Machine(counting_loop(), ["result:0"], {"n:0": 3})
+        loop = next(node.child for node in m.plan.root.nodes if node.child is not None)
+        enters = [node for node in m.plan.root.nodes if node.child is loop]
+        root = [NodeOutcome(node, [np.int32(3)]) for node in m.plan.args]
+        root += [NodeOutcome(enter, ()) for enter in enters]
+        constants = {"enter_n": np.int32(3), "enter_one": np.int32(1)}
+        inner = [NodeOutcome(node, [constants[node.name]]) for node in enters if node.is_constant_enter]
+        merge = next(node for node in loop.nodes if node.kind == Kind.MERGE)
+        inner.append(NodeOutcome(merge, [np.int32(number), np.int32(0)]))
+        resume(m, [IterationSnapshot(m.plan.root, 0, root), IterationSnapshot(loop, number, inner)])
+        assert m.possible == {f"loop/{number}/less"}
+        assert m.drain().results == [3]
+        assert m.state.finished
+
+
+def resume(m: Machine, snapshot: list[IterationSnapshot]) -> None:
+    """Give a machine a state that resumes from a snapshot."""
+    m.state = PropagatorState(m.plan)
+    m.state.resume(snapshot)
+    m._settle()
+
+
+# What the classes of the propagator hold.  `context` is the driver's; `plan` is a field of many other classes.
+HELD = {name for cls in (PropagatorState, FrameState, IterationState) for name in cls.__slots__} - {"context", "plan"}
+CHANGING = {name for cls in (list, dict, set) for name in cls.__dict__.keys() - tuple.__dict__.keys()} - {
+    *("copy", "get", "items", "keys", "values", "fromkeys"),
+    *(frozenset.__dict__.keys()),
+}
+# These do in place what would be a call for each node; nothing else may be written to there.
+IN_PLACE = {
+    ("execution", "_run_slice"): {"active", "args", "careful", "dying", "pending", "queued", "ready"},
+    ("execution", "_run_transfer"): {"args"},
+}
+
+
+def held(node: ast.AST, aliases: Mapping[str, str]) -> str | None:
+    """The attribute of the propagator's that an expression is, or is part of."""
+    while isinstance(node, ast.Subscript | ast.Starred):
+        node = node.value
+    if isinstance(node, ast.Name):
+        return aliases.get(node.id)
+    is_another = isinstance(node, ast.Attribute) and not (isinstance(node.value, ast.Name) and node.value.id == "self")
+    return node.attr if isinstance(node, ast.Attribute) and is_another and node.attr in HELD else None
+
+
+def bindings(target: ast.expr, value: ast.expr) -> Iterator[tuple[ast.expr, ast.expr]]:
+    """What an assignment binds to what; those of `a, b = c, d` one by one."""
+    if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple):
+        for left, right in zip(target.elts, value.elts, strict=True):
+            yield from bindings(left, right)
+    elif isinstance(target, ast.Tuple):
+        for left in target.elts:
+            yield from bindings(left, value)
+    else:
+        yield target, value
+
+
+def written(function: ast.AST) -> set[str]:
+    """Attributes of the propagator's that a function assigns to, deletes from or changes."""
+    bound: list[tuple[ast.expr, ast.expr]] = []
+    changed: list[ast.expr] = []
+    for node in ast.walk(function):
+        if isinstance(node, ast.Assign):
+            bound += [pair for target in node.targets for pair in bindings(target, node.value)]
+        elif isinstance(node, ast.AugAssign):
+            changed.append(node.target)
+        elif isinstance(node, ast.Delete):
+            changed += node.targets
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in CHANGING:
+            changed.append(node.func.value)
+    aliases = {
+        target.id: name
+        for target, value in bound
+        if isinstance(target, ast.Name) and isinstance(value, ast.Attribute) and (name := held(value, {}))
+    }
+    changed += [target for target, _ in bound if not isinstance(target, ast.Name)]
+    return {name for node in changed if (name := held(node, aliases))}
+
+
+def writers(name: str, text: str) -> dict[tuple[str, str], set[str]]:
+    """Functions of a module that write to what the propagator holds, with what they write to."""
+    functions = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    found = {(name.rpartition(".")[2], function.name): written(function) for function in functions}
+    return {key: names for key, names in found.items() if names}
+
+
+class TestClosedness:
+    def test_nobody_else_writes_to_the_propagator(self) -> None:
+        """Who imports none of these two rooms can come by none of its parts."""
+        found: dict[tuple[str, str], set[str]] = {}
+        for name, path in modules().items():
+            text = path.read_text(encoding="utf-8")
+            near = "aexec.runtime.interpreter" in text or "aexec.runtime.compiled" in text
+            if near and name.startswith("aexec.runtime.") and name != PropagatorState.__module__:
+                found |= writers(name, text)
+        assert found == IN_PLACE
+
+    @pytest.mark.parametrize(
+        "line",
+        [
+            "iteration.ready.append(node)",
+            "iteration.pending[node.index] -= 1",
+            "iteration.args[node.first : node.last] = inputs",
+            "frame.iterations = {}",
+            "del frame.iterations[0]",
+            "self.state.careful = True",
+            "first, state.results[0] = 1, 2",
+            "ready, dying = iteration.ready, iteration.dying; ready.pop()",
+            "pending = iteration.pending; pending[0] = 1",
+        ],
+    )
+    def test_writes_are_found(self, line: str) -> None:
+        assert len(writers("m", f"def f(self): {line}")) == 1
+
+    @pytest.mark.parametrize("line", ["ready = iteration.ready", "iteration.take(node)", "self.ready = []", "x[0] = 1"])
+    def test_other_lines_are_no_writes(self, line: str) -> None:
+        assert not writers("m", f"def f(self): {line}")
+
+    def test_propagator_knows_nothing_of_asyncio(self) -> None:
+        """Nor does any module of the runtime that it imports, or that those do."""
+        sources = {name: path for name, path in modules().items() if name.startswith("aexec.runtime.")}
+        known: set[str] = set()
+        todo = [PropagatorState.__module__]
+        while todo:
+            name = todo.pop()
+            known.add(name)
+            targets = set(imported(ast.parse(sources[name].read_text(encoding="utf-8")), name, is_package=False))
+            assert "asyncio" not in {target.split(".")[0] for target in targets}, name
+            targets |= {target.rpartition(".")[0] for target in targets}
+            todo += targets & sources.keys() - known
+        assert {"aexec.runtime.plans.plan", "aexec.runtime.plans.absent_values"} <= known

@@ -22,9 +22,9 @@ from aexec.framework.memory.memory_account import MemoryAccount
 from aexec.framework.memory.tensor_buffer import buffer_of
 from aexec.framework.op_contract.op_registry import register_op
 from aexec.framework.shape_functions.shape_inference import InferenceContext
+from aexec.runtime.debug_level import DEBUG
 from aexec.runtime.interpreter import memory_accountant
 from aexec.runtime.interpreter.memory_accountant import expected_of, values_of_line
-from aexec.runtime.profiling.tracing import DEBUG
 from tests.kernels.kernel_calls import KernelCall, load
 from tests.support import gates
 from tests.support.programs.graphs import GraphBuilder, counting_loop

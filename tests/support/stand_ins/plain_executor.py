@@ -27,17 +27,10 @@ from aexec.framework.waiting.cancellation import CancellationManager, CancelSour
 from aexec.framework.waiting.futures import PendingOutputs
 from aexec.framework.waiting.inline_call import InlineCallError, PostponedError
 from aexec.framework.waiting.worker_threads import OnCancel
-from aexec.runtime.interpreter.executor import (
-    NO_VALUE,
-    UNFED,
-    ExecutionStatistics,
-    OnResult,
-    RunningNode,
-    StepEnvironment,
-    WaitingNode,
-    as_op_error,
-)
+from aexec.runtime.interpreter.executor import ExecutionStatistics, StepEnvironment, as_op_error
+from aexec.runtime.plans.absent_values import NO_VALUE, UNFED, OnResult
 from aexec.runtime.plans.kernel_outputs import check_outputs
+from aexec.runtime.plans.node_activity import RunningNode, WaitingNode
 from aexec.runtime.plans.plan import FramePlan, Kind, Plan, PlanNode
 
 __all__ = ["PlainExecution"]
