@@ -70,7 +70,8 @@ FOUND = " ".join(
     527, chain StatelessSampleDistortedBoundingBox 3060, attack StringFormat 4010, attack Svd 0, chain Svd 502,
     attack TensorListConcat 0, chain TensorListGather 1003, chain TensorListSetItem 2, chain TensorMapHasKey 3026,
     chain TensorMapLookup 107, attack TensorSummary 0, chain TensorSummary 3025, chain TensorSummary 4053, chain
-    TensorSummaryV2 1008, chain TensorSummaryV2 3000, attack TopKV2 1, chain UnicodeDecodeWithOffsets 502, chain
+    TensorSummaryV2 1008, chain TensorSummaryV2 3000, chain
+    TensorArrayGatherV3 4091, attack TopKV2 1, chain UnicodeDecodeWithOffsets 502, chain
     UnicodeEncode 3013, chain UnicodeScript 1, attack UnravelIndex 1007, attack Xlog1py 0
     """.split()
 ).split(", ")

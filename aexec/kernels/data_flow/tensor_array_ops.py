@@ -28,6 +28,7 @@ from aexec.kernels.common.allocation import allocator
 from aexec.kernels.common.handles import find_resource, step_handle
 from aexec.kernels.common.joining import ROW_NS, joined, stacked
 from aexec.kernels.common.slots import ROW_BYTES, check_slots, rows_scratch
+from aexec.kernels.common.strings import values_of
 from aexec.resources.tensor_array import TensorArray
 
 __all__ = ["CORES", "Core", "finder", "tensor_array", "tensor_array_grad"]
@@ -39,6 +40,8 @@ _WRITABLE = dtypes.ALL
 _GATHERABLE = tuple(d for d in (*dtypes.ALL, dtypes.qint8, dtypes.quint8, dtypes.qint32) if d is not dtypes.resource)
 _CONCATENABLE = tuple(d for d in _GATHERABLE if d is not dtypes.variant)
 _FLOW = np.float32(0)
+# An index as a Python number in a list, in bytes; of a few of them nothing is announced.
+_INDEX_BYTES, _FEW = 40, 1 << 12
 # Adding takes so many times as long as copying.
 _ADDED = 2
 _numbers = itertools.count()
@@ -82,8 +85,11 @@ def _vector(name: str, tensor: Any, received: str = "but received") -> Sequence[
         raise errors.InvalidArgumentError(
             f"Expected {name} to be a vector, {received} shape: {shape_text(np.shape(tensor))}"
         )
-    positions: list[int] = tensor.tolist()
-    return positions
+    if tensor.size <= _FEW:
+        positions: list[int] = tensor.tolist()
+        return positions
+    announce_scratch(_INDEX_BYTES * tensor.size)
+    return values_of(tensor)
 
 
 def _scalar(name: str, tensor: Any) -> int:
