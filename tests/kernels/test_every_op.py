@@ -39,7 +39,8 @@ FOUND = " ".join(
     attack BatchMatMulV3 1014, chain BatchMatrixDiag 5, attack BatchMatrixSolveLs 3017, attack
     BatchNormWithGlobalNormalizationGrad 4001, attack BatchToSpace 4006, chain BiasAddGrad 4095,
     chain BroadcastGradientArgs 400, attack
-    BroadcastTo 4006, attack Bucketize 1, attack CombinedNonMaxSuppression 1016, chain ConcatOffset 4048, chain
+    BroadcastTo 4006, attack Bucketize 1, attack CombinedNonMaxSuppression 1016, attack Conv 4100,
+    chain ConcatOffset 4048, chain
     CropAndResize 4061, attack CTCGreedyDecoder 4021, chain CTCLoss 1020, attack Cumprod 4035, attack
     DecodePaddedRaw 1008, chain DenseBincount 3027, chain DenseCountSparseOutput 501, attack
     DenseToDenseSetOperation 1000, chain DenseToDenseSetOperation 511, attack DepthToSpace 1, chain

@@ -49,9 +49,11 @@ def parent_of(pid: int) -> int:
 
 
 def open_files(pid: int) -> list[str]:
-    """What a process has open, as `/proc` names it."""
+    """What a process has open, as `/proc` names it; nothing if it has ended, or ends meanwhile."""
     folder = f"/proc/{pid}/fd"
-    return [os.readlink(f"{folder}/{number}") for number in os.listdir(folder)]
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+        return [os.readlink(f"{folder}/{number}") for number in os.listdir(folder)]
+    return []
 
 
 def process_tree(pid: int) -> list[int]:

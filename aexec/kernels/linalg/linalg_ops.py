@@ -21,6 +21,7 @@ from aexec.framework.dtypes import DType
 from aexec.framework.kernel_contract.kernel_registry import kernel
 from aexec.framework.kernel_contract.op_kernel import Compute, OpKernelConstruction
 from aexec.framework.kernel_contract.output_sizes import AttrCost
+from aexec.framework.memory.allocator import announce_scratch
 from aexec.kernels.common.array_module import scipy_of
 from aexec.kernels.linalg.lapack import lu_factors
 from aexec.kernels.linalg.solve_ops import (
@@ -72,7 +73,10 @@ def _alike(function: Callable[[Any], Any], x: Any, xp: Any) -> Any:
 
     def of_all(result: Any) -> Any:
         shape = batch + result.shape[len(batch) :]
-        return result.reshape(shape) if not result.size else xp.broadcast_to(result, shape).copy()
+        if not result.size:
+            return result.reshape(shape)
+        announce_scratch(math.prod(shape) * result.itemsize)  # as its copy is no memory of an allocator
+        return xp.broadcast_to(result, shape).copy()
 
     return tuple(map(of_all, one)) if isinstance(one, tuple) else of_all(one)
 
