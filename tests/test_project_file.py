@@ -117,6 +117,16 @@ def test_layers() -> None:
                     assert importlib.util.find_spec(module) is not None, module
 
 
+def test_each_room_has_a_place_in_the_contract_of_its_package() -> None:
+    contracts = [each for each in TOOLS["importlinter"]["contracts"] if "containers" in each]
+    assert contracts
+    for contract in contracts:
+        for container in contract["containers"]:
+            (folder,) = importlib.import_module(container).__path__
+            rooms = {path.parent.name for path in Path(folder).glob("*/__init__.py")}
+            assert rooms <= set(contract["layers"]), container
+
+
 class TestChangelog:
     @pytest.mark.parametrize("path", FRAGMENTS, ids=lambda path: path.name)
     def test_names_of_fragments(self, path: Path) -> None:

@@ -13,15 +13,15 @@ from typing import Any
 import numpy as np
 
 from aexec.framework.waiting.inline_call import check_inline
-from aexec.framework.waiting.loop_budget import DEFAULT, let_others_run
+from aexec.framework.waiting.loop_budget import DEFAULT, giving_way, let_others_run
 from aexec.framework.wire.variant import VariantTensorData, register_variant
 
 __all__ = ["TensorMap"]
 
 # Elements of a key that are copied to tell it from others, at most.
 _FEW = 1024
-# Nanoseconds that an element takes to become part of a digest.
-_DIGEST_NS = 50.0
+# Nanoseconds that an element takes to become part of a digest, and a byte of a string.
+_DIGEST_NS, _BYTE_NS = 50.0, 1.0
 _PIECE = DEFAULT.pieces(_DIGEST_NS)
 
 
@@ -92,6 +92,8 @@ def _identity(key: Any) -> Hashable:
     array = np.asarray(key)
     if array.size > _FEW and (array.dtype != object or type(array.flat[0]) is bytes):
         check_inline(array.size * _DIGEST_NS)
+        if array.dtype == object and array.size <= _PIECE:  # more than that are not here on the event loop
+            check_inline(sum(map(len, array.flat)) * _BYTE_NS)
         elements: Hashable = _digest(array)
     else:
         elements = tuple(array.ravel().tolist()) if array.dtype == object else array.tobytes()
@@ -107,7 +109,9 @@ def _digest(array: Any) -> bytes:
         if array.dtype == object:
             strings = some.tolist()
             digest.update(np.fromiter(map(len, strings), np.int64, len(strings)).tobytes())
-            digest.update(b"".join(strings))
+            # One by one: joined they could take any room, as one string may stand in all places.
+            for string in giving_way(strings, _DIGEST_NS + _BYTE_NS * sum(map(len, strings)) / len(strings)):
+                digest.update(string)
         else:
             digest.update(some.view(np.uint8))
         let_others_run()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import numpy as np
 import pytest
 
@@ -33,3 +35,14 @@ def test_keys_are_told_apart_by_shape_and_elements(size: int, of_strings: bool) 
     moved = key(last)
     moved[-2:] = [b"b", b"c"] if of_strings else [2, 0]
     assert one.get(moved) is None
+
+
+def test_key_of_one_string_in_many_places_takes_no_copy_of_each() -> None:
+    key = np.full(2000, b"x" * 100_000, object)
+    tracemalloc.start()
+    try:
+        assert key in TensorMap().with_item(key, 1)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 4 << 20

@@ -426,8 +426,8 @@ def _parts_of_strings(array: Array) -> list[bytes | memoryview]:
     parts: list[bytes | memoryview] = [_without_elements(array.shape, dtypes.string).SerializeToString()]
     growth = Growth()
     for strings in _some_strings(array):
+        growth.add(sum(map(len, strings)))
         parts.append(proto.TensorProto(string_val=strings).SerializeToString())
-        growth.add(len(parts[-1]))
     return parts
 
 

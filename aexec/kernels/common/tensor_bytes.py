@@ -4,16 +4,24 @@ from __future__ import annotations
 
 from typing import Any
 
+from aexec import proto
 from aexec.framework.dtypes import DType
 from aexec.framework.memory.allocator import Growth
 from aexec.framework.waiting.loop_budget import COPY_NS, DEFAULT, let_others_run
 from aexec.framework.wire import tensor_codec
 
-__all__ = ["tensor_parts"]
+__all__ = ["tensor_message", "tensor_parts"]
 
 # Up to so many elements a message is made at once.
 _FEW = 4096
 _PIECE = DEFAULT.pieces(COPY_NS)
+
+
+def tensor_message(tensor: Any, dtype: DType) -> proto.TensorProto:
+    """A tensor with every element, and with a shape even for scalars."""
+    message = tensor_codec.to_proto(tensor, dtype, compact=False)
+    message.tensor_shape.SetInParent()
+    return message
 
 
 def tensor_parts(tensor: Any, dtype: DType) -> list[bytes]:
@@ -26,9 +34,7 @@ def tensor_parts(tensor: Any, dtype: DType) -> list[bytes]:
         ResourceExhaustedError: there is no room for them and for what they are joined to.
     """
     if tensor.size <= _FEW:
-        message = tensor_codec.to_proto(tensor, dtype, compact=False)
-        message.tensor_shape.SetInParent()
-        return [message.SerializeToString(deterministic=True)]
+        return [tensor_message(tensor, dtype).SerializeToString(deterministic=True)]
     growth, pieces = Growth(joined=True), list[bytes]()
     for part in tensor_codec.to_parts(tensor, dtype):
         for start in range(0, len(part), _PIECE):

@@ -10,15 +10,13 @@ import numpy as np
 
 from aexec import proto
 from aexec.framework import errors
-from aexec.framework.dtypes import DType
 from aexec.framework.memory.allocator import Growth, announce_scratch
 from aexec.framework.shape import shape_text
 from aexec.framework.waiting.loop_budget import giving_way
-from aexec.framework.wire import tensor_codec
 from aexec.kernels.audio.wav import write_wav
 from aexec.kernels.image.codecs import encode_png, png_scratch
 
-__all__ = ["histogram", "pictures", "sounds", "tensor_message"]
+__all__ = ["histogram", "pictures", "sounds"]
 
 # What is needed to make a byte of a float, and of those around it.
 _PIXEL_BYTES = 24
@@ -167,10 +165,3 @@ def sounds(tag: str, audio: Any, sample_rate: Any, most: int) -> Iterator[proto.
         raise errors.InvalidArgumentError("sample_rate must be > 0")
     some = audio[:most] if audio.ndim == 3 else audio[:most, :, None]
     return _values(tag, "audio", most, some, lambda sound: _sound(sound, rate))
-
-
-def tensor_message(tensor: Any, dtype: DType) -> proto.TensorProto:
-    """A tensor with every element, and with a shape even for scalars."""
-    message = tensor_codec.to_proto(tensor, dtype, compact=False)
-    message.tensor_shape.SetInParent()
-    return message

@@ -20,7 +20,8 @@ from aexec.framework.kernel_contract.kernel_registry import kernel
 from aexec.framework.kernel_contract.op_kernel import Compute, OpKernelConstruction, OpKernelContext
 from aexec.framework.state.resource_manager import ContainerInfo, ResourceHandle, handle_from_tensor, make_handle_tensor
 from aexec.io.event_file_writer import EventFileWriter
-from aexec.kernels.logging.summaries import histogram, pictures, sounds, tensor_message
+from aexec.kernels.common.tensor_bytes import tensor_message
+from aexec.kernels.logging.summaries import histogram, pictures, sounds
 
 __all__: list[str] = []
 

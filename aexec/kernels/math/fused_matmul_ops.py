@@ -18,7 +18,7 @@ from aexec.kernels.common.elementwise import CLIP_ABOVE
 from aexec.kernels.common.epilogue import Epilogue, apply_in_blocks
 from aexec.kernels.common.fusions import BIAS_THEN, Fusion
 from aexec.kernels.common.products import matrix_product
-from aexec.kernels.math.matmul_ops import LARGE, PRODUCT_COST, announce_wider, explained_by, mat_mul_error
+from aexec.kernels.math.matmul_ops import LARGE, PRODUCT_COST, announce_wider_product, explained_by, mat_mul_error
 
 __all__: list[str] = []
 
@@ -37,7 +37,7 @@ def fused_mat_mul(c: OpKernelConstruction) -> Compute:
         if left.shape[1] != right.shape[0]:
             raise mat_mul_error(a, b)
         if result != np.float32:
-            announce_wider(left, right, 4, 4)
+            announce_wider_product(left, right, 4, 4)
         wide = left.astype(np.float32, copy=False), right.astype(np.float32, copy=False)
         out = fusion.of((len(left), right.shape[1]), args, partial(_product, xp, *wide))
         return out.astype(result, copy=False)

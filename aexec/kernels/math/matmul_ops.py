@@ -31,7 +31,7 @@ __all__ = [
     "LARGE",
     "LOW_PRECISION_TYPES",
     "PRODUCT_COST",
-    "announce_wider",
+    "announce_wider_product",
     "batch_product",
     "explained_by",
     "mat_mul_error",
@@ -109,7 +109,7 @@ def _integer_product(product: Product) -> Product:
         if a.size * b.shape[-1] > _PLAIN_INTEGER_WORK:
             longest_sum = a.shape[-1] * _largest_magnitude(a) * _largest_magnitude(b)
             if longest_sum < _EXACT_IN_FLOAT64:
-                announce_wider(a, b, 8, 2 * 8)
+                announce_wider_product(a, b, 8, 2 * 8)
                 exact = product(a.astype(np.float64), b.astype(np.float64))
                 # Through int64, as only a cast between integers wraps around.
                 return exact.astype(np.int64).astype(a.dtype, copy=False)
@@ -122,7 +122,7 @@ def _elements_of_product(a: Any, b: Any) -> int:
     return math.prod((*np.broadcast_shapes(a.shape[:-2], b.shape[:-2]), a.shape[-2], b.shape[-1]))
 
 
-def announce_wider(a: Any, b: Any, itemsize: int, product_bytes: int) -> None:
+def announce_wider_product(a: Any, b: Any, itemsize: int, product_bytes: int) -> None:
     """Both are about to be there in a type of so many bytes, and of each element of their product so many."""
     if WATCHED_CALLS[0] and min(a.ndim, b.ndim) >= 2:
         announce_scratch(itemsize * (a.size + b.size) + product_bytes * _elements_of_product(a, b))
@@ -136,7 +136,7 @@ def _low_precision_product(product: Product, np_dtype: np.dtype[Any]) -> Product
     """`product` with float32 sums, rounded once at the end."""
 
     def multiply(a: Any, b: Any) -> Any:
-        announce_wider(a, b, 4, 4)
+        announce_wider_product(a, b, 4, 4)
         return product(a.astype(np.float32), b.astype(np.float32)).astype(np_dtype)
 
     return multiply
@@ -150,7 +150,7 @@ def _mixed_product(xp: Any, dtype: DType) -> Product:
 
     # Of int8 and uint8 it takes 10**11 terms to get beyond what float64 holds exactly.
     def multiply(a: Any, b: Any) -> Any:
-        announce_wider(a, b, 8, 2 * 8)
+        announce_wider_product(a, b, 8, 2 * 8)
         return product(a.astype(np.float64), b.astype(np.float64)).astype(np.int64).astype(dtype.np)
 
     return multiply
@@ -405,7 +405,7 @@ def sparse_mat_mul(c: OpKernelConstruction) -> Product:
             raise _sparse_mat_mul_error(a, b)
         a, b = a.T if transpose_a else a, b.T if transpose_b else b
         if narrow:
-            announce_wider(a, b, 4, 0)
+            announce_wider_product(a, b, 4, 0)
         return product(a.astype(np.float32, copy=False), b.astype(np.float32, copy=False))
 
     return compute

@@ -19,7 +19,7 @@ from aexec.kernels.common import windowing
 from aexec.kernels.common.epilogue import Epilogue
 from aexec.kernels.common.fusions import Fusion
 from aexec.kernels.nn import convolution
-from aexec.kernels.nn.conv_ops import announce_wider, check_extents, conv_cost, gradient_cost
+from aexec.kernels.nn.conv_ops import announce_wider_convolution, check_extents, conv_cost, gradient_cost
 
 __all__ = ["conv_3d_then"]
 
@@ -98,7 +98,7 @@ def conv_3d_then(c: OpKernelConstruction, fusion: Fusion | None) -> Compute:
                 f"Number of channels in filter ({taps_depth}) must match last dimension of input ({depth})"
             )
         geometry = conv.geometry(x.shape, weights.shape, centred=True)
-        announce_wider(conv.inner, conv.result, geometry.output_shape, x, weights)
+        announce_wider_convolution(conv.inner, conv.result, geometry.output_shape, x, weights)
         x, weights = x.astype(conv.inner, copy=False), weights.astype(conv.inner, copy=False)
 
         def make(epilogue: Epilogue | None = None) -> Any:
@@ -167,7 +167,7 @@ def conv_3d_backprop_input(c: OpKernelConstruction) -> Compute:
     def compute(input_sizes: Any, weights: Any, grad: Any) -> Any:
         shape = _shape_of(input_sizes) if by_shape else list(input_sizes.shape)
         geometry = _check_gradient(conv, "Conv3DBackpropInputOp", shape, weights.shape, grad)
-        announce_wider(inner, conv.result, shape, weights, grad)
+        announce_wider_convolution(inner, conv.result, shape, weights, grad)
         out = convolution.backprop_input(
             xp, weights.astype(inner, copy=False), grad.astype(inner, copy=False), geometry
         )
@@ -184,7 +184,7 @@ def conv_3d_backprop_filter(c: OpKernelConstruction) -> Compute:
     def compute(x: Any, filter_sizes: Any, grad: Any) -> Any:
         shape = _shape_of(filter_sizes) if by_shape else list(filter_sizes.shape)
         geometry = _check_gradient(conv, "Conv3DBackpropFilterOp", x.shape, shape, grad)
-        announce_wider(inner, conv.result, shape, x, grad)
+        announce_wider_convolution(inner, conv.result, shape, x, grad)
         out = convolution.backprop_filter(xp, x.astype(inner, copy=False), grad.astype(inner, copy=False), geometry)
         return out.astype(conv.result, copy=False)
 

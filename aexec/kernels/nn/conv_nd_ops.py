@@ -17,7 +17,7 @@ from aexec.framework.kernel_contract.kernel_registry import kernel
 from aexec.framework.kernel_contract.op_kernel import Compute, OpKernelConstruction
 from aexec.kernels.common import windowing
 from aexec.kernels.nn import convolution
-from aexec.kernels.nn.conv_ops import announce_wider, conv_cost, explicit_pairs
+from aexec.kernels.nn.conv_ops import announce_wider_convolution, conv_cost, explicit_pairs
 
 __all__: list[str] = []
 
@@ -91,7 +91,7 @@ def conv(c: OpKernelConstruction) -> Compute:
 
     def compute(x: Any, weights: Any) -> Any:
         geometry = own.geometry(x, weights)
-        announce_wider(inner, dtype.np, geometry.output_shape, x, weights)
+        announce_wider_convolution(inner, dtype.np, geometry.output_shape, x, weights)
         out = convolution.forward(
             xp,
             x.reshape(geometry.input_shape).astype(inner, copy=False),

@@ -23,7 +23,14 @@ from aexec.kernels.common.epilogue import Epilogue
 from aexec.kernels.common.fusions import Fusion
 from aexec.kernels.nn import convolution, winograd, winograd_rows
 
-__all__ = ["announce_wider", "check_extents", "conv_2d_then", "conv_cost", "explicit_pairs", "gradient_cost"]
+__all__ = [
+    "announce_wider_convolution",
+    "check_extents",
+    "conv_2d_then",
+    "conv_cost",
+    "explicit_pairs",
+    "gradient_cost",
+]
 
 _CONV_TYPES = (*dtypes.FLOAT, dtypes.int32)
 _NARROW = (dtypes.float16, dtypes.bfloat16)
@@ -31,7 +38,7 @@ _NARROW = (dtypes.float16, dtypes.bfloat16)
 _FLOPS_PER_NS = 80.0
 
 
-def announce_wider(inner: np.dtype[Any], result: np.dtype[Any], shape: Sequence[int], *inputs: Any) -> None:
+def announce_wider_convolution(inner: np.dtype[Any], result: np.dtype[Any], shape: Sequence[int], *inputs: Any) -> None:
     """The inputs, and an output of this shape, will be there in the type to compute in, if that is another one."""
     if inner != result:
         announce_scratch(inner.itemsize * (math.prod(shape) + sum([array.size for array in inputs])))
@@ -202,7 +209,7 @@ def conv_2d_then(c: OpKernelConstruction, fusion: Fusion | None) -> Compute:
             raise errors.InvalidArgumentError(
                 "filter must not have zero elements (i.e. all dimensions must be non-zero)"
             )
-        announce_wider(inner, result, geometry.output_shape, x, weights)
+        announce_wider_convolution(inner, result, geometry.output_shape, x, weights)
         x, weights = x.astype(inner, copy=False), weights.astype(inner, copy=False)
 
         turned = fewer.kernel(weights, geometry)
@@ -301,7 +308,7 @@ def conv_2d_backprop_input(c: OpKernelConstruction) -> Compute:
         mirrored = geometry.mirrored
         if mirrored is not None and fewer.by_rows(mirrored):
             return winograd_rows.forward(grad, convolution.turned_around(weights), mirrored)
-        announce_wider(inner, result, shape, weights, grad)
+        announce_wider_convolution(inner, result, shape, weights, grad)
         out = convolution.backprop_input(
             xp, weights.astype(inner, copy=False), grad.astype(inner, copy=False), geometry
         )
@@ -320,7 +327,7 @@ def conv_2d_backprop_filter(c: OpKernelConstruction) -> Compute:
         geometry = _check_gradient(conv, label, x.shape, shape, grad)
         if fewer.by_rows(geometry):
             return winograd_rows.backprop_filter(x, grad, geometry)
-        announce_wider(inner, result, shape, x, grad)
+        announce_wider_convolution(inner, result, shape, x, grad)
         out = convolution.backprop_filter(xp, x.astype(inner, copy=False), grad.astype(inner, copy=False), geometry)
         return out.astype(result, copy=False)
 

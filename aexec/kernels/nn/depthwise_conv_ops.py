@@ -21,7 +21,7 @@ from aexec.kernels.common import windowing
 from aexec.kernels.common.epilogue import Epilogue
 from aexec.kernels.common.fusions import Fusion
 from aexec.kernels.nn import depthwise
-from aexec.kernels.nn.conv_ops import explicit_pairs
+from aexec.kernels.nn.conv_ops import announce_wider_convolution, explicit_pairs
 
 __all__ = ["depthwise_conv_2d_then", "depthwise_cost"]
 
@@ -125,8 +125,8 @@ def depthwise_conv_2d_then(c: OpKernelConstruction, fusion: Fusion | None) -> Co
             raise errors.InvalidArgumentError(f"input and filter must have the same depth: {x.shape[3]} vs {depth}")
         spec = conv.spec(x.shape, weights.shape)
         shape = (len(x), *[w.count for w in spec], depth * times)
+        announce_wider_convolution(conv.inner, conv.result, shape, x, weights)
         if conv.inner != conv.result:
-            announce_scratch(conv.inner.itemsize * (x.size + weights.size + math.prod(shape)))
             x, weights = x.astype(conv.inner), weights.astype(conv.inner)
 
         def make(epilogue: Epilogue | None = None) -> Any:
@@ -182,8 +182,8 @@ def depthwise_conv_2d_backprop_input(c: OpKernelConstruction) -> Compute:
         shape = _sizes(input_sizes, "input_sizes", label)
         spec = _check_gradient(conv, label, shape, weights.shape, grad)
         high, wide = spec
+        announce_wider_convolution(conv.inner, conv.result, (0,), weights, grad)  # the output is announced below
         if conv.inner != conv.result:
-            announce_scratch(conv.inner.itemsize * (weights.size + grad.size))
             weights, grad = weights.astype(conv.inner), grad.astype(conv.inner)
         widened = (shape[0], shape[1] + high.before + high.after, shape[2] + wide.before + wide.after, shape[3])
         announce_scratch(math.prod(widened) * conv.inner.itemsize)
@@ -213,8 +213,8 @@ def depthwise_conv_2d_backprop_filter(c: OpKernelConstruction) -> Compute:
         spec = _check_gradient(conv, label, x.shape, shape, grad)
         out = xp.zeros(shape, conv.inner)
         if grad.size and out.size:
+            announce_wider_convolution(conv.inner, conv.result, out.shape, x, grad)
             if conv.inner != conv.result:
-                announce_scratch(conv.inner.itemsize * (x.size + grad.size + out.size))
                 x, grad = x.astype(conv.inner), grad.astype(conv.inner)
             x, grad = windowing.pad(xp, x, spec), grad.reshape(*grad.shape[:3], *shape[2:])
             for images, rows in depthwise.blocks(x.shape[0], spec, grad[0, 0, 0].nbytes):

@@ -196,6 +196,11 @@ def quantize_v2(c: OpKernelConstruction) -> Compute:
 # ---------------------------------------------------------------- Dequantize
 
 
+def _wide_and_ranges(x: Any, low: Any, high: Any) -> int:
+    """The ranges; with channels also the whole tensor in float32, as it is dequantised at once."""
+    return _of_ranges(x, low, high) + (4 * int(x.size) if low.ndim else 0)
+
+
 class _Dequantize:
     def __init__(self, c: OpKernelConstruction) -> None:
         self.xp = c.xp
@@ -239,7 +244,7 @@ class _Dequantize:
 
 
 @kernel("Dequantize", T=_QUANTIZED, dtype=(dtypes.float32,), cost=0.7, scratch=_of_ranges)
-@kernel("Dequantize", T=_QUANTIZED, dtype=(dtypes.bfloat16,), cost=1.5, scratch=_of_ranges)
+@kernel("Dequantize", T=_QUANTIZED, dtype=(dtypes.bfloat16,), cost=1.5, scratch=_wide_and_ranges)
 def dequantize(c: OpKernelConstruction) -> Compute:
     """The floats that quantised values stand for."""
     return _Dequantize(c).__call__

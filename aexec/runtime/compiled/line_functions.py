@@ -15,7 +15,7 @@ from typing import Any
 from aexec.framework.kernel_contract.functional_call import CallKind
 from aexec.runtime.compiled.line_layout import LineLayout
 from aexec.runtime.compiled.line_options import Body
-from aexec.runtime.compiled.line_text import FunctionText, comment_of, comment_of_node
+from aexec.runtime.compiled.line_text import LOOK_AT_CLOCK, FunctionText, comment_of, comment_of_node
 from aexec.runtime.plans.plan import PlanNode
 
 __all__ = ["FunctionCalls"]
@@ -69,7 +69,7 @@ class FunctionCalls:
         self._write_body(function, node, 0, [test], values)
         function.add(f"if not ({_truth(test)}): break")
         self._write_body(function, node, 1, values, values)
-        function.add("if now() >= end: end = yield")
+        function.add(LOOK_AT_CLOCK)
         function.inside = around
         if values:
             function.add(f"{', '.join(targets)} = {', '.join(values)}")

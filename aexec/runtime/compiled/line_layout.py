@@ -25,7 +25,7 @@ from aexec.runtime.plans.blocks import IS_LIVE, Block, Guard, Item, Loop, NotCom
 from aexec.runtime.plans.inferred_shapes import fully_known, partial_shape
 from aexec.runtime.plans.plan import FramePlan, Kind, Plan, PlanNode
 
-__all__ = ["GONE", "LineLayout", "calls_nothing", "gives_index", "is_while", "known_shape"]
+__all__ = ["GONE", "MAX_NAMES", "LineLayout", "calls_nothing", "gives_index", "is_while", "known_shape"]
 
 # Stands for a value that no call needs any more.
 GONE = object()
@@ -34,8 +34,8 @@ _WIDE = 250
 # Compiling a function holds the interpreter lock, so loops, which are all in one function, may have at most so many
 # calls and variables together,
 _MAX_IN_LOOPS = 500
-# and a call, or the whole line, at most so many arguments.
-_MAX_NAMES = 1_000
+# and a call, a part, or the whole line, at most so many arguments.
+MAX_NAMES = 1_000
 # A larger plan does not fit into the processor's caches: memory is what takes its time, and little is won.
 _MAX_SIZE = 30_000
 # A value of at most so many elements is not worth a statement that lets go of it.
@@ -122,7 +122,7 @@ class LineLayout:
         if len(self.merges) + calls > _MAX_IN_LOOPS:
             raise NotCompiledError("its loops are long")
         widest = max((node.last - node.first for node in self.ids if node not in self.lists), default=0)
-        if max(widest, len(self.feeds)) > _MAX_NAMES:
+        if max(widest, len(self.feeds)) > MAX_NAMES:
             raise NotCompiledError("it has a call, or is called, with very many arguments")
 
     def block_of(self, node: PlanNode) -> Block:

@@ -16,10 +16,12 @@ from aexec.framework.waiting.loop_budget import let_others_run
 from aexec.runtime.plans.blocks import NotCompiledError
 from aexec.runtime.plans.plan import PlanNode
 
-__all__ = ["FunctionText", "LineText", "comment_of", "comment_of_node"]
+__all__ = ["LOOK_AT_CLOCK", "FunctionText", "LineText", "comment_of", "comment_of_node"]
 
 # The most characters of a function: compiling one holds the interpreter lock, in a thread too, for 0.3 µs a character.
 _MAX_TEXT = 40_000
+# A line gives way between two calls if its slice is over.
+LOOK_AT_CLOCK = "if now() >= end: end = yield"
 _numbers = itertools.count(1)
 
 

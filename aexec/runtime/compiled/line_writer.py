@@ -18,10 +18,10 @@ from aexec.runtime.compiled.line_costs import LineCosts, questions
 from aexec.runtime.compiled.line_forwarding import Forwarding, fitting
 from aexec.runtime.compiled.line_functions import FunctionCalls
 from aexec.runtime.compiled.line_kernels import KernelCalls
-from aexec.runtime.compiled.line_layout import LineLayout, calls_nothing, gives_index, is_while, known_shape
+from aexec.runtime.compiled.line_layout import MAX_NAMES, LineLayout, calls_nothing, gives_index, is_while, known_shape
 from aexec.runtime.compiled.line_options import LineOptions
 from aexec.runtime.compiled.line_scalars import Scalars
-from aexec.runtime.compiled.line_text import FunctionText, LineText, comment_of, comment_of_node
+from aexec.runtime.compiled.line_text import LOOK_AT_CLOCK, FunctionText, LineText, comment_of, comment_of_node
 from aexec.runtime.interpreter.executor import no_value
 from aexec.runtime.plans.blocks import IS_LIVE, Block, Guard, Item, Loop
 from aexec.runtime.plans.plan import Kind, Plan, PlanNode
@@ -30,10 +30,6 @@ __all__ = ["LineWriter"]
 
 # The values that a Merge may give for the index of the input that it took.
 _INDICES = [np.int32(index) for index in range(100)]
-# The most names in a part: compiling a function holds the interpreter lock, so functions are bounded.
-_MAX_NAMES_OF_PART = 1_000
-_LOOK_AT_CLOCK = "if now() >= end: end = yield"
-
 
 # A test may set it to a function that raises TakeOverError now and then; the line calls it before every call.
 INTERRUPT: Callable[[], None] | None = None
@@ -141,7 +137,7 @@ class LineWriter:
                 run.append(position)
                 names += len(self.layout.arguments(item)) + item.num_outputs
                 weight += self.costs.weight(item)
-                if weight >= self.options.chunk or names >= _MAX_NAMES_OF_PART:
+                if weight >= self.options.chunk or names >= MAX_NAMES:
                     self._write_part(main, run, position + 1)
                     run, names, weight = [], 0, 0
         self._write_part(main, run, position + 1)
@@ -188,7 +184,7 @@ class LineWriter:
         if any(not isinstance(item, PlanNode) or item.kind != Kind.RETVAL for item in root.items[end:]):
             # Not where only the taking of what was fetched is left: such a run cannot be cancelled any more.
             # A part that has gone to a thread does not know of `end`.
-            main.add("end = yield" if part.yields else _LOOK_AT_CLOCK)
+            main.add("end = yield" if part.yields else LOOK_AT_CLOCK)
 
     # Blocks
 
@@ -237,7 +233,7 @@ class LineWriter:
                     self._write_drops(function, item, index, made)
                 calls += 1
                 if block is not self.layout.root and calls % self.options.chunk == 0:
-                    function.add(_LOOK_AT_CLOCK)
+                    function.add(LOOK_AT_CLOCK)
         if merges:
             self._write_merges(function, around, merges)
         function.inside = around
@@ -309,7 +305,7 @@ class LineWriter:
         following = [layout.name((n, 0)) for _, _, n in loop.merges]
         function.add(f"{', '.join(variables)} = {', '.join(following)}")
         function.add(f"{counter} += 1")
-        function.add(_LOOK_AT_CLOCK)
+        function.add(LOOK_AT_CLOCK)
         function.inside = around
 
     def _write_start(self, function: FunctionText, loop: Loop) -> None:
