@@ -1,6 +1,6 @@
 """No module needs itself: imports form no circle, whether at the head of a module, inside a function or for types.
 
-No folder has more than 25 modules.
+No folder has more than 25 modules, but for those in `LARGE`.
 
 Which way imports point between the layers is in pyproject.toml, for import-linter.
 """

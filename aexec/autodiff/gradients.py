@@ -3,7 +3,7 @@
 The graph is walked from `ys` back to `xs`.  A node's turn comes when all that use its outputs have had theirs; the
 gradients that arrived for each output are added up, and the gradient function of its op makes those of its inputs.
 The rules are those of TensorFlow's `tf.gradients`.
-Next to read: `forward_op.py` and any module of gradient functions, such as `math_gradients.py`.
+Next to read: `forward_op.py` and any module of gradient functions, such as `math/math_ops.py`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Operators on tensors: `x + 1`, `a @ b`, `x[1:, ::2]`, `-x`, `x < y`.
 
-Importing this module gives `graph.node.TensorOperators` its operators, which tensors and variables share.
+Importing this module gives `TensorOperators` (`graph/nodes/node.py`) its operators, which tensors and variables share.
 A comparison `==` between tensors asks whether they are the same tensor, as keys of feeds must; build
 `aexec.ops.equal(x, y)` for the elementwise one.
 

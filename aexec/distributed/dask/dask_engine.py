@@ -4,7 +4,8 @@ A worker plugin registers two handlers with each Dask worker.  A client listens 
 that it calls, and is pushed to by that.  Nothing goes through Dask's scheduler but the question who there is, and no
 task is made.  Frames are sent as they are; nothing is pickled but the plugin, once, by Dask itself.
 A worker whose line breaks is lost at once.
-Next to read: `dask_line.py`, `worker.py`, and docs/distributed.md for how such a cluster is started and whom it trusts.
+Next to read: `dask_line.py`, `distributed/worker.py`, and docs/distributed.md for how such a cluster is started and
+whom it trusts.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Waiting and being told to stop: cancellation, futures, and what the event loop's time may be spent on."""
+"""Waiting: cancellation, futures, abandoned calls, helper threads, and the budget of the event loop's time."""

@@ -92,7 +92,7 @@ class _Job:
             self._failure = failure
 
     def help(self) -> None:
-        """As `take`, on a thread that works for the same call meanwhile: if that is abandoned, its piece is too."""
+        """Take pieces on a helper thread, for the job's call: if that is abandoned, the helper stops too."""
         if self._call is None:
             self.take()
         else:

@@ -1,1 +1,4 @@
-"""Nodes, tables of nodes, and how they are walked: what all of the graph is built on."""
+"""Nodes and their tables: imported, read from messages, walked and pruned.
+
+Also function libraries, colocation, and the frames of loops.
+"""

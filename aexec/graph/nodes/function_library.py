@@ -1,7 +1,7 @@
 """The function library of a graph: a flat namespace of FunctionDefs.
 
 A node whose op is the name of a function is a call of it.  Bodies are turned into
-graphs by `function_body.py`; this module keeps the definitions and their rules.
+graphs by `graph/function_body.py`; this module keeps the definitions and their rules.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Node import: NodeDefs become nodes that fit into a table, or an error says why they cannot.
 
 Names, inputs, attrs, the types along edges, cycles and colocation groups are checked here; functions
-and shapes in `graph_import.py`, on top.  The checks, their order and their messages are TensorFlow's
+and shapes in `graph/graph_import.py`, on top.  The checks, their order and their messages are TensorFlow's
 (core/common_runtime/graph_constructor.cc); every pass is linear in nodes and edges.
 """
 

@@ -1,6 +1,6 @@
 """`NodeTable`: nodes by id and by name, with the versions and functions that they are read with.
 
-It is what a graph is to whoever imports, checks or lays out nodes; `Graph` in `graph.py` adds how
+It is what a graph is to whoever imports, checks or lays out nodes; `Graph` in `graph/graph.py` adds how
 it is read, written and built into.
 """
 

@@ -36,7 +36,10 @@ def _cuts(length: int, steps: int) -> list[slice]:
 
 
 def _announce_copies(*factors: Any) -> None:
-    """NumPy copies a matrix for BLAS that does not lie row by row or column by column, as one of a repeated value."""
+    """Announce the copies that NumPy makes for BLAS of matrices that are neither row-major nor column-major.
+
+    Broadcast ones are among them.
+    """
     announce_scratch(sum([prod(m.shape[-2:]) * m.itemsize for m in factors if not _is_for_blas(m)]))
 
 

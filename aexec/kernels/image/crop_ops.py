@@ -111,7 +111,7 @@ class _Samples:
 
 
 def _groups(xp: Any, count: int, size: int) -> Iterator[slice]:
-    """Slices of `count` boxes with `size` elements each; of none, no slices, whatever places they have."""
+    """Yield slices of the boxes, each with about `_GROUP` output elements; nothing if a box has no elements."""
     if not size:
         return
     step = max(1, (_GROUP if xp is np else _DEVICE_GROUP) // size)

@@ -51,7 +51,7 @@ def square_batch(function: Callable[[Any], Any], xp: Any = np, **pieces: int) ->
     """`function` behind the check that its input is a batch of square matrices; it is given some at a time.
 
     Args:
-        pieces: as `some_at_a_time` takes them.
+        pieces: keyword arguments of `some_at_a_time` (`elements`, `copies`).
     """
 
     def compute(x: Any) -> Any:
@@ -75,7 +75,8 @@ def _alike(function: Callable[[Any], Any], x: Any, xp: Any) -> Any:
         shape = batch + result.shape[len(batch) :]
         if not result.size:
             return result.reshape(shape)
-        announce_scratch(math.prod(shape) * result.itemsize)  # as its copy is no memory of an allocator
+        # the copy does not come from an allocator, so it is not counted otherwise
+        announce_scratch(math.prod(shape) * result.itemsize)
         return xp.broadcast_to(result, shape).copy()
 
     return tuple(map(of_all, one)) if isinstance(one, tuple) else of_all(one)

@@ -57,7 +57,7 @@ _AT_ONCE = 1 << 15
 # Elements of matrices that one call of NumPy is given, unless one matrix has more: it runs to its end, and 1x1 matrices
 # take it three microseconds each.
 _TOGETHER = 1 << 16
-# So few elements, of batches of so small matrices, are fewer than that.
+# Fast path: batches of at most this many elements never exceed `_TOGETHER`.
 _FEW = 1 << 8
 # Copies of them that there are meanwhile, at most.
 _COPIES = 4
@@ -426,6 +426,7 @@ def banded_triangular_solve(c: OpKernelConstruction) -> Compute:
 
 
 def _of_last(*inputs: Any) -> int:
+    """Bytes of the last input."""
     return int(inputs[-1].nbytes)
 
 

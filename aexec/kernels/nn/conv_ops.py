@@ -39,7 +39,7 @@ _FLOPS_PER_NS = 80.0
 
 
 def announce_wider_convolution(inner: np.dtype[Any], result: np.dtype[Any], shape: Sequence[int], *inputs: Any) -> None:
-    """The inputs, and an output of this shape, will be there in the type to compute in, if that is another one."""
+    """Announce the inputs and the output in the type to compute in, if that differs from the result's type."""
     if inner != result:
         announce_scratch(inner.itemsize * (math.prod(shape) + sum([array.size for array in inputs])))
 

@@ -84,7 +84,10 @@ class _Lstm:
         return [a.astype(np.float32, copy=False) for a in arrays]
 
     def peepholes(self, *vectors: Any) -> Sequence[Any]:
-        """The same of the peepholes' weights, which nobody has looked at where they are not used."""
+        """The peepholes' weights in the type to compute in.
+
+        They are unchanged if they are not used, as their shapes are unchecked then.
+        """
         return self.widen(*vectors) if self.peephole else vectors
 
     def gates(self, columns: Any) -> list[Any]:

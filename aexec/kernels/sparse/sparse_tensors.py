@@ -40,8 +40,8 @@ __all__ = [
 ]
 
 _LIMIT = 2**63
-# Bytes of an entry: for its position, once more while that is computed, and whether it is above the last one; and where
-# that says that something is wrong, for finding out what.
+# Bytes per entry: two copies of its position and a flag for the comparison; and, if entries are out of order, for
+# finding the first wrong one.
 _POSITION_BYTES, _KEY_BYTES = 17, 24
 
 

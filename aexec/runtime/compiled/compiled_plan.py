@@ -111,7 +111,7 @@ class CompiledPlan:
             self._bodies.update({**body._bodies, body._text.filename: body})
 
     def may_leave(self, node: PlanNode) -> bool:
-        """May a line go on with a node's call in a thread?"""
+        """Return whether a line may go on while a node's call is in a thread."""
         return self._costs.may_leave(node)
 
     def position(self, error: BaseException) -> tuple[list[Position], BaseException]:
@@ -159,17 +159,17 @@ class CompiledPlan:
 
     @property
     def outdated(self) -> bool:
-        """Have calls turned out to be heavy since it was written?"""
+        """Return whether calls have turned out to be heavy since it was written."""
         return self._costs.outdated or any(body._costs.outdated for body in self._bodies.values())
 
     @property
     def in_doubt(self) -> bool:
-        """Is there a call that was slow once, and is still to be made again to see whether it is?"""
+        """Return whether a call was slow once, and has to be made again to see whether it still is."""
         return self._costs.in_doubt or any(body._costs.in_doubt for body in self._bodies.values())
 
     @property
     def relieved(self) -> bool:
-        """Were calls slow when it was written that have turned out to be quick?"""
+        """Return whether calls that were slow when it was written have turned out to be quick."""
         return self._costs.relieved or any(body._costs.relieved for body in self._bodies.values())
 
     def mend(self, node: PlanNode, variables: dict[str, Any]) -> None:

@@ -89,12 +89,12 @@ def _constant_shape(node: PlanNode, position: int) -> Dims:
 
 
 def _is_fresh(node: PlanNode, output: int) -> bool:
-    """Does an output come as memory that only its consumers have?"""
+    """Return whether an output's memory belongs to its consumers alone."""
     return bool(node.forwards and output == 0 and is_built_in(node.op))
 
 
 def _has_shape_of_output(shape: Dims, shapes: Sequence[Dims]) -> bool:
-    """Is `shape`, one of `shapes`, that of an array, and are all broadcast to it, whatever is fed?"""
+    """Return whether `shape` is an array's, and all `shapes` broadcast to it."""
     if len(shapes) == 1:
         return bool(shape)
     known = fully_known(shape)

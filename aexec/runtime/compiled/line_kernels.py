@@ -30,7 +30,7 @@ class KernelCalls:
         namespace: the line's global variables; kernels and nodes are put there.
 
     Attributes:
-        may_be_away: a thread may have the line at what is written next.
+        may_be_away: True if a thread may be running the line at the statement that is written next.
     """
 
     def __init__(self, layout: LineLayout, costs: LineCosts, forwarding: Forwarding, namespace: dict[str, Any]) -> None:

@@ -8,8 +8,7 @@ The semantics are those of TensorFlow's tagged-token executor (SEMANTICS: execut
 a unit of work is (node, frame, iteration); an output may be *dead*, and deadness
 travels along every edge until a Merge or the end of a frame stops it.
 
-Nobody else writes to it, but for two methods of `Execution` that do in place what a call per node would cost too much
-for: `_run_slice` and `_run_transfer`.
+No other code writes to it, except `Execution._run_slice` and `Execution._run_transfer`, which save a call per node.
 
 Invariants:
 
@@ -252,7 +251,10 @@ class IterationState:
     # Resuming
 
     def resume(self, outcomes: Sequence[NodeOutcome]) -> None:
-        """These nodes are over: what they gave is where it goes, and those of this frame do not run again."""
+        """Deliver the outputs of nodes that have ended.
+
+        Then mark the nodes of this frame as done, so that they do not run again.
+        """
         for outcome in outcomes:
             self._replay(outcome)
         over = {node for node, _ in outcomes if node.frame is self.frame.plan and node.kind != Kind.ARG}
@@ -263,7 +265,7 @@ class IterationState:
             self.args[node.first : node.last] = [None] * (node.last - node.first)
 
     def _replay(self, outcome: NodeOutcome) -> None:
-        """What a node gave goes to all who wait for it, also to those that are over themselves."""
+        """Deliver what a node gave to all its consumers, including those that have ended themselves."""
         node, outs = outcome
         if node.kind == Kind.RETVAL:
             if outs is not None:
@@ -332,7 +334,11 @@ class FrameState:
         return self._id
 
     def resume(self, number: int, outcomes: Sequence[NodeOutcome]) -> IterationState:
-        """All has entered, and this iteration is the only one under way; returns it."""
+        """Make this frame that of a loop in iteration `number`: all Enters have arrived, no other iteration is active.
+
+        Returns:
+            The iteration.
+        """
         self.pending_enters = 0
         self.newest = number
         iteration = IterationState(self.propagator, self, number, self.plan)

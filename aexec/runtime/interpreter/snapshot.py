@@ -17,8 +17,8 @@ class NodeOutcome(NamedTuple):
     """How a node ended.
 
     Attributes:
-        outs: its outputs, None for a dead one; of a retval, the fetched value.  None if the node is dead.  An Enter has
-            none, `()`, if its frame is over or is in the snapshot itself.
+        outs: its outputs, None in place of a dead one; for a retval, the fetched value.  None: the node is dead.  `()`:
+            an Enter whose outputs need not be delivered, because its frame has ended or is itself in the snapshot.
     """
 
     node: PlanNode

@@ -9,7 +9,7 @@ __all__ = ["NO_VALUE", "UNFED", "OnResult"]
 
 
 class _Mark:
-    """Stands where a tensor would."""
+    """A marker in place of a tensor."""
 
     __slots__ = ("meaning",)
 
@@ -25,5 +25,5 @@ NO_VALUE = _Mark("no value")
 # A feed that is to come later, by `Executor.feed`.
 UNFED = _Mark("not fed yet")
 
-# Told the position and value of each fetch as it comes, `NO_VALUE` for a dead one.
+# Callback(position, value) for each fetch; NO_VALUE if the fetch is dead.
 OnResult = Callable[[int, Any], None]

@@ -96,7 +96,8 @@ class PlanNode:
         slot_edges: the same for every output slot.
         merge_edges: (output slot, consumer, index, input position) for consumers that are Merge nodes.
         controls, merge_controls: control edges to ordinary nodes and to Merge nodes.
-        followers: order edges: nodes that begin when it is over, whether it has run or was dead (`step_order.py`).
+        followers: order edges: nodes that begin when it is over, whether it has run or was dead
+            (`aexec/graph/ordering/step_order.py`).
         after: the nodes that it follows so.
         has_tail: it has edges other than `edges`.
         gives_tuple: its kernel returns its only output in a tuple.

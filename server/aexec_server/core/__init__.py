@@ -1,1 +1,4 @@
-"""What all handlers share: the server's state, the table of routes, access, and the admission of runs."""
+"""What all handlers share: the server's state, routes, access, and admission of runs.
+
+Also the journal and log of requests, and spans.
+"""

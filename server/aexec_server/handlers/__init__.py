@@ -1,1 +1,4 @@
-"""The handlers of the Session API: runs, sessions, queues, tensors, health and metrics."""
+"""Handlers of the server's own API: runs, partial runs, sessions, graphs, queues, tensors, status, health, metrics.
+
+Also how models are called.
+"""

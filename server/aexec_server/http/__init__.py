@@ -1,1 +1,4 @@
-"""Bodies and answers: read within bounds, written in pieces, whatever the protocol."""
+"""HTTP below the protocols: bodies and answers within bounds, framing, compression, JSON, and errors.
+
+Also answers kept for repeated requests, and the backlog.
+"""

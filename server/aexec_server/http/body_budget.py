@@ -2,7 +2,8 @@
 
 Each body is bounded by itself (`bodies.py`), but there may be a thousand at a time: unfinished, or
 inflated from little.
-What a request has taken is given back when it has been answered, or its client has left (`app.py`).
+What a request has taken is given back when it has been answered, or its client has left
+(`aexec_server/app.py`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The ops that are one launch on a GPU: activations, their gradients, and what is left out where a factor is zero.
 
 Each expression is the formula of the op's kernel for arrays; where that is one function of the module there is nothing
-to gain.  Next to read: `device_code.py`; `portable.py`, which puts this before the kernels that devices get.
+to gain.  Next to read: `device_code.py`; `common/portable.py`, which puts this before the kernels that devices get.
 """
 
 from __future__ import annotations
