@@ -37,8 +37,8 @@ FOUND = " ".join(
     AudioSpectrogram 3015, chain AudioSummary 900, attack AudioSummaryV2 5, chain AvgPool 3, attack AvgPool3D 701,
     attack BandedTriangularSolve 3021, chain BandedTriangularSolve 107, attack BatchFFT 1, chain BatchMatMul 400,
     attack BatchMatMulV3 1014, chain BatchMatrixDiag 5, attack BatchMatrixSolveLs 3017, attack
-    BatchNormWithGlobalNormalizationGrad 4001, attack BatchToSpace 4006, chain BiasAddGrad 4095,
-    chain BroadcastGradientArgs 400, attack
+    BatchNormWithGlobalNormalizationGrad 4001, attack BatchToSpace 4006, chain
+    BroadcastGradientArgs 400, attack
     BroadcastTo 4006, attack Bucketize 1, attack CombinedNonMaxSuppression 1016, attack Conv 4100,
     chain ConcatOffset 4048, chain
     CropAndResize 4061, attack CTCGreedyDecoder 4021, chain CTCLoss 1020, attack Cumprod 4035, attack

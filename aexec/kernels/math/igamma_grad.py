@@ -8,6 +8,7 @@ Used by `special_math_ops` and by the gradients of gamma-distributed random numb
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ __all__ = ["IGAMMA_GRAD_COST", "igamma_grad_a"]
 IGAMMA_GRAD_COST = Varying(3_000.0, call_ns=4e6)
 
 _MAX_TERMS = 2000
+_AT_ONCE = 1 << 13
 _TOLERANCE = 1e-15
 # Numerators and denominators of the continued fraction are scaled down when they pass this.
 _BIG = 1e30
@@ -38,10 +40,21 @@ def igamma_grad_a(xp: Any, special: Any, a: Any, x: Any) -> Any:
     valid = (a > 0) & (x > 0) & xp.isfinite(a) & xp.isfinite(x)
     by_series = valid & ((x <= 1) | (x <= a))
     by_fraction = valid & ~by_series
-    result[by_series] = _by_series(xp, special, a[by_series], x[by_series])
-    result[by_fraction] = _by_fraction(xp, special, a[by_fraction], x[by_fraction])
+    result[by_series] = _in_pieces(xp, special, _by_series, a[by_series], x[by_series])
+    result[by_fraction] = _in_pieces(xp, special, _by_fraction, a[by_fraction], x[by_fraction])
     result[(a > 0) & (x > 0) & (xp.isinf(a) | xp.isinf(x))] = 0
     result[x == 0] = 0
+    return result
+
+
+def _in_pieces(xp: Any, special: Any, function: Callable[..., Any], a: Any, x: Any) -> Any:
+    """The function of vectors; on the host some elements at a time, as it needs 22 arrays of their size."""
+    if xp is not np or a.size <= _AT_ONCE:
+        return function(xp, special, a, x)
+    result = np.empty_like(a)
+    for start in range(0, a.size, _AT_ONCE):
+        part = slice(start, start + _AT_ONCE)
+        result[part] = function(xp, special, a[part], x[part])
     return result
 
 

@@ -16,11 +16,11 @@ import numpy as np
 
 from aexec.framework import dtypes, errors
 from aexec.framework.kernel_contract.kernel_registry import kernel
-from aexec.framework.kernel_contract.op_kernel import OpKernelConstruction, Scratch
+from aexec.framework.kernel_contract.op_kernel import OpKernelConstruction
 from aexec.framework.kernel_contract.output_sizes import Varying
 from aexec.framework.shape import shape_text
 from aexec.kernels.common.array_module import scipy_of
-from aexec.kernels.common.elementwise import broadcast_error, in_float32, piece_scratch, register, shared, shared_rows
+from aexec.kernels.common.elementwise import broadcast_error, in_float32, register, shared, shared_rows
 from aexec.kernels.common.single_erf import single_erf, single_erfc
 from aexec.kernels.math.igamma_grad import IGAMMA_GRAD_COST, igamma_grad_a
 
@@ -168,8 +168,6 @@ _COSTS: dict[str, float | Varying] = {
     "Polygamma": Varying(300.0),
     "Zeta": 80.0,
 }
-# Bytes per element of what stands between inputs and output, where there are several arrays.
-_BYTES = {"IgammaGradA": 176, "Polygamma": 40}
 
 
 def _unary(c: OpKernelConstruction) -> Function:
@@ -190,8 +188,7 @@ for _op in _UNARY:
     register(_op, _unary, _types, cost=_COSTS.get(_op, 15.0), needs=("scipy.special",))
 
 for _op in _BINARY:
-    _scratch: Scratch = piece_scratch(_BYTES[_op]) if _op in _BYTES else 0.0
-    register(_op, _binary, _WIDE, cost=_COSTS.get(_op, 30.0), needs=("scipy.special",), scratch=_scratch)
+    register(_op, _binary, _WIDE, cost=_COSTS.get(_op, 30.0), needs=("scipy.special",))
 
 
 @kernel("Betainc", T=_WIDE, cost=80.0, needs=("scipy.special",))

@@ -18,9 +18,9 @@ from aexec.framework.kernel_contract.op_kernel import Compute, OpKernelConstruct
 from aexec.framework.kernel_contract.output_sizes import PerOutput
 from aexec.framework.memory.allocator import Growth, announce_scratch
 from aexec.framework.shape import shape_text
-from aexec.framework.waiting.loop_budget import let_others_run
+from aexec.framework.waiting.loop_budget import giving_way, let_others_run
 from aexec.kernels.common.allocation import allocator
-from aexec.kernels.common.strings import JOINED_BYTES, map_strings, string_cost, values_of
+from aexec.kernels.common.strings import JOINED_BYTES, elements_of, map_strings, string_cost, values_of
 
 __all__: list[str] = []
 
@@ -32,6 +32,8 @@ _PADDED_TYPES = (
 )
 _TYPES = (*_PADDED_TYPES, dtypes.float16, *dtypes.COMPLEX, dtypes.bool_)
 _COST = string_cost(200, 0.3)
+# Nanoseconds in which the length of a string is compared.
+_CHECK_NS = 40.0
 _CHUNK = 1 << 20
 
 
@@ -58,7 +60,7 @@ def decode_raw(c: OpKernelConstruction) -> Compute:
     def compute(strings: Any) -> Any:
         values = values_of(strings)
         length = len(values[0]) if values else 0
-        for i, value in enumerate(values):
+        for i, value in enumerate(giving_way(values, _CHECK_NS)):
             if len(value) != length:
                 raise errors.InvalidArgumentError(
                     "DecodeRaw requires input strings to all be the same size, but element "
@@ -93,7 +95,7 @@ def decode_padded_raw(c: OpKernelConstruction) -> Compute:
             raise errors.InvalidArgumentError(f"fixed_length ({length}) must be greater than zero.")
         result = allocate((*strings.shape, length // dtype.size), np.zeros)
         rows = result.view(np.uint8).reshape(-1, length)
-        for row, value in zip(rows, values_of(strings), strict=True):
+        for row, value in zip(rows, elements_of(strings), strict=True):
             data = value[:length]
             row[: len(data)] = np.frombuffer(data, np.uint8)
         return _to_native(result, dtype, is_little, in_place=True)

@@ -23,6 +23,8 @@ __all__: list[str] = []
 _COST = 10.0
 # Bytes for an element: factors, or a row in order.
 _SCRATCH = 16
+# Bytes for each element of the longest axis: its roots of unity, and a line in work.
+_PLAN = 32
 _SCIPY = ("scipy.fft",)
 
 # Ops of the same names with a number of dimensions behind: 1 (none), 2D, 3D.
@@ -145,7 +147,8 @@ def _elements_over_axes(x: Any, fft_length: Any, axes: Any) -> float:
 
 
 def _scratch_over_axes(x: Any, fft_length: Any, axes: Any) -> float:
-    return _SCRATCH * max(float(x.size), _elements_over_axes(x, fft_length, axes))
+    longest = max(fft_length.tolist(), default=0) if axes.ndim == 1 and fft_length.shape == axes.shape else 0
+    return _SCRATCH * max(float(x.size), _elements_over_axes(x, fft_length, axes)) + _PLAN * longest
 
 
 @kernel(

@@ -265,4 +265,4 @@ def test_estimate_of_compiling_is_not_too_low(pattern):
 def test_estimate_of_compiling_many_repetitions_takes_no_time():
     began = time.thread_time()
     compile_ns(b"a{999}" * 10_000, groups=False)
-    assert time.thread_time() - began < 0.1
+    assert time.thread_time() - began < 1  # it takes some 10 ms, on a busy machine more
