@@ -48,7 +48,7 @@ def used(source: str) -> Iterator[str]:
             yield f"{modules[node.value.id]}.{node.attr}"
 
 
-@pytest.mark.parametrize("path", sorted(SERVER.glob("*.py")), ids=lambda path: path.name)
+@pytest.mark.parametrize("path", sorted(SERVER.rglob("*.py")), ids=lambda path: str(path.relative_to(SERVER)))
 def test_the_server_uses_public_names_only(path: Path) -> None:
     assert [name for name in used(path.read_text()) if not is_public(name)] == []
 
