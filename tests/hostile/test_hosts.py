@@ -129,7 +129,7 @@ def test_the_access_log_keeps_handles_secret(hostile_server: HostileServer, host
     assert answer.status == 200 and answer.headers["Aexec-Run-Id"] == "named"
     secret = handle.rpartition("-")[2]
     server.until(lambda: f"{secret[:6]}…:run 200 0." in server.log)
-    (line,) = [line for line in server.log.splitlines() if ":run 200" in line and "aexec_server.core.access" in line]
+    (line,) = [line for line in server.log.splitlines() if ":run 200" in line and "aexec_server.access" in line]
     assert line.endswith(f"s run=named trace={'5a' * 16}")
     server.until(lambda: "run named of session" in server.log)
     assert handle not in server.log

@@ -17,7 +17,7 @@ from aexec_server.watching.trace_context import known_trace
 
 __all__ = ["AccessLogger", "access_logger", "log_access"]
 
-access_logger = logging.getLogger("aexec_server.core.access")
+access_logger = logging.getLogger("aexec_server.access")
 
 
 def log_access(method: str, path: str, status: int, seconds: float, run_id: str = "", trace_id: str = "") -> None:
