@@ -108,9 +108,10 @@ def _digest(array: Any) -> bytes:
         some = flat[start : start + _PIECE]
         if array.dtype == object:
             strings = some.tolist()
-            digest.update(np.fromiter(map(len, strings), np.int64, len(strings)).tobytes())
+            lengths = np.fromiter(map(len, strings), np.int64, len(strings))
+            digest.update(lengths.tobytes())
             # One by one: joined they could take any room, as one string may stand in all places.
-            for string in giving_way(strings, _DIGEST_NS + _BYTE_NS * sum(map(len, strings)) / len(strings)):
+            for string in giving_way(strings, _DIGEST_NS + _BYTE_NS * lengths.mean()):
                 digest.update(string)
         else:
             digest.update(some.view(np.uint8))

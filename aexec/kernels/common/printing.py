@@ -8,7 +8,7 @@ Bytes that are not UTF-8 come out as surrogate escapes; `encoded` gives them bac
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from math import prod
 from typing import Any
 
@@ -97,13 +97,12 @@ def _block(array: Any, depth: int, rank: int, ends: int) -> str:
         return f'"{_element(value)}"' if isinstance(value, bytes) else _element(value)
     count = array.shape[0]
     gap = " " if depth == rank - 1 else "\n" * (rank - depth - 1) + " " * (depth + 1)
-    front, back = range(min(ends, count)), range(max(ends, count - ends), count)
+    front: Iterable[int] = range(min(ends, count))
+    back: Iterable[int] = range(max(ends, count - ends), count)
     if array.size > _FEW:
-        head = [_block(array[i, ...], depth + 1, rank, ends) for i in giving_way(front, _ELEMENT_NS)]
-        tail = [_block(array[i, ...], depth + 1, rank, ends) for i in giving_way(back, _ELEMENT_NS)]
-    else:
-        head = [_block(array[i, ...], depth + 1, rank, ends) for i in front]
-        tail = [_block(array[i, ...], depth + 1, rank, ends) for i in back]
+        front, back = giving_way(front, _ELEMENT_NS), giving_way(back, _ELEMENT_NS)
+    head = [_block(array[i, ...], depth + 1, rank, ends) for i in front]
+    tail = [_block(array[i, ...], depth + 1, rank, ends) for i in back]
     text = gap.join(head)
     if count > 2 * ends:
         text += gap + "..."

@@ -19,7 +19,7 @@ from aexec.framework.memory.allocator import Growth
 from aexec.framework.memory.tensor_buffer import STRING_BYTES
 from aexec.framework.shape import shape_text
 from aexec.framework.waiting.loop_budget import DEFAULT, giving_way
-from aexec.framework.wire.wire_format import LENGTH, put_varint
+from aexec.framework.wire.wire_format import enclosed
 from aexec.kernels.common.strings import lists_of
 from aexec.kernels.common.tensor_bytes import tensor_parts
 from aexec.kernels.logging.summaries import histogram, pictures, sounds
@@ -31,8 +31,6 @@ _SUMMARY_NS = 2000.0
 # Nanoseconds of a number with its tag; and how many are made a message at a time.
 _SCALAR_NS = 500.0
 _AT_ONCE = DEFAULT.pieces(_SCALAR_NS)
-_VALUE_TAG = bytes([proto.Summary.VALUE_FIELD_NUMBER << 3 | LENGTH])
-_TENSOR_TAG = bytes([proto.Summary.Value.TENSOR_FIELD_NUMBER << 3 | LENGTH])
 
 
 def _scalar(contents: bytes) -> Any:
@@ -148,11 +146,8 @@ def tensor_summary(c: OpKernelConstruction) -> Compute:
 
 def _with_tensor(head: bytes, tensor: Any, dtype: DType, metadata: bytes) -> Any:
     """A summary of one value: what stands before its tensor, and its metadata, if there are any, are serialised."""
-    parts = tensor_parts(tensor, dtype)
-    size = sum(map(len, parts))
-    start = head + _TENSOR_TAG + put_varint(size)
-    length = put_varint(len(start) + size + len(metadata))
-    return _scalar(b"".join([_VALUE_TAG, length, start, *parts, metadata]))
+    field = enclosed(proto.Summary.Value.TENSOR_FIELD_NUMBER, tensor_parts(tensor, dtype))
+    return _scalar(b"".join(enclosed(proto.Summary.VALUE_FIELD_NUMBER, [head, *field, metadata])))
 
 
 @kernel("TensorSummaryV2", T=dtypes.ALL, cost=5.0)

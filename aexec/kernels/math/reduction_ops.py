@@ -30,10 +30,17 @@ __all__ = ["accumulation_type", "truncating_divide"]
 
 _ARG_TYPES = (*dtypes.REAL_NUMBER, dtypes.bool_)
 _SMALL_FLOATS = (dtypes.float16, dtypes.bfloat16)
-# Elements of which what is made on the way is not counted.
+# An array of at most so many elements is not counted where it is only a step on the way.
 _FEW = 1 << 12
 # Eigen's arg-reduction is compiled for up to this many dimensions.
 _MAX_ARG_RANK = 7
+
+
+def _counted(array: Any) -> Any:
+    """Announce an array that is a step on the way to the result, and return it."""
+    if array.size > _FEW:
+        announce_scratch(array.nbytes)
+    return array
 
 
 class _Axes(dict[tuple[int, bytes], tuple[int, ...]]):
@@ -104,9 +111,7 @@ def sum_or_prod(c: OpKernelConstruction) -> Compute:
         if not x.size:  # there may be very many sums of nothing
             return reduce(x, axes_of[x.ndim, axes.tobytes()], out, None, keep)
         wide = reduce(x, axes_of[x.ndim, axes.tobytes()], work, None, keep)
-        if wide.size > _FEW:
-            announce_scratch(wide.nbytes)
-        return wide.astype(out)
+        return _counted(wide).astype(out)
 
     return compute if work == out else compute_rounded
 
@@ -139,9 +144,7 @@ def max_or_min(c: OpKernelConstruction) -> Compute:
         if x.size > _FEW:
             announce_scratch(work.itemsize * x.size)
         wide = reduce(x.astype(work), axes_of[x.ndim, axes.tobytes()], None, None, keep, initial)
-        if wide.size > _FEW:
-            announce_scratch(wide.nbytes)
-        return wide.astype(out)
+        return _counted(wide).astype(out)
 
     return compute if work == out else compute_widened
 
@@ -183,18 +186,13 @@ def mean(c: OpKernelConstruction) -> Compute:
         total = reduce(x, axes_of[x.ndim, axes.tobytes()], work, None, keep)
         if not x.size and is_complex:
             return total
-        if total.size > _FEW:
-            announce_scratch(total.nbytes)
         # Where the result has no elements the divisor does not matter.
-        return total / (x.size // (total.size or 1))
+        return _counted(total) / (x.size // (total.size or 1))
 
     def compute_rounded(x: Any, axes: Any) -> Any:
         if not x.size:
             return compute(x, axes, out)
-        wide = compute(x, axes)
-        if wide.size > _FEW:
-            announce_scratch(wide.nbytes)
-        return wide.astype(out)
+        return _counted(compute(x, axes)).astype(out)
 
     return compute if work == out else compute_rounded
 
@@ -207,9 +205,7 @@ def _integer_mean(xp: Any, out: np.dtype[Any], work: np.dtype[Any], keep: bool, 
             return reduce(x, axes_of[x.ndim, axes.tobytes()], out, None, keep)
         total = reduce(x, axes_of[x.ndim, axes.tobytes()], work, None, keep)
         count = work.type(x.size // (total.size or 1))
-        if total.size > _FEW:
-            announce_scratch(total.nbytes)
-        return truncating_divide(xp, total, count).astype(out)
+        return truncating_divide(xp, _counted(total), count).astype(out)
 
     return compute
 
@@ -225,17 +221,12 @@ def euclidean_norm(c: OpKernelConstruction) -> Compute:
 
     def compute(x: Any, axes: Any, work: Any = work) -> Any:
         total = reduce(xp.square(x, dtype=work), axes_of[x.ndim, axes.tobytes()], work, None, keep)
-        if total.size > _FEW:
-            announce_scratch(total.nbytes)
-        return xp.sqrt(total)
+        return xp.sqrt(_counted(total))
 
     def compute_rounded(x: Any, axes: Any) -> Any:
         if not x.size:
             return compute(x, axes, out)
-        root = compute(x, axes)
-        if root.size > _FEW:
-            announce_scratch(root.nbytes)
-        return root.astype(out)
+        return _counted(compute(x, axes)).astype(out)
 
     def compute_complex(x: Any, axes: Any) -> Any:
         squares = xp.square(x.real) + xp.square(x.imag)

@@ -126,8 +126,7 @@ def depthwise_conv_2d_then(c: OpKernelConstruction, fusion: Fusion | None) -> Co
         spec = conv.spec(x.shape, weights.shape)
         shape = (len(x), *[w.count for w in spec], depth * times)
         announce_wider_convolution(conv.inner, conv.result, shape, x, weights)
-        if conv.inner != conv.result:
-            x, weights = x.astype(conv.inner), weights.astype(conv.inner)
+        x, weights = x.astype(conv.inner, copy=False), weights.astype(conv.inner, copy=False)
 
         def make(epilogue: Epilogue | None = None) -> Any:
             return depthwise.forward(xp, x, weights, spec, epilogue)
@@ -183,8 +182,7 @@ def depthwise_conv_2d_backprop_input(c: OpKernelConstruction) -> Compute:
         spec = _check_gradient(conv, label, shape, weights.shape, grad)
         high, wide = spec
         announce_wider_convolution(conv.inner, conv.result, (0,), weights, grad)  # the output is announced below
-        if conv.inner != conv.result:
-            weights, grad = weights.astype(conv.inner), grad.astype(conv.inner)
+        weights, grad = weights.astype(conv.inner, copy=False), grad.astype(conv.inner, copy=False)
         widened = (shape[0], shape[1] + high.before + high.after, shape[2] + wide.before + wide.after, shape[3])
         announce_scratch(math.prod(widened) * conv.inner.itemsize)
         padded = xp.zeros(widened, conv.inner)
@@ -214,8 +212,7 @@ def depthwise_conv_2d_backprop_filter(c: OpKernelConstruction) -> Compute:
         out = xp.zeros(shape, conv.inner)
         if grad.size and out.size:
             announce_wider_convolution(conv.inner, conv.result, out.shape, x, grad)
-            if conv.inner != conv.result:
-                x, grad = x.astype(conv.inner), grad.astype(conv.inner)
+            x, grad = x.astype(conv.inner, copy=False), grad.astype(conv.inner, copy=False)
             x, grad = windowing.pad(xp, x, spec), grad.reshape(*grad.shape[:3], *shape[2:])
             for images, rows in depthwise.blocks(x.shape[0], spec, grad[0, 0, 0].nbytes):
                 part = grad[images, rows]
