@@ -432,7 +432,7 @@ def _parts_of_strings(array: Array) -> list[bytes | memoryview]:
 
 
 def _some_strings(array: Array) -> Iterator[list[bytes]]:
-    """The elements, so many at a time that others have their turn in between."""
+    """Yield the elements in lists; other threads get their turn between two of them."""
     flat = array.ravel() if array.flags.c_contiguous else array.flat
     for start in range(0, array.size, _STRINGS):
         yield [_as_bytes(value) for value in flat[start : start + _STRINGS].tolist()]

@@ -12,7 +12,7 @@ from aexec.framework.wire import tensor_codec
 
 __all__ = ["tensor_message", "tensor_parts"]
 
-# Up to so many elements a message is made at once.
+# A tensor with at most this many elements becomes one message.
 _FEW = 4096
 _PIECE = DEFAULT.pieces(COPY_NS)
 

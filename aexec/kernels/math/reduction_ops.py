@@ -30,14 +30,14 @@ __all__ = ["accumulation_type", "truncating_divide"]
 
 _ARG_TYPES = (*dtypes.REAL_NUMBER, dtypes.bool_)
 _SMALL_FLOATS = (dtypes.float16, dtypes.bfloat16)
-# An array of at most so many elements is not counted where it is only a step on the way.
+# Intermediate arrays with at most this many elements are not counted.
 _FEW = 1 << 12
 # Eigen's arg-reduction is compiled for up to this many dimensions.
 _MAX_ARG_RANK = 7
 
 
 def _counted(array: Any) -> Any:
-    """Announce an array that is a step on the way to the result, and return it."""
+    """Announce an intermediate array, and return it."""
     if array.size > _FEW:
         announce_scratch(array.nbytes)
     return array

@@ -325,7 +325,7 @@ def _pick_and_sum(xp: Any, allocate: Allocate, data: Any, indices: Any, ids: Any
 
 
 def _pick_and_sum_in_pieces(result: Any, rows: Any, indices: Any, ids: Any, at_once: int) -> Any:
-    """Add to `result`, [count, ...], the rows of so many indices at a time."""
+    """Add the picked rows to `result`, [count, ...], `at_once` indices at a time."""
     sums, room = result.reshape(len(result), rows.shape[1]), 0
     for start in range(0, indices.size, at_once):
         let_others_run()

@@ -225,7 +225,7 @@ kernel("FusedBatchNormGradV2", "FusedBatchNormGradV3", T=_NARROW_AND_FLOAT, U=_F
 
 
 def _wider(t: Any, channels: Any, narrow: tuple[int, int], plain: tuple[int, int]) -> int:
-    """Bytes: of so many numbers for each element of t and for each channel, if half is widened, or else."""
+    """Scratch bytes: (numbers per element of t, numbers per channel), `narrow` if half is widened, else `plain`."""
     of_element, of_channel = narrow if t.itemsize == 2 else plain
     return int(max(4, t.itemsize) * (of_element * t.size + of_channel * channels.size))
 

@@ -28,7 +28,7 @@ from aexec.runtime.plans.plan import PlanNode
 
 __all__ = ["LineCosts", "questions"]
 
-# A call that may take large values counts for so many in a chunk.
+# A call that may take large values counts as this many calls of a chunk.
 _LARGE_CALLS = 8
 # The most sets of shapes that are remembered of a call.
 _MAX_SHAPES = 50

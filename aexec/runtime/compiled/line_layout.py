@@ -38,7 +38,7 @@ _MAX_IN_LOOPS = 500
 MAX_NAMES = 1_000
 # A larger plan does not fit into the processor's caches: memory is what takes its time, and little is won.
 _MAX_SIZE = 30_000
-# A value of at most so many elements is not worth a statement that lets go of it.
+# For values with at most this many elements no statement is written that lets go of them.
 _TINY = 256
 
 
