@@ -24,6 +24,8 @@ from aexec.graph.graph import set_default_graph
 from aexec.runtime.session.session import Session
 from tests.support import time_limit
 
+# Tests have stand-ins for GPUs; `scripts/gpu-check` is for this machine's.
+os.environ["CUDA_VISIBLE_DEVICES"] = ""
 # The collector need not look at what all tests share: modules, and tens of thousands of tests.
 gc.disable()
 

@@ -27,12 +27,15 @@ def check(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 def test_every_part_runs(tmp_path: Path) -> None:
     kept = tmp_path / "gpu.md"
-    done = check("--stand-in", "--markdown", str(kept), *"suite signals kernels products copies cancel models".split())
+    done = check(
+        "--stand-in", "--markdown", str(kept), *"suite calls signals kernels products copies cancel models".split()
+    )
     assert done.returncode == 0, done.stderr
     assert "failed" not in done.stdout
     rows = re.findall(r"^\| (.+?) \|", done.stdout, re.MULTILINE)
     for what in (
         "device suite",
+        "calls of kernels",
         "chain of 5 small",
         "4 products",
         "copies of",
@@ -48,7 +51,7 @@ def test_every_part_runs(tmp_path: Path) -> None:
 def test_a_part_that_there_is_not_is_refused() -> None:
     done = check("--stand-in", "speed")
     assert done.returncode == 2
-    assert "no part 'speed'; there are suite, conformance" in done.stderr
+    assert "no part 'speed'; there are suite, calls, conformance" in done.stderr
 
 
 @pytest.mark.skipif(find_spec("cupy") is not None, reason="CuPy is installed")

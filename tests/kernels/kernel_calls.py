@@ -31,12 +31,14 @@ from aexec.framework.op_contract import op_registry
 from aexec.framework.wire import attr_value, node_def
 from aexec.ops.families import FAMILIES
 
-__all__ = ["KernelCall", "load", "load_of_strings"]
+__all__ = ["KernelCall", "check_alike", "load", "load_of_strings"]
 
 FILE = Path(__file__).parent / "data" / "kernel_calls.pb.gz"
 STRINGS_FILE = FILE.with_name("string_calls.pb.gz")
 PER_KERNEL = 6
 _MOST_ELEMENTS = 2000
+# How far numbers may be apart, by the bytes of one.
+_TOLERANCE = {2: 1e-2, 4: 1e-4, 8: 1e-4, 16: 1e-9}
 # The folders of tests whose kernels touch strings.
 _OF_STRINGS = ("string", "parsing", "sparse", "ragged", "logging", "image")
 
@@ -66,6 +68,21 @@ class KernelCall:
 
     def registration(self, construction: OpKernelConstruction) -> KernelRegistration:
         return kernel_registry.global_registry.lookup(self.op, "CPU", construction.attrs, node=self.node.name)
+
+
+def check_alike(got: Any, want: Any) -> None:
+    """What another module of arrays gives is what NumPy does.  Raises AssertionError."""
+    got, want = np.asarray(got), np.asarray(want)
+    assert (got.dtype, got.shape) == (want.dtype, want.shape), (
+        f"another type or shape: {got.dtype}{list(got.shape)}, not {want.dtype}{list(want.shape)}"
+    )
+    if want.dtype.kind in "biu":
+        assert np.array_equal(got, want), f"other values: {got.ravel()[:8]}, not {want.ravel()[:8]}"
+        return
+    tolerance = _TOLERANCE[want.dtype.itemsize]
+    wide = complex if want.dtype.kind == "c" else float
+    alike = np.isclose(got.astype(wide), want.astype(wide), tolerance, tolerance, equal_nan=True)
+    assert alike.all(), f"other values: {got[~alike][:8]}, not {want[~alike][:8]}"
 
 
 @cache

@@ -22,7 +22,7 @@ from aexec.framework.types import MemoryType
 from aexec.kernels.common import portable
 from aexec.kernels.common.portable import HOST_ONLY, PORTABLE, READS_BACK, host_arguments, is_on_device
 from tests.kernels import kernel_calls
-from tests.kernels.kernel_calls import KernelCall
+from tests.kernels.kernel_calls import KernelCall, check_alike
 from tests.support.stand_ins.strict_arrays import StrictArray, strict, waits
 
 # The host waits for some inputs to these only, and the sample has none of those.
@@ -34,7 +34,6 @@ INT32_ON_HOST = frozenset({"SparseTensorDenseMatMul"})
 SOURCE = Path(portable.__file__)
 WRITE = "to write the lists: python -m tests.kernels.test_array_module"
 RECORD = "to record calls of a new kernel: python -m tests.kernels.kernel_calls OpName"
-_TOLERANCE = {2: 1e-2, 4: 1e-4, 8: 1e-4, 16: 1e-9}
 
 
 @dataclass
@@ -92,15 +91,7 @@ def _compare(got: Any, want: Any, on_host: bool) -> None:
         got = got._host
     elif not on_host:
         raise TypeError(f"the result is {type(got)}, no array of the module")
-    want = np.asarray(want)
-    got = np.asarray(got)
-    assert (got.dtype, got.shape) == (want.dtype, want.shape), "another type or shape"
-    if want.dtype.kind in "biu":
-        assert np.array_equal(got, want), "other values"
-        return
-    tolerance = _TOLERANCE[want.dtype.itemsize]
-    wide = complex if want.dtype.kind == "c" else float
-    assert np.allclose(got.astype(wide), want.astype(wide), tolerance, tolerance, equal_nan=True), "other values"
+    check_alike(got, want)
 
 
 def _portable() -> set[str]:

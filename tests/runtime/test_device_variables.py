@@ -196,3 +196,14 @@ async def test_a_training_loop_gives_the_same_and_copies_nothing_but_the_loss(ki
     np.testing.assert_allclose(got, want, rtol=1e-5)
     assert got[-1] < got[0]
     assert len(copied) == 8, copied
+
+
+async def test_what_a_device_holds_is_listed_and_traced(kind: str) -> None:
+    async with session(variables(kind), kind) as s:
+        await s.run([], {"x:0": X}, targets=["r/assign", "v/assign"])
+        listed = {resource.name: resource.debug for resource in s.resources.resources()}
+        assert f"on /job:localhost/replica:0/task:0/device:{kind}:0" in listed["r"]
+        metadata = aexec.RunMetadata()
+        for fetch in ("v:0", "r/read:0"):
+            got = await s.run(fetch, options=aexec.RunOptions(trace=True), metadata=metadata)
+            assert got.tolist() == X.tolist()

@@ -134,7 +134,12 @@ class TensorCell:
 
     def __repr__(self) -> str:
         array = self._array
-        state = "uninitialized" if array is None else f"shape={array.shape}"
+        if array is None:
+            state = "uninitialized"
+        elif isinstance(array, np.ndarray):
+            state = f"shape={array.shape}"
+        else:  # a device's, which says what it is
+            state = repr(array)
         return f"<{type(self).__name__} {self.dtype} {state}>"
 
 

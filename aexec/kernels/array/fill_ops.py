@@ -18,6 +18,7 @@ from aexec.framework.kernel_contract.op_kernel import Compute, OpKernelConstruct
 from aexec.framework.shape import MAX_RANK, check_max_rank, elements_asked_for, shape_text
 from aexec.framework.wire import variant
 from aexec.kernels.common.allocation import allocator, explain_with
+from aexec.kernels.common.array_module import chooser
 from aexec.kernels.common.registration import INDEX, on_host
 
 # Nanoseconds that one element of the output takes to write.
@@ -130,6 +131,7 @@ def _one_hot_cost(indices: Any, depth: Any, on_value: Any, off_value: Any) -> An
 def one_hot(c: OpKernelConstruction) -> Compute:
     axis = c.attr("axis")
     allocate, xp = allocator(c), c.xp
+    where = chooser(xp, c.attr("T").np)
     index_dtype = c.attr("TI").np
     place = (*[slice(None)] * min(axis, MAX_RANK), None) if axis >= 0 else (..., None)
 
@@ -179,7 +181,7 @@ def one_hot(c: OpKernelConstruction) -> Compute:
             numbers = xp.arange(classes, dtype=index_dtype if classes <= 128 else np.int64)
             numbers = numbers.reshape(classes, *[1] * (rank - axis if axis >= 0 else 0))
             known = (wanted, numbers)
-        return xp.where(indices[place] == numbers, on_value, off_value)
+        return where(indices[place] == numbers, on_value, off_value)
 
     return compute
 

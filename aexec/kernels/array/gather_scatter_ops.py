@@ -97,6 +97,16 @@ def _taker(c: OpKernelConstruction) -> Callable[[Any, Any, int], Any]:
         except IndexError:
             return _no_rows(xp, params, indices, axis)
 
+    def take_on_device(params: Any, indices: Any, axis: int) -> Any:
+        if not indices.ndim:
+            return pick(params, indices, axis)
+        # CuPy would count them from the beginning again.
+        if indices.size and bool(((indices < 0) | (indices >= params.shape[axis])).any()):
+            return _no_rows(xp, params, indices, axis)
+        return params.take(indices, axis)
+
+    if xp is not np:
+        return take_on_device
     return take_unsigned if index_type is dtypes.int32 else take
 
 

@@ -9,15 +9,27 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from functools import cache, partial
 from typing import Any
 
 import numpy as np
+from ml_dtypes import bfloat16
 
 from aexec.framework.memory.allocator import announce_scratch
 from aexec.framework.waiting import loop_budget
 
-__all__ = ["accumulate_at", "accumulator", "apply_at", "at", "reducer", "repeated", "scipy_of"]
+__all__ = [
+    "accumulate_at",
+    "accumulator",
+    "apply_at",
+    "at",
+    "chooser",
+    "raising_of_linalg",
+    "reducer",
+    "repeated",
+    "scipy_of",
+]
 
 # Elements that `apply_at` hands to NumPy in one call, which takes so long for each, or a few times as long.
 _AT_NS = 4.0
@@ -42,6 +54,23 @@ def scipy_of(xp: Any, part: str) -> Any:
     """
     own = getattr(xp, "scipy", None)
     return importlib.import_module(f"{_SCIPY[xp.__name__]}.{part}") if own is None else getattr(own, part)
+
+
+def raising_of_linalg(xp: Any) -> AbstractContextManager[object]:
+    """In it `xp.linalg` raises NumPy's LinAlgError where there is no result; CuPy's gives anything unless asked to."""
+    if xp is np:
+        return nullcontext()
+    own = getattr(xp, "cupyx", None)
+    errstate: AbstractContextManager[object] = (own or importlib.import_module("cupyx")).errstate(linalg="raise")
+    return errstate
+
+
+def chooser(xp: Any, dtype: Any) -> Callable[[Any, Any, Any], Any]:
+    """`xp.where` of two arrays of a type, in that type: CuPy's gives float32 of bfloat16."""
+    where: Callable[[Any, Any, Any], Any] = xp.where
+    if xp is np or dtype != bfloat16:
+        return where
+    return lambda condition, then, otherwise: where(condition, then, otherwise).astype(dtype, copy=False)
 
 
 @cache

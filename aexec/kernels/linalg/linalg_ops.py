@@ -22,7 +22,7 @@ from aexec.framework.kernel_contract.kernel_registry import kernel
 from aexec.framework.kernel_contract.op_kernel import Compute, OpKernelConstruction
 from aexec.framework.kernel_contract.output_sizes import AttrCost
 from aexec.framework.memory.allocator import announce_scratch
-from aexec.kernels.common.array_module import scipy_of
+from aexec.kernels.common.array_module import raising_of_linalg, scipy_of
 from aexec.kernels.linalg.lapack import lu_factors
 from aexec.kernels.linalg.solve_ops import (
     LINALG_TYPES,
@@ -110,13 +110,15 @@ def cholesky(c: OpKernelConstruction) -> Compute:
 
     def factor(x: Array) -> Any:
         try:
-            return xp.linalg.cholesky(x)
+            with raising_of_linalg(xp):
+                return xp.linalg.cholesky(x)
         except np.linalg.LinAlgError:
             return each_matrix(xp, factor_one, x)
 
     def factor_one(x: Array) -> Any:
         try:
-            return xp.linalg.cholesky(x)
+            with raising_of_linalg(xp):
+                return xp.linalg.cholesky(x)
         except np.linalg.LinAlgError:
             return xp.tril(xp.full(x.shape, np.nan, x.dtype))
 
@@ -257,7 +259,8 @@ def matrix_inverse(c: OpKernelConstruction) -> Compute:
             raise errors.InvalidArgumentError(_NOT_INVERTIBLE)
         x = x.astype(working_type, copy=False)
         try:
-            result = xp.linalg.inv(adjoint_of(x) if adjoint else x)
+            with raising_of_linalg(xp):
+                result = xp.linalg.inv(adjoint_of(x) if adjoint else x)
         except np.linalg.LinAlgError:
             raise errors.InvalidArgumentError(_NOT_INVERTIBLE) from None
         return result.astype(dtype.np, copy=False)
@@ -335,9 +338,10 @@ def svd(c: OpKernelConstruction) -> Compute:
     def decompose(x: Array) -> tuple[Array, ...]:
         """Singular values (in a real type), and U and V."""
         try:
-            if not vectors:
-                return (xp.linalg.svd(x, compute_uv=False),)
-            u, s, vh = xp.linalg.svd(x, full_matrices=full)
+            with raising_of_linalg(xp):
+                if not vectors:
+                    return (xp.linalg.svd(x, compute_uv=False),)
+                u, s, vh = xp.linalg.svd(x, full_matrices=full)
         except np.linalg.LinAlgError:
             return decompose_each(x) if x.ndim > 2 else failed(x)
         return s, u, adjoint_of(vh)
@@ -388,7 +392,8 @@ def _decompose(xp: Any, function: Callable[[Array], Any], x: Array, kind: str, u
     """`function(x)`, with TensorFlow's error where it does not succeed or the part `used` of x is not finite."""
     try:
         if xp.isfinite(used).all():
-            return function(x)
+            with raising_of_linalg(xp):
+                return function(x)
     except np.linalg.LinAlgError:
         pass
     raise errors.InvalidArgumentError(f"{kind} decomposition was not successful. The input might not be valid.")

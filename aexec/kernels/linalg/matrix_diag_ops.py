@@ -21,6 +21,7 @@ from aexec.framework.kernel_contract.op_kernel import Compute, OpKernelConstruct
 from aexec.framework.memory.allocator import announce_scratch
 from aexec.framework.shape import shape_text
 from aexec.kernels.common.allocation import allocator
+from aexec.kernels.common.array_module import chooser
 
 __all__: list[str] = []
 
@@ -396,6 +397,7 @@ def matrix_band_part(c: OpKernelConstruction) -> Compute:
     """The input with zeros outside of a band around the main diagonal."""
     xp = c.xp
     zero = c.attr("T").np.type(0)
+    where = chooser(xp, c.attr("T").np)
 
     def compute(x: Any, num_lower: Any, num_upper: Any) -> Any:
         _check_matrix(x)
@@ -411,6 +413,6 @@ def matrix_band_part(c: OpKernelConstruction) -> Compute:
             keep = column >= row - below
         else:
             keep = (column >= row - below) & (column <= row + above)
-        return xp.where(keep, x, zero)
+        return where(keep, x, zero)
 
     return compute

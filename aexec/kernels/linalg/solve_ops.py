@@ -24,7 +24,7 @@ from aexec.framework.shape import shape_text
 from aexec.framework.waiting.abandoned_calls import check_wanted
 from aexec.framework.waiting.loop_budget import giving_way
 from aexec.kernels.common.allocation import allocator
-from aexec.kernels.common.array_module import scipy_of
+from aexec.kernels.common.array_module import raising_of_linalg, scipy_of
 from aexec.kernels.linalg.lapack import PREFIX, shortest_least_squares, solve_triangle
 
 __all__ = [
@@ -180,7 +180,8 @@ def matrix_solve(c: OpKernelConstruction) -> Compute:
         if has_nan_pivot(xp, matrix):
             raise errors.InvalidArgumentError(NOT_INVERTIBLE)
         try:
-            return some_at_a_time(xp, solve, matrix, rhs, copies=2)
+            with raising_of_linalg(xp):
+                return some_at_a_time(xp, solve, matrix, rhs, copies=2)
         except np.linalg.LinAlgError:
             raise errors.InvalidArgumentError(NOT_INVERTIBLE) from None
 

@@ -142,6 +142,18 @@ def _low_precision_product(product: Product, np_dtype: np.dtype[Any]) -> Product
     return multiply
 
 
+def _native_product(product: Product, wide: Product, np_dtype: np.dtype[Any]) -> Product:
+    """CuPy's own `product`, whose sums are float32 and made by units for such types; older ones lack bfloat16."""
+
+    def multiply(a: Any, b: Any) -> Any:
+        try:
+            return product(a, b).astype(np_dtype, copy=False)
+        except TypeError:
+            return wide(a, b)
+
+    return multiply
+
+
 def _mixed_product(xp: Any, dtype: DType) -> Product:
     """Product of two different types (a `BatchMatMulV3`) in the type of the result."""
     product = _any_batch_product(xp)
@@ -156,18 +168,19 @@ def _mixed_product(xp: Any, dtype: DType) -> Product:
     return multiply
 
 
-def _typed(product: Product, dtype: DType) -> Product:
+def _typed(product: Product, xp: Any, dtype: DType) -> Product:
     """`product` made right for arrays of one type."""
     if dtype in BLAS_TYPES:
         return product
     if dtype in LOW_PRECISION_TYPES:
-        return _low_precision_product(product, dtype.np)
+        wide = _low_precision_product(product, dtype.np)
+        return wide if xp is np else _native_product(product, wide, dtype.np)
     return _integer_product(product)
 
 
 def batch_product(xp: Any, dtype: DType) -> Product:
     """Product of the last two axes of two arrays of `dtype`; leading axes broadcast."""
-    return _typed(_any_batch_product(xp), dtype)
+    return _typed(_any_batch_product(xp), xp, dtype)
 
 
 def _any_batch_product(xp: Any) -> Product:
@@ -217,7 +230,7 @@ def mat_mul(c: OpKernelConstruction) -> Product:
     transposed = (c.attr("transpose_a"), c.attr("transpose_b"))
     if dtype in BLAS_TYPES:
         return _BLAS_MAT_MUL[transposed](partial(products.matrix_product, c.xp))
-    product = _typed(_product(c.xp), dtype)
+    product = _typed(_product(c.xp), c.xp, dtype)
     transpose_a, transpose_b = transposed
 
     def compute(a: Any, b: Any) -> Any:

@@ -11,6 +11,7 @@ from aexec.framework import dtypes, errors
 from aexec.framework.kernel_contract.kernel_registry import kernel
 from aexec.framework.kernel_contract.op_kernel import Compute, OpKernelConstruction
 from aexec.framework.shape import check_same_shape, shape_text
+from aexec.kernels.common.array_module import chooser
 from aexec.kernels.common.elementwise import broadcast_error
 
 __all__: list[str] = []
@@ -19,7 +20,7 @@ __all__: list[str] = []
 @kernel("Select", T=dtypes.ALL)
 def select(c: OpKernelConstruction) -> Compute:
     """No broadcasting, but the condition may be a scalar, or a vector that picks rows."""
-    where = c.xp.where
+    where = chooser(c.xp, c.output_types[0].np)
 
     def compute(condition: Any, then: Any, otherwise: Any) -> Any:
         if condition.ndim == 0:
@@ -57,7 +58,7 @@ def _check_rows(condition: Any, then: Any) -> None:
 def select_v2(c: OpKernelConstruction) -> Compute:
     """All three broadcast."""
     c.explain = _select_error
-    where = c.xp.where
+    where = chooser(c.xp, c.output_types[0].np)
 
     def compute(condition: Any, then: Any, otherwise: Any) -> Any:
         if condition.ndim == 0 and then.shape == otherwise.shape:

@@ -18,6 +18,7 @@ from aexec.framework.kernel_contract.op_kernel import Builder, Compute, OpKernel
 from aexec.framework.kernel_contract.output_sizes import AttrCost
 from aexec.framework.shape import shape_text
 from aexec.framework.waiting.loop_budget import giving_way
+from aexec.kernels.common.gpu.device_code import Code, compiled
 
 __all__: list[str] = []
 
@@ -64,6 +65,9 @@ def _check_vectors(channels: int, **vectors: Any) -> None:
             )
 
 
+_NORMALISED = Code(("x", "m", "v", "s", "o", "eps"), {"y": "(x - m) * (s / sqrt(v + eps)) + o"})
+
+
 class _BatchNorm:
     """FusedBatchNorm: y, the running mean and variance, and what the gradient needs.
 
@@ -79,6 +83,7 @@ class _BatchNorm:
         self.result = c.output_types[0].np if result is None else result
         self.third = len(c.output_types) == 6
         self.xp = c.xp
+        self._in_one_launch = compiled(c.xp, "BatchNorm", _NORMALISED, dtypes.float32)
 
     def check(self, x: Any, scale: Any, offset: Any, mean: Any, variance: Any) -> None:
         _check_input(x)
@@ -111,6 +116,13 @@ class _BatchNorm:
         out = (x.astype(self.result), nan, nan.copy(), zero, zero.copy())
         return (*out, self.xp.zeros((), np.float32)) if self.third else out
 
+    def _normalised(self, x: Any, mean: Any, variance: Any, scale: Any, offset: Any, out: Any) -> Any:
+        if self._in_one_launch is not None:
+            vectors = [self.channels.spread(vector, x) for vector in (mean, variance, scale, offset)]
+            return self._in_one_launch(x, *vectors, self.epsilon).astype(self.result, copy=False)
+        centred = self.xp.subtract(x, self.channels.spread(mean, x), out)
+        return self._scaled(centred, variance, scale, offset)
+
     def _scaled(self, centred: Any, variance: Any, scale: Any, offset: Any) -> Any:
         spread = self.channels.spread
         centred *= spread(scale / self.xp.sqrt(variance + self.epsilon), centred)
@@ -118,8 +130,7 @@ class _BatchNorm:
         return centred.astype(self.result, copy=False)
 
     def _infer(self, x: Any, scale: Any, offset: Any, mean: Any, variance: Any, out: Any) -> tuple[Any, ...]:
-        centred = self.xp.subtract(x, self.channels.spread(mean, x), out)
-        return self._scaled(centred, variance, scale, offset), mean, variance, mean, variance
+        return self._normalised(x, mean, variance, scale, offset, out), mean, variance, mean, variance
 
     def _train(self, x: Any, scale: Any, offset: Any, mean: Any, variance: Any, out: Any) -> tuple[Any, ...]:
         count = x.size // self.channels.count(x)

@@ -43,6 +43,7 @@ class _Conv3D:
         if "dilations" in c.attrs:
             self.dilations = self._spatial(c, "dilations", "dilation rates", "Dilated rates", channels)
         self.padding = c.text("padding")
+        self.on_host = c.xp is np
         self.inner, self.result = _inner(c), c.output_types[0].np
 
     @staticmethod
@@ -64,7 +65,7 @@ class _Conv3D:
             windowing.extent(n, k, s, d, self.padding, centred=centred)
             for n, k, s, d in zip(shape[1:-1], filter_shape[:-2], self.strides, self.dilations, strict=True)
         )
-        return convolution.Geometry(tuple(shape), tuple(filter_shape), spec)
+        return convolution.Geometry(tuple(shape), tuple(filter_shape), spec, self.on_host)
 
 
 @kernel("Conv3D", T=dtypes.FLOAT, cost=conv_cost)

@@ -80,7 +80,7 @@ class _Conv:
             windowing.extent(n, k, s, d, c.text("padding"), pair, centred=spatial == 3)
             for n, k, s, d, pair in zip(shape[1:-1], weights.shape[:-2], strides, dilations, pairs, strict=True)
         )
-        return convolution.Geometry(shape, weights.shape, spec)
+        return convolution.Geometry(shape, weights.shape, spec, c.xp is np)
 
 
 @kernel("Conv", T=_TYPES, cost=conv_cost)

@@ -95,6 +95,7 @@ class _Conv2D:
         self.strides = _per_dim(c, "strides", channels)
         self.dilations = _per_dim(c, "dilations", channels)
         self.padding = c.text("padding")
+        self.on_host = c.xp is np
         self.explicit = explicit_pairs(c, 4, channels)
         dtype = c.output_types[0]
         self.result = dtype.np
@@ -140,7 +141,7 @@ class _Conv2D:
                 zip(self.strides, self.dilations, self.explicit, strict=True)
             )
         )
-        return convolution.Geometry(tuple(shape), tuple(filter_shape), spec)
+        return convolution.Geometry(tuple(shape), tuple(filter_shape), spec, self.on_host)
 
 
 class _FewerProducts:

@@ -36,6 +36,7 @@ TAP_NS = 5_000.0
 
 # Bytes of what a block is computed from and into, about: they stay in a core's second-level cache.
 _BLOCK_BYTES = 1 << 20
+_DEVICE_BLOCK_BYTES = 1 << 28
 _ITEM_BYTES = 4
 # BLAS copies the whole kernel for each block: a block has so many pixels, at least, unless they take too much.
 _LEAST_PIXELS = 256
@@ -54,11 +55,13 @@ class Geometry:
     Attributes:
         input_shape, filter_shape: [n, ..., c] and [..., c / groups, f].
         spec: the windows, one per spatial dimension.
+        on_host: parts are to stay in a core's cache; else they are to be few, as each takes launches.
     """
 
     input_shape: tuple[int, ...]
     filter_shape: tuple[int, ...]
     spec: tuple[windowing.Window, ...]
+    on_host: bool = True
 
     @cached_property
     def groups(self) -> int:
@@ -108,7 +111,7 @@ class Geometry:
         if self.groups != 1:
             return None
         *sizes, depth, filters = self.filter_shape
-        return Geometry(self.output_shape, (*sizes, filters, depth), tuple(spec))
+        return Geometry(self.output_shape, (*sizes, filters, depth), tuple(spec), self.on_host)
 
     @cached_property
     def parts(self) -> list[windowing.Part]:
@@ -117,9 +120,11 @@ class Geometry:
         width = prod(w.count for w in self.spec[1:])
         bytes_per_pixel = max(self.taps, self.filter_shape[-1]) * _ITEM_BYTES
         least = max(1, min(_LEAST_PIXELS, windowing.MOST_BYTES // bytes_per_pixel))
-        fit = max(least, _BLOCK_BYTES // bytes_per_pixel)
+        fit = max(least, (_BLOCK_BYTES if self.on_host else _DEVICE_BLOCK_BYTES) // bytes_per_pixel)
         if rows * width <= fit:
-            step = min(fit // (rows * width), windowing.images_together(self.spec, self.input_shape[-1], _ITEM_BYTES))
+            step = fit // (rows * width)
+            if self.on_host:
+                step = min(step, windowing.images_together(self.spec, self.input_shape[-1], _ITEM_BYTES))
             return [self._part(slice(i, min(i + step, images)), slice(0, rows)) for i in range(0, images, step)]
         if rows * width < 2 * least:
             parts = 1

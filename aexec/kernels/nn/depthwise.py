@@ -156,7 +156,10 @@ def _sum_over_window(xp: Any, view: Any, weights: Any, out: Any) -> None:
     """Put the sum of `view` [n, rows, cols, h, w, c] times `weights` [h, w, c] over the window into `out`."""
     high, wide, _ = weights.shape
     if out.size * high * wide <= _AT_ONCE:
-        xp.einsum("nrsijc,ijc->nrsc", view, weights, out=out)
+        if xp is np:
+            np.einsum("nrsijc,ijc->nrsc", view, weights, out=out)
+        else:
+            out[...] = xp.einsum("nrsijc,ijc->nrsc", view, weights)
         return
     cols = max(1, min(wide, _AT_ONCE // out.size))
     rows = max(1, _AT_ONCE // (out.size * cols))

@@ -18,8 +18,9 @@ from aexec.framework.kernel_contract.output_sizes import AttrCost
 from aexec.framework.memory.allocator import announce_scratch
 from aexec.framework.shape import shape_text
 from aexec.kernels.common import windowing
-from aexec.kernels.common.epilogue import Epilogue
+from aexec.kernels.common.epilogue import Epilogue, apply_in_blocks
 from aexec.kernels.common.fusions import Fusion
+from aexec.kernels.common.gpu.depthwise_code import depthwise_kernel
 from aexec.kernels.nn import depthwise
 from aexec.kernels.nn.conv_ops import announce_wider_convolution, explicit_pairs
 
@@ -114,6 +115,7 @@ def depthwise_conv_2d(c: OpKernelConstruction) -> Compute:
 def depthwise_conv_2d_then(c: OpKernelConstruction, fusion: Fusion | None) -> Compute:
     """DepthwiseConv2dNative, with the fused ops, if there are any, done to its output; the extra inputs are theirs."""
     xp, conv = c.xp, _Depthwise(c)
+    in_one_launch = depthwise_kernel(xp, dtypes.as_dtype(conv.inner))
 
     def compute(x: Any, weights: Any, *args: Any) -> Any:
         if x.ndim != 4:
@@ -129,7 +131,11 @@ def depthwise_conv_2d_then(c: OpKernelConstruction, fusion: Fusion | None) -> Co
         x, weights = x.astype(conv.inner, copy=False), weights.astype(conv.inner, copy=False)
 
         def make(epilogue: Epilogue | None = None) -> Any:
-            return depthwise.forward(xp, x, weights, spec, epilogue)
+            if in_one_launch is None:
+                return depthwise.forward(xp, x, weights, spec, epilogue)
+            made = in_one_launch(x, weights, spec, xp.empty(shape, conv.inner))
+            apply_in_blocks(made, epilogue)
+            return made
 
         out = make() if fusion is None else fusion.of(shape, args, make)
         return out.astype(conv.result, copy=False)

@@ -14,6 +14,8 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from aexec import proto
 from aexec.framework.late_dataclass import dataclass
 from aexec.framework.memory.tensor_buffer import CPU_ALLOCATOR, allocation_description, num_bytes, tensor_description
@@ -132,7 +134,7 @@ class StepStatsCollector:
                 described = tensor_description(output, None, self._allocator_name, single=alone)
                 stats.output.add(slot=slot, tensor_description=described)
                 made += num_bytes(output)
-            elif getattr(output, "value", None) is not None:  # a variable's cell
+            elif isinstance(getattr(output, "value", None), np.ndarray):  # a variable's cell, which a device may hold
                 stats.referenced_tensor.append(allocation_description(output.value, self._allocator_name))
         self._describe_memory(stats, made, memory)
         stats.timeline_label = timeline_label(node_name, op, inputs, stats.memory)

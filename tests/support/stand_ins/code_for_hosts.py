@@ -26,7 +26,7 @@ _TYPES = {"float16": "_Float16", "float32": "float", "float64": "double"}
 _HEAD = """
 #include <cmath>
 using namespace std;
-typedef _Float16 float16; typedef float float32; typedef double float64;
+typedef _Float16 float16; typedef float float32; typedef double float64; typedef long long int64;
 """
 
 
@@ -43,12 +43,14 @@ class HostKernel:
     def source(self, number: int) -> str:
         """A function of the size and of the addresses of arrays."""
         arrays = [*self.inputs, *self.outputs]
-        parameters = "".join(f", {dtype}* {name}_" for dtype, name in arrays)
-        elements = " ".join(f"{dtype}& {name} = {name}_[i];" for dtype, name in arrays)
+        parameters = "".join(f", {each[-2]}* {each[-1]}{'' if each[0] == 'raw' else '_'}" for each in arrays)
+        elements = " ".join(f"{each[0]}& {each[1]} = {each[1]}_[i];" for each in arrays if each[0] != "raw")
         loop = f"for (long i = 0; i < n; ++i) {{ {elements} {self.operation} }}"
         return f'extern "C" void f{number}(long n{parameters}) {{ {loop} }}\n'
 
     def __call__(self, *arguments: Any) -> Any:
+        if self.inputs[0][0] == "raw":
+            return self._with_whole_arrays(*arguments)
         assert len(arguments) == len(self.inputs)
         given = [x._host if isinstance(x, StrictArray) else np.asarray(x) for x in arguments]
         for x, (dtype, name) in zip(given, self.inputs, strict=True):
@@ -58,6 +60,20 @@ class HostKernel:
         self.function(ctypes.c_long(given[0].size), *(x.ctypes.data_as(ctypes.c_void_p) for x in (*given, *made)))
         results = tuple(map(StrictArray, made))
         return results if len(results) > 1 else results[0]
+
+    def _with_whole_arrays(self, *arguments: Any) -> Any:
+        """Inputs that are `raw` are indexed by the code; the output comes last, and the rest are numbers."""
+        *given, out = arguments
+        assert len(given) == len(self.inputs)
+        size, arrays = out.size, []
+        for x, (*raw, dtype, _) in zip(given, self.inputs, strict=True):
+            whole = np.ascontiguousarray(x._host) if raw else np.full(size, x, dtype)
+            assert whole.dtype == dtype
+            arrays.append(whole)
+        made = np.empty(out.shape, self.outputs[0][0])
+        self.function(ctypes.c_long(size), *(x.ctypes.data_as(ctypes.c_void_p) for x in (*arrays, made)))
+        out._host[...] = made
+        return out
 
 
 class Recorder:

@@ -20,6 +20,7 @@ import operator
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -67,6 +68,8 @@ _REFUSED_BY_METHOD = {
 _waits = 0
 # Who sees what is done to arrays in this thread.
 observing = threading.local()
+# What `errstate` has asked for in this thread.
+_raising = threading.local()
 # By the identity of the array that owns it, what a stand-in for a device has for its memory.
 memories: dict[int, Any] = {}
 
@@ -269,6 +272,8 @@ def _operator(name: str, function: Callable[..., Any]) -> None:
     def forward(self: StrictArray, *others: Any) -> Any:
         if any(isinstance(o, np.ndarray | list | tuple) for o in others):
             raise TypeError(f"Unsupported type {type(others[0])}")
+        if name == "matmul":
+            _refuse_product_in_a_capture()
         hosts = _in(self), *_in(others)
         return _out(_perform(lambda: function(*hosts)))
 
@@ -304,11 +309,14 @@ def _method(name: str) -> Callable[..., Any]:
     def method(self: StrictArray, *arguments: Any, **keywords: Any) -> Any:
         if wrong := (_REFUSED_PARAMETERS | _REFUSED_BY_METHOD.get(name, set())) & set(keywords):
             raise TypeError(f"ndarray.{name} of CuPy has no parameter {wrong}")
+        if name in _PRODUCTS:
+            _refuse_product_in_a_capture()
         if name in _WAITING:
             _wait()
         if name in _ON_HOST:
             return getattr(self._host, name)(*arguments, **keywords)
-        bound = getattr(_written(self) if name in _IN_PLACE else _in(self), name)
+        host = _written(self) if name in _IN_PLACE else _in(self)
+        bound = partial(_OTHERWISE[name], host) if name in _OTHERWISE else getattr(host, name)
         return _call(bound, arguments, keywords)
 
     return method
@@ -370,14 +378,39 @@ class _Ufunc:
         _perform(lambda: self.ufunc.at(host, _index(indices, array.shape), new))
 
 
+def _where(*arguments: Any) -> Any:
+    """As CuPy's, which has no form for bfloat16: it gives float32."""
+    chosen = np.where(*arguments)
+    return chosen.astype(np.float32) if len(arguments) == 3 and chosen.dtype == ml_dtypes.bfloat16 else chosen
+
+
+def _take(*arguments: Any, **keywords: Any) -> Any:
+    return np.take(*arguments, **keywords, mode="wrap")
+
+
+# What CuPy calls cuBLAS for, which it refuses to do in a capture.
+_PRODUCTS = frozenset("dot inner matmul tensordot vdot".split())
+
+
+def _refuse_product_in_a_capture() -> None:
+    if getattr(getattr(observing, "by", None), "graph", None) is not None:
+        raise NotImplementedError("calling cuBLAS API during stream capture is currently unsupported")
+
+
+# Functions that do otherwise than NumPy's.
+_OTHERWISE: dict[str, Callable[..., Any]] = {"where": _where, "take": _take}
+
+
 def _function(module: Any, name: str, parameters: str | None) -> Callable[..., Any]:
-    plain = getattr(module, name)
+    plain = _OTHERWISE.get(name) or getattr(module, name)
     known = None if parameters is None else set(parameters.split())
 
     def function(*arguments: Any, **keywords: Any) -> Any:
         wrong = set(keywords) & _REFUSED_PARAMETERS if known is None else set(keywords) - known
         if wrong:
             raise TypeError(f"{name} of CuPy has no parameter {wrong}")
+        if name in _PRODUCTS:
+            _refuse_product_in_a_capture()
         if name in _WAITING:
             _wait()
         if name in _ON_HOST:
@@ -406,6 +439,30 @@ def _uploaded(value: Any) -> Any:
         _tell("uploads", value)
         return value.copy(order="K")  # else the device would see what becomes of the host's
     return _in(value) if isinstance(value, StrictArray) else value
+
+
+@contextmanager
+def _errstate(*, linalg: str) -> Iterator[None]:
+    before = getattr(_raising, "linalg", "ignore")
+    _raising.linalg = linalg
+    try:
+        yield
+    finally:
+        _raising.linalg = before
+
+
+def _quiet(function: Callable[..., Any]) -> Callable[..., Any]:
+    """As CuPy's functions, which raise for singular matrices only where that is asked for, and else give anything."""
+
+    def quiet(x: Any, *others: Any, **keywords: Any) -> Any:
+        try:
+            return function(x, *others, **keywords)
+        except np.linalg.LinAlgError:
+            if getattr(_raising, "linalg", "ignore") == "raise":
+                raise
+            return _out(np.full(x.shape, 1e30, x.dtype))
+
+    return quiet
 
 
 _TRIANGULAR = "a b trans lower unit_diagonal overwrite_b check_finite"
@@ -452,15 +509,16 @@ def _make() -> Any:
     for name in np.sctypeDict.values():
         setattr(module, name.__name__.rstrip("_") if name is not np.bool_ else "bool_", name)
     for name, parameters in _CUPY["functions"].items():
-        setattr(module, name, _function(np, name, parameters))
+        if hasattr(np, name):  # NumPy 2.5 has no `row_stack` any more
+            setattr(module, name, _function(np, name, parameters))
     for name in _CUPY["ufuncs"].split():
         plain = getattr(np, name)
         setattr(module, name, _Ufunc(name) if isinstance(plain, np.ufunc) else _function(np, name, None))
     for name in ("array", "asarray", "asanyarray", "ascontiguousarray"):
         setattr(module, name, _upload(name))
-    for part in ("linalg", "fft"):
-        functions = {n: _function(getattr(np, part), n, p) for n, p in _CUPY[part].items()}
-        setattr(module, part, SimpleNamespace(**functions))
+    module.fft = SimpleNamespace(**{n: _function(np.fft, n, p) for n, p in _CUPY["fft"].items()})
+    module.linalg = SimpleNamespace(**{n: _quiet(_function(np.linalg, n, p)) for n, p in _CUPY["linalg"].items()})
+    module.cupyx = SimpleNamespace(errstate=_errstate)
     tricks = {
         n: _function(np.lib.stride_tricks, n, p)
         for n, p in {"as_strided": "x shape strides", "sliding_window_view": "x window_shape axis writeable"}.items()

@@ -14,10 +14,10 @@ from aexec.framework import dtypes
 from aexec.framework.dtypes import DType
 from aexec.framework.late_dataclass import dataclass
 
-__all__ = ["Code", "compiled"]
+__all__ = ["WORK_TYPES", "Code", "compiled"]
 
 # The type that code computes in, by the type of its arrays.
-_WORK = {dtypes.float16: "float", dtypes.float32: "float", dtypes.float64: "double"}
+WORK_TYPES = {dtypes.float16: "float", dtypes.float32: "float", dtypes.float64: "double"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +53,11 @@ def compiled(xp: Any, name: str, code: Code, dtype: DType) -> Callable[..., Any]
         name: of the kernel, for those who look at a profile.
     """
     make = getattr(xp, "ElementwiseKernel", None)
-    if make is None or dtype not in _WORK or (dtype is dtypes.float16 and not code.narrow):
+    if make is None or dtype not in WORK_TYPES or (dtype is dtypes.float16 and not code.narrow):
         return None
     inputs = ", ".join(f"{dtype.np.name} {each}_in" for each in code.inputs)
     outputs = ", ".join(f"{dtype.np.name} {each}_out" for each in code.outputs)
-    kernel: Callable[..., Any] = make(inputs, outputs, f"typedef {_WORK[dtype]} W; {code.operation}", f"aexec_{name}")
+    kernel: Callable[..., Any] = make(
+        inputs, outputs, f"typedef {WORK_TYPES[dtype]} W; {code.operation}", f"aexec_{name}"
+    )
     return kernel

@@ -28,6 +28,15 @@ CODES: Mapping[str, Code] = {
     "DivNoNan": _of("a b", "b == 0 ? W(0) : a / b"),
     "Elu": _of("x", "x > 0 ? x : expm1(x)"),
     "EluGrad": _of("g y", "g * ((y < 0 ? y : W(0)) + 1)"),
+    # TensorFlow's quotient of polynomials, in double, is infinity over infinity there.
+    "Erf": _of("x", "sizeof(W) == 8 && isinf(x) ? x - x : erf(x)"),
+    "Erfc": _of("x", "erfc(x)"),
+    # What CuPy's `remainder` works out by a quotient is NaN for infinity, and loses digits.
+    "FloorMod": Code(
+        ("a", "b"),
+        {"y": "r != 0 ? ((r < 0) != (b < 0) ? r + b : r) : copysign(W(0), b)"},
+        before="const W r = fmod(a, b);",
+    ),
     "InvGrad": _of("y g", "g == 0 ? W(0) : -g * y * y"),
     "LeakyRelu": _of("x alpha", "x > 0 ? x : x * alpha"),
     "LeakyReluGrad": _of("g x alpha", "x > 0 ? g : g * alpha"),
