@@ -104,7 +104,7 @@ from aexec.runtime.threads.slices import LoopTurns, SliceClock
 from aexec.runtime.threads.worker_pool import OnCancel, end_idle_threads, run_in_thread, run_in_turns
 
 if TYPE_CHECKING:
-    from aexec.sources import OpeningSession
+    from aexec.runtime.session.session import Session
 
 __all__ = [
     "DATATYPES",
@@ -197,7 +197,7 @@ def load_kernels() -> None:
     kernel_registry.global_registry.load()
 
 
-def session_on_cluster(source: Any, target: str, config: Any, security: ClusterSecurity) -> OpeningSession:
+def session_on_cluster(source: Any, target: str, config: Any, security: ClusterSecurity) -> Session:
     """A session as `aexec.Session` makes it of a cluster's target, to be entered or awaited."""
     # Imported by those who have a cluster.
     from aexec.distributed.opening_cluster_session import OpeningClusterSession

@@ -1,17 +1,17 @@
 """What a person has in hand for a graph: a file, a folder, bytes, a message; and what only looks like one.
 
-`load` makes a graph or a model of it.  `OpeningSession` is what `aexec.Session` gives for whatever has to be
-read first: reading and importing take a worker thread, so that no event loop is held up, and
-happen when the session is entered or awaited.  Next to read: `saved_model/loader.py`, `graph/forms/graph_formats.py`.
+`load` makes a graph or a model of it.  `OpeningSession` is the session that `aexec.Session` makes of whatever has to be
+read first: a worker thread reads and imports it when the session is entered or awaited, so that the event loop goes on.
+Next to read: `saved_model/loader.py`, `graph/forms/graph_formats.py`.
 """
 
 from __future__ import annotations
 
+import asyncio
 import os
-from collections.abc import Generator, Iterable
+from collections.abc import Iterable
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from aexec import proto
 from aexec.framework import errors
@@ -21,6 +21,7 @@ from aexec.framework.wire.messages import as_message, message_name
 from aexec.graph.graph import Graph
 from aexec.graph.meta_graph import MetaGraph
 from aexec.runtime.session.session import Session
+from aexec.runtime.session.session_classes import class_for_source
 from aexec.runtime.threads.worker_pool import OnCancel, run_in_thread
 
 if TYPE_CHECKING:
@@ -161,8 +162,11 @@ def _kind_of_zip(path: Path) -> str:
     return _TORCH if any(name.endswith("/data.pkl") for name in names) else _ARCHIVE
 
 
-class OpeningSession:
-    """What `aexec.Session` gives for a source that has to be read: enter it, or await it, to get the session.
+class OpeningSession(Session):
+    """A session whose source has to be read first; `aexec.Session` makes it of a path, bytes or a message.
+
+    Entering or awaiting it reads the source in a thread.  From then on the same object is a session of the class for
+    what was read.  Before, it can be entered, awaited, printed and closed; everything else is refused.
 
     Args:
         source: as `load` takes it.
@@ -172,49 +176,69 @@ class OpeningSession:
 
     def __init__(self, source: Any, target: str = "", config: Any = None) -> None:
         self._source = source
-        self._config = config
-        self._session: Session | None = None
-
-    async def _open(self) -> Session:
-        session = await run_in_thread(self._make, on_cancel=OnCancel.WAIT)
-        try:
-            return await session
-        except BaseException:
-            await session.close()
-            raise
-
-    def _make(self) -> Session:
-        with collector_paused():
-            session = Session(load(self._source), config=self._config)
-        session.own_graph()
-        return session
-
-    def __await__(self) -> Generator[Any, None, Session]:
-        return self._open().__await__()
+        self._settings = config
+        # Held while the source is read.
+        self._reading = asyncio.Lock()
 
     async def __aenter__(self) -> Session:
-        self._session = await self._open()
-        return self._session
+        async with self._reading:
+            if isinstance(self, OpeningSession):  # else another task has opened it
+                self._check_open()
+                await self._open()
+        return await self.__aenter__()  # of the class that it is of now
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        if self._session is not None:
-            await self._session.close()
+    async def _open(self) -> None:
+        """Read the source, and become the session of it."""
+        source = await run_in_thread(self._load, on_cancel=OnCancel.WAIT)
+        self._check_open()
+        self._become(class_for_source(source) or Session, source, "", self._settings)
+        self.own_graph()
 
-    if not TYPE_CHECKING:
+    def _load(self) -> Any:
+        with collector_paused():
+            return load(self._source)
 
-        def __enter__(self):
-            Session.__enter__(self)
+    def _become(self, kind: type[Any], *arguments: Any) -> None:
+        """Be a session of another class, made with these arguments.  If that raises, it is as it was."""
+        opening, fields = type(self), dict(self.__dict__)
+        self.__dict__.clear()
+        self.__class__ = kind
+        try:
+            kind.__init__(self, *arguments)
+        except BaseException:
+            self.__class__ = opening
+            self.__dict__.clear()
+            self.__dict__.update(fields)
+            raise
 
-        def __exit__(self, *exc_info):
+    async def close(self, containers: Iterable[str] = ()) -> None:
+        """Refuse to be entered from now on, and wait for the end of reading.  Idempotent."""
+        if self._closed is None:
+            self._closed = asyncio.get_running_loop().create_task(self._close(()), name=f"close {self!r}")
+        await asyncio.shield(self._closed)
+
+    async def _close(self, containers: tuple[str, ...]) -> None:
+        async with self._reading:
             pass
 
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__") or not hasattr(Session, name):
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
+    def _check_open(self) -> None:
+        # A forked process may open it, too: it has no threads yet.
+        if self.closed:
+            raise errors.CancelledError("Session has been closed.")
+
+    def _check_usable(self) -> NoReturn:
+        self._refuse()
+
+    def __getattr__(self, name: str) -> NoReturn:
+        # Only sessions that are open have fields.
+        if name in Session.__annotations__ or (name.startswith("_") and not name.endswith("_")):
+            self._refuse()
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
+
+    def _refuse(self) -> NoReturn:
+        self._check_open()
         raise errors.FailedPreconditionError(
-            f"The session of {self._described()} is not open yet and has no '{name}': "
+            f"The session of {self._described()} is not open yet: "
             "use `async with aexec.Session(...) as session`, or `session = await aexec.Session(...)`"
         )
 
@@ -222,7 +246,7 @@ class OpeningSession:
         return repr(str(self._source)) if isinstance(self._source, str | os.PathLike) else type(self._source).__name__
 
     def _repr_html_(self) -> str:
-        return block("OpeningSession", f"of {self._described()}: await it")
+        return block("OpeningSession", f"of {self._described()}{', closed' if self.closed else ': await it'}")
 
     def __repr__(self) -> str:
-        return f"<OpeningSession of {self._described()}>"
+        return f"<OpeningSession of {self._described()}{', closed' if self.closed else ''}>"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import threading
 import warnings
 from pathlib import Path
 
@@ -76,14 +77,94 @@ class TestOpening:
         with pytest.raises(errors.InvalidArgumentError, match="got int"):
             await aexec.Session(3)  # type: ignore[arg-type]
 
-    async def test_nothing_works_before(self, tmp_path: Path) -> None:
+    async def test_unopened_session_is_a_session_that_refuses_to_run(self, tmp_path: Path) -> None:
         opening = aexec.Session(tmp_path / "g.pb")
-        for use in (lambda: opening.graph, lambda: opening.run("y:0"), lambda: opening.inputs):
-            with pytest.raises(errors.FailedPreconditionError, match=r"g.pb' is not open yet .*use `async with"):
+        assert isinstance(opening, aexec.Session) and not opening.closed
+        uses = (
+            lambda: opening.graph,
+            lambda: opening.inputs,
+            lambda: opening.tensors,
+            lambda: opening.config,
+            opening.devices,
+            opening.statistics,
+            lambda: opening.queue("q"),
+            lambda: opening.start("y:0"),
+            lambda: opening.make_callable("y:0"),
+            lambda: opening.run_threadsafe("y:0"),
+        )
+        for use in uses:
+            with pytest.raises(errors.FailedPreconditionError, match=r"g.pb' is not open yet: use `async with"):
                 use()
+        for awaited in (opening.run("y:0"), opening.call(x=[1.0]), opening.extend(b""), opening.reset()):
+            with pytest.raises(errors.FailedPreconditionError, match="is not open yet"):
+                await awaited
         with pytest.raises(AttributeError):
             opening.no_such_name  # type: ignore[attr-defined]
         assert "g.pb" in repr(opening)
+
+    async def test_session_of_a_file_opens_itself(self, tmp_path: Path) -> None:
+        (tmp_path / "g.pb").write_bytes(doubling().to_bytes())
+        for source in (tmp_path / "g.pb", write_model(tmp_path / "model")):
+            session = aexec.Session(source)
+            assert await session.__aenter__() is session
+            assert type(session) is type(await session), "entered again it is the same"
+            assert await session.run("y:0", {"x:0": [1.0]}) == [2]
+            assert "is not open" not in repr(session) and aexec.Session.live().count(session) == 1
+            await session.close()
+            with pytest.raises(errors.CancelledError, match="has been closed"):
+                await session.run("y:0", {"x:0": [1.0]})
+
+    async def test_two_tasks_that_enter_open_one_session(self, tmp_path: Path) -> None:
+        (tmp_path / "g.pb").write_bytes(doubling().to_bytes())
+        session = aexec.Session(tmp_path / "g.pb")
+        entered = await asyncio.gather(session.__aenter__(), session.__aenter__())
+        assert entered == [session, session]
+        await session.close()
+
+    async def test_session_closed_before_it_is_opened_stays_closed(self, tmp_path: Path) -> None:
+        (tmp_path / "g.pb").write_bytes(doubling().to_bytes())
+        session = aexec.Session(tmp_path / "g.pb")
+        await session.close()
+        await session.close()
+        assert session.closed and "closed" in repr(session)
+        for use in (session.__aenter__(), session.run("y:0")):
+            with pytest.raises(errors.CancelledError, match="has been closed"):
+                await use
+
+    async def test_session_closed_while_it_is_read_is_not_opened(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        loop, reading, go_on = asyncio.get_running_loop(), asyncio.Event(), threading.Event()
+        whole = aexec.Graph.from_bytes
+
+        def from_bytes(data: bytes) -> aexec.Graph:
+            loop.call_soon_threadsafe(reading.set)
+            go_on.wait(60)
+            return whole(data)
+
+        (tmp_path / "g.pb").write_bytes(doubling().to_bytes())
+        monkeypatch.setattr(aexec.Graph, "from_bytes", from_bytes)
+        session = aexec.Session(tmp_path / "g.pb")
+        entering = asyncio.create_task(session.__aenter__())
+        await reading.wait()
+        closing = asyncio.create_task(session.close())
+        await asyncio.sleep(0)
+        go_on.set()
+        with pytest.raises(errors.CancelledError, match="has been closed"):
+            await entering
+        await closing
+        assert session.closed
+
+    async def test_session_that_could_not_be_opened_can_be_tried_again(self, tmp_path: Path) -> None:
+        session = aexec.Session(tmp_path / "g.pb", config=aexec.SessionConfig(executor_type="none"))
+        with pytest.raises(errors.NotFoundError, match="No such file"):
+            await session
+        (tmp_path / "g.pb").write_bytes(doubling().to_bytes())
+        with pytest.raises(errors.NotFoundError, match="none"):
+            await session
+        assert "g.pb" in repr(session) and not session.closed
+        with pytest.raises(errors.FailedPreconditionError, match="is not open yet"):
+            await session.run("y:0")
 
     async def test_reading_takes_a_thread(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """The loop turns while a file is read and imported."""

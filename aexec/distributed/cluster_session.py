@@ -13,7 +13,7 @@ import logging
 import secrets
 import time
 import weakref
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -148,6 +148,7 @@ class ClusterSession(Session):
         config: settings.
         handle: by which the workers know the session.
         tasks: what `open_tasks` gave.
+        ready: has the session know what steps need, such as variables; entering it calls this.
 
     Attributes:
         engine: by which the tasks are reached.
@@ -161,7 +162,9 @@ class ClusterSession(Session):
         config: SessionConfig | ProtoMessage | None = None,
         handle: str = "",
         tasks: dict[str, ClusterTask] | None = None,
+        ready: Callable[[Session], Awaitable[None]] | None = None,
     ) -> None:
+        self._ready = ready
         self._connection: ClusterConnection = connection
         self.engine: Engine = connection.engine
         self.handle = handle
@@ -175,6 +178,8 @@ class ClusterSession(Session):
         self._registering: dict[tuple[str, str], asyncio.Task[None]] = {}
         self._pinging: set[asyncio.Task[None]] = set()
         self._recovering = asyncio.Lock()
+        self._entering = asyncio.Lock()
+        self._entered = False
         super().__init__(graph, "", config)
         self._make_executor = self._executor
         self.engine.on_lost(self._lost)
@@ -206,9 +211,25 @@ class ClusterSession(Session):
 
     async def __aenter__(self) -> Session:
         loop = self._check_usable()
+        async with self._entering:
+            if not self._entered:
+                await self._enter(loop)
+        return self
+
+    async def _enter(self, loop: asyncio.AbstractEventLoop) -> None:
         for task in self.tasks.values():
             self._keep_pinging(task, loop)
-        return await super().__aenter__()
+        await super().__aenter__()
+        try:
+            await self._make_ready()
+        except BaseException:
+            await self.close()
+            raise
+        self._entered = True
+
+    async def _make_ready(self) -> None:
+        if self._ready is not None:
+            await self._ready(self)
 
     def _keep_pinging(self, task: ClusterTask, loop: asyncio.AbstractEventLoop) -> None:
         pinging = loop.create_task(self._ping(task), name=f"ping {task.name}")

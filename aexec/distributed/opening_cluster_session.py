@@ -1,4 +1,4 @@
-"""`OpeningClusterSession`: what `Session(graph, target="dask://…")` gives: entered or awaited, it connects.
+"""`OpeningClusterSession`: the session that `Session(graph, target="dask://…")` makes: entered or awaited, it connects.
 
 Which devices there are is known only then, and so what can be placed on them.  A model's variables are restored then.
 """
@@ -17,11 +17,10 @@ from aexec.distributed.replicated_session import ReplicatedSession, open_replica
 from aexec.graph.graph import Graph, current_graph
 from aexec.graph.meta_graph import MetaGraph
 from aexec.runtime.config import SessionConfig
-from aexec.runtime.session.session import Session
 from aexec.runtime.threads.worker_pool import OnCancel, run_in_thread
 from aexec.saved_model import MetaGraphModel, SavedModel
 from aexec.saved_model.model_session import initialize_model
-from aexec.sources import OpeningSession, load
+from aexec.sources import OpeningSession
 
 __all__ = ["OpeningClusterSession", "connect_to_cluster"]
 
@@ -45,38 +44,31 @@ class OpeningClusterSession(OpeningSession):
             self._source = current_graph() or Graph()
         self._target = target
 
-    async def _open(self) -> Session:
-        source = self._source
+    def __new__(cls, *args: Any, **kwargs: Any) -> OpeningClusterSession:
+        return object.__new__(cls)
+
+    async def _open(self) -> None:
+        """Read the source, connect to the cluster, and become the session there."""
+        source, ready = self._source, None
         if not isinstance(source, Graph | MetaGraph | SavedModel | MetaGraphModel):
-            source = await run_in_thread(lambda: load(self._source), on_cancel=OnCancel.WAIT)
-        ready = None
+            source = await run_in_thread(self._load, on_cancel=OnCancel.WAIT)
         if isinstance(source, SavedModel | MetaGraphModel):
             ready = partial(initialize_model, model=source)
             source = source.meta_graph
+        replicated = self._settings.replicated
         connection = await connect_to_cluster(self._target, self._security)
-        session: ClusterSession
         try:
             handle = secrets.token_hex(8)
-            if self._config.replicated:
-                tasks = await open_replicas(connection, handle, self._config)
-                session = ReplicatedSession(source, connection, self._config, handle, tasks, ready)
-            else:
-                tasks = await open_tasks(connection, handle, self._config)
-                session = ClusterSession(source, connection, self._config, handle, tasks)
+            tasks = await (open_replicas if replicated else open_tasks)(connection, handle, self._settings)
+            self._check_open()
+            kind = ReplicatedSession if replicated else ClusterSession
+            self._become(kind, source, connection, self._settings, handle, tasks, ready)
         except BaseException:
             await connection.close()
             raise
-        await session
-        if ready is not None and not self._config.replicated:
-            try:
-                await ready(session)
-            except BaseException:
-                await session.close()
-                raise
-        return session
 
     def __repr__(self) -> str:
-        return f"<OpeningClusterSession of {self._described()} on {self._target}>"
+        return f"<OpeningClusterSession of {self._described()} on {self._target}{', closed' if self.closed else ''}>"
 
 
 async def connect_to_cluster(target: str, security: ClusterSecurity | None = None) -> ClusterConnection:

@@ -86,13 +86,12 @@ class ReplicatedSession(ClusterSession):
         tasks: Mapping[str, ClusterTask],
         ready: Callable[[Session], Awaitable[None]] | None = None,
     ) -> None:
-        self._ready = ready
         # Those that get steps; of equals, the one that was chosen longest ago is the first.
         self._replicas: list[ClusterTask] = []
         self._numbered = 1 + max(DeviceName.parse(name).replica or 0 for name in tasks)
         self._looking = asyncio.Lock()
         self._keeping: asyncio.Task[None] | None = None
-        super().__init__(graph, connection, config, handle, dict(tasks))
+        super().__init__(graph, connection, config, handle, dict(tasks), ready)
 
     def _make_devices(self) -> tuple[Device, ...]:
         first, *_ = self.tasks.values()
@@ -101,18 +100,12 @@ class ReplicatedSession(ClusterSession):
     def _make_planner(self, graph: Graph) -> Planner:
         return ReplicaPlanner(graph, self._devices, self.config)
 
-    async def __aenter__(self) -> Session:
-        await super().__aenter__()
-        try:
-            outcomes = await asyncio.gather(*map(self._take_in, list(self.tasks.values())), return_exceptions=True)
-            failed = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
-            if failed and not self._replicas:
-                raise failed[0]
-        except BaseException:
-            await self.close()
-            raise
+    async def _make_ready(self) -> None:
+        outcomes = await asyncio.gather(*map(self._take_in, list(self.tasks.values())), return_exceptions=True)
+        failed = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
+        if failed and not self._replicas:
+            raise failed[0]
         self._keeping = asyncio.get_running_loop().create_task(self._keep_looking(), name="look for workers")
-        return self
 
     # Which replica
 

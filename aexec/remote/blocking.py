@@ -20,14 +20,13 @@ from aexec.runtime.config import SessionConfig
 from aexec.runtime.session.run_types import Source
 from aexec.runtime.session.session import Session
 from aexec.runtime.threads.loop_thread import LoopThread
-from aexec.sources import OpeningSession
 
 __all__ = ["BlockingSession", "SyncSession", "blocking"]
 
 T = TypeVar("T")
 
 
-def blocking(session: Session | RemoteSession | OpeningSession) -> BlockingSession:
+def blocking(session: Session | RemoteSession) -> BlockingSession:
     """A session whose methods wait: `with aexec.blocking(aexec.connect(url, graph)) as session: session.run("y:0")`.
 
     Args:
@@ -100,7 +99,7 @@ class BlockingSession:
     `make_callable` gives wait, too; of a step that `start` gives, `result` does.
     """
 
-    def __init__(self, session: Session | RemoteSession | OpeningSession) -> None:
+    def __init__(self, session: Session | RemoteSession) -> None:
         self._given = session
         self._session: Any = None
         self._thread: LoopThread | None = None

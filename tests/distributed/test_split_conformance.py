@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 import aexec
 from aexec.distributed.memory_engine import MemoryCluster
 from aexec.distributed.opening_cluster_session import OpeningClusterSession
-from aexec.runtime.session.session import Session
 from tests.conformance import runner
 from tests.conformance.test_conformance import outcome
 from tests.conformance.test_devices import OTHER, scattered
@@ -39,14 +38,14 @@ class OnThreeTasks(OpeningClusterSession):
         self.cluster = f"conformance-{next(_names)}"
         super().__init__(graph, f"memory://{self.cluster}", config)
 
-    async def _open(self) -> Session:
+    async def _open(self) -> None:
         cluster = MemoryCluster(self.cluster, len(TASKS), lease=20.0)
         try:
-            session = await super()._open()
+            await super()._open()
         except BaseException:
             await cluster.__aexit__()
             raise
-        close = session.close
+        close = self.close
 
         async def close_both(containers: Any = ()) -> None:
             await close(containers)
@@ -55,8 +54,7 @@ class OnThreeTasks(OpeningClusterSession):
                 assert not left, left
             await cluster.__aexit__()
 
-        session.close = close_both  # type: ignore[method-assign]
-        return session
+        self.close = close_both  # type: ignore[method-assign]
 
 
 @pytest.fixture

@@ -161,6 +161,14 @@ class Session:
     belong to the event loop of the first run; `Step.cancel` may be called from any thread.
     """
 
+    # What a session that is open has.
+    id: int
+    config: SessionConfig
+    tensors: SessionTensors
+    resources: ResourceManager
+    places: StepPlaces | None
+    host_device: Device
+    other_devices: tuple[Device, ...]
     # Of a session that could not be made, too: it is deleted like any other.
     _loop: asyncio.AbstractEventLoop | None = None
     _closed: asyncio.Task[None] | None = None
