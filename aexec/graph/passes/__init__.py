@@ -3,8 +3,8 @@
 Each takes a `WorkingGraph` and makes it smaller or cheaper; what is fetched, which errors come and
 which stateful operations run is the same as without it.  They are on by default and chosen by
 `SessionConfig(graph_passes=...)`, by the names in `PASSES`, whose order is that in which they run.
-Those in `EXACT` change no bit of any result; the name "exact" stands for all of them.  The others change the order
-of roundings, and no more, and say how much that is.
+Each says there when it runs, and whether it is exact: it changes no bit of any result.  The name "exact" stands for all
+of those.  The others change the order of roundings, and no more, and say how much that is.
 After TensorFlow's core/common_runtime/graph_optimizer.cc, and the remapper of its grappler.
 Next to read: `working_graph.py`.
 """
@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 
 from aexec.framework import errors
+from aexec.framework.late_dataclass import dataclass
 from aexec.graph.passes.arithmetic import simplify_arithmetic
 from aexec.graph.passes.batch_norm_folding import fold_batch_norms
 from aexec.graph.passes.common_subexpressions import merge_common_subexpressions
@@ -29,7 +30,6 @@ from aexec.graph.passes.winograd import mark_for_winograd
 from aexec.graph.passes.working_graph import MAX_INLINED_NODES, WorkingGraph
 
 __all__ = [
-    "EXACT",
     "MAX_INLINED_NODES",
     "PASSES",
     "CalleeOf",
@@ -37,26 +37,57 @@ __all__ = [
     "WorkingGraph",
     "optimize",
     "pass_names",
+    "passes_after_regions",
+    "passes_before_placing",
+    "passes_before_regions",
     "register_pass",
 ]
 
-Pass = Callable[[WorkingGraph, Evaluator, CalleeOf], None]
+Run = Callable[[WorkingGraph, Evaluator, CalleeOf], None]
 
-PASSES: dict[str, Pass] = {
-    "function_inlining": lambda working, _, callee_of: inline_functions(working, callee_of),
-    "constant_folding": lambda working, evaluate, _: fold_constants(working, evaluate),
-    "arithmetic": lambda working, *_: simplify_arithmetic(working),
-    "pass_through": lambda working, *_: remove_pass_through(working),
-    "common_subexpressions": lambda working, *_: merge_common_subexpressions(working),
-    "log_softmax": lambda working, *_: join_log_and_softmax(working),
-    "batch_norm_folding": lambda working, *_: fold_batch_norms(working),
-    "product_layout": lambda working, *_: lay_out_factors(working),
-    "padding": lambda working, *_: pad_in_convolutions(working),
-    "fusion": lambda working, *_: fuse(working),
-    "winograd": lambda working, *_: mark_for_winograd(working),
-    "pruning": lambda working, *_: prune(working),
+
+@dataclass(frozen=True, slots=True)
+class GraphPass:
+    """A pass, and when it runs.
+
+    Attributes:
+        run: rewrites a graph.
+        exact: it changes no bit of any result.
+        before_placing: it makes nodes that are placed on devices afterwards.
+        before_regions: it leaves ops as delegates know them, and runs before regions for delegates are looked for.
+        after_regions: it runs when regions have been put in their places.
+    """
+
+    run: Run
+    exact: bool = True
+    before_placing: bool = False
+    before_regions: bool = False
+    after_regions: bool = True
+
+    def __call__(self, working: WorkingGraph, evaluate: Evaluator, callee_of: CalleeOf) -> None:
+        self.run(working, evaluate, callee_of)
+
+
+def _before_regions(run: Run, *, before_placing: bool = False, after_regions: bool = False) -> GraphPass:
+    return GraphPass(run, before_placing=before_placing, before_regions=True, after_regions=after_regions)
+
+
+PASSES: dict[str, GraphPass] = {
+    "function_inlining": _before_regions(
+        lambda working, _, callee_of: inline_functions(working, callee_of), before_placing=True
+    ),
+    "constant_folding": _before_regions(lambda working, evaluate, _: fold_constants(working, evaluate)),
+    "arithmetic": _before_regions(lambda working, *_: simplify_arithmetic(working)),
+    "pass_through": _before_regions(lambda working, *_: remove_pass_through(working)),
+    "common_subexpressions": _before_regions(lambda working, *_: merge_common_subexpressions(working)),
+    "log_softmax": GraphPass(lambda working, *_: join_log_and_softmax(working), exact=False),
+    "batch_norm_folding": GraphPass(lambda working, *_: fold_batch_norms(working), exact=False),
+    "product_layout": GraphPass(lambda working, *_: lay_out_factors(working), exact=False),
+    "padding": GraphPass(lambda working, *_: pad_in_convolutions(working)),
+    "fusion": GraphPass(lambda working, *_: fuse(working)),
+    "winograd": GraphPass(lambda working, *_: mark_for_winograd(working), exact=False),
+    "pruning": _before_regions(lambda working, *_: prune(working), after_regions=True),
 }
-EXACT = frozenset(PASSES) - {"log_softmax", "batch_norm_folding", "product_layout", "winograd"}
 
 
 def pass_names(chosen: Collection[str]) -> frozenset[str]:
@@ -67,24 +98,44 @@ def pass_names(chosen: Collection[str]) -> frozenset[str]:
     """
     names = {chosen} if isinstance(chosen, str) else set(chosen)
     if "exact" in names:
-        names = (names - {"exact"}) | EXACT
+        names = (names - {"exact"}) | {name for name, each in PASSES.items() if each.exact}
     unknown = sorted(names - set(PASSES))
     if unknown:
         raise errors.InvalidArgumentError(f"no graph pass '{unknown[0]}'; there are {', '.join(PASSES)}, and exact")
     return frozenset(names)
 
 
-def register_pass(name: str, run: Pass) -> None:
+def register_pass(name: str, run: Run, *, exact: bool = False, before_regions: bool = False) -> None:
     """Add a pass, behind those that there are: one that recomputes values instead of keeping them, say.
 
     It runs in sessions whose `SessionConfig(graph_passes=...)` names it.
+
+    Args:
+        exact: it changes no bit of any result: the name "exact" stands for it too.
+        before_regions: it leaves ops as delegates know them: in a plan with regions for delegates it runs before they
+            are looked for; otherwise on what is left of the graph when they are in their places.
 
     Raises:
         AlreadyExistsError: there is one of that name.
     """
     if name in PASSES:
         raise errors.AlreadyExistsError(f"a graph pass '{name}' is registered already")
-    PASSES[name] = run
+    PASSES[name] = GraphPass(run, exact=exact, before_regions=before_regions, after_regions=not before_regions)
+
+
+def passes_before_placing() -> frozenset[str]:
+    """Names of the passes that make nodes, which are placed afterwards."""
+    return frozenset(name for name, each in PASSES.items() if each.before_placing)
+
+
+def passes_before_regions() -> frozenset[str]:
+    """Names of the passes that run before regions for delegates are looked for."""
+    return frozenset(name for name, each in PASSES.items() if each.before_regions)
+
+
+def passes_after_regions() -> frozenset[str]:
+    """Names of the passes that run when regions for delegates are in their places."""
+    return frozenset(name for name, each in PASSES.items() if each.after_regions)
 
 
 def optimize(working: WorkingGraph, names: Collection[str], evaluate: Evaluator, callee_of: CalleeOf) -> None:

@@ -21,7 +21,7 @@ from aexec.framework.waiting.loop_budget import LoopBudget
 from aexec.graph.nodes.node import Node
 from aexec.graph.partitioning.node_memory_types import memory_by_type
 from aexec.graph.partitioning.partition import Ends, Partition, split
-from aexec.graph.passes import WorkingGraph, optimize, pass_names
+from aexec.graph.passes import WorkingGraph, optimize, pass_names, passes_before_placing
 from aexec.runtime.config import SessionConfig
 from aexec.runtime.functions.functions import Function
 from aexec.runtime.functions.variable_order import put_in_order
@@ -33,7 +33,6 @@ from aexec.runtime.plans.plan_builder import build_plan
 
 __all__ = ["BodyPlan", "BodyPlanner", "Places", "places_by_type"]
 
-_INLINING = frozenset({"function_inlining"})
 
 # Of values that enter or leave a body: the device in whose memory each is, None for the host's; of a resource, which is
 # in the host's, the device that has it.
@@ -140,9 +139,10 @@ class BodyPlanner:
 
         passes = self._passes
         if self.is_placed:
-            run(passes & _INLINING)
+            making = passes & passes_before_placing()
+            run(making)
             self._place(working, function, runs_on, arguments)
-            passes -= _INLINING
+            passes -= making
         run(passes)
         put_in_order(working, signature, function.runtime)
 

@@ -39,14 +39,10 @@ from aexec.runtime.plans.plan_builder import build_plan
 from aexec.runtime.plans.region_nodes import may_wait, put_regions
 from aexec.runtime.threads.worker_pool import WorkerPool, run_in_thread
 
-__all__ = ["BEFORE_REGIONS", "Candidate", "Delegation", "RegionReport"]
+__all__ = ["Candidate", "Delegation", "RegionReport"]
 
 logger = logging.getLogger("aexec")
 
-# The graph passes that come before regions are looked for: those that leave ops as a delegate knows them.
-BEFORE_REGIONS = frozenset(
-    {"function_inlining", "constant_folding", "arithmetic", "pass_through", "common_subexpressions", "pruning"}
-)
 # The run of a plan at which it is looked at for the first time, where sessions choose by themselves.  Plans so light
 # that they are compiled and run at once by then are never looked at.
 LOOK_AT = 4
@@ -175,7 +171,7 @@ class Delegation:
         return bool(names)
 
     def candidates(self, working: WorkingGraph, signature: PlanKey) -> list[Candidate]:
-        """The regions of a graph that `BEFORE_REGIONS` have been over.  Called in a thread.
+        """The regions of a graph that `passes_before_regions` have been over.  Called in a thread.
 
         Raises:
             FailedPreconditionError: a delegate that the config names is not installed.

@@ -47,7 +47,14 @@ from aexec.graph.nodes.prune import reachable
 from aexec.graph.partitioning.node_memory_types import memory_types_for_node
 from aexec.graph.partitioning.partition import TRANSFERS, Ends, Partition, split
 from aexec.graph.partitioning.schedule import Costs
-from aexec.graph.passes import WorkingGraph, optimize, pass_names
+from aexec.graph.passes import (
+    WorkingGraph,
+    optimize,
+    pass_names,
+    passes_after_regions,
+    passes_before_placing,
+    passes_before_regions,
+)
 from aexec.graph.tensor_connections import ConnectedTable
 from aexec.runtime.config import SessionConfig
 from aexec.runtime.functions.function_calls import DeviceFunctions, call_kernel
@@ -57,7 +64,7 @@ from aexec.runtime.functions.variable_order import put_in_order
 from aexec.runtime.interpreter.executor import executor_of_type
 from aexec.runtime.placement.placer import Placer
 from aexec.runtime.planning.captured import CapturedRegion, Capturing
-from aexec.runtime.planning.delegated import BEFORE_REGIONS, Candidate, Delegation, RegionReport
+from aexec.runtime.planning.delegated import Candidate, Delegation, RegionReport
 from aexec.runtime.planning.folding import FoldedValues
 from aexec.runtime.plans.device_constants import DeviceConstant, DeviceConstants
 from aexec.runtime.plans.partition_graphs import partition_graph
@@ -79,8 +86,6 @@ T = TypeVar("T")
 _HANDLES = frozenset(dtypes.ALWAYS_ON_HOST)
 
 logger = logging.getLogger("aexec")
-
-_INLINING = "function_inlining"
 
 
 @dataclass(slots=True, weakref_slot=True, eq=False)
@@ -425,10 +430,11 @@ class Planner:
 
     def _plan(self, signature: PlanKey, working: WorkingGraph) -> CachedPlan:
         passes = self._passes
-        if len(self._devices) > 1 and len(self.graph.library) and _INLINING in passes:
-            self._optimize(working, (_INLINING,))
+        making = passes & passes_before_placing()
+        if len(self._devices) > 1 and len(self.graph.library) and making:
+            self._optimize(working, making)
             self._place_bodies(working)
-            passes = passes - {_INLINING}
+            passes -= making
         self._optimize(working, passes)
         self._put_in_order(working, signature)
         if self._is_split(working, signature):
@@ -643,7 +649,7 @@ class Planner:
         working = self._working(signature)
         if self._is_split(working, signature) or not self._delegation.prepare():
             return working, []
-        self._optimize(working, self._passes & BEFORE_REGIONS)
+        self._optimize(working, self._passes & passes_before_regions())
         self._put_in_order(working, signature)
         return working, self._delegation.candidates(working, signature)
 
@@ -657,7 +663,7 @@ class Planner:
 
         def build() -> Plan:
             inner, kernels = self._delegation.put(working, signature, compiled)
-            self._optimize(working, self._passes - (BEFORE_REGIONS - {"pruning"}))
+            self._optimize(working, self._passes & passes_after_regions())
 
             def kernel_of(node: Node) -> BuiltKernel:
                 return kernels.get(node.id) or self._kernel_of_working(working, node)

@@ -703,6 +703,12 @@ class TestOwnPasses:
         await run(g, "y:0", {"x:0": 1.0}, ("seeing",))
         assert len(seen) == 1
 
+    def test_registered_pass_is_exact_where_it_says(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(passes, "PASSES", dict(PASSES))
+        passes.register_pass("rounding", lambda *_: None)
+        passes.register_pass("keeping", lambda *_: None, exact=True)
+        assert passes.pass_names("exact") == {*(name for name, each in PASSES.items() if each.exact), "keeping"}
+
 
 class TestDerivedNodes:
     """What was made of a node tells where it comes from (ExperimentalDebugInfo)."""

@@ -14,6 +14,7 @@ import aexec
 from aexec import errors
 from aexec.delegates import delegate_registry as delegates
 from aexec.framework import dtypes
+from aexec.graph import passes
 from aexec.runtime.planning import delegated
 from tests.support import gates
 from tests.support.programs.graphs import GraphBuilder
@@ -79,6 +80,22 @@ async def test_each_shape_of_a_feed(delegate: NumpyDelegate) -> None:
         for rows in (1, 5, 2, 1):
             x = np.ones((rows, 3), np.float32)
             np.testing.assert_allclose(await session.run("y:0", {"x:0": x}), expected(x), rtol=1e-6)
+
+
+async def test_registered_pass_runs_where_it_says(delegate: NumpyDelegate, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(passes, "PASSES", dict(passes.PASSES))
+    seen: list[tuple[str, bool]] = []
+
+    def note(name: str, working: passes.WorkingGraph) -> None:
+        seen.append((name, any(node.op == "_DelegatedRegion" for node in working.nodes.values())))
+
+    for name, before in (("early", True), ("late", False)):
+        passes.register_pass(name, lambda working, *_, name=name: note(name, working), before_regions=before)
+    config = aexec.SessionConfig(delegates=["numpy"], graph_passes=(*passes.PASSES,))
+    async with aexec.Session(model(), config=config) as session:
+        np.testing.assert_allclose(await session.run("y:0", {"x:0": X}), expected(X), rtol=1e-6)
+    # All run for the plan that the regions replace.
+    assert seen == [("early", False), ("late", False), ("early", False), ("late", True)]
 
 
 async def test_values_inside_can_be_fetched_and_fed(delegate: NumpyDelegate) -> None:
