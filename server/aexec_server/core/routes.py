@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from enum import Enum
 
 from aiohttp import web
 
 from aexec_server.clients.callers import Scope
 from aexec_server.core.plain_call import MakePlainCall
 
-__all__ = ["Handler", "Route", "add_routes", "route_of"]
+__all__ = ["Handler", "Place", "Route", "add_routes", "route_of", "served_routes"]
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -28,6 +29,17 @@ _SEGMENT = "[^/:]+"
 _FIXED = re.compile(r"(?<=[/:])([A-Za-z]\w*)(?=[/:]|$)")
 _NUMBERED = re.compile(r"\{_(\d+)\}")
 _ROUTES: web.AppKey[dict[web.AbstractResource | None, Route]] = web.AppKey("routes", dict)
+_SERVED: web.AppKey[list[Route]] = web.AppKey("served routes", list)
+
+
+class Place(Enum):
+    """Which process answers a call, where sessions are in processes of their own (`hosts/front.py`)."""
+
+    FRONT = "the one that clients connect to"
+    NEW_SESSION = "the one that is chosen for a new session"
+    SESSION = "the one that has the session of the path"
+    OPERATION = "the one that has the operation of the path"
+    MODELS = "the one that has the server's own models"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +61,7 @@ class Route:
         ignore_case: its fixed parts may be in capitals too.
         plain: of a call for runs, makes what answers those that are over at once (`handlers/plain_runs.py`).
         traced: its requests have spans; not those that programs repeat to see how the server is.
+        place: the process that answers it; by default that of the path's `{session}` or `{operation}`, else the front.
     """
 
     method: str
@@ -63,7 +76,18 @@ class Route:
     ignore_case: bool = False
     plain: MakePlainCall | None = field(default=None, kw_only=True)
     traced: bool = field(default=True, kw_only=True)
+    place: Place | None = field(default=None, kw_only=True)
     scope: Scope = field(kw_only=True)
+
+    @property
+    def answered_in(self) -> Place:
+        """The process that answers it."""
+        if self.place is not None:
+            return self.place
+        parameters = _PARAMETER.findall(self.path)
+        if "session" in parameters:
+            return Place.SESSION
+        return Place.OPERATION if "operation" in parameters else Place.FRONT
 
     def template(self, canonical: str) -> str:
         """The path with its parameters, for people, under the prefix at which the application is mounted.
@@ -104,13 +128,19 @@ def add_routes(app: web.Application, routes: Iterable[Route], guard: Callable[[R
     Args:
         guard: gives the handler of a route, with whatever has to be checked before.
     """
-    known = app.setdefault(_ROUTES, {})
+    known, served = app.setdefault(_ROUTES, {}), app.setdefault(_SERVED, [])
     for route in routes:
+        served.append(route)
         if route.method == "GET":
             added = app.router.add_get(route.pattern, guard(route))
         else:
             added = app.router.add_route(route.method, route.pattern, guard(route))
         known[added.resource] = route
+
+
+def served_routes(app: web.Application) -> Sequence[Route]:
+    """All that were added, in order."""
+    return app.get(_SERVED, ())
 
 
 def route_of(request: web.Request) -> tuple[Route | None, str]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import re
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from urllib.parse import parse_qsl, unquote
@@ -21,10 +20,12 @@ from aexec_server.clients.callers import Caller, Refusal, Scope, anyone_at, call
 from aexec_server.clients.token_source import TokenSource
 from aexec_server.connections.connections import ConnectionLimits, ConnectionTable
 from aexec_server.connections.listening import listening_to_clients, serving_on_socket, told_to_stop
+from aexec_server.core.routes import Place, served_routes
 from aexec_server.core.server_state import SERVER
 from aexec_server.handles import is_made, new_server_run
 from aexec_server.hosts.hosts import Hosts
 from aexec_server.hosts.relay import Relay, Upstream
+from aexec_server.hosts.relayed_routes import RelayedRoutes
 from aexec_server.hosts.session_host import SessionHost
 from aexec_server.http.framing import RequestHead
 from aexec_server.models.own_folders import OwnFolder
@@ -35,21 +36,25 @@ __all__ = ["run_front"]
 
 _POLL_SECONDS = 0.01
 _FAREWELL_SECONDS = 1.0
-_SESSION = re.compile(rb"/v1/sessions/([^/:?#]+)")
-_OPERATION = re.compile(rb"/v1/operations/([^/:?#]+)")
-# Models are where the configured graphs are.
-_MODELS = re.compile(rb"/v2/(?:models|repository)|/v1/models", re.IGNORECASE)
-_SESSIONS = re.compile(rb"/v1/sessions(?:\?|\Z)")
 
 
 class _Router:
     """Which requests go where.
 
     Args:
+        routes: say where each call is answered.
         named_here: is a session of this name in this process?
     """
 
-    def __init__(self, config: ServerConfig, hosts: Hosts, here: Upstream, named_here: Callable[[str], bool]) -> None:
+    def __init__(
+        self,
+        config: ServerConfig,
+        routes: RelayedRoutes,
+        hosts: Hosts,
+        here: Upstream,
+        named_here: Callable[[str], bool],
+    ) -> None:
+        self._find = routes.find
         self._hosts = hosts
         self._here = here
         self._named_here = named_here
@@ -57,24 +62,21 @@ class _Router:
 
     def __call__(self, request: RequestHead, caller: Caller) -> Upstream:
         """Where the request of a caller goes.  Raises OpError if it is refused here."""
-        if request.method == b"POST" and _SESSIONS.match(request.target):
+        place, name = self._find(request.method, request.target)
+        if place is Place.NEW_SESSION:
             return self._of_new(request, caller)
-        upstream = self._of_known(request.target)
+        upstream = self._of_known(place, name)
         if caller.name and isinstance(upstream, SessionHost) and not caller.sees(upstream.client):
             return self._here  # which knows of somebody else's session as little as of none
         return upstream
 
-    def _of_known(self, target: bytes) -> Upstream:
-        models = self._hosts.models
-        match = _SESSION.match(target)
-        if match is not None:
-            handle = match[1].decode("ascii")
-            return self._of_made(handle) if is_made(handle) else self._of_named(unquote(handle))
-        if _MODELS.match(target):
-            return models or self._here
-        match = _OPERATION.match(target)
-        if match is not None:
-            return self._hosts.of(match[1].decode("ascii")) or self._here
+    def _of_known(self, place: Place, name: str) -> Upstream:
+        if place is Place.SESSION:
+            return self._of_made(name) if is_made(name) else self._of_named(unquote(name))
+        if place is Place.MODELS:
+            return self._hosts.models or self._here
+        if place is Place.OPERATION:
+            return self._hosts.of(name) or self._here
         return self._here
 
     def _of_made(self, handle: str) -> Upstream:
@@ -142,7 +144,8 @@ async def run_front(config: ServerConfig, stop: asyncio.Queue[int], on_ready: Ca
                 table = ConnectionTable(ConnectionLimits.of(config, most))
                 app[SERVER].metrics.add_shares(table.shares)
                 app[SERVER].metrics.gauge("aexec_connections", lambda: {(): len(table)})
-                router = _Router(config, hosts, here, app[SERVER].sessions.__contains__)
+                routes = RelayedRoutes(served_routes(app))
+                router = _Router(config, routes, hosts, here, app[SERVER].sessions.__contains__)
                 gate = _Gate(config, app[SERVER].access.source, router, hosts, here)
                 relay = Relay(gate, here, table, access_log=config.access_log)
                 await hosts.start()

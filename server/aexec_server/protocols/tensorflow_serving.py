@@ -18,7 +18,7 @@ from aexec.hosting import Signature, loop_budget
 from aexec_server.aiohttp_seam import RawRequestMessage
 from aexec_server.clients.callers import Scope
 from aexec_server.core.plain_call import MakePlainCall, PlainCall
-from aexec_server.core.routes import Route
+from aexec_server.core.routes import Place, Route
 from aexec_server.core.server_state import Server
 from aexec_server.handlers.model_calls import ModelRequest, PlainModelCall, model_names, run_model
 from aexec_server.handlers.runs import RunHandlers
@@ -57,7 +57,7 @@ def routes(server: Server, runs: RunHandlers) -> list[Route]:
         response: str,
         plain: MakePlainCall | None = None,
     ) -> list[Route]:
-        call = partial(Route, method, ignore_case=True, scope=Scope.RUN, plain=plain)
+        call = partial(Route, method, ignore_case=True, scope=Scope.RUN, plain=plain, place=Place.MODELS)
         return [call(path + suffix, handler, summary, request, response) for path in _PATHS]
 
     predict = ("PredictRequest", "PredictResponse")
@@ -67,7 +67,7 @@ def routes(server: Server, runs: RunHandlers) -> list[Route]:
         *each("POST", ":classify", handlers.classify, "Classify examples", "ExamplesRequest", "ClassifyResponse"),
         *each("POST", ":regress", handlers.regress, "Values for examples", "ExamplesRequest", "RegressResponse"),
         *each("GET", "/metadata", handlers.metadata, "Signatures of a model", None, "ServingMetadata"),
-        Route("GET", "/v1/models", handlers.names, *names, ignore_case=True, scope=Scope.RUN),
+        Route("GET", "/v1/models", handlers.names, *names, ignore_case=True, scope=Scope.RUN, place=Place.MODELS),
         *each("GET", "", handlers.status, "Versions of a model and their states", None, "ServingStatus"),
     ]
 
