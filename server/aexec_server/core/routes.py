@@ -17,7 +17,7 @@ from aiohttp import web
 from aexec_server.clients.callers import Scope
 from aexec_server.core.plain_call import MakePlainCall
 
-__all__ = ["Handler", "Place", "Route", "add_routes", "route_of", "served_routes"]
+__all__ = ["AnsweredBy", "Handler", "Route", "add_routes", "route_of", "served_routes"]
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -32,7 +32,7 @@ _ROUTES: web.AppKey[dict[web.AbstractResource | None, Route]] = web.AppKey("rout
 _SERVED: web.AppKey[list[Route]] = web.AppKey("served routes", list)
 
 
-class Place(Enum):
+class AnsweredBy(Enum):
     """Which process answers a call, where sessions are in processes of their own (`hosts/front.py`)."""
 
     FRONT = "the one that clients connect to"
@@ -61,7 +61,7 @@ class Route:
         ignore_case: its fixed parts may be in capitals too.
         plain: of a call for runs, makes what answers those that are over at once (`handlers/plain_runs.py`).
         traced: its requests have spans; not those that programs repeat to see how the server is.
-        place: the process that answers it; by default that of the path's `{session}` or `{operation}`, else the front.
+        process: what answers it; by default that of the path's `{session}` or `{operation}`, else the front.
     """
 
     method: str
@@ -76,18 +76,18 @@ class Route:
     ignore_case: bool = False
     plain: MakePlainCall | None = field(default=None, kw_only=True)
     traced: bool = field(default=True, kw_only=True)
-    place: Place | None = field(default=None, kw_only=True)
+    process: AnsweredBy | None = field(default=None, kw_only=True)
     scope: Scope = field(kw_only=True)
 
     @property
-    def answered_in(self) -> Place:
+    def answered_by(self) -> AnsweredBy:
         """The process that answers it."""
-        if self.place is not None:
-            return self.place
+        if self.process is not None:
+            return self.process
         parameters = _PARAMETER.findall(self.path)
         if "session" in parameters:
-            return Place.SESSION
-        return Place.OPERATION if "operation" in parameters else Place.FRONT
+            return AnsweredBy.SESSION
+        return AnsweredBy.OPERATION if "operation" in parameters else AnsweredBy.FRONT
 
     def template(self, canonical: str) -> str:
         """The path with its parameters, for people, under the prefix at which the application is mounted.

@@ -18,7 +18,7 @@ import aexec
 from aexec import errors, proto
 from aexec.hosting import GraphForm, graph_pieces, loop_budget
 from aexec_server.clients.callers import Caller, Scope, caller_of
-from aexec_server.core.routes import Place, Route
+from aexec_server.core.routes import AnsweredBy, Route
 from aexec_server.core.server_state import Server
 from aexec_server.handles import check_name
 from aexec_server.http import bodies
@@ -57,7 +57,7 @@ def routes(server: Server) -> list[Route]:
             "CreatedSession",
             201,
             ("ttl_s", "name", "Idempotency-Key", "Idempotency-Secret"),
-            place=Place.NEW_SESSION,
+            process=AnsweredBy.NEW_SESSION,
         ),
         call("GET", all_of_them, handlers.list, "The sessions that the server names", None, "Sessions"),
         call("GET", one, handlers.get, "What a session is, and how it is called", None, "Session"),

@@ -20,7 +20,7 @@ from aexec_server.clients.callers import Caller, Refusal, Scope, anyone_at, call
 from aexec_server.clients.token_source import TokenSource
 from aexec_server.connections.connections import ConnectionLimits, ConnectionTable
 from aexec_server.connections.listening import listening_to_clients, serving_on_socket, told_to_stop
-from aexec_server.core.routes import Place, served_routes
+from aexec_server.core.routes import AnsweredBy, served_routes
 from aexec_server.core.server_state import SERVER
 from aexec_server.handles import is_made, new_server_run
 from aexec_server.hosts.hosts import Hosts
@@ -62,20 +62,20 @@ class _Router:
 
     def __call__(self, request: RequestHead, caller: Caller) -> Upstream:
         """Where the request of a caller goes.  Raises OpError if it is refused here."""
-        place, name = self._find(request.method, request.target)
-        if place is Place.NEW_SESSION:
+        process, name = self._find(request.method, request.target)
+        if process is AnsweredBy.NEW_SESSION:
             return self._of_new(request, caller)
-        upstream = self._of_known(place, name)
+        upstream = self._of_known(process, name)
         if caller.name and isinstance(upstream, SessionHost) and not caller.sees(upstream.client):
             return self._here  # which knows of somebody else's session as little as of none
         return upstream
 
-    def _of_known(self, place: Place, name: str) -> Upstream:
-        if place is Place.SESSION:
+    def _of_known(self, process: AnsweredBy, name: str) -> Upstream:
+        if process is AnsweredBy.SESSION:
             return self._of_made(name) if is_made(name) else self._of_named(unquote(name))
-        if place is Place.MODELS:
+        if process is AnsweredBy.MODELS:
             return self._hosts.models or self._here
-        if place is Place.OPERATION:
+        if process is AnsweredBy.OPERATION:
             return self._hosts.of(name) or self._here
         return self._here
 

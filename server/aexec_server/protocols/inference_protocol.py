@@ -21,7 +21,7 @@ from aexec.hosting import TensorInfo, datatype_of, loop_budget
 from aexec_server.aiohttp_seam import RawRequestMessage
 from aexec_server.clients.callers import Scope, caller_of
 from aexec_server.core.plain_call import PlainCall
-from aexec_server.core.routes import Place, Route
+from aexec_server.core.routes import AnsweredBy, Route
 from aexec_server.core.server_state import Server
 from aexec_server.handlers.model_calls import PlainModelCall, model_names, run_model
 from aexec_server.handlers.runs import RunHandlers
@@ -60,7 +60,7 @@ def routes(server: Server, runs: RunHandlers) -> list[Route]:
     model, version = "/v2/models/{model}", "/v2/models/{model}/versions/{version}"
     both = (model, version)
     headers = ("Aexec-Run-Id", str(_JSON_LENGTH))
-    call = partial(Route, scope=Scope.RUN, place=Place.MODELS)
+    call = partial(Route, scope=Scope.RUN, process=AnsweredBy.MODELS)
     changes = Scope.MANAGE if server.config.allow_model_changes else Scope.ADMIN
     return [
         *(
@@ -106,7 +106,7 @@ def routes(server: Server, runs: RunHandlers) -> list[Route]:
                 "Name, version and extensions",
                 None,
                 "ServerMetadata",
-                place=Place.FRONT,
+                process=AnsweredBy.FRONT,
             )
             for p in ("/v2", "/v2/")
         ),

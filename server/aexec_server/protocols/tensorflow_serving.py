@@ -18,7 +18,7 @@ from aexec.hosting import Signature, loop_budget
 from aexec_server.aiohttp_seam import RawRequestMessage
 from aexec_server.clients.callers import Scope
 from aexec_server.core.plain_call import MakePlainCall, PlainCall
-from aexec_server.core.routes import Place, Route
+from aexec_server.core.routes import AnsweredBy, Route
 from aexec_server.core.server_state import Server
 from aexec_server.handlers.model_calls import ModelRequest, PlainModelCall, model_names, run_model
 from aexec_server.handlers.runs import RunHandlers
@@ -47,6 +47,7 @@ _PATHS = (_MODEL, _MODEL + "/versions/{version}", _MODEL + "/labels/{label}")
 def routes(server: Server, runs: RunHandlers) -> list[Route]:
     """Everything under /v1/models."""
     handlers = _Handlers(server, runs)
+    call = partial(Route, ignore_case=True, scope=Scope.RUN, process=AnsweredBy.MODELS)
 
     def each(
         method: str,
@@ -57,8 +58,7 @@ def routes(server: Server, runs: RunHandlers) -> list[Route]:
         response: str,
         plain: MakePlainCall | None = None,
     ) -> list[Route]:
-        call = partial(Route, method, ignore_case=True, scope=Scope.RUN, plain=plain, place=Place.MODELS)
-        return [call(path + suffix, handler, summary, request, response) for path in _PATHS]
+        return [call(method, path + suffix, handler, summary, request, response, plain=plain) for path in _PATHS]
 
     predict = ("PredictRequest", "PredictResponse")
     names = ("Names of all models", None, "ModelNames")
@@ -67,7 +67,9 @@ def routes(server: Server, runs: RunHandlers) -> list[Route]:
         *each("POST", ":classify", handlers.classify, "Classify examples", "ExamplesRequest", "ClassifyResponse"),
         *each("POST", ":regress", handlers.regress, "Values for examples", "ExamplesRequest", "RegressResponse"),
         *each("GET", "/metadata", handlers.metadata, "Signatures of a model", None, "ServingMetadata"),
-        Route("GET", "/v1/models", handlers.names, *names, ignore_case=True, scope=Scope.RUN, place=Place.MODELS),
+        Route(
+            "GET", "/v1/models", handlers.names, *names, ignore_case=True, scope=Scope.RUN, process=AnsweredBy.MODELS
+        ),
         *each("GET", "", handlers.status, "Versions of a model and their states", None, "ServingStatus"),
     ]
 

@@ -8,7 +8,7 @@ import pytest
 from aexec_server import ServerConfig
 from aexec_server.app import route_table
 from aexec_server.clients.callers import Scope
-from aexec_server.core.routes import Place, Route, served_routes
+from aexec_server.core.routes import AnsweredBy, Route, served_routes
 from aexec_server.core.server_state import Server
 from aexec_server.hosts.relayed_routes import RelayedRoutes
 from aiohttp import web
@@ -29,49 +29,49 @@ def test_each_route_is_answered_where_it_says() -> None:
         target = re.sub(r"\{(\w+)\}", r"\1-1", route.path)
         spelled = [target, f"{target}?x=1", *([target.upper()] if route.ignore_case else [])]
         for each in spelled:
-            place, name = relayed.find(route.method.encode(), each.encode())
-            assert place is route.answered_in, route
-            assert name == {Place.SESSION: "session-1", Place.OPERATION: "operation-1"}.get(place, "")
-    assert {route.answered_in for route in routes} == set(Place)
+            process, name = relayed.find(route.method.encode(), each.encode())
+            assert process is route.answered_by, route
+            assert name == {AnsweredBy.SESSION: "session-1", AnsweredBy.OPERATION: "operation-1"}.get(process, "")
+    assert {route.answered_by for route in routes} == set(AnsweredBy)
 
 
 def test_calls_of_models_are_answered_where_models_are() -> None:
-    assert all(route.answered_in is Place.MODELS for route in table() if "{model}" in route.path)
+    assert all(route.answered_by is AnsweredBy.MODELS for route in table() if "{model}" in route.path)
 
 
 @pytest.mark.parametrize(
     ("method", "target", "answered"),
     [
-        ("GET", "/v1/sessions", (Place.FRONT, "")),
-        ("GET", "/v1/sessions?name=a", (Place.FRONT, "")),
-        ("POST", "/v1/sessions/", (Place.FRONT, "")),
-        ("POST", "/v1/sessionsX", (Place.FRONT, "")),
-        ("POST", "/v1/sessions?name=a/b", (Place.NEW_SESSION, "")),
-        ("PUT", "/v1/sessions/a%20b:nothing", (Place.SESSION, "a%20b")),
-        ("GET", "/v1/sessions/s/../t", (Place.SESSION, "s")),
-        ("GET", "/v1/sessions//s", (Place.FRONT, "")),
-        ("GET", "/v2", (Place.FRONT, "")),
-        ("GET", "/v2/modelsX", (Place.FRONT, "")),
-        ("GET", "/", (Place.FRONT, "")),
+        ("GET", "/v1/sessions", (AnsweredBy.FRONT, "")),
+        ("GET", "/v1/sessions?name=a", (AnsweredBy.FRONT, "")),
+        ("POST", "/v1/sessions/", (AnsweredBy.FRONT, "")),
+        ("POST", "/v1/sessionsX", (AnsweredBy.FRONT, "")),
+        ("POST", "/v1/sessions?name=a/b", (AnsweredBy.NEW_SESSION, "")),
+        ("PUT", "/v1/sessions/a%20b:nothing", (AnsweredBy.SESSION, "a%20b")),
+        ("GET", "/v1/sessions/s/../t", (AnsweredBy.SESSION, "s")),
+        ("GET", "/v1/sessions//s", (AnsweredBy.FRONT, "")),
+        ("GET", "/v2", (AnsweredBy.FRONT, "")),
+        ("GET", "/v2/modelsX", (AnsweredBy.FRONT, "")),
+        ("GET", "/", (AnsweredBy.FRONT, "")),
     ],
 )
-def test_what_is_no_route_goes_where_it_begins(method: str, target: str, answered: tuple[Place, str]) -> None:
+def test_what_is_no_route_goes_where_it_begins(method: str, target: str, answered: tuple[AnsweredBy, str]) -> None:
     assert RelayedRoutes(table()).find(method.encode(), target.encode()) == answered
 
 
 def test_new_route_is_answered_where_it_says() -> None:
-    """By its path, or by its `place`: nothing else has to know of it."""
+    """By its path, or by its `process`: nothing else has to know of it."""
     routes = [
         *table(),
         Route("POST", "/v1/sketches/{session}:draw", handler, "Draw", scope=Scope.RUN),
-        Route("GET", "/v3/zoo", handler, "All models", place=Place.MODELS, scope=Scope.RUN),
+        Route("GET", "/v3/zoo", handler, "All models", process=AnsweredBy.MODELS, scope=Scope.RUN),
         Route("GET", "/v3/weather", handler, "How it is", scope=Scope.RUN),
     ]
     relayed = RelayedRoutes(routes)
-    assert relayed.find(b"POST", b"/v1/sketches/s1-7:draw") == (Place.SESSION, "s1-7")
-    assert relayed.find(b"GET", b"/v3/zoo?all=1") == (Place.MODELS, "")
-    assert relayed.find(b"GET", b"/v3/weather") == (Place.FRONT, "")
+    assert relayed.find(b"POST", b"/v1/sketches/s1-7:draw") == (AnsweredBy.SESSION, "s1-7")
+    assert relayed.find(b"GET", b"/v3/zoo?all=1") == (AnsweredBy.MODELS, "")
+    assert relayed.find(b"GET", b"/v3/weather") == (AnsweredBy.FRONT, "")
 
 
 def test_server_without_routes_answers_in_front() -> None:
-    assert RelayedRoutes(served_routes(web.Application())).find(b"GET", b"/v1/sessions/a") == (Place.FRONT, "")
+    assert RelayedRoutes(served_routes(web.Application())).find(b"GET", b"/v1/sessions/a") == (AnsweredBy.FRONT, "")
