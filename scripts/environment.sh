@@ -5,7 +5,7 @@ cd "$root"
 
 find_python() {
   local candidate
-  for candidate in "${PYTHON:-}" python3.13 python3.12 python3.11 python3 python; do
+  for candidate in "${PYTHON:-}" python3.14 python3.13 python3.12 python3.11 python3 python; do
     [ -n "$candidate" ] && command -v "$candidate" >/dev/null 2>&1 || continue
     if "$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
       echo "$candidate"
