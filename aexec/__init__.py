@@ -14,6 +14,7 @@ of `kernels/`.  docs/tour.md walks it from HTTP bytes to a kernel and back.
 from __future__ import annotations
 
 import importlib
+import sys
 from typing import TYPE_CHECKING
 
 # Before whatever imports NumPy.
@@ -46,6 +47,7 @@ with collector_paused():
         zeros,
     )
     from aexec.client.user_ops import op
+    from aexec.framework.deprecation import Renamed, warn_deprecated
     from aexec.framework.dtypes import (
         DType,
         as_dtype,
@@ -90,7 +92,7 @@ with collector_paused():
     from aexec.runtime.config import RunMetadata, RunOptions, SessionConfig
     from aexec.runtime.feeding.feeds import register_feed_type
     from aexec.runtime.feeding.fetches import register_fetch_type
-    from aexec.runtime.session.callable import Callable
+    from aexec.runtime.session.callable import SessionCallable
     from aexec.runtime.session.reset import reset
     from aexec.runtime.session.session import Session
     from aexec.runtime.session.session_classes import register_session_class, set_opening_class
@@ -162,7 +164,6 @@ __version__ = "0.1.0"
 __all__ = [
     "AUTO_REUSE",
     "BlockingSession",
-    "Callable",
     "Coordinator",
     "CostModel",
     "DType",
@@ -176,6 +177,7 @@ __all__ = [
     "RunMetadata",
     "RunOptions",
     "Session",
+    "SessionCallable",
     "SessionConfig",
     "SparseTensor",
     "Step",
@@ -416,9 +418,16 @@ if not TYPE_CHECKING:
         "training": "aexec.training",
     }
 
+    # Deprecated names.
+    _RENAMED = {"Callable": Renamed("SessionCallable", removed_in="0.2")}
+
     def __getattr__(name):
         if name in _LAZY_MODULES:
             return importlib.import_module(_LAZY_MODULES[name])
+        if name in _RENAMED:
+            new = _RENAMED[name]
+            warn_deprecated(f"aexec.{name}", f"aexec.{new.name}", new.removed_in)
+            return getattr(sys.modules[__name__], new.name)
         if name not in _LAZY:
             raise AttributeError(f"module 'aexec' has no attribute {name!r}{_suggestion(name)}", name=name)
         return getattr(importlib.import_module(_LAZY[name]), name)

@@ -25,8 +25,7 @@ from aexec.framework.wire import tensor_codec
 from aexec.framework.wire.messages import as_message
 from aexec.graph.graph import Graph
 from aexec.runtime.config import RunMetadata, RunOptions, SessionConfig
-from aexec.runtime.session.callable import Callable as SessionCallable
-from aexec.runtime.session.callable import canonical_name
+from aexec.runtime.session.callable import SessionCallable, canonical_name
 from aexec.runtime.session.partial_run import PartialRun
 from aexec.runtime.session.session import Session
 from aexec.runtime.threads.loop_thread import LoopThread

@@ -102,7 +102,7 @@ def _graph_of(loaded: aexec.Graph | SavedModel) -> aexec.Graph:
     return loaded if isinstance(loaded, aexec.Graph) else loaded.graph
 
 
-def _whole(session: aexec.Session) -> aexec.Callable:
+def _whole(session: aexec.Session) -> aexec.SessionCallable:
     """What computes all outputs of all inputs."""
     signature = graph_signature(session.graph)
     return session.make_callable(

@@ -67,7 +67,7 @@ class RemoteCallable:
         options: RunOptions | Message | None = None,
         metadata: RunMetadata | None = None,
     ) -> Any:
-        """Run one step.  Arguments, results and errors as of `aexec.Callable`."""
+        """Run one step.  Arguments, results and errors as of `aexec.SessionCallable`."""
         return await self.start(*values, options=options, metadata=metadata)
 
     def start(

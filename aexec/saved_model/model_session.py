@@ -20,7 +20,7 @@ from google.protobuf.message import Message
 from aexec.graph.graph import Graph
 from aexec.runtime.config import SessionConfig
 from aexec.runtime.planning.planner import CachedPlan
-from aexec.runtime.session.callable import Callable
+from aexec.runtime.session.callable import SessionCallable
 from aexec.runtime.session.session import Session
 from aexec.runtime.session.step import Prepared
 from aexec.runtime.threads.worker_pool import OnCancel, run_in_thread
@@ -91,7 +91,7 @@ class ModelSession(Session):
         finally:
             self._initialization = None
 
-    def _prepared(self, call: Callable) -> Prepared:
+    def _prepared(self, call: SessionCallable) -> Prepared:
         prepared = super()._prepared(call)
         if self._ready or _initializing.get() is self:
             return prepared

@@ -34,7 +34,7 @@ def weights(*shape: int) -> Any:
     return rng.normal(size=shape).astype(np.float32)
 
 
-def regions_in(call: aexec.Callable) -> list[Any]:
+def regions_in(call: aexec.SessionCallable) -> list[Any]:
     assert call.plan is not None
     return [node for node in call.plan.nodes if node.op == "_DelegatedRegion"]
 

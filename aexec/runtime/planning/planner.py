@@ -1,7 +1,7 @@
 """The planner of one session: graph, placement and kernels, and the plans that are made of them.
 
 A plan is made for a signature: pruned, placed, with its kernels built, and laid out.  It
-lives as long as a `Callable` has it; callables of one signature share theirs.  Small graphs
+lives as long as a `SessionCallable` has it; callables of one signature share theirs.  Small graphs
 are planned on the loop, because a thread hop costs more; large ones, and those that turn out
 to take longer than is expected of small ones, in a thread while the loop goes on.  Only one
 thread or the loop works on the graph at any time.

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable as AnyCallable
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -21,7 +20,7 @@ from aexec.framework.waiting.cancellation import CancellationManager, register_c
 from aexec.framework.waiting.inline_call import NeedsThreadError
 from aexec.resources.batcher import Batcher
 from aexec.runtime.config import RunOptions
-from aexec.runtime.session.callable import Callable
+from aexec.runtime.session.callable import SessionCallable
 from aexec.runtime.session.step import Step, StepState, StepStatistics
 from aexec.runtime.threads.worker_pool import OnCancel, run_in_thread
 
@@ -36,7 +35,7 @@ _MAX_RETRIES = 64
 _WEIGHT = 0.25
 
 # Told of each batch that was run: rows, and nanoseconds.
-OnBatch = AnyCallable[[int, int], object]
+OnBatch = Callable[[int, int], object]
 
 
 def can_be_batched(shape: PartialTensorShape) -> bool:
@@ -78,7 +77,7 @@ class BatchedCallable:
 
     def __init__(
         self,
-        call: Callable,
+        call: SessionCallable,
         max_rows: int,
         max_delay: float,
         *,
@@ -86,7 +85,7 @@ class BatchedCallable:
         sizes: Sequence[int] = (),
         on_batch: OnBatch | None = None,
         retries: bool = False,
-        on_halved: AnyCallable[[], object] = lambda: None,
+        on_halved: Callable[[], object] = lambda: None,
     ) -> None:
         self.call = call
         self._on_batch = on_batch
@@ -97,7 +96,7 @@ class BatchedCallable:
         self._seconds = 0.0  # that a batch takes on the average; 0 until one has run
 
     def prepare(self, *values: Any, options: RunOptions | None = None, turn: BatchTurn | None = None) -> BatchedStep:
-        """As `Callable.prepare`; of the options the timeout counts.
+        """As `SessionCallable.prepare`; of the options the timeout counts.
 
         Args:
             turn: asked before the batch that this call leads is run; None to run it at once.
@@ -243,7 +242,7 @@ class BatchedStep:
         """Raises CancelledError if this call is cancelled meanwhile: another one leads the batch then."""
         loop = asyncio.get_running_loop()
         waiting = loop.create_task(turn.wait(), name="batch in line")
-        release: AnyCallable[[], object] = waiting.cancel  # if it is cancelled already
+        release: Callable[[], object] = waiting.cancel  # if it is cancelled already
         try:
             release = register_cancellation_callback(self._manager, lambda: loop.call_soon_threadsafe(waiting.cancel))
             await waiting

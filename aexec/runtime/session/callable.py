@@ -1,4 +1,4 @@
-"""`Callable`: one request signature of a session, resolved once and called many times.
+"""`SessionCallable`: one request signature of a session, resolved once and called many times.
 
 It knows what a run of its signature needs: the structure to give back, the tensors and
 operations meant by the names, how each feed is checked, and the plan, once there is one.
@@ -9,8 +9,7 @@ gives one to keep.  Read `planning/planner.py` for the plan, `step.py` for what 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable as AnyCallable
-from collections.abc import Container, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Coroutine, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from typing import Any, Protocol
@@ -40,7 +39,7 @@ from aexec.runtime.plans.plan import Plan, PlanKey
 from aexec.runtime.session.step import Prepared, Step
 from aexec.runtime.session.watched_step import OnOutput, WatchedStep
 
-__all__ = ["BegunRun", "Callable", "CallableOwner", "Request", "canonical_name", "request_text"]
+__all__ = ["BegunRun", "CallableOwner", "Request", "SessionCallable", "canonical_name", "request_text"]
 
 
 # Errors list the inputs or outputs of graphs with at most this many nodes.
@@ -58,39 +57,39 @@ class CallableOwner(Protocol):
 
     async def execute(
         self,
-        call: Callable,
+        call: SessionCallable,
         values: Sequence[Any],
         options: RunOptions | None,
         metadata: RunMetadata | None,
-        build: AnyCallable[[Sequence[Any]], Any],
+        build: Callable[[Sequence[Any]], Any],
     ) -> Any:
         """Run a step of `call` in the calling task; returns what `build` makes of the fetched values."""
         ...
 
     def begin(
         self,
-        call: Callable,
+        call: SessionCallable,
         values: Sequence[Any],
         options: RunOptions | None,
         metadata: RunMetadata | None,
-        build: AnyCallable[[Sequence[Any]], Any],
+        build: Callable[[Sequence[Any]], Any],
     ) -> BegunRun:
         """As `execute`, up to where there is something to wait for."""
         ...
 
     def begin_at_once(
         self,
-        call: Callable,
+        call: SessionCallable,
         values: Sequence[Any],
         options: RunOptions | None,
-        build: AnyCallable[[Sequence[Any]], Any],
+        build: Callable[[Sequence[Any]], Any],
     ) -> BegunRun | None:
         """As `begin`, for a step that is a line; None, and nothing begun, if that cannot be run now."""
         ...
 
     def new_step(
         self,
-        call: Callable,
+        call: SessionCallable,
         values: Sequence[Any],
         options: RunOptions | None,
         metadata: RunMetadata | None,
@@ -124,7 +123,7 @@ class Request:
         self.targets = (*mapper.targets, *[_target_name(graph, target) for target in given])
 
 
-class Callable:
+class SessionCallable:
     """One signature of a session; `await call(x)` runs it with `x` fed for its first feed.
 
     Made by `Session.make_callable`.  It stays valid when the session's graph is extended.
@@ -174,7 +173,7 @@ class Callable:
         # Where its values are, whether some are not in the host's memory, and the same callable with them elsewhere.
         self.ends = DeviceEnds((None,) * len(self.feeds), (None,) * len(self.fetches))
         self.on_devices = False
-        self._variants: dict[DeviceEnds, Callable] = {}
+        self._variants: dict[DeviceEnds, SessionCallable] = {}
         self._plan: CachedPlan | None = None
         self._released = False
         graph = owner.graph
@@ -327,7 +326,7 @@ class Callable:
 
     # For its session and its steps
 
-    def with_ends(self, ends: DeviceEnds) -> Callable:
+    def with_ends(self, ends: DeviceEnds) -> SessionCallable:
         """The same with its values in other places."""
         found = self._variants.get(ends)
         if found is None:
@@ -386,7 +385,7 @@ class Callable:
 
     def __repr__(self) -> str:
         state = " released" if self._released else ""
-        return f"<Callable {request_text(self.feeds, self.fetches, self.targets, partial=False)}{state}>"
+        return f"<SessionCallable {request_text(self.feeds, self.fetches, self.targets, partial=False)}{state}>"
 
 
 def request_text(feeds: Iterable[str], fetches: Iterable[str], targets: Iterable[str], *, partial: bool) -> str:

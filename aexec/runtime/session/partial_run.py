@@ -21,7 +21,7 @@ from aexec.graph.nodes.node import Endpoint
 from aexec.graph.nodes.prune import late_nodes
 from aexec.runtime.feeding.fetches import FetchMapper, to_values
 from aexec.runtime.plans.absent_values import NO_VALUE, UNFED, OnResult
-from aexec.runtime.session.callable import Callable, canonical_name, request_text
+from aexec.runtime.session.callable import SessionCallable, canonical_name, request_text
 from aexec.runtime.session.step import Step, StepState
 
 __all__ = ["PartialRun", "PartialRunTable"]
@@ -43,7 +43,7 @@ class PartialRun(Step):
 
     __slots__ = ("_arrivals", "_early", "_endpoints", "_fed", "_graph", "_positions", "_specs", "_taken", "handle")
 
-    def begin(self, graph: Graph, call: Callable) -> None:
+    def begin(self, graph: Graph, call: SessionCallable) -> None:
         """Start the step, with nothing fed.
 
         Args:

@@ -1,6 +1,6 @@
 """`Session`: a graph, its state, and the runs in flight.
 
-A run goes: names → `Callable` → plan → execution → results.  `run` executes in the calling
+A run goes: names → `SessionCallable` → plan → execution → results.  `run` executes in the calling
 task; `start` gives a `Step` that runs in a task of its own; `make_callable` resolves the names
 once for many runs.  Where the plan is a short line of calls there is no `Step` unless somebody
 looks for it: `execute` does it at once.  Read `callable.py` for what a request becomes,
@@ -14,8 +14,7 @@ import itertools
 import os
 import warnings
 import weakref
-from collections.abc import Callable as AnyCallable
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
@@ -68,7 +67,7 @@ from aexec.runtime.plans.call_estimates import heavy_ns
 from aexec.runtime.plans.compilation_policy import Explanation
 from aexec.runtime.plans.partitioned_plan import PartitionedPlan
 from aexec.runtime.profiling.tracing import StepTracer
-from aexec.runtime.session.callable import BegunRun, Callable, Request, canonical_name, request_text
+from aexec.runtime.session.callable import BegunRun, Request, SessionCallable, canonical_name, request_text
 from aexec.runtime.session.callable_cache import CallableCache
 from aexec.runtime.session.partial_run import PartialRun, PartialRunTable
 from aexec.runtime.session.run_explanation import explain_run
@@ -134,7 +133,7 @@ class SessionStatistics:
 
 
 # A run at once: the callable, what is fed, what makes the result, its options, and `perf_counter` when it began.
-_AtOnce = tuple[Callable, list[Any], AnyCallable[[Sequence[Any]], Any], RunOptions | None, float]
+_AtOnce = tuple[SessionCallable, list[Any], Callable[[Sequence[Any]], Any], RunOptions | None, float]
 
 
 async def _given(results: list[Any]) -> list[Any]:
@@ -214,7 +213,7 @@ class Session:
         state = SessionState(self.config.session_tensor_bytes, self._memory)
         self.tensors = SessionTensors(state, self.host_device.name, self._pool)
         self._planner = self._make_planner(graph)
-        self._callables: CallableCache[Callable] = CallableCache()
+        self._callables: CallableCache[SessionCallable] = CallableCache()
         self._steps: dict[int, Step | _AtOnce] = {}
         self._partial_runs = PartialRunTable()
         self._runs = 0
@@ -519,7 +518,7 @@ class Session:
         fetch_devices: Mapping[Any, str] | None = None,
         fetch_skip_sync: bool = False,
         connections: Iterable[tuple[Any, Any]] = (),
-    ) -> Callable:
+    ) -> SessionCallable:
         """A signature that is resolved once, for many runs: `await call(x)` is cheaper than `run`.
 
         Args:
@@ -555,12 +554,12 @@ class Session:
 
     def _on_devices(
         self,
-        call: Callable,
+        call: SessionCallable,
         feed_devices: Mapping[Any, str] | None,
         fetch_devices: Mapping[Any, str] | None,
         *,
         skip_sync: bool = False,
-    ) -> Callable:
+    ) -> SessionCallable:
         """A callable with its values on the devices that are named."""
         feeds = dict(zip(map(canonical_name, call.feeds), call.feed_dtypes, strict=True))
         fetches = dict(zip(map(canonical_name, call.fetches), call.fetch_dtypes, strict=True))
@@ -570,7 +569,7 @@ class Session:
         ]
         return call.with_ends(DeviceEnds(fed_on, fetched_on, skip_sync and any(fetched_on)))
 
-    def _taken_in(self, call: Callable, values: Sequence[Any]) -> tuple[Callable, Sequence[Any]]:
+    def _taken_in(self, call: SessionCallable, values: Sequence[Any]) -> tuple[SessionCallable, Sequence[Any]]:
         """What a run of a callable is fed, values of devices taken in, and the callable with them where they are."""
         values = self.tensors.on_devices(call.specs, converted_feeds(call.specs, values))
         if not any(call.ends.feeds):
@@ -580,7 +579,7 @@ class Session:
             call = call.with_ends(replace(call.ends, feeds=feeds))
         return call, take_in(call.specs, call.ends, values)
 
-    async def plan_source(self, call: Callable) -> str:
+    async def plan_source(self, call: SessionCallable) -> str:
         """The plan of a callable as the Python function that it becomes when it is run often.
 
         Raises:
@@ -598,14 +597,14 @@ class Session:
             raise errors.UnimplementedError(f"The plan is interpreted: {reason}") from None
         return compiled.listing
 
-    def explain(self, call: Callable) -> Explanation:
+    def explain(self, call: SessionCallable) -> Explanation:
         """How the next run of a callable will be executed, and why: `print(session.explain(call))`.
 
         It plans nothing.  A run with options that trace it is interpreted, whatever this says.
         """
         return explain_run(call.plan, self._make_executor, self.config, needs_step=self.places is not None)
 
-    async def rewrites(self, call: Callable) -> PassReport:
+    async def rewrites(self, call: SessionCallable) -> PassReport:
         """What the graph passes have made of a callable's nodes.
 
         Raises:
@@ -645,7 +644,7 @@ class Session:
             call, _, _ = self._find(chosen.fetches(), chosen.feeds(dict.fromkeys(chosen.inputs)), ())
             await self.make_plan(call)
 
-    async def make_plan(self, call: Callable) -> None:
+    async def make_plan(self, call: SessionCallable) -> None:
         """Make the plan of a callable now, in place of at its first run.
 
         Raises:
@@ -653,7 +652,7 @@ class Session:
         """
         await self._plan_of(call)
 
-    async def _plan_of(self, call: Callable) -> CachedPlan:
+    async def _plan_of(self, call: SessionCallable) -> CachedPlan:
         self._check_usable()
         prepared = self._prepared(call)
         return prepared if isinstance(prepared, CachedPlan) else await prepared
@@ -662,7 +661,7 @@ class Session:
         """Plans that are made from now on are run here alone: nodes will be added that no delegate is to see."""
         self._planner.stop_delegating()
 
-    async def regions(self, call: Callable) -> list[RegionReport]:
+    async def regions(self, call: SessionCallable) -> list[RegionReport]:
         """What a delegate runs of a callable, or would if its nodes took long enough: see `SessionConfig.delegates`.
 
         Raises:
@@ -672,7 +671,7 @@ class Session:
         self._check_usable()
         return await self._planner.regions(call.signature)
 
-    async def captured_regions(self, call: Callable) -> list[CapturedReport]:
+    async def captured_regions(self, call: SessionCallable) -> list[CapturedReport]:
         """What GPUs capture of a callable: see `SessionConfig.capture_graphs`.
 
         Raises:
@@ -903,7 +902,7 @@ class Session:
 
     def _find(
         self, fetches: Any, feeds: Mapping[Any, Any] | None, targets: Any
-    ) -> tuple[Callable, AnyCallable[[Sequence[Any]], Any], Mapping[Any, Any] | None]:
+    ) -> tuple[SessionCallable, Callable[[Sequence[Any]], Any], Mapping[Any, Any] | None]:
         """The callable of a request of `run`, what makes the result of its values, and its feeds, one for a tensor."""
         kind = type(fetches)
         key = (
@@ -935,28 +934,28 @@ class Session:
 
     def _callable(
         self, mapper: FetchMapper, request: Request, options: RunOptions | None = None, **settings: Any
-    ) -> Callable:
-        return Callable(self, mapper, request, options, check_shapes=self.config.check_feed_shapes, **settings)
+    ) -> SessionCallable:
+        return SessionCallable(self, mapper, request, options, check_shapes=self.config.check_feed_shapes, **settings)
 
     async def execute(
         self,
-        call: Callable,
+        call: SessionCallable,
         values: Sequence[Any],
         options: RunOptions | Message | None,
         metadata: RunMetadata | None,
-        build: AnyCallable[[Sequence[Any]], Any],
+        build: Callable[[Sequence[Any]], Any],
     ) -> Any:
-        """Run a step of `call` in the calling task.  `Callable` calls this; use `run` or `make_callable`."""
+        """Run a step of `call` in the calling task.  `SessionCallable` calls this; use `run` or `make_callable`."""
         result, _, rest = self.begin(call, values, options, metadata, build)
         return result if rest is None else await rest
 
     def begin(
         self,
-        call: Callable,
+        call: SessionCallable,
         values: Sequence[Any],
         options: RunOptions | Message | None,
         metadata: RunMetadata | None,
-        build: AnyCallable[[Sequence[Any]], Any],
+        build: Callable[[Sequence[Any]], Any],
     ) -> BegunRun:
         """Begin a step of `call`: its result, or the step with what is left to be awaited of it.
 
@@ -978,10 +977,10 @@ class Session:
 
     def begin_at_once(
         self,
-        call: Callable,
+        call: SessionCallable,
         values: Sequence[Any],
         options: RunOptions | None,
-        build: AnyCallable[[Sequence[Any]], Any],
+        build: Callable[[Sequence[Any]], Any],
     ) -> BegunRun | None:
         """As `begin`, but begin nothing, and give None, if it is no line that may be run now."""
         loop = self._check_usable()
@@ -992,10 +991,10 @@ class Session:
     def _begin_line(
         self,
         loop: asyncio.AbstractEventLoop,
-        call: Callable,
+        call: SessionCallable,
         values: Sequence[Any],
         options: RunOptions | None,
-        build: AnyCallable[[Sequence[Any]], Any],
+        build: Callable[[Sequence[Any]], Any],
     ) -> BegunRun | None:
         line = call.line if self.places is None and (options is None or options.may_run_at_once) else None
         if line is None:
@@ -1026,7 +1025,7 @@ class Session:
         del feeds
         return None, step, step.finish(rest)
 
-    def _feeds_at_once(self, call: Callable, values: Sequence[Any]) -> list[Any] | None:
+    def _feeds_at_once(self, call: SessionCallable, values: Sequence[Any]) -> list[Any] | None:
         """What a run is fed; None if that is for its step to say: large, to be converted in a thread, or wrong."""
         try:
             feeds = list(map(self.tensors.feed, call.specs, values))
@@ -1051,14 +1050,14 @@ class Session:
 
     def new_step(
         self,
-        call: Callable,
+        call: SessionCallable,
         values: Sequence[Any],
         options: RunOptions | Message | None,
         metadata: RunMetadata | None,
-        build: AnyCallable[[Sequence[Any]], Any] | None = None,
+        build: Callable[[Sequence[Any]], Any] | None = None,
         kind: type[Step] = Step,
     ) -> Step:
-        """A step of `call` that has not begun.  `Callable` calls this; use `run` or `make_callable`.
+        """A step of `call` that has not begun.  `SessionCallable` calls this; use `run` or `make_callable`.
 
         Args:
             build: makes the result of the fetched values, if it is not what the callable gives.
@@ -1074,11 +1073,11 @@ class Session:
     def _new_step(
         self,
         loop: asyncio.AbstractEventLoop,
-        call: Callable,
+        call: SessionCallable,
         values: Sequence[Any],
         options: RunOptions | Message | None,
         metadata: RunMetadata | None,
-        build: AnyCallable[[Sequence[Any]], Any],
+        build: Callable[[Sequence[Any]], Any],
         kind: type[Step] = Step,
         step_id: int = 0,
     ) -> Step:
@@ -1120,7 +1119,7 @@ class Session:
             report=options is not None and options.report_tensor_allocations_upon_oom,
         )
 
-    def _prepared(self, call: Callable) -> Prepared:
+    def _prepared(self, call: SessionCallable) -> Prepared:
         """The plan of a callable, or a future of it."""
         return call.prepared(self._planner)
 

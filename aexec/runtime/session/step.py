@@ -126,7 +126,7 @@ class StepOwner(Protocol):
 
 
 class StepCall(Protocol):
-    """What a step needs of the `Callable` that it is a run of."""
+    """What a step needs of the `SessionCallable` that it is a run of."""
 
     @property
     def specs(self) -> tuple[FeedSpec, ...]:
@@ -165,7 +165,7 @@ class StepCall(Protocol):
 class Step:
     """One run of a session.  Made by `Session.start`; await it for the results.
 
-    One that `Callable.prepare` made begins when it is first awaited, in the task that awaits it.
+    One that `SessionCallable.prepare` made begins when it is first awaited, in the task that awaits it.
 
     Attributes:
         id: process-wide number of the step.

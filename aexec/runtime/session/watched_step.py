@@ -1,4 +1,4 @@
-"""`WatchedStep`: a step that tells of fetched values as they come.  `Callable.prepare` makes it; see `step.py`."""
+"""`WatchedStep`: a step that reports each fetched value as it comes.  `SessionCallable.prepare` makes it."""
 
 from __future__ import annotations
 

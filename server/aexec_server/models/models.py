@@ -441,7 +441,7 @@ def _batched(
     batching: Batching,
     statistics: ModelStatistics,
     on_halved: Callable[[], object],
-    call: aexec.Callable,
+    call: aexec.SessionCallable,
     changes_state: bool,
 ) -> BatchedCallable:
     statistics.batched = True

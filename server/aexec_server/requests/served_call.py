@@ -1,6 +1,6 @@
 """`ServedCall`: one request signature of a hosted session, with the texts that its answers are made of.
 
-The session resolves the signature once (`aexec.Callable`); this adds what HTTP says about it.
+The session resolves the signature once (`aexec.SessionCallable`); this adds what HTTP says about it.
 """
 
 from __future__ import annotations

@@ -72,13 +72,13 @@ class PlanGuard:
         # The graph for which `_functions` is true, which may go before this, and how many nodes it had.
         self._known: tuple[ReferenceType[aexec.Graph], int] | None = None
 
-    def check(self, graph: aexec.Graph, call: aexec.Callable) -> None:
+    def check(self, graph: aexec.Graph, call: aexec.SessionCallable) -> None:
         """Raise PermissionDeniedError if a node that a call of `graph` needs breaks a rule; it names it and why."""
         error = self.refusal(graph, call)
         if error is not None:
             raise error
 
-    def refusal(self, graph: aexec.Graph, call: aexec.Callable) -> errors.PermissionDeniedError | None:
+    def refusal(self, graph: aexec.Graph, call: aexec.SessionCallable) -> errors.PermissionDeniedError | None:
         """What `check` raises; None if no rule is broken."""
         if not self._rules:
             return None

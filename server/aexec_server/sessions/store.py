@@ -105,7 +105,7 @@ class HostedSession:
         self.graph_version = 0
         self.listed = False
         self.model = ""
-        self.batch: Callable[[aexec.Callable, bool], BatchedCallable] | None = None
+        self.batch: Callable[[aexec.SessionCallable, bool], BatchedCallable] | None = None
         self._change_guard = PlanGuard([what_changes_model])
         self.partial_steps: dict[str, PartialStep] = {}
         self.keeps_clients_nodes = False

@@ -153,7 +153,7 @@ CASES: dict[str, tuple[Callable[[], GraphBuilder], list[str]]] = {
 STARTS = [(p, q, x) for p, q, x in product((True, False), (True, False), (3, 20))]
 
 
-async def outcome(call: aexec.Callable, start: tuple[Any, ...]) -> Any:
+async def outcome(call: aexec.SessionCallable, start: tuple[Any, ...]) -> Any:
     try:
         return [np.asarray(value).tolist() for value in await call(*start)]
     except errors.OpError as error:

@@ -124,7 +124,7 @@ def graph(body: str = "Body", library: tuple[proto.FunctionDef, ...] = LIBRARY) 
 STARTS = [(3, 5), (1, 0), (2, 1)]
 
 
-async def outcome(call: aexec.Callable, start: tuple[Any, ...]) -> Any:
+async def outcome(call: aexec.SessionCallable, start: tuple[Any, ...]) -> Any:
     try:
         return [np.asarray(value).tolist() for value in await call(*start)]
     except errors.OpError as error:

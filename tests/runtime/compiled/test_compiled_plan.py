@@ -33,7 +33,7 @@ def compiled_at_once(monkeypatch: pytest.MonkeyPatch, plans_compile: None) -> No
     monkeypatch.setattr(compilation_policy, "COMPILE_AT", 1)
 
 
-def compiled(call: aexec.Callable) -> CompiledPlan | None:
+def compiled(call: aexec.SessionCallable) -> CompiledPlan | None:
     assert call.plan is not None
     return call.plan.compilation.compiled
 

@@ -90,7 +90,7 @@ def gated(gate: gates.ThreadGate) -> aexec.Graph:
     return g.graph()
 
 
-async def hot(opened: aexec.Session, fetches: Any = "y:0", feeds: Any = FEEDS) -> aexec.Callable:
+async def hot(opened: aexec.Session, fetches: Any = "y:0", feeds: Any = FEEDS) -> aexec.SessionCallable:
     """A callable whose plan is compiled."""
     call = opened.make_callable(fetches, list(feeds))
     await call(*feeds.values())

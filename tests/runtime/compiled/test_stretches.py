@@ -106,7 +106,7 @@ def places() -> str:
     return found
 
 
-async def going_on(session: aexec.Session, kinds: str) -> aexec.Callable:
+async def going_on(session: aexec.Session, kinds: str) -> aexec.SessionCallable:
     """A callable of a chain whose line goes on in a thread."""
     call = session.make_callable(f"n{len(kinds) - 1}:0", ["x:0"])
     for _ in range(compilation_policy.GIVE_UP_AT + 1):
@@ -116,7 +116,7 @@ async def going_on(session: aexec.Session, kinds: str) -> aexec.Callable:
     return call
 
 
-def compiled(call: aexec.Callable) -> CompiledPlan:
+def compiled(call: aexec.SessionCallable) -> CompiledPlan:
     assert call.plan is not None
     found = call.plan.compilation.compiled
     assert found is not None, call.plan.compilation.refused

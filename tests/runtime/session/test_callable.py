@@ -68,7 +68,7 @@ class TestCalling:
             assert call.plan is None
             await call(X, X)
             assert call.plan is not None
-            assert repr(call) == "<Callable x:0,y->s:0,p:0/noop/0/>"
+            assert repr(call) == "<SessionCallable x:0,y->s:0,p:0/noop/0/>"
 
     async def test_targets_alone(self) -> None:
         async with aexec.Session(graph()) as session:

@@ -252,7 +252,7 @@ async def test_a_plan_that_is_asked_for_while_it_is_dropped_is_whole(monkeypatch
     """As where a thread drops the last reference, and the loop goes on before that is over."""
     async with aexec.Session(chain(with_placeholder()).graph()) as session:
 
-        def make() -> aexec.Callable:
+        def make() -> aexec.SessionCallable:
             call = session.make_callable(f"y{NODES - 1}:0", ["x"])
             call.prepared(session._planner)
             return call

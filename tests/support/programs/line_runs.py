@@ -54,7 +54,7 @@ class Outcome:
     calls: Counter[Any]
 
 
-async def outcome(call: aexec.Callable, start: dict[str, Any]) -> Outcome:
+async def outcome(call: aexec.SessionCallable, start: dict[str, Any]) -> Outcome:
     line_programs.TALLY.clear()
     try:
         values = await call(*start.values())

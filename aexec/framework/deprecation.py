@@ -1,0 +1,41 @@
+"""How a public name goes: it works for one minor version more, and warns.  docs/stability.md has the promise.
+
+Whatever is deprecated calls `warn_deprecated` when it is used.  A name that a module had is a line in a table of
+`Renamed` there, which its `__getattr__` looks into.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+
+__all__ = ["Renamed", "warn_deprecated"]
+
+
+@dataclass(frozen=True)
+class Renamed:
+    """A name that gave way to another one of the same module.
+
+    Attributes:
+        name: the new name.
+        removed_in: the minor version that no longer has the old one, such as "0.3".
+    """
+
+    name: str
+    removed_in: str
+
+
+def warn_deprecated(what: str, instead: str, removed_in: str, *, stacklevel: int = 1) -> None:
+    """Warns whoever called the caller of this function.
+
+    Args:
+        what: what was used.
+        instead: what to use.
+        removed_in: the first minor version without it.
+        stacklevel: how many callers above the caller's caller to blame, plus 1.
+
+    Warns:
+        DeprecationWarning: always.
+    """
+    text = f"{what} is deprecated and goes with aexec {removed_in}: use {instead}"
+    warnings.warn(text, DeprecationWarning, stacklevel=stacklevel + 2)
