@@ -190,7 +190,7 @@ def keep_open_until(handler: web.RequestHandler, when: float) -> None:
     handler._next_keepalive_close_time = when
 
 
-# True if requests for runs may be answered without aiohttp; see `handlers/plain_runs.py`.
+# True if requests for runs may be answered without aiohttp; see `handlers/direct_runs.py`.
 can_answer_runs = _has(
     "web.RequestHandler._waiter",
     "web.RequestHandler._messages",

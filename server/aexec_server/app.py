@@ -23,7 +23,7 @@ from aexec_server.handlers import (
     status,
     tensor_calls,
 )
-from aexec_server.handlers.plain_runs import PLAIN_RUNS, PlainRuns
+from aexec_server.handlers.direct_runs import DIRECT_RUNS, DirectRuns
 from aexec_server.http.error_responses import errors_as_responses
 from aexec_server.pages import console, documentation
 from aexec_server.protocols import inference_protocol, tensorflow_serving
@@ -45,11 +45,11 @@ def make_app(config: ServerConfig | None = None) -> web.Application:
     server = Server(config or ServerConfig())
     run_handlers = runs.RunHandlers(server)
     routes = _routes(server, run_handlers)
-    plain = PlainRuns(server, run_handlers, routes)
+    direct = DirectRuns(server, run_handlers, routes)
 
     def ended(request: web.Request) -> None:
         server.request_ended(request)
-        plain.ended(request.transport)
+        direct.ended(request.transport)
 
     spans = [] if server.spans is None else [server.spans.middleware()]
     app = web.Application(
@@ -60,7 +60,7 @@ def make_app(config: ServerConfig | None = None) -> web.Application:
     )
     app[SERVER] = server
     app[ACTIVITY] = server.activity
-    app[PLAIN_RUNS] = plain
+    app[DIRECT_RUNS] = direct
     server.access.site.install(app)
     add_routes(app, routes, server.access.guard)
     app.cleanup_ctx.append(_open_sessions)

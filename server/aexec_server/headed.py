@@ -1,6 +1,6 @@
 """`Headed`: what has the head of a request, which is all that much of what is said about requests needs.
 
-aiohttp makes a request of a message that its parser has read; `handlers/plain_runs.py` does without.
+aiohttp makes a request of a message that its parser has read; `handlers/direct_runs.py` does without.
 """
 
 from __future__ import annotations

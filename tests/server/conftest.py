@@ -19,7 +19,7 @@ from aexec_server.clients.callers import Caller, Scope
 from aexec_server.connections.connections import ConnectionLimits, ConnectionTable
 from aexec_server.connections.guarded_connection import guarded
 from aexec_server.core.server_state import Server
-from aexec_server.handlers.plain_runs import PlainRuns
+from aexec_server.handlers.direct_runs import DirectRuns
 from aexec_server.hosts.relay import Relay, Upstream, UpstreamConnection
 from aexec_server.sessions.store import HostedSession
 from aiohttp import ClientResponse, ClientSession, TCPConnector, web
@@ -72,7 +72,7 @@ class GuardedServer(TestServer):
     async def start_server(self, **kwargs: Any) -> None:
         await super().start_server(**kwargs)
         self.table = ConnectionTable(ConnectionLimits.of(ServerConfig(), most=1000))
-        connections = guarded(self.handler, self.table, self.app[SERVER].backlog, PlainRuns.of(self.app))
+        connections = guarded(self.handler, self.table, self.app[SERVER].backlog, DirectRuns.of(self.app))
         self._guarding = await self._listen(connections)
 
     async def _listen(self, connections: Callable[[], asyncio.BaseProtocol]) -> asyncio.Server:

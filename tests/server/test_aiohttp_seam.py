@@ -21,12 +21,12 @@ from typing import Any
 import aiohttp
 import pytest
 from aexec_server import ServerConfig, aiohttp_seam, make_app, run_server
-from aexec_server.handlers.plain_runs import PlainRuns
+from aexec_server.handlers.direct_runs import DirectRuns
 from aiohttp import web
 
 from aexec import errors
 from tests.server.conftest import RELAYED, Start, small_graph
-from tests.server.handlers.test_plain_runs import connected, run_request
+from tests.server.handlers.test_direct_runs import connected, run_request
 from tests.support.virtual_clock import run_virtual
 
 ROOT = Path(__file__).parents[2]
@@ -38,7 +38,7 @@ GUARDS = {
     "http_exceptions.HttpProcessingError",
 }
 # Without these, aiohttp answers every run.
-OF_PLAIN_RUNS = {
+OF_DIRECT_RUNS = {
     "web.RequestHandler._waiter",
     "web.RequestHandler._messages",
     "web.RequestHandler._next_keepalive_close_time",
@@ -282,7 +282,7 @@ async def test_runs_are_answered_without_a_part(name: str, start: Start) -> None
     data = run_request()
     with hidden(name):
         api = await start(graphs={"m": small_graph().graph()})
-        assert (PlainRuns.of(api.client.app) is None) == (name in OF_PLAIN_RUNS)
+        assert (DirectRuns.of(api.client.app) is None) == (name in OF_DIRECT_RUNS)
         async with connected(api) as client:
             for _ in range(6):
                 status, headers, body = await client.ask(data)

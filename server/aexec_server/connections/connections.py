@@ -22,7 +22,7 @@ from typing import Protocol
 from aexec import errors
 from aexec_server.clients.callers import anyone_at
 from aexec_server.clients.client_shares import ClientShares, ShareError
-from aexec_server.connections.farewells import Farewells
+from aexec_server.connections.lingering_close import LingeringCloses
 from aexec_server.http.error_responses import error_body, status_of, title_of
 from aexec_server.settings.server_config import ServerConfig
 
@@ -90,14 +90,14 @@ class ConnectionTable:
     Attributes:
         limits: as given.
         now: seconds of the loop's clock, not newer than some: cheap to ask for.
-        farewells: connections that are in use no more.
+        lingering: connections that only wait for their clients to take a last answer.
         shares: of the connections.
     """
 
     def __init__(self, limits: ConnectionLimits) -> None:
         self.limits = limits
         self.now = asyncio.get_running_loop().time()
-        self.farewells = Farewells()
+        self.lingering = LingeringCloses()
         self.shares = ClientShares("connections", "connections", limits.most)
         self._open: dict[Connection, str] = {}  # and their clients
         # Those that may be closed for others, of a client or of all (None), longest waiting first, and since when they
@@ -182,7 +182,7 @@ class ConnectionTable:
     def close_all(self) -> None:
         for connection in list(self._open):
             connection.close()
-        self.farewells.cut_short()
+        self.lingering.abort()
 
 
 class AnswerWatch:

@@ -1,7 +1,7 @@
 """`GuardedConnection`: a connection of aiohttp's server that `connections.py` may close.
 
 It also refuses requests for runs before aiohttp reads them, where too many wait to be begun (`http/backlog.py`), and
-answers those that are over at once (`handlers/plain_runs.py`).
+answers those that are over at once (`handlers/direct_runs.py`).
 
 aiohttp closes connections between requests by itself (`keepalive_timeout`), but has no limit of their number, gives
 the head of a request as long as that, and waits for ever for a client who does not take an answer.
@@ -18,33 +18,33 @@ from aiohttp import web
 from aexec_server import aiohttp_seam
 from aexec_server.clients.client_address import peer_host
 from aexec_server.connections.connections import AnswerWatch, ConnectionTable, Waiting, refused_connection
-from aexec_server.handlers.plain_runs import Fate, PlainRuns
+from aexec_server.handlers.direct_runs import DirectRuns, Fate
 from aexec_server.http.backlog import Backlog, MessageFollower, PassedOver
 
 __all__ = ["GuardedConnection", "guarded"]
 
 
 def guarded(
-    server: web.Server, table: ConnectionTable, backlog: Backlog, plain: PlainRuns | None = None
+    server: web.Server, table: ConnectionTable, backlog: Backlog, direct: DirectRuns | None = None
 ) -> Callable[[], GuardedConnection]:
     """Makes the protocols of new connections, as `create_server` asks for them.
 
     Args:
-        plain: answers some requests; None where all go to aiohttp.
+        direct: answers some requests; None where all go to aiohttp.
     """
-    return lambda: GuardedConnection(server(), table, backlog, plain)
+    return lambda: GuardedConnection(server(), table, backlog, direct)
 
 
 class GuardedConnection(asyncio.Protocol):
     """See the module's head."""
 
     def __init__(
-        self, handler: web.RequestHandler, table: ConnectionTable, backlog: Backlog, plain: PlainRuns | None
+        self, handler: web.RequestHandler, table: ConnectionTable, backlog: Backlog, direct: DirectRuns | None
     ) -> None:
         self._handler = handler
         self._table = table
         self._backlog = backlog
-        self._plain = plain
+        self._direct = direct
         self._loop = asyncio.get_running_loop()
         self._held: bytes | None = None  # a request that waits for its turn
         self._run_passed_on = False  # the last that came was a run, all of it, and is aiohttp's
@@ -91,7 +91,7 @@ class GuardedConnection(asyncio.Protocol):
         if refusal is None:
             self._handler.connection_made(transport)
         else:
-            self._table.farewells.say(self._transport, refused_connection(refusal))
+            self._table.lingering.close(self._transport, refused_connection(refusal))
 
     def data_received(self, data: bytes) -> None:
         self._is_new = False
@@ -102,14 +102,14 @@ class GuardedConnection(asyncio.Protocol):
             data, self._held = self._held + data, None
             self._pass_on(data, begins_run=False)
             return
-        handler, plain = self._handler, self._plain
+        handler, direct = self._handler, self._direct
         begins_run = self._messages.begins_run(data) and (
             aiohttp_seam.awaits_request(handler)
             # Or the last run has been answered, and aiohttp does not yet wait for what has come now.
             or (
                 self._run_passed_on
-                and plain is not None
-                and plain.is_over(self._transport)
+                and direct is not None
+                and direct.is_over(self._transport)
                 and aiohttp_seam.is_idle(handler)
             )
         )
@@ -117,15 +117,15 @@ class GuardedConnection(asyncio.Protocol):
             if self._backlog.refuses(data) and (request := PassedOver.of(data)) is not None:
                 self._pass_over(request, True)
                 return
-            if plain is not None and self._answered(plain, data, plain.turns.enter(self._loop)):
+            if direct is not None and self._answered(direct, data, direct.turns.enter(self._loop)):
                 return
             self._backlog.arrived(self._transport, self._has_ended)
         self._pass_on(data, begins_run=begins_run)
 
-    def _answered(self, plain: PlainRuns, data: bytes, end: float, *, again: bool = False) -> bool:
-        """Is a request answered, or held until its turn?  See `PlainRuns.answer`."""
+    def _answered(self, direct: DirectRuns, data: bytes, end: float, *, again: bool = False) -> bool:
+        """Is a request answered, or held until its turn?  See `DirectRuns.answer`."""
         arrival = self._backlog.arrival(self._transport)
-        fate = plain.answer(self._transport, data, arrival, end, again=again)
+        fate = direct.answer(self._transport, data, arrival, end, again=again)
         if fate is Fate.ORDINARY:
             return False
         if fate is Fate.ANSWERED:
@@ -137,14 +137,14 @@ class GuardedConnection(asyncio.Protocol):
             self._backlog.arrived(self._transport, self._has_ended)
         turn: asyncio.Future[None] = self._loop.create_future()
         turn.add_done_callback(self._on_turn)
-        plain.turns.stand_in_line(self._loop, turn, first=again)
+        direct.turns.stand_in_line(self._loop, turn, first=again)
         return True
 
     def _on_turn(self, _: object) -> None:
         data, self._held = self._held, None
-        if data is None or self._plain is None:  # more has come, or the connection is closed
+        if data is None or self._direct is None:  # more has come, or the connection is closed
             return
-        if not self._answered(self._plain, data, self._plain.turns.open(self._loop), again=True):
+        if not self._answered(self._direct, data, self._direct.turns.open(self._loop), again=True):
             self._pass_on(data, begins_run=True)
         elif self._held is None:
             self._backlog.begun(self._transport)
@@ -156,10 +156,10 @@ class GuardedConnection(asyncio.Protocol):
         self._run_passed_on = False
         if begins_run and not self._messages.between:
             self._backlog.begun(self._transport)  # it waits for its client, who keeps nobody else from running
-        if begins_run and self._plain is not None and (message := self._messages.read_just_now) is not None:
+        if begins_run and self._direct is not None and (message := self._messages.read_just_now) is not None:
             self._run_passed_on = not message.should_close
-            self._plain.passed_on(self._transport)
-            self._plain.learn(data, message)
+            self._direct.passed_on(self._transport)
+            self._direct.learn(data, message)
         if not aiohttp_seam.awaits_request(self._handler):
             if self._since is not None:
                 self._body_since = self._table.now
@@ -194,6 +194,6 @@ class GuardedConnection(asyncio.Protocol):
         self._held = None
         self._table.remove(self)
         self._backlog.begun(self._transport)
-        if self._plain is not None:
-            self._plain.ended(self._transport)
+        if self._direct is not None:
+            self._direct.ended(self._transport)
         self._handler.connection_lost(error)

@@ -21,7 +21,7 @@ from aexec_server.connections.tls import ServerTls
 from aexec_server.core.access import AccessControl
 from aexec_server.core.access_log import AccessLogger, access_logger
 from aexec_server.core.server_state import SERVER, Server
-from aexec_server.handlers.plain_runs import PlainRuns
+from aexec_server.handlers.direct_runs import DirectRuns
 from aexec_server.settings.file_limit import most_connections
 from aexec_server.settings.server_config import ServerConfig
 
@@ -39,7 +39,7 @@ logger = logging.getLogger(__name__)
 
 # After runs were cancelled, how long their answers may take to get out; and until a process that is the server's ends,
 # whatever runs in it.
-_FAREWELL_SECONDS = 3.0
+_SHUTDOWN_SECONDS = 3.0
 GRACE_SECONDS = 5.0
 _POLL_SECONDS = 0.02
 # How long what is left of a request's body is read after an answer that needed none of it.
@@ -87,7 +87,7 @@ async def serve_app(
             table = ConnectionTable(ConnectionLimits.of(config, most_connections(config, files_each=1)))
             server.metrics.add_shares(table.shares)
             server.metrics.gauge("aexec_connections", lambda: {(): len(table)})
-            protocols = guarded(handlers, table, server.backlog, PlainRuns.of(app))
+            protocols = guarded(handlers, table, server.backlog, DirectRuns.of(app))
             listening = listening_to_clients(protocols, table, config, server.access)
         async with listening as address:
             on_ready(address)
@@ -117,7 +117,7 @@ async def _running(app: web.Application, idle_seconds: float) -> AsyncIterator[w
     runner = web.AppRunner(
         app,
         handle_signals=False,
-        shutdown_timeout=_FAREWELL_SECONDS,
+        shutdown_timeout=_SHUTDOWN_SECONDS,
         access_log=access_logger if config.access_log else None,
         access_log_class=AccessLogger,
         keepalive_timeout=idle_seconds,
@@ -134,7 +134,7 @@ async def _running(app: web.Application, idle_seconds: float) -> AsyncIterator[w
 @contextlib.asynccontextmanager
 async def _listening_on_socket(app: web.Application, handlers: web.Server, path: str) -> AsyncIterator[str]:
     table = ConnectionTable(ConnectionLimits(sys.maxsize, _FOR_EVER, _FOR_EVER, 0, _FOR_EVER))
-    protocols = guarded(handlers, table, app[SERVER].backlog, PlainRuns.of(app))
+    protocols = guarded(handlers, table, app[SERVER].backlog, DirectRuns.of(app))
     acceptor = Acceptor([unix_socket(path)], protocols)
     try:
         yield path

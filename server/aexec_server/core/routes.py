@@ -15,7 +15,7 @@ from enum import Enum
 from aiohttp import web
 
 from aexec_server.clients.callers import Scope
-from aexec_server.core.plain_call import MakePlainCall
+from aexec_server.core.direct_call import MakeDirectCall
 
 __all__ = ["AnsweredBy", "Handler", "Route", "add_routes", "route_of", "served_routes"]
 
@@ -56,10 +56,10 @@ class Route:
         request: the name of its body in the description of the API (`schemas/openapi.py`); None for no body.
         response: the same of what a success is answered with.
         status: of a success.
-        later: what 202 is answered with, for who wishes to have the answer later; None where nobody can.
+        later: what 202 is answered with, for a client that asks to be answered later; None where nobody can.
         parameters: header fields, and what follows the `?`, that it looks at.
         ignore_case: its fixed parts may be in capitals too.
-        plain: of a call for runs, makes what answers those that are over at once (`handlers/plain_runs.py`).
+        direct: of a call for runs, makes what answers those that are over at once (`handlers/direct_runs.py`).
         traced: its requests have spans; not those that programs repeat to see how the server is.
         process: what answers it; by default that of the path's `{session}` or `{operation}`, else the front.
     """
@@ -74,7 +74,7 @@ class Route:
     later: str | None = field(default=None, kw_only=True)
     parameters: tuple[str, ...] = ()
     ignore_case: bool = False
-    plain: MakePlainCall | None = field(default=None, kw_only=True)
+    direct: MakeDirectCall | None = field(default=None, kw_only=True)
     traced: bool = field(default=True, kw_only=True)
     process: AnsweredBy | None = field(default=None, kw_only=True)
     scope: Scope = field(kw_only=True)

@@ -11,7 +11,7 @@ from aiohttp import web
 import aexec
 from aexec import errors
 from aexec_server.clients.callers import Caller
-from aexec_server.core.plain_call import PlainRun
+from aexec_server.core.direct_call import DirectRun
 from aexec_server.handlers.runs import RunHandlers
 from aexec_server.http import bodies
 from aexec_server.http.compression import compress
@@ -105,7 +105,7 @@ async def run_model(
 
 
 class PlainModelCall:
-    """A `PlainCall` of a model.
+    """A `DirectCall` of a model.
 
     Args:
         version: finds the version that serves.  Raises what keeps it from that.
@@ -126,7 +126,7 @@ class PlainModelCall:
         self._read = read
         self._style = style
 
-    def read(self, body: bytes, caller: Caller) -> PlainRun | None:
+    def read(self, body: bytes, caller: Caller) -> DirectRun | None:
         version = self._version()
         hosted = version.hosted
         wanted = self._read(body, hosted)
@@ -137,7 +137,7 @@ class PlainModelCall:
 
 
 class _PlainModelRun:
-    """See `PlainRun`."""
+    """See `DirectRun`."""
 
     __slots__ = ("_version", "_wanted", "asked", "check", "hosted")
 

@@ -34,7 +34,7 @@ from aexec_server.http import bodies
 from aexec_server.http.error_responses import public_error
 from aexec_server.http.json_style import json_style
 from aexec_server.http.lost_handles import lost_by_restart
-from aexec_server.http.request_wishes import TIMEOUT, read_timeout_header, refuse_wishes
+from aexec_server.http.request_preferences import TIMEOUT, read_timeout_header, refuse_preferences
 from aexec_server.requests import protobuf
 from aexec_server.requests.partial_step import PartialStep
 from aexec_server.requests.run_request import (
@@ -116,7 +116,7 @@ class PartialRuns:
     async def setup(self, request: web.Request) -> web.Response:
         """POST …/{session}:partialRunSetup"""
         self.server.check_accepting()
-        refuse_wishes(request)
+        refuse_preferences(request)
         caller = caller_of(request)
         hosted = self.server.sessions.get(request.match_info["session"], caller)
         self.shares.check(caller)
@@ -198,7 +198,7 @@ class PartialRuns:
     async def go_on(self, request: web.Request) -> web.Response:
         """POST …/partialRuns/{partial}:run"""
         self.server.check_accepting()
-        refuse_wishes(request)
+        refuse_preferences(request)
         caller = caller_of(request)
         hosted = self.server.sessions.get(request.match_info["session"], caller)
         with hosted.in_use():

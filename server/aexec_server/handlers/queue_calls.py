@@ -22,7 +22,7 @@ from aexec_server.core.server_state import Server
 from aexec_server.http import bodies
 from aexec_server.http.json_style import json_style
 from aexec_server.http.json_text import value_pieces
-from aexec_server.http.request_wishes import refuse_wishes
+from aexec_server.http.request_preferences import refuse_preferences
 from aexec_server.requests.protobuf import run_step_response
 from aexec_server.requests.run_request import read_timeout
 from aexec_server.requests.run_response import answer_bytes, check_answer_size, tensors_response
@@ -66,7 +66,7 @@ class _Handlers:
 
     def _changeable(self, request: web.Request) -> HostedSession:
         self.server.check_accepting()
-        refuse_wishes(request)
+        refuse_preferences(request)
         caller = caller_of(request)
         return self.server.changeable(self.sessions.get(request.match_info["session"], caller), caller)
 

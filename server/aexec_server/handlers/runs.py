@@ -27,8 +27,8 @@ from aexec_server.aiohttp_seam import RawRequestMessage
 from aexec_server.clients.callers import Caller, Scope, caller_of
 from aexec_server.clients.client_shares import ShareError
 from aexec_server.core.admission import BatchSlot, OverloadError
+from aexec_server.core.direct_call import DirectCall, DirectRun
 from aexec_server.core.operations import operation_response
-from aexec_server.core.plain_call import PlainCall, PlainRun
 from aexec_server.core.routes import Route
 from aexec_server.core.run_journal import RunJournal
 from aexec_server.core.server_state import Server
@@ -41,13 +41,13 @@ from aexec_server.http.error_responses import error_response, public_error
 from aexec_server.http.idempotency import BEGUN, SECRET
 from aexec_server.http.json_style import json_style
 from aexec_server.http.json_text import value_pieces
-from aexec_server.http.request_wishes import (
+from aexec_server.http.request_preferences import (
     PRIORITY,
     TIMEOUT,
-    Wishes,
+    Preferences,
+    read_preferences,
     read_priority_header,
     read_timeout_header,
-    read_wishes,
 )
 from aexec_server.http.stored_answer import StoredAnswer
 from aexec_server.requests import protobuf
@@ -68,7 +68,7 @@ from aexec_server.requests.run_response import (
     tensors_response,
 )
 from aexec_server.requests.run_stream import RunStream
-from aexec_server.requests.run_table import RUN_ID, BegunRun, Run, check_run_id, run_key
+from aexec_server.requests.run_table import RUN_ID, Run, StartedRun, check_run_id, run_key
 from aexec_server.requests.served_call import ServedCall
 from aexec_server.requests.tensors import size_of
 from aexec_server.sessions.store import HostedSession
@@ -106,7 +106,7 @@ def routes(handlers: RunHandlers) -> list[Route]:
             "RunResponse",
             parameters=headers,
             later="Operation",
-            plain=handlers.plain,
+            direct=handlers.direct,
         ),
         call("GET", f"{one}/runs/{{run}}/events", handlers.events, "What a run does", None, "Events", 200, _LAST_ID),
         call("GET", f"{one}/runs/{{run}}/trace", handlers.trace, "What was traced of a run", None, "ChromeTrace"),
@@ -117,8 +117,8 @@ def routes(handlers: RunHandlers) -> list[Route]:
 
 
 @dataclass(slots=True)
-class _Ahead:
-    """A run that was begun before its request was one of aiohttp's."""
+class _EarlyRun:
+    """A run that `direct_runs.py` began before aiohttp made its request."""
 
     hosted: HostedSession
     run: Run
@@ -139,40 +139,42 @@ class RunHandlers:
         self.journal = RunJournal(server.metrics, server.spans, log_steps=server.config.step_log)
         self.partial_runs = PartialRuns(server, self.admission, self.journal)
         self._samples = 0
-        self._ahead: dict[asyncio.BaseTransport, _Ahead] = {}
+        self._early: dict[asyncio.BaseTransport, _EarlyRun] = {}
         server.metrics.gauge("aexec_runs_in_flight", lambda: {(): self.admission.statistics().in_flight})
         server.metrics.gauge("aexec_runs_waiting", lambda: {(): self.admission.statistics().waiting})
-        # Requests are as like as two peas: in the order in which they came none waits much longer than the others.
+        # patience=0 is strict FIFO: requests are alike, so none waits much longer than another.
         self.turns = SliceClock(loop_budget.DEFAULT, turns=LoopTurns(), patience=0)
 
     def run(self, request: web.Request) -> Awaitable[web.StreamResponse]:
         """POST …/{session}:run"""
         self.server.check_accepting()
         hosted = self._session(request)
-        wishes = read_wishes(request)
-        if wishes is None:
+        preferences = read_preferences(request)
+        if preferences is None:
             return self.serve(request, hosted, self._answer)
-        return self._as_wished(request, hosted, wishes)
+        return self._as_preferred(request, hosted, preferences)
 
-    async def _as_wished(self, request: web.Request, hosted: HostedSession, wishes: Wishes) -> web.StreamResponse:
-        if wishes.events is not None:
+    async def _as_preferred(
+        self, request: web.Request, hosted: HostedSession, preferences: Preferences
+    ) -> web.StreamResponse:
+        if preferences.events is not None:
             stream = self.new_stream()
             running = asyncio.create_task(self.serve(request, hosted, self._answer, on_run=stream.attach))
-            return await as_they_come(request, self.server.door, wishes.events, stream, running)
+            return await as_they_come(request, self.server.door, preferences.events, stream, running)
         self.admission.check(hosted, caller_of(request))
         with hosted.in_use():
             body = await bodies.read_body(request, self.config, self.server.body_budget)
 
             def run() -> Awaitable[web.Response]:
-                if wishes.respond_async:
-                    return self._respond_later(request, hosted, body, wishes.wait)
+                if preferences.respond_async:
+                    return self._respond_later(request, hosted, body, preferences.wait)
                 return self.serve(request, hosted, self._answer, body=body)
 
-            return await self.server.answered_once.answer(request, wishes.key, body, run)
+            return await self.server.answered_once.answer(request, preferences.key, body, run)
 
-    def plain(self, names: Mapping[str, str], head: RawRequestMessage) -> PlainCall | None:
+    def direct(self, names: Mapping[str, str], head: RawRequestMessage) -> DirectCall | None:
         """Of runs of a session with this head."""
-        if read_wishes(head) is not None:
+        if read_preferences(head) is not None:
             return None
         kind = _PlainMessages if bodies.is_protobuf(bodies.media_type(head)) else _PlainJson
         return kind(self, names["session"], head)
@@ -231,8 +233,8 @@ class RunHandlers:
         Raises:
             ResourceExhaustedError: too many runs are in flight.
         """
-        ahead = self._taken_over(request, hosted)
-        if ahead is None:
+        early = self._begun_early(request, hosted)
+        if early is None:
             arrival, caller, admitted = self.server.backlog.arrival(request.transport), caller_of(request), False
             try:
                 self.admission.check(hosted, caller)
@@ -243,7 +245,7 @@ class RunHandlers:
             run = hosted.runs.add(hosted.runs_owner(caller))
             run.by_admin = caller.is_admin
         else:
-            run, arrival, caller, admitted = ahead.run, ahead.arrival, ahead.caller, True
+            run, arrival, caller, admitted = early.run, early.arrival, early.caller, True
         buffer = 0
         try:
             if on_run is not None:
@@ -257,12 +259,12 @@ class RunHandlers:
             urgency = request.headers.get(PRIORITY)
             if urgency is not None:
                 run.priority = read_priority_header(urgency)
-            if ahead is None:
+            if early is None:
                 run.deadline = self._deadline(arrival, run.timeout)
             if body is None:
                 budget = self.server.body_budget
                 body = await bodies.read_run_body(request, self.config, budget, _json_length(request))
-            if ahead is None:
+            if early is None:
                 run.ready = self.server.backlog.arrival(request.transport)
                 self.admission.begin(hosted, run, caller)  # a body that does not come keeps nobody else from running
                 admitted = True
@@ -301,18 +303,18 @@ class RunHandlers:
         hosted.release()
         self.journal.ended(request, hosted, run, arrival)
 
-    # Runs that were begun before their request was one of aiohttp's
+    # Runs that `direct_runs.py` began before aiohttp made their requests
 
-    def begin_ahead(
+    def begin_early(
         self,
         transport: asyncio.BaseTransport,
         hosted: HostedSession,
         caller: Caller,
         arrival: float,
         deadline: float | None,
-        begun: BegunRun,
+        begun: StartedRun,
     ) -> None:
-        """Keep what was begun for a request of this connection until `serve` goes on with it."""
+        """Keep a run that was begun for the request on this connection, until `serve` continues it."""
         hosted.acquire()
         run = hosted.runs.add(hosted.runs_owner(caller))
         self.admission.begin(hosted, run, caller)  # there is room: `passes` was asked just now
@@ -321,23 +323,23 @@ class RunHandlers:
         self.admission.takes(run)
         if begun.step is not None:
             run.begin(begun.step)
-        self._ahead[transport] = _Ahead(hosted, run, caller, arrival)
+        self._early[transport] = _EarlyRun(hosted, run, caller, arrival)
 
-    def _taken_over(self, request: web.Request, hosted: HostedSession) -> _Ahead | None:
-        ahead = self._ahead.get(request.transport) if self._ahead and request.transport is not None else None
-        if ahead is None or ahead.hosted is not hosted:  # of a model another version may have taken its place
+    def _begun_early(self, request: web.Request, hosted: HostedSession) -> _EarlyRun | None:
+        early = self._early.get(request.transport) if self._early and request.transport is not None else None
+        if early is None or early.hosted is not hosted:  # of a model another version may have taken its place
             return None
         assert request.transport is not None
-        return self._ahead.pop(request.transport)
+        return self._early.pop(request.transport)
 
-    def drop_ahead(self, transport: asyncio.BaseTransport) -> None:
-        """What was begun for a request of this connection is not wanted any more."""
-        ahead = self._ahead.pop(transport, None) if self._ahead else None
-        if ahead is not None:
-            self.server.in_background(self._stop(ahead), f"stop {ahead.run.id}")
+    def drop_early(self, transport: asyncio.BaseTransport) -> None:
+        """Stop the run that was begun for the request on this connection, if there is one."""
+        early = self._early.pop(transport, None) if self._early else None
+        if early is not None:
+            self.server.in_background(self._stop(early), f"stop {early.run.id}")
 
-    async def _stop(self, ahead: _Ahead) -> None:
-        run, begun = ahead.run, ahead.run.begun
+    async def _stop(self, early: _EarlyRun) -> None:
+        run, begun = early.run, early.run.begun
         assert begun is not None
         run.outcome, run.left = _CANCELLED, True
         try:
@@ -347,8 +349,8 @@ class RunHandlers:
         except errors.OpError as error:
             run.outcome = error.code.name  # it may have failed before that
         finally:
-            self.admission.end(ahead.hosted, run)
-            self._end(None, ahead.hosted, run, ahead.arrival)
+            self.admission.end(early.hosted, run)
+            self._end(None, early.hosted, run, early.arrival)
 
     async def _answer(
         self, request: web.Request, hosted: HostedSession, run: Run, body: bodies.Body, arrival: float
@@ -429,7 +431,7 @@ class RunHandlers:
 
     async def _begin(
         self, hosted: HostedSession, run: Run, asked: RunRequest, size: int, arrival: float, write: Writer
-    ) -> BegunRun:
+    ) -> StartedRun:
         """Begin a run as soon as it is its turn."""
         run.check()
         run.deadline = deadline = self.deadline(hosted.session, asked, arrival, run.timeout)
@@ -451,17 +453,17 @@ class RunHandlers:
         run.check()
         if batch is not None:
             joined = batch.prepare(*fed, options=options, turn=BatchSlot(self.admission, run, _level(run, asked)))
-            return BegunRun(served, None, joined, joined.run())
+            return StartedRun(served, None, joined, joined.run())
         if stream is None:
             values, own, rest = served.call.begin(*fed, options=options)
-            return BegunRun(served, values, own, rest, sampled)
+            return StartedRun(served, values, own, rest, sampled)
         if any(asked.binary):
             raise errors.InvalidArgumentError("Events are text: outputs in them cannot be binary")
         if asked.prints:
             raise errors.InvalidArgumentError('"prints": what a run prints is in its answer, and not in events')
         step = served.call.prepare(*fed, options=options, on_output=stream.output)
         stream.begin(served.tensors, served, as_list=asked.as_list)
-        return BegunRun(served, None, step, step.run(), sampled, stream)
+        return StartedRun(served, None, step, step.run(), sampled, stream)
 
     async def _take_slot(self, run: Run, asked: RunRequest) -> None:
         if self.admission.takes(run):
@@ -614,7 +616,7 @@ class RunHandlers:
 
 
 class _PlainSessionRun:
-    """See `PlainRun`."""
+    """See `DirectRun`."""
 
     __slots__ = ("_write", "asked", "hosted")
 
@@ -635,7 +637,7 @@ class _PlainSessionRun:
 
 
 class _PlainJson:
-    """See `PlainCall`."""
+    """See `DirectCall`."""
 
     media = "application/json"
     compresses = False
@@ -646,7 +648,7 @@ class _PlainJson:
         self._length = head.headers.get(JSON_LENGTH)
         self._style = json_style(head)
 
-    def read(self, body: bytes, caller: Caller) -> PlainRun | None:
+    def read(self, body: bytes, caller: Caller) -> DirectRun | None:
         hosted = self._sessions.get(self._handle, caller)
         length = parse_header_length(self._length, body)
         if not loop_budget.DEFAULT.allows(read_ns(body, length)):
@@ -669,7 +671,7 @@ class _PlainMessages:
         self._limits = handlers.limits
         self._handle = handle
 
-    def read(self, body: bytes, caller: Caller) -> PlainRun | None:
+    def read(self, body: bytes, caller: Caller) -> DirectRun | None:
         hosted = self._sessions.get(self._handle, caller)
         message = protobuf.parse_small_run(body)
         if message is None:

@@ -23,7 +23,7 @@ from aexec_server.core.server_state import Server
 from aexec_server.handles import check_name
 from aexec_server.http import bodies
 from aexec_server.http.json_text import value_pieces
-from aexec_server.http.request_wishes import read_key, refuse_wishes
+from aexec_server.http.request_preferences import read_key, refuse_preferences
 from aexec_server.requests.run_request import read_names
 from aexec_server.sessions.session_limits import read_limits
 from aexec_server.sessions.signatures import describe_signatures, signatures_ns
@@ -108,7 +108,7 @@ class _Handlers:
         self.server.check_accepting()
         if self.server.sessions_elsewhere is not None:
             raise errors.NotFoundError("Sessions are made at /v1/sessions, written in this way")
-        refuse_wishes(request, key=False)
+        refuse_preferences(request, key=False)
         ttl = _ttl(request.query.get("ttl_s"))
         body = await self._body(request)
 
@@ -135,7 +135,7 @@ class _Handlers:
 
     async def extend(self, request: web.Request) -> web.Response:
         self.server.check_accepting()
-        refuse_wishes(request, key=False)
+        refuse_preferences(request, key=False)
         version = _version(request.query.get("current_graph_version"))
         with self._changeable(request).in_use() as hosted:
             body = await self._body(request)
@@ -188,7 +188,7 @@ class _Handlers:
 
     async def reset(self, request: web.Request) -> web.Response:
         """POST …/{session}:reset"""
-        refuse_wishes(request)
+        refuse_preferences(request)
         with self._changeable(request).in_use() as hosted:
             body = await self._body(request)
             protobuf = bodies.is_protobuf(bodies.media_type(request))

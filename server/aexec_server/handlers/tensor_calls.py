@@ -24,7 +24,7 @@ from aexec_server.http.answer_door import Holding, Part
 from aexec_server.http.bodies import encode_json
 from aexec_server.http.json_style import json_style
 from aexec_server.http.json_text import value_pieces
-from aexec_server.http.request_wishes import refuse_wishes
+from aexec_server.http.request_preferences import refuse_preferences
 from aexec_server.requests.run_response import JSON_LENGTH
 from aexec_server.requests.tensor_bodies import TensorBody
 from aexec_server.requests.tensors import binary_parts, binary_size, check_v2_form, size_of, v2_pieces, write_ns
@@ -79,7 +79,7 @@ class _Handlers:
     async def put(self, request: web.Request) -> web.Response:
         """POST …/tensors"""
         self.server.check_accepting()
-        refuse_wishes(request)
+        refuse_preferences(request)
         with self._session(request).in_use() as hosted:
             body = await bodies.read_body(request, self.server.config, self.server.body_budget)
             if bodies.is_protobuf(bodies.media_type(request)):

@@ -35,7 +35,7 @@ from aexec_server.settings.server_config import ServerConfig
 __all__ = ["run_front"]
 
 _POLL_SECONDS = 0.01
-_FAREWELL_SECONDS = 1.0
+_SHUTDOWN_SECONDS = 1.0
 
 
 class _Router:
@@ -180,6 +180,6 @@ async def _own_application(config: ServerConfig, hosts: Hosts, path: str) -> Asy
 async def _until_quiet(table: ConnectionTable) -> None:
     """Until what the hosts answered last is written."""
     with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(_FAREWELL_SECONDS):
+        async with asyncio.timeout(_SHUTDOWN_SECONDS):
             while table.busy:
                 await asyncio.sleep(_POLL_SECONDS)

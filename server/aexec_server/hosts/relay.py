@@ -268,7 +268,7 @@ class ClientConnection(asyncio.Protocol):
         table = self._relay.table
         refusal = table.admit(self, self._host)
         if refusal is not None:
-            table.farewells.say(self._transport, refused_connection(refusal))
+            table.lingering.close(self._transport, refused_connection(refusal))
 
     # For the table
 
@@ -512,7 +512,7 @@ class ClientConnection(asyncio.Protocol):
         self._relay.log(self._request, self.status, self._began)
         table = self._relay.table
         table.remove(self)
-        table.farewells.say(self._transport, refusal(error, self._request))
+        table.lingering.close(self._transport, refusal(error, self._request))
 
 
 def refusal(error: errors.OpError, request: RequestHead) -> bytes:

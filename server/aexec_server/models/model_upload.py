@@ -39,7 +39,7 @@ class LoadRequest:
     policy: tuple[Any, ...] = ()
 
     def applied_to(self, source: ModelSource) -> ModelSource:
-        """The source, with these wishes."""
+        """The source, with what the request asks for."""
         return replace(source, versions=self.policy[0]) if self.policy else source
 
 

@@ -20,7 +20,7 @@ from aexec import errors
 from aexec.hosting import TensorInfo, datatype_of, loop_budget
 from aexec_server.aiohttp_seam import RawRequestMessage
 from aexec_server.clients.callers import Scope, caller_of
-from aexec_server.core.plain_call import PlainCall
+from aexec_server.core.direct_call import DirectCall
 from aexec_server.core.routes import AnsweredBy, Route
 from aexec_server.core.server_state import Server
 from aexec_server.handlers.model_calls import PlainModelCall, model_names, run_model
@@ -28,7 +28,7 @@ from aexec_server.handlers.runs import RunHandlers
 from aexec_server.http import bodies
 from aexec_server.http.json_style import json_style
 from aexec_server.http.json_text import value_pieces
-from aexec_server.http.request_wishes import refuse_wishes
+from aexec_server.http.request_preferences import refuse_preferences
 from aexec_server.models.model_upload import read_load_request
 from aexec_server.models.models import Model, ModelVersion, VersionState
 from aexec_server.protocols.inference_request import InferenceRequest, RepeatedInference, read_inference, read_raw
@@ -73,7 +73,7 @@ def routes(server: Server, runs: RunHandlers) -> list[Route]:
                 "InferResponse",
                 200,
                 headers,
-                plain=handlers.plain,
+                direct=handlers.direct,
             )
             for p in both
         ),
@@ -146,9 +146,9 @@ class _Handlers:
     def _version_of(self, names: Mapping[str, str]) -> ModelVersion:
         return self.server.models.find(names["model"]).version_named(names.get("version"))
 
-    def plain(self, names: Mapping[str, str], head: RawRequestMessage) -> PlainCall | None:
+    def direct(self, names: Mapping[str, str], head: RawRequestMessage) -> DirectCall | None:
         """Of inferences with this head."""
-        refuse_wishes(head)
+        refuse_preferences(head)
         length, repeated = head.headers.get(_JSON_LENGTH), RepeatedInference()
         return PlainModelCall(
             lambda: self._version_of(names),
@@ -161,7 +161,7 @@ class _Handlers:
     async def infer(self, request: web.Request) -> web.Response:
         """POST …/infer"""
         self.server.check_accepting()
-        refuse_wishes(request)
+        refuse_preferences(request)
         length = request.headers.get(_JSON_LENGTH)
         return await run_model(
             self.runs, request, self._version(request), lambda body, hosted: _read(length, body, hosted)
@@ -286,9 +286,9 @@ class _Handlers:
         name = request.match_info["model"]
         self._check_changeable(request, name)
         body = await bodies.read_body(request, self.server.config, self.server.body_budget)
-        wishes = await bodies.beside(read_ns(body, None), lambda: read_load_request(body))
-        if wishes.files:
-            source = await self.server.uploads.store(wishes.files)
+        asked = await bodies.beside(read_ns(body, None), lambda: read_load_request(body))
+        if asked.files:
+            source = await self.server.uploads.store(asked.files)
         else:
             sources = await self.server.repository.sources()
             known = self.server.models.get(name)
@@ -298,7 +298,7 @@ class _Handlers:
                 raise errors.NotFoundError(f"Model '{name[:80]}' is not in the model repository{sent}")
             source = sources[name] if known is None or gone else known.source
         # Once begun it goes on, even if who asked for it goes away.
-        await self.server.models.load_shielded(name, wishes.applied_to(source))
+        await self.server.models.load_shielded(name, asked.applied_to(source))
         return bodies.json_response({})
 
     async def unload(self, request: web.Request) -> web.Response:

@@ -17,7 +17,7 @@ from aexec import proto
 from aexec.hosting import Signature, loop_budget
 from aexec_server.aiohttp_seam import RawRequestMessage
 from aexec_server.clients.callers import Scope
-from aexec_server.core.plain_call import MakePlainCall, PlainCall
+from aexec_server.core.direct_call import DirectCall, MakeDirectCall
 from aexec_server.core.routes import AnsweredBy, Route
 from aexec_server.core.server_state import Server
 from aexec_server.handlers.model_calls import ModelRequest, PlainModelCall, model_names, run_model
@@ -25,7 +25,7 @@ from aexec_server.handlers.runs import RunHandlers
 from aexec_server.http import bodies
 from aexec_server.http.json_style import json_style
 from aexec_server.http.json_text import value_pieces
-from aexec_server.http.request_wishes import refuse_wishes
+from aexec_server.http.request_preferences import refuse_preferences
 from aexec_server.models.models import Model, ModelVersion
 from aexec_server.protocols.serving_request import (
     ExamplesRequest,
@@ -56,14 +56,14 @@ def routes(server: Server, runs: RunHandlers) -> list[Route]:
         summary: str,
         request: str | None,
         response: str,
-        plain: MakePlainCall | None = None,
+        direct: MakeDirectCall | None = None,
     ) -> list[Route]:
-        return [call(method, path + suffix, handler, summary, request, response, plain=plain) for path in _PATHS]
+        return [call(method, path + suffix, handler, summary, request, response, direct=direct) for path in _PATHS]
 
     predict = ("PredictRequest", "PredictResponse")
     names = ("Names of all models", None, "ModelNames")
     return [
-        *each("POST", ":predict", handlers.predict, "Run a model", *predict, handlers.plain),
+        *each("POST", ":predict", handlers.predict, "Run a model", *predict, handlers.direct),
         *each("POST", ":classify", handlers.classify, "Classify examples", "ExamplesRequest", "ClassifyResponse"),
         *each("POST", ":regress", handlers.regress, "Values for examples", "ExamplesRequest", "RegressResponse"),
         *each("GET", "/metadata", handlers.metadata, "Signatures of a model", None, "ServingMetadata"),
@@ -91,9 +91,9 @@ class _Handlers:
             return model.labelled(names["label"])
         return model.version_named(names.get("version"))
 
-    def plain(self, names: Mapping[str, str], head: RawRequestMessage) -> PlainCall | None:
+    def direct(self, names: Mapping[str, str], head: RawRequestMessage) -> DirectCall | None:
         """Of predictions with this head."""
-        refuse_wishes(head)
+        refuse_preferences(head)
 
         def read(body: bytes, hosted: HostedSession) -> ModelRequest | None:
             allowed = loop_budget.DEFAULT.allows(read_ns(body, None))
@@ -115,7 +115,7 @@ class _Handlers:
 
     async def _run(self, request: web.Request, read: Callable[[bytes, SignatureOf], ModelRequest]) -> web.Response:
         self.server.check_accepting()
-        refuse_wishes(request)
+        refuse_preferences(request)
 
         async def decode(body: bodies.Body, hosted: HostedSession) -> ModelRequest:
             return await bodies.beside(read_ns(body, None), lambda: read(bytes(body), hosted.session.signature))

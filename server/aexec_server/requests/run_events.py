@@ -20,7 +20,7 @@ from aexec_server.http import bodies
 from aexec_server.http.answer_door import AnswerDoor
 from aexec_server.http.error_responses import error_body, public_error
 from aexec_server.http.json_style import JsonStyle, json_style
-from aexec_server.http.request_wishes import EVENT_STREAM, NDJSON
+from aexec_server.http.request_preferences import EVENT_STREAM, NDJSON
 from aexec_server.requests import tensors
 from aexec_server.requests.run_stream import Event, Output, RunStream
 from aexec_server.requests.run_table import Run

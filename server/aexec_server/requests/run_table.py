@@ -26,7 +26,7 @@ from aexec_server.requests.early_cancels import REMEMBER_SECONDS, EarlyCancels
 from aexec_server.requests.run_traces import TraceTable
 from aexec_server.requests.served_call import AnswerForm, ServedCall
 
-__all__ = ["RUN_ID", "BegunRun", "Run", "RunTable", "check_run_id", "run_key"]
+__all__ = ["RUN_ID", "Run", "RunTable", "StartedRun", "check_run_id", "run_key"]
 
 # The header with a run's id, of its request and of the answer.
 RUN_ID = istr("Aexec-Run-Id")
@@ -66,8 +66,8 @@ class Watched(Protocol):
 
 
 @dataclass(slots=True)
-class BegunRun:
-    """A run of which a step was begun.
+class StartedRun:
+    """A run whose step has begun.
 
     Attributes:
         served: what is run.
@@ -146,7 +146,7 @@ class Run:
         self.by_admin = False
         self.began = began
         self.step: aexec.Step | BatchedStep | None = None
-        self.begun: BegunRun | None = None
+        self.begun: StartedRun | None = None
         self.has_begun = False
         self.held: Callable[[web.Response], object] | None = None
         self.joined = 1

@@ -280,7 +280,7 @@ class HostedSession:
 
 @dataclass(frozen=True, slots=True)
 class NewSession:
-    """What a client wishes.
+    """What a client asks for.
 
     Attributes:
         graph_def: what to run.
@@ -299,7 +299,7 @@ class NewSession:
 
 @dataclass(slots=True)
 class _Made:
-    """A session as a client wishes."""
+    """A session as a client asks for it."""
 
     session: aexec.Session
     ttl: float | None
@@ -414,7 +414,7 @@ class SessionStore:
         Cancelled, or when `max_timeout` is over, the import ends soon.
 
         Args:
-            decode: gives the client's wishes.
+            decode: gives what the client asks for.
             size: bytes of which it makes them.
             caller: to whom it will belong.
 

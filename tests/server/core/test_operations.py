@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 import pytest
-from aexec_server.http.request_wishes import NDJSON
+from aexec_server.http.request_preferences import NDJSON
 
 from aexec import proto
 from aexec.framework import dtypes
@@ -155,7 +155,9 @@ async def test_closing_a_session_ends_its_operations(api: Api) -> None:
         ("/v1/sessions/{s}:run", {"Aexec-Timeout-Ms": "-1"}, 400),
     ],
 )
-async def test_wishes_that_cannot_be_granted(api: Api, path: str, headers: dict[str, str], status: int) -> None:
+async def test_preferences_that_cannot_be_honoured_are_refused(
+    api: Api, path: str, headers: dict[str, str], status: int
+) -> None:
     handle = await api.create(small_graph())
     async with api.client.post(path.format(s=handle), data=b"{}", headers=headers) as response:
         assert response.status == status, await response.text()

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from aexec_server.core import admission
 from aexec_server.http import bodies
-from aexec_server.http.request_wishes import read_priority_header
+from aexec_server.http.request_preferences import read_priority_header
 from aexec_server.requests import tensors
 
 import aexec

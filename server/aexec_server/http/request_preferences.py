@@ -1,4 +1,4 @@
-"""What a request wishes by headers besides its body: to be answered later, in events, once, or within some time.
+"""What a request preferences by headers besides its body: to be answered later, in events, once, or within some time.
 
 A wish is honoured or refused.  `Prefer: respond-async` and `wait` are RFC 7240's, `Priority` is RFC 9218's,
 `Idempotency-Key` is of draft-ietf-httpapi-idempotency-key-header, `Aexec-Timeout-Ms` ours.
@@ -21,12 +21,12 @@ __all__ = [
     "NDJSON",
     "PRIORITY",
     "TIMEOUT",
-    "Wishes",
+    "Preferences",
     "read_key",
+    "read_preferences",
     "read_priority_header",
     "read_timeout_header",
-    "read_wishes",
-    "refuse_wishes",
+    "refuse_preferences",
 ]
 
 EVENT_STREAM = "text/event-stream"
@@ -46,7 +46,7 @@ _LEVELS = (25, 50, 75, 100, 200, 300, 400, 500)
 
 
 @dataclass(frozen=True, slots=True)
-class Wishes:
+class Preferences:
     """What a run is to be besides being run.
 
     Attributes:
@@ -62,7 +62,7 @@ class Wishes:
     events: str | None = None
 
 
-def read_wishes(request: Headed) -> Wishes | None:
+def read_preferences(request: Headed) -> Preferences | None:
     """Those of a run; None if there are none, as mostly.
 
     Raises:
@@ -76,7 +76,7 @@ def read_wishes(request: Headed) -> Wishes | None:
     respond_async, wait = _preferences(headers)
     if events is not None and (key is not None or respond_async):
         raise errors.InvalidArgumentError(f"Accept: {events} is for answers at once, which are not stored")
-    return Wishes(key, respond_async, wait, events) if events or key or respond_async else None
+    return Preferences(key, respond_async, wait, events) if events or key or respond_async else None
 
 
 def _events(headers: Any) -> str | None:
@@ -118,14 +118,14 @@ def _preferences(headers: Any) -> tuple[bool, float]:
     return respond_async, wait or 0.0
 
 
-def refuse_wishes(request: Headed, *, key: bool = True) -> None:
+def refuse_preferences(request: Headed, *, key: bool = True) -> None:
     """For calls that answer once, at once, and each time anew.
 
     Args:
         key: refuse keys too.
 
     Raises:
-        UnimplementedError: a request wishes otherwise.
+        UnimplementedError: a request preferences otherwise.
     """
     headers = request.headers
     if key and _KEY in headers:

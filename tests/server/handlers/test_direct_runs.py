@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 from aexec_server.app import make_app
 from aexec_server.clients.tokens import new_token
-from aexec_server.handlers import plain_runs
-from aexec_server.handlers.plain_runs import Fate, PlainRuns
+from aexec_server.handlers import direct_runs
+from aexec_server.handlers.direct_runs import DirectRuns, Fate
 from aexec_server.handlers.runs import RunHandlers
 from aexec_server.http import json_text
 from aexec_server.models.models import ModelVersion
@@ -103,13 +103,13 @@ async def connected(api: Api) -> AsyncIterator[Client]:
 def fates(monkeypatch: pytest.MonkeyPatch) -> list[Fate]:
     """What became of each request, in their order."""
     seen: list[Fate] = []
-    answer = PlainRuns.answer
+    answer = DirectRuns.answer
 
     def noted(*args: Any, **kwargs: Any) -> Fate:
         seen.append(answer(*args, **kwargs))
         return seen[-1]
 
-    monkeypatch.setattr(PlainRuns, "answer", noted)
+    monkeypatch.setattr(DirectRuns, "answer", noted)
     return seen
 
 
@@ -340,7 +340,7 @@ async def test_many_are_taken_in_turns(api: Api, fates: list[Fate], monkeypatch:
         data = run_request()
         await client.warm_up(data)
         fates.clear()
-        monkeypatch.setattr(plain_runs, "perf_counter", lambda: 1e12)  # every slice is over
+        monkeypatch.setattr(direct_runs, "perf_counter", lambda: 1e12)  # every slice is over
         client.writer.write(data)
         await until(lambda: fates)
         assert set(fates) == {LATER} and len(api.server.backlog) == 1
@@ -366,14 +366,14 @@ async def test_nobody_is_taken_before_those_who_wait(api: Api, monkeypatch: pyte
         data = run_request()
         await one.warm_up(data)
         asked: list[tuple[bool, float]] = []
-        answer = PlainRuns.answer
+        answer = DirectRuns.answer
 
-        def noted(plain: PlainRuns, transport: Any, data: bytes, arrival: float, end: float, *, again: bool) -> Fate:
+        def noted(direct: DirectRuns, transport: Any, data: bytes, arrival: float, end: float, *, again: bool) -> Fate:
             asked.append((again, end))
-            return answer(plain, transport, data, arrival, end, again=again)
+            return answer(direct, transport, data, arrival, end, again=again)
 
-        monkeypatch.setattr(PlainRuns, "answer", noted)
-        monkeypatch.setattr(plain_runs, "perf_counter", lambda: 1e12)  # every slice is over
+        monkeypatch.setattr(DirectRuns, "answer", noted)
+        monkeypatch.setattr(direct_runs, "perf_counter", lambda: 1e12)  # every slice is over
         for client in (one, two):
             client.writer.write(data)
         await until(lambda: len(api.server.backlog) == 2)
@@ -393,16 +393,16 @@ async def test_a_run_that_was_begun_is_stopped_if_nobody_waits_for_it(
     async with connected(api) as client:
         data = run_request(fetch="checked:0", x=(1.0, 2.0))
         await client.warm_up(data)
-        begin_ahead = RunHandlers.begin_ahead
+        begin_early = RunHandlers.begin_early
         hosted = api.hosted("m")
 
         def begin(handlers: RunHandlers, *args: Any) -> None:
-            begin_ahead(handlers, *args)
+            begin_early(handlers, *args)
             (run,) = hosted.runs.live.values()
             assert run.begun is not None and handlers.admission.statistics().in_flight == 1
             api.server.draining = True
 
-        monkeypatch.setattr(RunHandlers, "begin_ahead", begin)
+        monkeypatch.setattr(RunHandlers, "begin_early", begin)
         status, _, body = await client.ask(data.replace(b"1.0, 2.0", b"-1.0,2.0"))
         assert (status, json.loads(body)["code"]) == (503, "UNAVAILABLE")
         await until(lambda: not hosted.runs.live)
@@ -421,10 +421,10 @@ async def test_a_version_that_took_the_place_of_another_runs_it_itself(
         )
         await client.warm_up(data.replace(b"-1.0", b" 1.0"))
         model = api.server.models.find("m")
-        begin_ahead = RunHandlers.begin_ahead
+        begin_early = RunHandlers.begin_early
 
         def begin(handlers: RunHandlers, *args: Any) -> None:
-            begin_ahead(handlers, *args)
+            begin_early(handlers, *args)
             monkeypatch.undo()
             old = model.version()
             model.versions[2] = new = ModelVersion("m", 2, old.source)
@@ -434,7 +434,7 @@ async def test_a_version_that_took_the_place_of_another_runs_it_itself(
             session = aexec.Session(aexec.Graph.from_graph_def(g.graph_def))
             new.open(HostedSession("m", session, None, api.server.config.clock, runs=model.runs))
 
-        monkeypatch.setattr(RunHandlers, "begin_ahead", begin)
+        monkeypatch.setattr(RunHandlers, "begin_early", begin)
         status, _, body = await client.ask(data)
         assert (status, json.loads(body)["model_version"], json.loads(body)["outputs"][0]["data"]) == (200, "2", [1.0])
         await until(lambda: not model.runs.live)
@@ -497,16 +497,16 @@ async def test_samples_are_traced_the_ordinary_way(start: Start, fates: list[Fat
 
 async def test_where_all_requests_are_to_be_seen_none_is_plain(start: Start) -> None:
     api = await served(start, cors_origins=["https://example.org"])
-    assert PlainRuns.of(api.client.server.app) is None  # type: ignore[attr-defined]
+    assert DirectRuns.of(api.client.server.app) is None  # type: ignore[attr-defined]
     app = make_app(ServerConfig())
-    assert PlainRuns.of(app) is not None
+    assert DirectRuns.of(app) is not None
 
     @web.middleware
     async def own(request: web.Request, handler: Any) -> web.StreamResponse:
         return await handler(request)  # type: ignore[no-any-return]
 
     app.middlewares.append(own)
-    assert PlainRuns.of(app) is None
+    assert DirectRuns.of(app) is None
 
 
 async def test_steps_and_requests_are_logged(start: Start, fates: list[Fate], caplog: pytest.LogCaptureFixture) -> None:
@@ -524,7 +524,7 @@ async def test_steps_and_requests_are_logged(start: Start, fates: list[Fate], ca
 
 
 async def test_few_heads_are_remembered(api: Api, fates: list[Fate], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plain_runs, "_MAX_KNOWN", 2)
+    monkeypatch.setattr(direct_runs, "_MAX_KNOWN", 2)
     async with connected(api) as client:
         requests = [run_request(User_Agent=f"agent {number}") for number in range(5)]
         for data in requests:

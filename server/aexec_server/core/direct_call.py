@@ -1,7 +1,7 @@
-"""`PlainCall`: a call for runs whose requests all have the same head, and `PlainRun`, one of them.
+"""`DirectCall`: a call for runs whose requests all have the same head, and `DirectRun`, one of them.
 
 Each protocol makes its own (`handlers/runs.py`, `handlers/model_calls.py`) of the head of a request, if that says
-nothing out of the ordinary.  `handlers/plain_runs.py` uses them.
+nothing out of the ordinary.  `handlers/direct_runs.py` uses them.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from aexec_server.requests.run_response import Answer
 from aexec_server.requests.served_call import ServedCall
 from aexec_server.sessions.store import HostedSession
 
-__all__ = ["MakePlainCall", "PlainCall", "PlainRun"]
+__all__ = ["DirectCall", "DirectRun", "MakeDirectCall"]
 
 
-class PlainRun(Protocol):
+class DirectRun(Protocol):
     """A request that was read.
 
     Attributes:
@@ -43,7 +43,7 @@ class PlainRun(Protocol):
         """It was answered; when it came, was decoded and had run, by `time.monotonic`."""
 
 
-class PlainCall(Protocol):
+class DirectCall(Protocol):
     """What is known of a request by its head.
 
     Attributes:
@@ -54,9 +54,9 @@ class PlainCall(Protocol):
     media: str
     compresses: bool
 
-    def read(self, body: bytes, caller: Caller) -> PlainRun | None:
+    def read(self, body: bytes, caller: Caller) -> DirectRun | None:
         """Decode a request; None for one that is not as most are.  Raises what is wrong with it."""
 
 
 # Makes one of the parameters of a path, and a head.  Raises what is wrong with that.
-MakePlainCall = Callable[[Mapping[str, str], RawRequestMessage], PlainCall | None]
+MakeDirectCall = Callable[[Mapping[str, str], RawRequestMessage], DirectCall | None]

@@ -1,13 +1,14 @@
-"""`PlainRuns`: requests for runs that are over at once, answered where they are read.
+"""`DirectRuns`: small runs, answered where their requests are read.
 
-Most runs of a model server are small, and their requests as like as two peas: the same head again and again, a body
-that came with it, and a step that takes some microseconds.  For such a one aiohttp's task, request, route and response
-would cost several times what it asks for.  So what aiohttp's parser made of a head is kept, and when the same bytes
-come again, and all of the body with them, the request is decoded, run and answered by one write.
+Most requests to a model server have the same head as the one before, a body that came with it, and a step that takes
+some microseconds.  aiohttp's task, request, route and response would cost several times as much as the step.  So this
+keeps what aiohttp's parser made of a head.  When the same bytes come again, with the whole body, the request is
+decoded, run and answered by one write: a direct run.
 
-Whatever is not so plain goes the ordinary way, as if nobody had looked at it: a head that is not known, one that has
-wishes, a body that is wrong, a run that would have to stand in line.  A step that turns out not to be over at once is
-gone on with there (`RunHandlers.begin_ahead`).  Next to read: `connections/guarded_connection.py`, which asks this.
+Every other request goes to aiohttp as if nobody had looked at it: one with an unknown head or with preferences, one
+with a wrong body, and one whose run would have to wait for a slot.  If a step turns out not to end at once,
+`RunHandlers.begin_early` keeps it, and the ordinary handler continues it.  Next to read:
+`connections/guarded_connection.py`, which calls this.
 """
 
 from __future__ import annotations
@@ -29,20 +30,20 @@ from aexec_server import aiohttp_seam
 from aexec_server.aiohttp_seam import RawRequestMessage
 from aexec_server.clients.callers import Caller
 from aexec_server.core.access_log import log_access
-from aexec_server.core.plain_call import PlainCall, PlainRun
+from aexec_server.core.direct_call import DirectCall, DirectRun
 from aexec_server.core.routes import Route
 from aexec_server.core.server_state import Server
 from aexec_server.handlers.runs import RunHandlers, run_options
 from aexec_server.http.compression import INLINE_BYTES, LEAST_BYTES, coding_of, compressed
 from aexec_server.requests.run_response import JSON_LENGTH, check_answer_size
-from aexec_server.requests.run_table import RUN_ID, BegunRun
+from aexec_server.requests.run_table import RUN_ID, StartedRun
 from aexec_server.requests.served_call import ServedCall
 from aexec_server.requests.tensors import size_of, write_ns
 
-__all__ = ["PLAIN_RUNS", "Fate", "PlainRuns"]
+__all__ = ["DIRECT_RUNS", "DirectRuns", "Fate"]
 
-# Headers that a plain request may have.  Of the others none is looked at by what answers it here.
-_PLAIN_HEADERS = frozenset(
+# A request with any other header is left to aiohttp.
+_DIRECT_HEADERS = frozenset(
     (
         "accept",
         "accept-encoding",
@@ -87,7 +88,7 @@ class _Known:
         path: for the log.
     """
 
-    call: PlainCall
+    call: DirectCall
     length: int
     headers: CIMultiDictProxy[str]
     caller: Caller | None
@@ -104,7 +105,7 @@ class Fate(enum.Enum):
     LATER = enum.auto()
 
 
-class PlainRuns:
+class DirectRuns:
     """See the module's head.
 
     Args:
@@ -123,19 +124,19 @@ class PlainRuns:
         self._access = server.access
         self._most = server.config.max_body_bytes
         self._most_answer = server.config.max_answer_bytes
-        self._calls = [(r.expression, r.plain) for r in routes if r.plain is not None]
+        self._calls = [(r.expression, r.direct) for r in routes if r.direct is not None]
         self._passed_on: set[asyncio.BaseTransport] = set()
         self._known: dict[bytes, _Known] = {}
         self._known_before: dict[bytes, _Known] = {}
 
     @staticmethod
-    def of(app: web.Application) -> PlainRuns | None:
+    def of(app: web.Application) -> DirectRuns | None:
         """Those of an application; None if something of it is to see all requests, or all answers.
 
         None too if aiohttp lacks what they need.
         """
         own = len(app.middlewares) == 1 and not app.on_response_prepare
-        return app[PLAIN_RUNS] if own and aiohttp_seam.can_answer_runs else None
+        return app[DIRECT_RUNS] if own and aiohttp_seam.can_answer_runs else None
 
     # Heads
 
@@ -163,7 +164,7 @@ class PlainRuns:
         names = [name.lower() for name in message.headers]
         if message.version != HttpVersion11 or message.should_close or message.compression or message.upgrade:
             return None
-        if len(set(names)) != len(names) or not _PLAIN_HEADERS.issuperset(names):
+        if len(set(names)) != len(names) or not _DIRECT_HEADERS.issuperset(names):
             return None
         self._access.site.check(message)
         call = self._call(message)
@@ -177,7 +178,7 @@ class PlainRuns:
         caller = self._access.caller(message.headers) if self._access.front_says else None
         return _Known(call, length, message.headers, caller, coding, binary_coding, message.path)
 
-    def _call(self, message: RawRequestMessage) -> PlainCall | None:
+    def _call(self, message: RawRequestMessage) -> DirectCall | None:
         for pattern, make in self._calls:
             match = pattern.fullmatch(message.path)
             if match is not None:
@@ -248,10 +249,10 @@ class PlainRuns:
                     log_access("POST", known.path, 200, seconds, run_id)
                 return Fate.ANSWERED
         caller = self._access.located(caller, transport)
-        runs.begin_ahead(transport, hosted, caller, arrival, deadline, BegunRun(served, values, step, rest))
+        runs.begin_early(transport, hosted, caller, arrival, deadline, StartedRun(served, values, step, rest))
         return Fate.ORDINARY
 
-    def _written(self, known: _Known, run_id: str, run: PlainRun, served: ServedCall, values: Any) -> bytes | None:
+    def _written(self, known: _Known, run_id: str, run: DirectRun, served: ServedCall, values: Any) -> bytes | None:
         """The whole answer; None if writing it takes too long, or cannot be done."""
         size, nanoseconds = 0, 0.0
         for value in values:
@@ -296,7 +297,7 @@ class PlainRuns:
         """It has, or the connection is closed: what was begun for the request is not wanted any more."""
         if transport is not None:
             self._passed_on.discard(transport)
-            self._runs.drop_ahead(transport)
+            self._runs.drop_early(transport)
 
 
-PLAIN_RUNS: web.AppKey[PlainRuns] = web.AppKey("plain_runs", PlainRuns)
+DIRECT_RUNS: web.AppKey[DirectRuns] = web.AppKey("direct_runs", DirectRuns)
