@@ -29,7 +29,7 @@ module, and nothing below them.  `aexec_server` is one, and a test holds it to t
 * `dispose`: takes the graph of a closed session apart, if it is the server's own; `leave_undisposed` stops that.
 * `load_kernels`: imports all ops and kernels and what they need, for a process from which others are forked.
 * `PartialRun`: a step in parts, as `Session.partial_run_setup` gives it.
-* `Queue`: a session's, as `Session.queue` gives it.
+* `Queue`: a session's, as `Session.queue` gives it; `queue_class`: of which class are the queues that an op makes?
 * `return_freed_memory`: after large things were let go of, gives the system what the C library keeps.
 * `MemoryAccount`: what several sessions may take together, for `SessionConfig.memory_account`; `total_memory`: what the
   machine has.
@@ -89,6 +89,7 @@ from aexec.graph.forms.graph_pieces import GraphForm, graph_pieces
 from aexec.graph.meta_graph import MetaGraph
 from aexec.graph.nodes.node_wire import unflatten_node
 from aexec.graph.signature import Signature, TensorInfo
+from aexec.queues.kinds import queue_class
 from aexec.queues.session_queue import Queue
 from aexec.runtime.feeding.feeds import FeedSpec
 from aexec.runtime.feeding.nested_lists import num_leaves
@@ -161,6 +162,7 @@ __all__ = [
     "on_event_loop",
     "op_of",
     "parse_duration",
+    "queue_class",
     "record_network_buffer",
     "record_network_buffer_freed",
     "return_freed_memory",

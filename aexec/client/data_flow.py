@@ -7,16 +7,18 @@ from typing import Any
 
 from aexec.client.building import name_scope
 from aexec.client.random_seed import get_seed
-from aexec.framework import dtypes, errors
+from aexec.framework import errors
 from aexec.framework.dtypes import DType, as_dtype
 from aexec.framework.shape import PartialTensorShape
 from aexec.framework.shape_functions.shape_handles import Shape, ShapeAndType
 from aexec.graph.nodes.node import Node, Tensor
 from aexec.graph.op_functions import convert_to_tensor, create_node
+from aexec.queues.kinds import queue_class, queue_kinds
 
 __all__ = [
     "GraphQueue",
     "fifo_queue",
+    "make_queue",
     "padding_fifo_queue",
     "priority_queue",
     "random_shuffle_queue",
@@ -96,9 +98,30 @@ class GraphQueue:
         return create_node("QueueIsClosedV2", {"handle": self.handle}, {}, name=name).output(0)
 
 
-def _make(
-    op: str, capacity: int, types: Any, shapes: Any, shared_name: str | None, name: str, **extra: Any
+def make_queue(
+    kind: str,
+    capacity: int,
+    types: Any,
+    shapes: Any = None,
+    *,
+    shared_name: str | None = None,
+    name: str | None = None,
+    **settings: Any,
 ) -> GraphQueue:
+    """A queue of any kind.
+
+    Args:
+        kind: as `aexec.queues.queue_registry.register_queue_kind` knows it: `"FIFOQueue"`, say.
+        capacity, types, shapes, shared_name: as `fifo_queue` takes them.
+        name: of the node; by default that of the kind.
+        settings: the other attrs of its op.
+
+    Raises:
+        NotFoundError: there is no such kind.
+    """
+    queue = queue_class(kind)
+    if queue is None:
+        raise errors.NotFoundError(f"No kind of queue '{kind}' is registered; there are {', '.join(queue_kinds())}")
     component_types = [as_dtype(t) for t in (types if isinstance(types, list | tuple) else [types])]
     if shapes is None:
         shapes = []
@@ -108,13 +131,10 @@ def _make(
         "shapes": component_shapes,
         "capacity": capacity,
         "shared_name": shared_name,
-        **extra,
+        **settings,
     }
-    handle = create_node(op, {}, attrs, name=name).output(0)
-    if op == "PriorityQueueV2":
-        component_types = [dtypes.int64, *component_types]
-        component_shapes = [PartialTensorShape([]), *component_shapes] if component_shapes else []
-    return GraphQueue(handle, component_types, component_shapes)
+    handle = create_node(f"{queue.kind}V2", {}, attrs, name=name).output(0)
+    return GraphQueue(handle, *queue.with_leading(component_types, component_shapes))
 
 
 def fifo_queue(
@@ -128,21 +148,21 @@ def fifo_queue(
         shapes: a list of the components' shapes, fully known, or None for any.
         shared_name: of the resource; nodes of one shared_name share a queue.
     """
-    return _make("FIFOQueueV2", capacity, types, shapes, shared_name, name)
+    return make_queue("FIFOQueue", capacity, types, shapes, shared_name=shared_name, name=name)
 
 
 def padding_fifo_queue(
     capacity: int, types: Any, shapes: Any, *, shared_name: str | None = None, name: str = "padding_fifo_queue"
 ) -> GraphQueue:
     """As `fifo_queue`; shapes may leave dimensions open, in which batches are padded."""
-    return _make("PaddingFIFOQueueV2", capacity, types, shapes, shared_name, name)
+    return make_queue("PaddingFIFOQueue", capacity, types, shapes, shared_name=shared_name, name=name)
 
 
 def priority_queue(
     capacity: int, types: Any, shapes: Any = None, *, shared_name: str | None = None, name: str = "priority_queue"
 ) -> GraphQueue:
     """A queue that gives the smallest first: a component in front of the given ones is the priority, an int64."""
-    return _make("PriorityQueueV2", capacity, types, shapes or [], shared_name, name)
+    return make_queue("PriorityQueue", capacity, types, shapes or [], shared_name=shared_name, name=name)
 
 
 def random_shuffle_queue(
@@ -158,4 +178,4 @@ def random_shuffle_queue(
     """A queue that gives elements in random order, while `min_after_dequeue` stay in it until it is closed."""
     seed1, seed2 = get_seed(seed)
     extra = {"min_after_dequeue": min_after_dequeue, "seed": seed1, "seed2": seed2}
-    return _make("RandomShuffleQueueV2", capacity, types, shapes, shared_name, name, **extra)
+    return make_queue("RandomShuffleQueue", capacity, types, shapes, shared_name=shared_name, name=name, **extra)

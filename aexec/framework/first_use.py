@@ -57,8 +57,8 @@ class FirstUse:
             self.load(name)
 
 
-def import_family(package: str, path: Iterable[str]) -> None:
-    """Import the modules of a package that register something: those whose names end in `_ops`."""
+def import_family(package: str, path: Iterable[str], *, ending: str = "_ops") -> None:
+    """Import the modules of a package that register something: those whose names have this ending."""
     for module in pkgutil.iter_modules(path):
-        if module.name.endswith("_ops"):
+        if module.name.endswith(ending):
             importlib.import_module(f"{package}.{module.name}")

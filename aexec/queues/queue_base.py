@@ -5,7 +5,7 @@ of arrival; only the head of a line is tried.  After every change both heads are
 until neither gets further.  An operation that finds nobody before it and can be done at once
 needs no future and no task: the methods return its result, or else an `Attempt` to wait for.
 
-A kind of queue says in which order elements are taken: see `fifo_queue.py`.  All methods may
+A kind of queue says in which order elements are taken: see `kinds/fifo_queue.py`.  All methods may
 be called from any thread; the lock is held only for moves of references, and of so many that
 nobody waits long: an operation on many elements goes on in the loop's next turn.
 """
@@ -105,6 +105,8 @@ class QueueBase:
     Attributes:
         kind: name of the op that makes such a queue.
         takes_whole_batches: a dequeue of many takes nothing until all that it wants is there.
+        leading: types and shapes of components that it has in front of those that a node names.
+        settings: attrs of its ops, of the same name in `QueueSpec`, besides those that all kinds have.
         capacity: number of elements that it may hold.
         closed: no element can be put any more.
         dropped: it has left its container.
@@ -114,6 +116,8 @@ class QueueBase:
 
     kind: ClassVar[str] = ""
     takes_whole_batches: ClassVar[bool] = False
+    leading: ClassVar[tuple[tuple[DType, PartialTensorShape], ...]] = ()
+    settings: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, name: str, spec: QueueSpec) -> None:
         if spec.shapes and len(spec.shapes) != len(spec.types):
@@ -182,6 +186,14 @@ class QueueBase:
         return batching.join(elements, self.spec.types)
 
     # Operations
+
+    @classmethod
+    def with_leading(
+        cls, types: Sequence[DType], shapes: Sequence[PartialTensorShape]
+    ) -> tuple[list[DType], list[PartialTensorShape]]:
+        """Types and shapes of all components, given those that a node names; no shapes if it names none."""
+        all_types = [*(dtype for dtype, _ in cls.leading), *types]
+        return all_types, [*(shape for _, shape in cls.leading), *shapes] if shapes else []
 
     def __len__(self) -> int:
         """Number of elements."""

@@ -14,13 +14,14 @@ from aexec.framework import dtypes
 from aexec.framework.shape import PartialTensorShape
 from aexec.queues import batching
 from aexec.queues.attempts import Attempt, settled
-from aexec.queues.fifo_queue import FIFOQueue
-from aexec.queues.padding_fifo_queue import PaddingFIFOQueue
-from aexec.queues.priority_queue import PriorityQueue
+from aexec.queues.kinds import queue_class, queue_kinds
+from aexec.queues.kinds.fifo_queue import FIFOQueue
+from aexec.queues.kinds.padding_fifo_queue import PaddingFIFOQueue
+from aexec.queues.kinds.priority_queue import PriorityQueue
+from aexec.queues.kinds.random_shuffle_queue import RandomShuffleQueue
 from aexec.queues.queue_base import QueueBase, QueueSpec
-from aexec.queues.random_shuffle_queue import RandomShuffleQueue
 
-KINDS = (FIFOQueue, RandomShuffleQueue, PaddingFIFOQueue, PriorityQueue)
+KINDS = tuple(queue for kind in queue_kinds() if (queue := queue_class(kind)) is not None)
 SCALAR = PartialTensorShape([])
 
 

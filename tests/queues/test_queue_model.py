@@ -14,11 +14,11 @@ from aexec.framework import dtypes, errors
 from aexec.framework.shape import PartialTensorShape
 from aexec.numerics.philox import Philox
 from aexec.queues.attempts import Attempt
-from aexec.queues.fifo_queue import FIFOQueue
-from aexec.queues.padding_fifo_queue import PaddingFIFOQueue
-from aexec.queues.priority_queue import PriorityQueue
+from aexec.queues.kinds.fifo_queue import FIFOQueue
+from aexec.queues.kinds.padding_fifo_queue import PaddingFIFOQueue
+from aexec.queues.kinds.priority_queue import PriorityQueue
+from aexec.queues.kinds.random_shuffle_queue import RandomShuffleQueue
 from aexec.queues.queue_base import QueueBase, QueueSpec
-from aexec.queues.random_shuffle_queue import RandomShuffleQueue
 
 CAPACITY, MINIMUM, SEED = 4, 2, 7
 SPEC = QueueSpec((dtypes.int64, dtypes.int64), (PartialTensorShape([]),) * 2, CAPACITY)

@@ -30,17 +30,9 @@ from aexec.kernels.common.allocation import allocator
 from aexec.kernels.data_flow.keeping import copy_and_count, copy_shared, keeping_ns, may_keep
 from aexec.queues.attempts import settled
 from aexec.queues.batching import cut
-from aexec.queues.fifo_queue import FIFOQueue
 from aexec.queues.joining import Joining
-from aexec.queues.padding_fifo_queue import PaddingFIFOQueue
-from aexec.queues.priority_queue import PriorityQueue
+from aexec.queues.kinds import follow_queue_kinds, queue_class
 from aexec.queues.queue_base import Element, QueueBase, QueueSpec, lookup_queue
-from aexec.queues.random_shuffle_queue import RandomShuffleQueue
-
-_KINDS: dict[str, type[QueueBase]] = {
-    cls.kind: cls for cls in (FIFOQueue, RandomShuffleQueue, PaddingFIFOQueue, PriorityQueue)
-}
-_SCALAR = PartialTensorShape([])
 
 # The shape of a batch of more rows is greater: the loop may have no time to cut it.
 _MANY = (int(DEFAULT.inline_ns / CUT_NS),)
@@ -54,29 +46,26 @@ _UNCHECKED_BYTES = 256 << 20
 # Making queues
 
 
-def _spec(c: OpKernelConstruction, kind: str) -> QueueSpec:
-    types, shapes = tuple(c.attr("component_types")), tuple(c.attr("shapes"))
-    if kind == PriorityQueue.kind:
-        types = (dtypes.int64, *types)
-        shapes = (_SCALAR, *shapes) if shapes else shapes
+def _spec(c: OpKernelConstruction, kind: type[QueueBase]) -> QueueSpec:
+    types, shapes = kind.with_leading(c.attr("component_types"), c.attr("shapes"))
     if not types:
         raise errors.InvalidArgumentError("A queue needs at least one component type")
-    extra = {name: c.attr(name) for name in ("min_after_dequeue", "seed", "seed2") if name in c.attrs}
-    return QueueSpec(types, shapes, c.attr("capacity"), **extra)
+    settings = {name: c.attr(name) for name in kind.settings}
+    return QueueSpec(tuple(types), tuple(shapes), c.attr("capacity"), **settings)
 
 
 def _make_queue(c: OpKernelConstruction) -> Callable[[OpKernelContext], ContainerInfo]:
     """What finds or makes the node's queue in the session's resources, and returns its name there."""
-    kind = c.op.removesuffix("V2")
+    kind = queue_class(c.op)
+    if kind is None:
+        raise errors.NotFoundError(f"No kind of queue '{c.op}' is registered any more")
     info = ContainerInfo.from_attrs(c.attrs, c.name)
     spec = _spec(c, kind)
-    _KINDS[kind](info.name, spec)  # what is wrong with the node is known before it runs
+    kind(info.name, spec)  # what is wrong with the node is known before it runs
     checked: list[QueueBase] = []
 
     def find(context: OpKernelContext) -> ContainerInfo:
-        queue = context.resources.lookup_or_create(
-            info.container, info.name, QueueBase, lambda: _KINDS[kind](info.name, spec)
-        )
+        queue = context.resources.lookup_or_create(info.container, info.name, QueueBase, lambda: kind(info.name, spec))
         if not checked or checked[0] is not queue:
             queue.check_same(c.op, spec)
             checked[:] = [queue]
@@ -111,9 +100,13 @@ def _old_handle(named: ContainerInfo | ResourceHandle) -> RefCell:
     return RefCell(dtypes.string, PartialTensorShape([2]), names)
 
 
-for _kind in _KINDS:
-    kernel(_kind, cost=0)(_queue_v1)
-    kernel(f"{_kind}V2", cost=0)(_queue_v2)
+def _register_kernels(kind: type[QueueBase]) -> None:
+    """Register the kernels of the ops that make queues of a kind."""
+    kernel(kind.kind, cost=0)(_queue_v1)
+    kernel(f"{kind.kind}V2", cost=0)(_queue_v2)
+
+
+follow_queue_kinds(_register_kernels)
 kernel("FIFOQueueV2", device="DEFAULT", host_memory=("handle",), cost=0)(_queue_v2)
 
 

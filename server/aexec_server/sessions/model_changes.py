@@ -8,7 +8,7 @@ here as one that does not: that holds for ops of programs and for new ones.  A k
 
 from __future__ import annotations
 
-from aexec.hosting import dtypes, find_op_def
+from aexec.hosting import dtypes, find_op_def, queue_class
 from aexec_server.sessions.op_rules import OpUse
 
 __all__ = ["CHANGES_NOTHING", "may_change_model", "what_changes_model"]
@@ -22,13 +22,12 @@ _READS = """
     ResourceAccumulatorNumAccumulated ResourceGather ResourceGatherNd StagePeek StageSize VarIsInitializedOp
     VariableShape _ReadVariablesOp
 """
-# They make what the graph declares, empty, where it is not there yet.
+# They make what the graph declares, empty, where it is not there yet; so do the ops that make queues.
 _MAKES = """
     AnonymousHashTable AnonymousMutableDenseHashTable AnonymousMutableHashTable AnonymousMutableHashTableOfTensors
-    Barrier ConditionalAccumulator FIFOQueue FIFOQueueV2 FakeQueue HashTable HashTableV2 IdentityReader
+    Barrier ConditionalAccumulator FakeQueue HashTable HashTableV2 IdentityReader
     IdentityReaderV2 MutableDenseHashTable MutableDenseHashTableV2 MutableHashTable MutableHashTableOfTensors
-    MutableHashTableOfTensorsV2 MutableHashTableV2 MutexV2 PaddingFIFOQueue PaddingFIFOQueueV2 PriorityQueue
-    PriorityQueueV2 RandomShuffleQueue RandomShuffleQueueV2 ResourceConditionalAccumulator
+    MutableHashTableOfTensorsV2 MutableHashTableV2 MutexV2 ResourceConditionalAccumulator
     SparseConditionalAccumulator SummaryWriter VarHandleOp Variable VariableV2 _VarHandlesOp
 """
 # What they work on ends with the step.
@@ -67,6 +66,6 @@ def may_change_model(op: str) -> bool:
 
 def what_changes_model(use: OpUse) -> str | None:
     """The rule: reading is for everybody."""
-    if use.op in CHANGES_NOTHING or not may_change_model(use.op):
+    if use.op in CHANGES_NOTHING or queue_class(use.op) is not None or not may_change_model(use.op):
         return None
     return "changes what the graph keeps, which is the server's own: clients may run what reads it only"

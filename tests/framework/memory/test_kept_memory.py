@@ -13,7 +13,7 @@ from aexec.framework.memory.memory_account import MemoryAccount
 from aexec.framework.shape import PartialTensorShape
 from aexec.framework.state.resource_manager import ResourceManager
 from aexec.framework.state.resource_variable import ResourceVariable
-from aexec.queues.fifo_queue import FIFOQueue
+from aexec.queues.kinds.fifo_queue import FIFOQueue
 from aexec.queues.queue_base import QueueSpec
 from aexec.resources.accumulator import ConditionalAccumulator, SparseAccumulator
 from aexec.resources.barrier import Barrier

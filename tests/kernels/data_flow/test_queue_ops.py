@@ -12,6 +12,7 @@ import aexec
 from aexec import errors, ops
 from aexec.framework import dtypes
 from aexec.framework.shape import PartialTensorShape
+from aexec.queues.kinds import queue_kinds
 from tests.kernels import harness
 from tests.support import gates  # noqa: F401  (registers TestFail)
 from tests.support.waiting import until
@@ -20,6 +21,7 @@ QUEUES = ("FIFOQueue", "RandomShuffleQueue", "PaddingFIFOQueue", "PriorityQueue"
 
 
 def test_there_are_the_kernels_that_tensorflow_has() -> None:
+    assert set(QUEUES) == set(queue_kinds())
     for op in harness.ops_of("data_flow.queue_ops"):
         assert harness.registered(op) == harness.in_tensorflow(op), op
     assert {f"{kind}{version}" for kind in QUEUES for version in ("", "V2")} < set(

@@ -10,19 +10,22 @@ import heapq
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from aexec.framework import errors
-from aexec.framework.shape import shape_text
+from aexec.framework import dtypes, errors
+from aexec.framework.shape import PartialTensorShape, shape_text
 from aexec.queues.batching import Element, Zeros
 from aexec.queues.queue_base import QueueBase, QueueSpec
+from aexec.queues.queue_registry import register_queue_kind
 
 __all__ = ["PriorityQueue"]
 
 
+@register_queue_kind
 class PriorityQueue(QueueBase):
     """Component 0 is the priority, an int64 scalar.  Among equal ones first in, first out."""
 
     kind = "PriorityQueue"
     takes_whole_batches = True
+    leading = ((dtypes.int64, PartialTensorShape([])),)
 
     def __init__(self, name: str, spec: QueueSpec) -> None:
         super().__init__(name, spec)

@@ -6,10 +6,12 @@ from collections import deque
 from collections.abc import Sequence
 
 from aexec.queues.queue_base import Element, QueueBase, QueueSpec
+from aexec.queues.queue_registry import register_queue_kind
 
 __all__ = ["FIFOQueue"]
 
 
+@register_queue_kind
 class FIFOQueue(QueueBase):
     """First in, first out."""
 

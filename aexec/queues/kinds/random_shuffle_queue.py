@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from aexec.framework import errors
 from aexec.numerics.philox import Philox
 from aexec.queues.queue_base import Element, QueueBase, QueueSpec
+from aexec.queues.queue_registry import register_queue_kind
 
 __all__ = ["RandomShuffleQueue"]
 
@@ -15,6 +16,7 @@ __all__ = ["RandomShuffleQueue"]
 _BLOCKS = 16
 
 
+@register_queue_kind
 class RandomShuffleQueue(QueueBase):
     """While it is open, `min_after_dequeue` elements stay, so that there is something to shuffle with.
 
@@ -23,6 +25,7 @@ class RandomShuffleQueue(QueueBase):
     """
 
     kind = "RandomShuffleQueue"
+    settings = ("min_after_dequeue", "seed", "seed2")
 
     def __init__(self, name: str, spec: QueueSpec) -> None:
         super().__init__(name, spec)

@@ -8,12 +8,14 @@ from aexec.framework import errors
 from aexec.framework.shape import PartialTensorShape
 from aexec.queues import batching
 from aexec.queues.batching import Element, Zeros
-from aexec.queues.fifo_queue import FIFOQueue
+from aexec.queues.kinds.fifo_queue import FIFOQueue
 from aexec.queues.queue_base import QueueSpec
+from aexec.queues.queue_registry import register_queue_kind
 
 __all__ = ["PaddingFIFOQueue"]
 
 
+@register_queue_kind
 class PaddingFIFOQueue(FIFOQueue):
     """First in, first out.  Shapes are required, and may leave dimensions open but not their number."""
 
