@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 
 from aexec.framework import errors
-from aexec.framework.late_dataclass import dataclass
 from aexec.graph.passes.arithmetic import simplify_arithmetic
 from aexec.graph.passes.batch_norm_folding import fold_batch_norms
 from aexec.graph.passes.common_subexpressions import merge_common_subexpressions
@@ -34,6 +33,7 @@ __all__ = [
     "PASSES",
     "CalleeOf",
     "Evaluator",
+    "GraphPass",
     "WorkingGraph",
     "optimize",
     "pass_names",
@@ -46,7 +46,6 @@ __all__ = [
 Run = Callable[[WorkingGraph, Evaluator, CalleeOf], None]
 
 
-@dataclass(frozen=True, slots=True)
 class GraphPass:
     """A pass, and when it runs.
 
@@ -58,11 +57,22 @@ class GraphPass:
         after_regions: it runs when regions have been put in their places.
     """
 
-    run: Run
-    exact: bool = True
-    before_placing: bool = False
-    before_regions: bool = False
-    after_regions: bool = True
+    __slots__ = ("after_regions", "before_placing", "before_regions", "exact", "run")
+
+    def __init__(
+        self,
+        run: Run,
+        *,
+        exact: bool = True,
+        before_placing: bool = False,
+        before_regions: bool = False,
+        after_regions: bool = True,
+    ) -> None:
+        self.run = run
+        self.exact = exact
+        self.before_placing = before_placing
+        self.before_regions = before_regions
+        self.after_regions = after_regions
 
     def __call__(self, working: WorkingGraph, evaluate: Evaluator, callee_of: CalleeOf) -> None:
         self.run(working, evaluate, callee_of)
