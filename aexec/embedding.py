@@ -48,7 +48,7 @@ _OK = Status(0, "")
 
 
 class Embedding:
-    """See the module's head.
+    """Sessions and callables by number, for programs in other languages; a status takes the place of exceptions.
 
     Every method returns a `Status`, alone or before its results, which are empty unless the status is OK.  What it is
     about is the canonical code: NOT_FOUND for numbers and names that name nothing, INVALID_ARGUMENT for bytes that are

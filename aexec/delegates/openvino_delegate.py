@@ -34,7 +34,7 @@ _COPIES = 1.0
 
 
 class OpenVinoDelegate:
-    """See the module's head."""
+    """The delegate that compiles regions with OpenVINO and runs them on its CPU plugin."""
 
     name = "openvino"
     device_type = "CPU"

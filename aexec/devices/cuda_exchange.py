@@ -17,7 +17,7 @@ __all__ = ["CudaExchange"]
 
 
 class CudaExchange:
-    """See the module's head.
+    """Feeds arrays that users have on a GPU without a copy, and gives them results as copies on that GPU.
 
     Args:
         cupy: the module.

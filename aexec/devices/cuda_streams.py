@@ -33,7 +33,7 @@ _issuing = threading.local()
 
 
 class CudaStreams:
-    """See the module's head.
+    """The compute stream and the copy streams of one device, with the threads that queue work on them.
 
     Args:
         cupy: the module.

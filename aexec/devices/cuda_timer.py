@@ -20,7 +20,9 @@ _COMPARED_EVERY_NS = 1_000_000_000
 
 
 class CudaClock:
-    """See the module's head.  Used in threads of the device: two that compare at the same time are both right.
+    """Converts times of CUDA events to nanoseconds of the host's clock.
+
+    Used in threads of the device: two that compare at the same time are both right.
 
     Args:
         cupy: the module.

@@ -39,7 +39,7 @@ class Arrivals:
 
 
 class CudaValue:
-    """See the module's head.
+    """A tensor on a GPU, or the promise of one that a thread of the device will make.
 
     Attributes:
         device: that it is on.

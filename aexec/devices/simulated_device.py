@@ -148,7 +148,7 @@ class SimulatedArray:
 
 
 class SimulatedDevice(Device):
-    """A device of threads.  See the module's head.
+    """A device made of threads, with its own memory, which reports each use of a buffer without its event.
 
     Args:
         name: full name.

@@ -81,7 +81,7 @@ class TaskPartition(Partition):
 
 
 class ClusterPlanner(Planner):
-    """See the module's head."""
+    """Plans requests of a session across machines: one GraphDef for each task that takes part."""
 
     def _is_split(self, working: WorkingGraph, signature: PlanKey) -> bool:
         return bool(working.nodes)

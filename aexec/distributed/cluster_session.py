@@ -140,7 +140,9 @@ def _plain(value: Any) -> Any:
 
 
 class ClusterSession(Session):
-    """See the module's head.  `Session(graph, target="dask://…")` makes one when it is entered.
+    """A session whose nodes run on the tasks of a cluster: the client's side of it.
+
+    `Session(graph, target="dask://…")` makes one when it is entered.
 
     Args:
         graph: a graph, or a MetaGraph.

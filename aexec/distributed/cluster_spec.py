@@ -26,7 +26,7 @@ def task_of(device: str) -> str:
 
 
 class ClusterSpec:
-    """See the module's head.
+    """The jobs of a cluster, and the worker's address for each task of a job.
 
     Args:
         jobs: name → number of tasks, or the addresses of their workers; None is one job `worker` of all workers.

@@ -18,7 +18,7 @@ __all__ = ["ClusterTracer"]
 
 
 class ClusterTracer(OuterTracer):
-    """See the module's head.
+    """Joins the traces of all tasks of a step into one, with times by the client's clock.
 
     Args:
         trace: statistics are wanted.

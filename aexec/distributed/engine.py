@@ -83,7 +83,7 @@ Envelope = tuple[str, int, int, str, Message]
 
 
 class DeliveringEngine(abc.ABC):
-    """See the module's head.
+    """What engines have in common: who handles a message, and which ends are lost.
 
     Args:
         address: its own.

@@ -26,7 +26,7 @@ __all__ = ["OpeningClusterSession", "connect_to_cluster"]
 
 
 class OpeningClusterSession(OpeningSession):
-    """See the module's head.
+    """A cluster session before it is connected; entering or awaiting it connects, and gives the connected one.
 
     Args:
         source: as `aexec.Session` takes it.

@@ -19,7 +19,7 @@ __all__ = ["RemoteDevice"]
 
 
 class RemoteDevice(Device):
-    """See the module's head.
+    """A device of another task, for placing and partitioning; nothing runs on it in this process.
 
     Args:
         name, device_type, is_host: as the task says.

@@ -68,7 +68,7 @@ class RemoteExecutionOwner(Protocol):
 
 
 class RemoteExecution:
-    """See the module's head.
+    """The client's end of a partition that another task executes: it starts, awaits and cancels that execution.
 
     Attributes:
         task: which runs it.

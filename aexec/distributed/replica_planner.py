@@ -20,7 +20,7 @@ __all__ = ["ReplicaPlanner"]
 
 
 class ReplicaPlanner(ClusterPlanner):
-    """See the module's head."""
+    """Plans requests of a replicated session: the whole graph goes to one worker, which splits it itself."""
 
     def _split(self, working: WorkingGraph, signature: PlanKey, host: Device) -> list[Partition]:
         ends = self._ends(signature, host)

@@ -69,7 +69,7 @@ async def open_replicas(connection: ClusterConnection, handle: str, config: Sess
 
 
 class ReplicatedSession(ClusterSession):
-    """See the module's head.
+    """A session with its whole graph on every worker; each step runs on the least busy one.
 
     Args:
         tasks: what `open_replicas` gave.

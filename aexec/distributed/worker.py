@@ -34,7 +34,7 @@ async def _resident_bytes() -> int | None:
 
 
 class Worker:
-    """See the module's head.
+    """A task's side of a cluster: handles each verb that a client or another task sends.
 
     Attributes:
         sessions: by handle, those that are open.

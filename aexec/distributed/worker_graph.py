@@ -48,7 +48,7 @@ class WorkerGraphOwner(Protocol):
 
 
 class WorkerGraph:
-    """See the module's head.
+    """A partition that a client has registered with a task, imported and planned there.
 
     Args:
         session: whose it is; its kernels with state are this graph's too.

@@ -58,7 +58,7 @@ _HELD = 0.05
 
 
 class WorkerSession:
-    """See the module's head.
+    """What a task keeps for one session of a client: graphs, steps, state and devices.
 
     Args:
         engine: by which others are reached.

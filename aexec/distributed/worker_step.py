@@ -69,7 +69,7 @@ class _Environment(StepEnvironment):
 
 
 class WorkerStep:
-    """See the module's head.
+    """A task's part of one step: the execution of a registered graph.
 
     Args:
         number: the session's number of the step.

@@ -27,7 +27,7 @@ __all__ = ["Coordinator"]
 
 
 class Coordinator:
-    """See the module's head.  All methods belong to the event loop.
+    """Stops a group of tasks together, and raises the first error among them.  All methods belong to the event loop.
 
     Args:
         clean_stop_exception_types: errors that ask for a stop and are no errors.

@@ -24,7 +24,9 @@ Join = Callable[[list[Element]], Any]
 
 
 class Joining(PendingOutputs):
-    """See the module's head.  The result is what `join` makes of the elements.
+    """The future of a batch: its elements are taken first, then joined, and given back if it is cancelled.
+
+    The result is what `join` makes of the elements.
 
     Args:
         queue: where the elements are from.

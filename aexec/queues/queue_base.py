@@ -93,7 +93,7 @@ class QueueStatistics:
 
 
 class QueueBase:
-    """See the module's head.
+    """The base class of all queue kinds: two lines of waiting attempts, each served in order of arrival.
 
     Args:
         name: for messages.

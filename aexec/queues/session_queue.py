@@ -35,7 +35,9 @@ __all__ = ["Queue"]
 
 
 class Queue:
-    """See the module's head.  An element is a value, or a tuple of values if it has several components.
+    """A queue of a session, for Python programs.
+
+    An element is a value, or a tuple of values if it has several components.
 
     Args:
         resource: the queue itself.

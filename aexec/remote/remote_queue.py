@@ -30,7 +30,7 @@ class QueueOwner(Protocol):
 
 
 class RemoteQueue:
-    """See the module's head; its methods do what those of `Queue` do, and raise the same errors.
+    """A queue of a session in a server; its methods do what those of `Queue` do, and raise the same errors.
 
     Args:
         owner: its session.

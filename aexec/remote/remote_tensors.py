@@ -19,7 +19,7 @@ __all__ = ["RemoteTensors"]
 
 
 class RemoteTensors:
-    """See the module's head; what it does is awaited.
+    """The tensors that a session in a server keeps under handles; what it does is awaited.
 
     Args:
         service: the server.

@@ -55,7 +55,8 @@ _TRY_AGAIN_SECONDS = 0.2
 
 
 class TrainingSession:
-    """An asynchronous context manager; see the module's head.
+    """An asynchronous context manager: a session that initialises or restores itself, runs hooks and queue runners,
+    and recovers from lost workers.
 
     Leaving the block stops the queue runners and closes the session.  Running out of input (OutOfRangeError) ends the
     block without an error.  SIGINT and SIGTERM ask for the stop, so that hooks write what they have to; a second one

@@ -41,7 +41,7 @@ class _Selector(selectors.DefaultSelector):
 
 
 class VirtualClockLoop(asyncio.SelectorEventLoop):
-    """See the module's head."""
+    """An event loop whose clock jumps to the next timer when nothing else can happen."""
 
     def __init__(self) -> None:
         selector = _Selector()

@@ -120,7 +120,7 @@ class StreamTimer(abc.ABC):
 
 
 class Device(abc.ABC):
-    """A place where kernels run.  See the module's head.
+    """A place where kernels run, with its memory, streams and events.
 
     Attributes:
         name: full name, `/job:localhost/replica:0/task:0/device:CPU:0`.

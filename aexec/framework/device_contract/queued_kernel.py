@@ -73,7 +73,7 @@ class MemberCall:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CallSequence:
-    """See the module's head.
+    """Calls of queued kernels, one after another, that a device queues as one call.
 
     Attributes:
         name: for messages.

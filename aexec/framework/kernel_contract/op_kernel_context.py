@@ -282,7 +282,7 @@ _NO_CALL = _NoCall()
 
 
 class OpKernelContext:
-    """See the module's head.
+    """What a kernel can ask while it runs: of its step, of the session's state, and of its call.
 
     Attributes:
         params: what it shares with all calls of the step.

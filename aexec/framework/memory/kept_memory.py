@@ -41,7 +41,9 @@ class _Kept(weakref.ref[Any]):
 
 
 class KeptMemory:
-    """See the module's head.  Any thread may use it.
+    """Counts the arrays that resources keep between runs in the session's account, each until its memory is freed.
+
+    Any thread may use it.
 
     Args:
         account: of the session.

@@ -41,7 +41,7 @@ class _Buffer(NamedTuple):
 
 
 class MemoryAccount:
-    """See the module's head.  Any thread may use it.
+    """Memory in use by one step, session or server, by node, with an optional limit.  Any thread may use it.
 
     Args:
         whose: what is accounted for, for messages: `step`, `session` or `server`.

@@ -99,7 +99,7 @@ def kind(message: proto.AttrValue) -> str | None:
 
 
 def decode(message: proto.AttrValue) -> Any:
-    """The Python value of a message; see the module's head.
+    """The Python value of a message, as the table at the head of this module says.
 
     A list with elements of several types gives those of the type that comes first on the wire.
 

@@ -308,7 +308,7 @@ EINSUM_TYPES = (
 
 @kernel("Einsum", T=EINSUM_TYPES, cost=AttrCost(_einsum_cost))
 def einsum(c: OpKernelConstruction) -> Compute:
-    """Tensor contraction by an equation, see the module's head."""
+    """Tensor contraction by an equation."""
     xp, dtype = c.xp, c.attr("T").base
     equation = Equation(c.text("equation"), c.attr("N"))
     plans: dict[tuple[int, ...], _Plan] = {}

@@ -738,7 +738,7 @@ class PropagatorState:
                 frames.extend(iteration.children.values())
 
     def validate(self) -> None:
-        """Check the invariants of the module's head; for tests and AEXEC_DEBUG.  Raises AssertionError."""
+        """Check the invariants that the fields state; for tests and AEXEC_DEBUG.  Raises AssertionError."""
         if self.stopping or self.finished:
             return  # what was abandoned is accounted for no longer
         running = 0

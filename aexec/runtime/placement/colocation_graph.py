@@ -35,7 +35,7 @@ _ANY = DeviceName()
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Constraints:
-    """What a set keeps: see the module's head."""
+    """What a set of nodes keeps: three device names, and the types that all of them have kernels for."""
 
     types: PrioritizedTypes
     requested: DeviceName = _ANY

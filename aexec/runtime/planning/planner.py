@@ -128,7 +128,7 @@ class CachedPlan:
 
 
 class Planner:
-    """See the module's head.
+    """Makes and keeps the plans of one session: prunes and places a request's graph, builds kernels, lays out the plan.
 
     Args:
         graph: may grow by whoever holds it; `extend` leaves it alone and goes on with a copy.

@@ -62,7 +62,7 @@ class BatchTurn(Protocol):
 
 
 class BatchedCallable:
-    """See the module's head.
+    """Joins calls of one callable that come close together into one step, along their first dimension.
 
     Args:
         call: takes and gives tensors with as many rows each.

@@ -34,7 +34,7 @@ V = TypeVar("V", bound=_Called)
 
 
 class CallableCache(dict[Hashable, V], Generic[V]):
-    """See the module's head.  Looked up like any dict; `remember` adds."""
+    """Callables by request, bounded in number: the oldest goes first.  Looked up like any dict; `remember` adds."""
 
     __slots__ = ("_text", "_texts")
 

@@ -19,7 +19,7 @@ __all__ = ["SessionMemory"]
 
 
 class SessionMemory:
-    """See the module's head.
+    """A session's memory account, with what makes its steps count in it.
 
     Args:
         config: has the limits.

@@ -24,7 +24,7 @@ __all__ = ["SessionQueues"]
 
 
 class SessionQueues:
-    """See the module's head.
+    """The queues of a session, by name.
 
     Args:
         planner: of the session: its graph, and the kernels of its nodes.

@@ -43,7 +43,7 @@ class SessionTensorInfo:
 
 
 class SessionTensors:
-    """See the module's head.
+    """The tensors that a session keeps under handles: list, get, put and delete them.
 
     Args:
         device: name of the device that handles say they are on.

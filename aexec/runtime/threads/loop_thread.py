@@ -24,7 +24,9 @@ _LOOK_SECONDS = 0.2
 
 
 class LoopThread:
-    """See the module's head.  Its methods may be called from any thread but its own.
+    """An event loop in a thread of its own, for callers that have none.
+
+    Its methods may be called from any thread but its own.
 
     Args:
         name: of the thread.

@@ -49,7 +49,7 @@ class ThreadShare:
 
 
 class SharedThreads:
-    """See the module's head.
+    """The worker threads of a process, which its sessions share within bounds.
 
     Args:
         begin: what each thread does first.

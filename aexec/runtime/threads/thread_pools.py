@@ -23,7 +23,7 @@ _named: WeakValueDictionary[str, ThreadShare] = WeakValueDictionary()
 
 
 class ThreadPools:
-    """See the module's head.
+    """The pools of worker threads of one session; each run uses one of them.
 
     Args:
         wanted: the pools; none for one of the session's own.

@@ -25,7 +25,7 @@ class ShareError(errors.ResourceExhaustedError):
 
 
 class ClientShares:
-    """See the module's head.
+    """How much of one shared thing each client holds, and whether it may hold more.
 
     Args:
         kind: its name in the metrics.

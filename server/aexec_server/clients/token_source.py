@@ -21,7 +21,7 @@ _MAX_BYTES = 2**20
 
 
 class TokenSource:
-    """See the module's head.
+    """The tokens of the configuration, read again when their file changes.
 
     Attributes:
         table: of the tokens.

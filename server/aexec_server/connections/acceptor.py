@@ -61,7 +61,9 @@ def unix_socket(path: str) -> socket.socket:
 
 
 class Acceptor:
-    """See the module's head.  It is there until `close`.
+    """Accepts connections of listening sockets, as many in a turn of the event loop as a slice has time for.
+
+    It is there until `close`.
 
     Args:
         sockets: that listen, and are its own from now on.

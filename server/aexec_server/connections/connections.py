@@ -82,7 +82,7 @@ class Connection(Protocol):
 
 
 class ConnectionTable:
-    """See the module's head.
+    """The open connections of clients: bounds their number, and closes those that are too slow or idle too long.
 
     Args:
         limits: of all connections.

@@ -36,7 +36,7 @@ def guarded(
 
 
 class GuardedConnection(asyncio.Protocol):
-    """See the module's head."""
+    """A connection of aiohttp's server that can be closed for another, refuses runs unread, and answers direct runs."""
 
     def __init__(
         self, handler: web.RequestHandler, table: ConnectionTable, backlog: Backlog, direct: DirectRuns | None

@@ -19,7 +19,9 @@ _POLL_SECONDS = 1.0
 
 
 class ServerTls:
-    """See the module's head.  TLS 1.2 and above, with the ciphers that the standard library takes for good.
+    """The server's TLS context: reads certificates again when their files change.
+
+    TLS 1.2 and above, with the ciphers that the standard library takes for good.
 
     Attributes:
         context: for those who listen.

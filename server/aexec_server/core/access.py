@@ -49,7 +49,7 @@ class _RateError(HasHeaders, errors.ResourceExhaustedError):
 
 
 class AccessControl:
-    """See the module's head.
+    """Decides for each request whether it is answered: by its origin, its token, and the route's scope.
 
     Attributes:
         source: of the tokens; None where none are wanted.

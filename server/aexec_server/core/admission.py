@@ -128,7 +128,7 @@ class _Ended:
 
 
 class Admission:
-    """See the module's head.
+    """Gives slots to runs in order of priority and arrival, and refuses runs that cannot begin soon.
 
     Args:
         config: of the server.

@@ -28,7 +28,7 @@ _SHUTDOWN = "shutdown"
 
 
 class RunJournal:
-    """See the module's head.
+    """Records each run that has ended: in metrics, in the step log, and in its span.
 
     Args:
         metrics: of the server.

@@ -29,7 +29,7 @@ _METHODS = frozenset(("CONNECT", "DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "P
 
 
 class Spans:
-    """See the module's head.
+    """Makes OpenTelemetry spans of requests and runs.
 
     Raises:
         FailedPreconditionError: `opentelemetry-api` is not installed.

@@ -106,7 +106,7 @@ class Fate(enum.Enum):
 
 
 class DirectRuns:
-    """See the module's head.
+    """Answers requests for small runs where their bytes are read; leaves all others to aiohttp.
 
     Args:
         server: whose requests they are.

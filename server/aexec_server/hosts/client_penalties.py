@@ -41,7 +41,7 @@ class _Penalty(NamedTuple):
 
 
 class ClientPenalties:
-    """See the module's head.
+    """Clients that have broken session hosts, and how long each waits for its next host.
 
     Args:
         clock: seconds.

@@ -17,7 +17,7 @@ _MOST = 8 << 20  # bytes of a line
 
 
 class HostChannel(asyncio.Protocol):
-    """See the module's head.
+    """One end of the channel between the front and a session host: JSON objects, one a line.
 
     Args:
         on_message: called with each message of the other end.

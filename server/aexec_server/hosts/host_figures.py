@@ -14,7 +14,7 @@ _NAMES = ("statm", "schedstat")
 
 
 class HostFigures:
-    """See the module's head.
+    """A process's memory, and its wait for a processor, as Linux reports them; 0 on other systems.
 
     Args:
         pid: of the process.

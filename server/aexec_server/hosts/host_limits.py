@@ -32,7 +32,7 @@ _MOST_WARM = 4
 
 @dataclass(frozen=True, slots=True)
 class HostLimits:
-    """See the module's head.
+    """The number of session hosts, and each host's part of the server's limits.
 
     Attributes:
         own: each session of a client has a host of its own, as long as there are hosts.

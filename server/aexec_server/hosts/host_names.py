@@ -19,7 +19,7 @@ class _Reserved(NamedTuple):
 
 
 class HostNames:
-    """See the module's head.
+    """The session host of each session that a client gave a name to.
 
     A name is reserved for a host when a request for it is sent there, and free again when the host, which tells of its
     names whenever they change, does not name it any more.

@@ -103,7 +103,7 @@ class NoPlaceError(HasHeaders, errors.UnavailableError):
 
 
 class SharedPlaces(Generic[P]):
-    """See the module's head.
+    """A fixed number of hosts, which all clients share: a new session goes to the least loaded one.
 
     Args:
         most: how many there are.
@@ -143,7 +143,7 @@ class SharedPlaces(Generic[P]):
 
 
 class OwnPlaces(Generic[P]):
-    """See the module's head.
+    """Hosts that belong to one client each: a new session gets its own while there are places.
 
     Invariants: a place in `_warm` has no client, and never had a request; a place in `_of[client]` has that client, and
     keeps it until it ends.  Both together are `most` at most.

@@ -37,7 +37,7 @@ _SESSIONS = 20
 
 
 def rehearse() -> None:
-    """See the module's head.
+    """Serve once what a host serves, so that forked hosts share what the first requests import and compile.
 
     A process can be forked safely only without other threads: those that this needs have ended afterwards.
 

@@ -12,7 +12,7 @@ __all__ = ["HostReport"]
 
 
 class HostReport:
-    """See the module's head."""
+    """What a session host tells its front about itself, reduced to what has changed since the last report."""
 
     def __init__(self, server: Server) -> None:
         self._server = server

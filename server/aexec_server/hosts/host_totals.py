@@ -18,7 +18,7 @@ _LARGEST = "aexec_shared_largest"
 
 
 class HostTotals:
-    """See the module's head.
+    """The sum of what all session hosts of a server have counted, ended hosts included.
 
     Attributes:
         tensor_bytes: that those take that are there, as far as is known.

@@ -59,7 +59,7 @@ H = TypeVar("H", bound=Watched)
 
 
 class HostWatch(Generic[H]):
-    """See the module's head.
+    """Watches session hosts, and kills those that are silent or have too much memory.
 
     Args:
         silence: seconds after which a host that does not answer is killed.

@@ -54,7 +54,7 @@ _FULL_SHARE = 0.9
 
 
 class Hosts:
-    """See the module's head.
+    """The session hosts of a server: starts, finds and ends them.
 
     Args:
         config: of the server.

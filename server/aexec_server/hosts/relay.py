@@ -531,7 +531,7 @@ def refusal(error: errors.OpError, request: RequestHead) -> bytes:
 
 
 class Relay:
-    """See the module's head.
+    """Passes requests from clients to upstreams, and answers back, without keeping either.
 
     Args:
         admit: gives the upstream for a request, and the head to send in place of its head; raises the OpError with

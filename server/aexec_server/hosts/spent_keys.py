@@ -11,7 +11,10 @@ _MOST_KEYS = 10_000
 
 
 class SpentKeys:
-    """See the module's head.  Of more than a server remembers, those of whoever has most are forgotten first."""
+    """Idempotency keys whose stored answers went with an ended session host.
+
+    Of more than a server remembers, those of whoever has most are forgotten first.
+    """
 
     def __init__(self) -> None:
         self._of: dict[str, OrderedDict[bytes, None]] = {}

@@ -48,7 +48,7 @@ _RESERVED = web.ResponseKey("gives its memory back", weakref.finalize)
 
 
 class AnswerDoor:
-    """See the module's head.
+    """Sends answers that may be large: in chunks while they are made, a bounded number at a time.
 
     Args:
         config: of the server.

@@ -25,7 +25,7 @@ _SHARES = 30
 
 
 class AnswerParts(Payload):
-    """See the module's head.
+    """An answer as JSON followed by large tensors, each sent from its own memory.
 
     Args:
         parts: bytes, one after the other.

@@ -43,7 +43,7 @@ _PRIORITY = re.compile(rb"priority", re.IGNORECASE)
 
 
 class Backlog:
-    """See the module's head.
+    """Counts requests for runs that were read and have not begun, and says when new ones are refused unread.
 
     Args:
         clock: seconds.

@@ -93,7 +93,7 @@ class _Keys:
 
 
 class AnsweredOnce:
-    """See the module's head.
+    """Carries out requests with an Idempotency-Key once, and answers repeated ones with the stored answer.
 
     Args:
         config: of the server.

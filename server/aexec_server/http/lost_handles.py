@@ -13,7 +13,7 @@ _SERVER_RESTARTED = "server_restarted"
 
 
 class LostError(HasHeaders, errors.NotFoundError):
-    """See the module's head.
+    """The session, operation or partial run of a handle is gone, and its client did not end it.
 
     Args:
         reason: for programs, `server_restarted` or `host_ended`.

@@ -18,7 +18,7 @@ _OVERHEAD = 1000
 
 @dataclass(frozen=True, slots=True)
 class StoredAnswer:
-    """See the module's head.
+    """An answer, or the future of one, that can be given again.
 
     Attributes:
         status, body: as they were.

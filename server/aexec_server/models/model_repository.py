@@ -27,7 +27,7 @@ Fingerprint = tuple[tuple[int, tuple[int, int] | None], ...] | str
 
 
 class ModelRepository:
-    """See the module's head.
+    """Watches the files of models, and loads and unloads versions as these change.
 
     Args:
         config: of the server.

@@ -27,7 +27,9 @@ _PARTS = ("success", "fail", "queue", "compute_input", "compute_infer", "compute
 
 @dataclass(slots=True)
 class ModelStatistics:
-    """See the module's head.  The names are those of the inference protocol's statistics extension.
+    """Numbers and durations of the requests that one version of a model has answered, by part.
+
+    The names are those of the inference protocol's statistics extension.
 
     Attributes:
         inference_count: rows of all requests that succeeded, 1 for one without a batch dimension.

@@ -192,7 +192,7 @@ class Model:
 
 
 class ModelRegistry:
-    """See the module's head.
+    """The models that a server serves, by name, each with its open versions.
 
     Args:
         config: of the server.

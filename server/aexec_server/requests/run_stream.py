@@ -45,7 +45,7 @@ class Event(NamedTuple):
 
 
 class RunStream:
-    """See the module's head.
+    """The outputs, progress and end of a run under way, for any number of readers.
 
     Args:
         progress: says what a run is doing now.

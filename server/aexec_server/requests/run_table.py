@@ -201,7 +201,9 @@ class Run:
 
 
 class RunTable:
-    """See the module's head.  `live` is in the order of arrival; the other tables forget their oldest entries.
+    """The runs of one session by id, and cancellations that came before their runs.
+
+    `live` is in the order of arrival; the other tables forget their oldest entries.
 
     In a session that several use, each owner has names of runs for itself.
 

@@ -38,7 +38,7 @@ class AnswerForm:
 
 
 class ServedCall(AnswerForm):
-    """See the module's head.
+    """A callable of a hosted session, with the parts of answers that are the same for all its runs.
 
     Args:
         feeds: names of tensors, each once.

@@ -94,7 +94,7 @@ def _names_file(use: OpUse) -> bool:
 
 
 class OpPolicy:
-    """See the module's head.
+    """Decides which ops the graphs and runs of clients may use.
 
     Args:
         allowed: names of ops that clients may use all the same.

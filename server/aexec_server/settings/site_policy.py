@@ -63,7 +63,7 @@ def check_origin(origin: str) -> None:
 
 
 class SitePolicy:
-    """See the module's head.
+    """Decides by `Host`, `Origin` and `Sec-Fetch-Site` whether a request may come from a web page.
 
     Args:
         hosts: names of the server besides `localhost`; None for any.

@@ -22,7 +22,7 @@ _KEPT = 50
 
 
 class Activity:
-    """See the module's head.
+    """The number of errors that a process has answered with, and the latest of them.
 
     Attributes:
         errors: requests that were answered with one, as far as they are noted.

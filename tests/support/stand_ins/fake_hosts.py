@@ -59,7 +59,7 @@ class FakeProcess:
 
 
 class FakeHosts:
-    """See the module's head.
+    """A stand-in for the `multiprocessing` context of session hosts, whose processes a test starts and ends.
 
     Args:
         fails: with what starting each process ends.

@@ -70,7 +70,7 @@ Tag = tuple[Loop, int]
 
 
 class PlainExecution:
-    """See the module's head."""
+    """An execution that asks the rules anew after each arrival: slow, and a check of the default executor."""
 
     def __init__(
         self,

@@ -142,7 +142,7 @@ def _call(function: Callable[..., Any], arguments: Any, keywords: dict[str, Any]
 
 
 class StrictArray:
-    """An array of `strict`; see the module's head."""
+    """An array of `strict`, which refuses to be looked at by the host, as CuPy's do."""
 
     __slots__ = ("_host",)
     __hash__ = None  # type: ignore[assignment]
