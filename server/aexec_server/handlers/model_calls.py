@@ -23,7 +23,7 @@ from aexec_server.requests.run_table import Run
 from aexec_server.requests.served_call import AnswerForm, ServedCall
 from aexec_server.sessions.store import HostedSession
 
-__all__ = ["ModelRequest", "PlainModelCall", "Read", "model_names", "run_model"]
+__all__ = ["DirectModelCall", "ModelRequest", "Read", "model_names", "run_model"]
 
 
 def model_names(models: Iterable[Model]) -> web.Response:
@@ -104,7 +104,7 @@ async def run_model(
     return await runs.serve(request, version.hosted, answer, on_run=on_run)
 
 
-class PlainModelCall:
+class DirectModelCall:
     """A `DirectCall` of a model.
 
     Args:
@@ -133,10 +133,10 @@ class PlainModelCall:
         if wanted is None:
             return None
         wanted.asked.style = self._style
-        return _PlainModelRun(version, hosted, wanted)
+        return _DirectModelRun(version, hosted, wanted)
 
 
-class _PlainModelRun:
+class _DirectModelRun:
     """See `DirectRun`."""
 
     __slots__ = ("_version", "_wanted", "asked", "check", "hosted")

@@ -176,7 +176,7 @@ class RunHandlers:
         """Of runs of a session with this head."""
         if read_preferences(head) is not None:
             return None
-        kind = _PlainMessages if bodies.is_protobuf(bodies.media_type(head)) else _PlainJson
+        kind = _DirectMessages if bodies.is_protobuf(bodies.media_type(head)) else _DirectJson
         return kind(self, names["session"], head)
 
     def _session(self, request: web.Request) -> HostedSession:
@@ -615,7 +615,7 @@ class RunHandlers:
             return bodies.json_response({"cancelled": cancelled})
 
 
-class _PlainSessionRun:
+class _DirectSessionRun:
     """See `DirectRun`."""
 
     __slots__ = ("_write", "asked", "hosted")
@@ -636,7 +636,7 @@ class _PlainSessionRun:
         pass
 
 
-class _PlainJson:
+class _DirectJson:
     """See `DirectCall`."""
 
     media = "application/json"
@@ -657,10 +657,10 @@ class _PlainJson:
         asked.style = self._style
         if asked.run_id is not None or asked.trace:
             return None
-        return _PlainSessionRun(hosted, asked, list_answer if asked.as_list else people_answer)
+        return _DirectSessionRun(hosted, asked, list_answer if asked.as_list else people_answer)
 
 
-class _PlainMessages:
+class _DirectMessages:
     """The same in protobuf."""
 
     media = bodies.PROTOBUF
@@ -680,7 +680,7 @@ class _PlainMessages:
                 return None
         check_handle(message.session_handle, hosted)
         asked = protobuf.read_run_step(message)
-        return None if asked.trace else _PlainSessionRun(hosted, asked, message_answer)
+        return None if asked.trace else _DirectSessionRun(hosted, asked, message_answer)
 
 
 def _trace_parts(metadata: aexec.RunMetadata, holding: Holding) -> Iterator[str]:

@@ -23,7 +23,7 @@ from aexec_server.clients.callers import Scope, caller_of
 from aexec_server.core.direct_call import DirectCall
 from aexec_server.core.routes import AnsweredBy, Route
 from aexec_server.core.server_state import Server
-from aexec_server.handlers.model_calls import PlainModelCall, model_names, run_model
+from aexec_server.handlers.model_calls import DirectModelCall, model_names, run_model
 from aexec_server.handlers.runs import RunHandlers
 from aexec_server.http import bodies
 from aexec_server.http.json_style import json_style
@@ -150,7 +150,7 @@ class _Handlers:
         """Of inferences with this head."""
         refuse_preferences(head)
         length, repeated = head.headers.get(_JSON_LENGTH), RepeatedInference()
-        return PlainModelCall(
+        return DirectModelCall(
             lambda: self._version_of(names),
             lambda body, hosted: _read_at_once(length, body, hosted, repeated),
             json_style(head),

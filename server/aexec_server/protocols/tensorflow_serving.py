@@ -20,7 +20,7 @@ from aexec_server.clients.callers import Scope
 from aexec_server.core.direct_call import DirectCall, MakeDirectCall
 from aexec_server.core.routes import AnsweredBy, Route
 from aexec_server.core.server_state import Server
-from aexec_server.handlers.model_calls import ModelRequest, PlainModelCall, model_names, run_model
+from aexec_server.handlers.model_calls import DirectModelCall, ModelRequest, model_names, run_model
 from aexec_server.handlers.runs import RunHandlers
 from aexec_server.http import bodies
 from aexec_server.http.json_style import json_style
@@ -99,7 +99,7 @@ class _Handlers:
             allowed = loop_budget.DEFAULT.allows(read_ns(body, None))
             return read_predict(body, hosted.session.signature) if allowed else None
 
-        return PlainModelCall(lambda: self._version_of(names), read, json_style(head))
+        return DirectModelCall(lambda: self._version_of(names), read, json_style(head))
 
     async def predict(self, request: web.Request) -> web.Response:
         """POST …:predict"""
