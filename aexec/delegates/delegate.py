@@ -62,7 +62,7 @@ class Delegate(Protocol):
 
     Attributes:
         name: as `SessionConfig(delegates=...)` names it.
-        device_type: of the devices whose nodes it takes over.
+        device_type: of the devices whose nodes it can run.
     """
 
     name: str

@@ -56,7 +56,7 @@ logger = logging.getLogger("aexec")
 _PINGS, _CLIENT_LEASES = 4, 10
 # For so long may a task not know that a step is over.
 _TELL_SECONDS = 0.05
-# So often is it looked whether there are workers that can take over.
+# How often the session looks for workers that can replace lost ones.
 _LOOK_SECONDS = 0.1
 
 
@@ -333,14 +333,14 @@ class ClusterSession(Session):
         if there and self._telling is None and self._loop is not None:
             self._telling = self._loop.call_later(_TELL_SECONDS, self._tell_over)
 
-    def take_over(self, task: str) -> list[int]:
-        """Numbers of steps that are over, of which a task was not told yet."""
+    def pop_ended_steps(self, task: str) -> list[int]:
+        """The numbers of ended steps that the task has not been told of yet; they count as told from now on."""
         return self._over.pop(task, [])
 
     def _tell_over(self) -> None:
         self._telling = None
         for name in list(self._over):
-            fields = {"session": self.handle, "over": self.take_over(name)}
+            fields = {"session": self.handle, "over": self.pop_ended_steps(name)}
             if name in self.tasks:
                 self.engine.push(self.tasks[name].address, "cleanup_steps", Message(fields))
 
@@ -400,7 +400,7 @@ class ClusterSession(Session):
 
         Raises:
             DeadlineExceededError: no workers came in this time; what has come is not used, and may be asked for again.
-            FailedPreconditionError: a worker that would take over has other devices than the lost one.
+            FailedPreconditionError: a worker that would replace a lost one has other devices than the lost one.
             UnavailableError: a worker was lost on the way, and there is no time left for another.
         """
         loop = self._check_usable()

@@ -46,8 +46,8 @@ class RemoteExecutionOwner(Protocol):
         """No step with a lower number is in flight."""
         ...
 
-    def take_over(self, task: str) -> list[int]:
-        """Numbers of steps that are over, of which a task was not told yet."""
+    def pop_ended_steps(self, task: str) -> list[int]:
+        """The numbers of ended steps that the task has not been told of yet; they count as told from now on."""
         ...
 
     def execution_begins(self, execution: RemoteExecution, step_id: int) -> int:
@@ -168,7 +168,7 @@ class RemoteExecution:
                 await self._session.register_graph(self.task, self._plan)
                 if self._cancellation.cancel_requested:
                     raise self._cancellation.status or errors.CancelledError("Run call was cancelled")
-                message.fields["over"] = self._session.take_over(self.task.name)
+                message.fields["over"] = self._session.pop_ended_steps(self.task.name)
                 answer = await self._session.engine.call(self.task.address, "run_step", message)
                 self.task.steps_told(answer.fields["steps"])
                 return answer

@@ -40,7 +40,7 @@ from aexec.variables.partitioned_variable import PartitionedVariable
 from aexec.variables.partitioners import Partitioner
 from aexec.variables.regularizers import Regularizer
 from aexec.variables.variable import Variable
-from aexec.variables.variable_store import Reuse, VariableStore, Wish, store_of
+from aexec.variables.variable_store import Reuse, VariableRequest, VariableStore, store_of
 
 __all__ = ["VariableScope", "get_variable", "get_variable_scope", "variable_scope"]
 
@@ -140,7 +140,7 @@ class VariableScope:
         first = self.initializer if initializer is None else initializer
         if dtype is None and first is not None and not callable(first):
             dtype = first.dtype.base if isinstance(first, Tensor | TensorProxy) else _dtype_of(first)
-        wish = Wish(
+        request = VariableRequest(
             name=f"{self.name}/{name}" if self.name else name,
             shape=PartialTensorShape.of(shape),
             has_shape=shape is not None,
@@ -157,9 +157,11 @@ class VariableScope:
         )
         getter = _both(custom_getter, self.custom_getter)
         if getter is None:
-            return _got(store, wish)
-        arguments = {name: getattr(wish, name) for name in Wish.__slots__ if name not in ("name", "has_shape")}
-        return getter(partial(_got_as_asked, store, wish), wish.name, **arguments)
+            return _got(store, request)
+        arguments = {
+            name: getattr(request, name) for name in VariableRequest.__slots__ if name not in ("name", "has_shape")
+        }
+        return getter(partial(_got_as_asked, store, request), request.name, **arguments)
 
     def get_collection(self, name: str) -> list[Any]:
         """What is inside of a collection of the graph."""
@@ -363,18 +365,20 @@ def get_variable(
     )
 
 
-def _got_as_asked(store: VariableStore, wish: Wish, name: str, **arguments: Any) -> Variable | PartitionedVariable:
+def _got_as_asked(
+    store: VariableStore, request: VariableRequest, name: str, **arguments: Any
+) -> Variable | PartitionedVariable:
     """What custom getters call: with the arguments that they were given, or others."""
-    return _got(store, replace(wish, name=name, **arguments))
+    return _got(store, replace(request, name=name, **arguments))
 
 
-def _got(store: VariableStore, wish: Wish) -> Variable | PartitionedVariable:
+def _got(store: VariableStore, request: VariableRequest) -> Variable | PartitionedVariable:
     with name_scope(None):
-        if wish.partitioner is not None and not (wish.has_shape and wish.shape.rank == 0):
-            return store.get_partitioned(wish)
-        if wish.reuse is True and store.has_parts(wish.name):
-            return store.get_partitioned(wish)
-        return store.get(wish)
+        if request.partitioner is not None and not (request.has_shape and request.shape.rank == 0):
+            return store.get_partitioned(request)
+        if request.reuse is True and store.has_parts(request.name):
+            return store.get_partitioned(request)
+        return store.get(request)
 
 
 def _dtype_of(value: Any) -> DType:

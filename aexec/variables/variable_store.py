@@ -30,7 +30,7 @@ from aexec.variables.regularizers import Regularizer
 from aexec.variables.save_slices import PartitionInfo, SaveSliceInfo
 from aexec.variables.variable import Variable
 
-__all__ = ["AUTO_REUSE", "Reuse", "VariableStore", "Wish", "store_of"]
+__all__ = ["AUTO_REUSE", "Reuse", "VariableRequest", "VariableStore", "store_of"]
 
 
 class _AutoReuse:
@@ -47,7 +47,7 @@ Reuse = bool | _AutoReuse | None
 
 
 @dataclass(slots=True)
-class Wish:
+class VariableRequest:
     """What a program asks `get_variable` for, completed by the scope that it is in."""
 
     name: str
@@ -73,73 +73,73 @@ class VariableStore:
         self._partitioned: dict[str, PartitionedVariable] = {}
         self._entered: Counter[str] = Counter()
 
-    def get(self, wish: Wish) -> Variable:
-        """The variable that is wished for, found or made.
+    def get(self, request: VariableRequest) -> Variable:
+        """The variable that is asked for, found or made.
 
         Raises:
-            InvalidArgumentError: it is there or not there, against the wish; it has another shape or type; or a new
+            InvalidArgumentError: it is there or not there, against the request; it has another shape or type; or a new
                 one has no shape or no initializer.
         """
-        found = self._variables.get(wish.name)
+        found = self._variables.get(request.name)
         if found is not None:
-            return self._shared(found, wish)
-        if wish.name in self._partitioned:
+            return self._shared(found, request)
+        if request.name in self._partitioned:
             raise errors.InvalidValueError(
                 "No partitioner was provided, but a partitioned version of the variable was found: "
-                f"{wish.name}/part_0. Perhaps a variable of the same name was already created with partitioning?"
+                f"{request.name}/part_0. Perhaps a variable of the same name was already created with partitioning?"
             )
-        if wish.reuse is True:
+        if request.reuse is True:
             raise errors.InvalidValueError(
-                f"Variable {wish.name} does not exist, or was not created with get_variable(). "
+                f"Variable {request.name} does not exist, or was not created with get_variable(). "
                 "Did you mean to set reuse=AUTO_REUSE in variable_scope?"
             )
-        return self._made(wish)
+        return self._made(request)
 
-    def get_partitioned(self, wish: Wish) -> PartitionedVariable:
-        """The variable that is wished for in parts, found or made; without a partitioner, one that is there.
+    def get_partitioned(self, request: VariableRequest) -> PartitionedVariable:
+        """The variable that is asked for in parts, found or made; without a partitioner, one that is there.
 
         Raises:
             InvalidArgumentError: as of `get`; or it is there, but not in parts or not in such ones.
         """
-        if wish.name in self._variables:
+        if request.name in self._variables:
             raise errors.InvalidValueError(
                 "A partitioner was provided, but an unpartitioned version of the variable was found: "
-                f"{wish.name}.  Perhaps a variable of the same name was already created without partitioning?"
+                f"{request.name}.  Perhaps a variable of the same name was already created without partitioning?"
             )
-        found = self._partitioned.get(wish.name)
+        found = self._partitioned.get(request.name)
         if found is not None:
-            return _shared_in_parts(found, wish)
-        if wish.reuse is True:
+            return _shared_in_parts(found, request)
+        if request.reuse is True:
             raise errors.InvalidValueError(
-                f"PartitionedVariable {wish.name} does not exist, or was not created with get_variable(). "
+                f"PartitionedVariable {request.name} does not exist, or was not created with get_variable(). "
                 "Did you mean to set reuse=False or reuse=AUTO_REUSE in variable_scope?"
             )
-        made = self._partitioned[wish.name] = self._made_in_parts(wish)
+        made = self._partitioned[request.name] = self._made_in_parts(request)
         return made
 
     def has_parts(self, name: str) -> bool:
         """Is there a variable of that name, in parts?"""
         return name in self._partitioned
 
-    def _made_in_parts(self, wish: Wish) -> PartitionedVariable:
-        given = wish.initializer
+    def _made_in_parts(self, request: VariableRequest) -> PartitionedVariable:
+        given = request.initializer
         if isinstance(given, type):
             given = given()
         if given is None:
-            given = _default_initializer(wish)
+            given = _default_initializer(request)
         if not callable(given) or isinstance(given, TensorProxy):
-            if wish.has_shape:
+            if request.has_shape:
                 raise errors.InvalidValueError(
-                    f"Variable {wish.name}: if the initializer is a constant or tensor, do not specify a shape"
+                    f"Variable {request.name}: if the initializer is a constant or tensor, do not specify a shape"
                 )
-            given = convert_to_tensor(given, wish.dtype)
-            wish = replace(wish, shape=given.static_shape)
-        shape = _defined(wish)
-        assert wish.partitioner is not None
-        partitions = [int(count) for count in wish.partitioner(shape, wish.dtype)]
+            given = convert_to_tensor(given, request.dtype)
+            request = replace(request, shape=given.static_shape)
+        shape = _defined(request)
+        assert request.partitioner is not None
+        partitions = [int(count) for count in request.partitioner(shape, request.dtype)]
         parts = []
         for number, (offset, size) in enumerate(parts_of(shape, partitions)):
-            name = f"{wish.name}/part_{number}"
+            name = f"{request.name}/part_{number}"
             first: Any
             if isinstance(given, Tensor):
                 with name_scope(f"{name}/PartitionedInitializer"):
@@ -148,7 +148,7 @@ class VariableStore:
                 first = _for_part(given, PartitionInfo(shape, offset))
             part = self._made(
                 replace(
-                    wish,
+                    request,
                     name=name,
                     shape=PartialTensorShape(size),
                     has_shape=not isinstance(first, Tensor),
@@ -156,42 +156,43 @@ class VariableStore:
                     partitioner=None,
                 )
             )
-            part.save_slice_info = SaveSliceInfo(wish.name, shape, offset, size)
+            part.save_slice_info = SaveSliceInfo(request.name, shape, offset, size)
             parts.append(part)
-        return PartitionedVariable(wish.name, shape, wish.dtype, parts, partitions)
+        return PartitionedVariable(request.name, shape, request.dtype, parts, partitions)
 
-    def _shared(self, found: Variable, wish: Wish) -> Variable:
-        if not wish.reuse:
+    def _shared(self, found: Variable, request: VariableRequest) -> Variable:
+        if not request.reuse:
             site = f" Originally defined at {found.op.site}" if found.op.site else ""
             raise errors.InvalidValueError(
-                f"Variable {wish.name} already exists, disallowed. "
+                f"Variable {request.name} already exists, disallowed. "
                 f"Did you mean to set reuse=True or reuse=AUTO_REUSE in variable_scope?{site}"
             )
-        if not wish.shape.is_compatible_with(found.static_shape):
+        if not request.shape.is_compatible_with(found.static_shape):
             raise errors.InvalidValueError(
-                f"Trying to share variable {wish.name}, but specified shape {wish.shape} "
+                f"Trying to share variable {request.name}, but specified shape {request.shape} "
                 f"and found shape {found.static_shape}."
             )
-        if wish.dtype is not found.dtype:
+        if request.dtype is not found.dtype:
             raise errors.InvalidValueError(
-                f"Trying to share variable {wish.name}, but specified dtype {wish.dtype} and found dtype {found.dtype}."
+                f"Trying to share variable {request.name}, but specified dtype {request.dtype} "
+                f"and found dtype {found.dtype}."
             )
         return found
 
-    def _made(self, wish: Wish) -> Variable:
-        made = self._variables[wish.name] = Variable(
-            _first_value(wish),
-            trainable=wish.trainable,
-            collections=wish.collections,
-            validate_shape=wish.validate_shape,
-            name=wish.name,
-            dtype=wish.dtype,
-            constraint=wish.constraint,
-            use_resource=wish.use_resource,
+    def _made(self, request: VariableRequest) -> Variable:
+        made = self._variables[request.name] = Variable(
+            _first_value(request),
+            trainable=request.trainable,
+            collections=request.collections,
+            validate_shape=request.validate_shape,
+            name=request.name,
+            dtype=request.dtype,
+            constraint=request.constraint,
+            use_resource=request.use_resource,
         )
-        if wish.regularizer is not None:
-            with colocate_with(made), name_scope(f"{wish.name}/Regularizer/"):
-                loss = wish.regularizer(made)
+        if request.regularizer is not None:
+            with colocate_with(made), name_scope(f"{request.name}/Regularizer/"):
+                loss = request.regularizer(made)
             if loss is not None:
                 require_graph().collections.add(GraphKeys.REGULARIZATION_LOSSES, loss)
         return made
@@ -226,28 +227,28 @@ def store_of(graph: Graph) -> VariableStore:
     return store
 
 
-def _first_value(wish: Wish) -> Any:
-    given = wish.initializer
+def _first_value(request: VariableRequest) -> Any:
+    given = request.initializer
     if given is None:
-        given = _default_initializer(wish)
+        given = _default_initializer(request)
     if not callable(given):
-        if wish.has_shape:
+        if request.has_shape:
             raise errors.InvalidValueError(
-                f"Variable {wish.name}: if the initializer is a constant or tensor, do not specify a shape"
+                f"Variable {request.name}: if the initializer is a constant or tensor, do not specify a shape"
             )
         return given
     if isinstance(given, type):
         given = given()
-    return partial(given, _defined(wish), wish.dtype)
+    return partial(given, _defined(request), request.dtype)
 
 
-def _defined(wish: Wish) -> list[int]:
+def _defined(request: VariableRequest) -> list[int]:
     """The shape of a new variable."""
-    if not wish.shape.is_fully_defined:
+    if not request.shape.is_fully_defined:
         raise errors.InvalidValueError(
-            f"Shape of a new variable ({wish.name}) must be fully defined, but instead was {wish.shape}."
+            f"Shape of a new variable ({request.name}) must be fully defined, but instead was {request.shape}."
         )
-    return [int(size) for size in wish.shape if size is not None]
+    return [int(size) for size in request.shape if size is not None]
 
 
 def _for_part(given: Initializer, info: PartitionInfo) -> Initializer:
@@ -258,36 +259,36 @@ def _for_part(given: Initializer, info: PartitionInfo) -> Initializer:
     return given
 
 
-def _shared_in_parts(found: PartitionedVariable, wish: Wish) -> PartitionedVariable:
-    if not wish.reuse:
+def _shared_in_parts(found: PartitionedVariable, request: VariableRequest) -> PartitionedVariable:
+    if not request.reuse:
         raise errors.InvalidValueError(
-            f"Partitioned variable with name {wish.name} already exists. "
+            f"Partitioned variable with name {request.name} already exists. "
             "Did you mean to set reuse=True or reuse=AUTO_REUSE in variable_scope?"
         )
-    if not wish.shape.is_compatible_with(found.static_shape):
+    if not request.shape.is_compatible_with(found.static_shape):
         raise errors.InvalidValueError(
-            f"Trying to reuse partitioned variable {wish.name}, but specified shape {wish.shape} "
+            f"Trying to reuse partitioned variable {request.name}, but specified shape {request.shape} "
             f"and found shape {found.static_shape}."
         )
-    if wish.dtype is not found.dtype:
+    if request.dtype is not found.dtype:
         raise errors.InvalidValueError(
-            f"Trying to reuse partitioned variable {wish.name}, but specified dtype {wish.dtype} "
+            f"Trying to reuse partitioned variable {request.name}, but specified dtype {request.dtype} "
             f"and found dtype {found.dtype}."
         )
-    if wish.partitioner is not None:
+    if request.partitioner is not None:
         shape = [int(size) for size in found.static_shape if size is not None]
-        wanted = [int(count) for count in wish.partitioner(shape, wish.dtype)]
+        wanted = [int(count) for count in request.partitioner(shape, request.dtype)]
         if wanted != found.partitions:
             raise errors.InvalidValueError(
-                f"Trying to reuse partitioned variable {wish.name}, but specified partitions {wanted} "
+                f"Trying to reuse partitioned variable {request.name}, but specified partitions {wanted} "
                 f"and found partitions {found.partitions}."
             )
     return found
 
 
-def _default_initializer(wish: Wish) -> Initializer:
-    if wish.dtype.is_floating:
+def _default_initializer(request: VariableRequest) -> Initializer:
+    if request.dtype.is_floating:
         return glorot_uniform()
-    if wish.dtype.is_integer or wish.dtype.name in ("bool", "string"):
+    if request.dtype.is_integer or request.dtype.name in ("bool", "string"):
         return Zeros()
-    raise errors.InvalidValueError(f"An initializer for variable {wish.name} of {wish.dtype} is required")
+    raise errors.InvalidValueError(f"An initializer for variable {request.name} of {request.dtype} is required")

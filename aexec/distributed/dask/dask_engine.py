@@ -1,10 +1,10 @@
 """An engine on Dask distributed: its workers run a `Worker` each, and messages go by its connections between them.
 
-A worker plugin registers two handlers with each Dask worker.  A client listens nowhere: it opens a line to each worker
-that it calls, and is pushed to by that.  Nothing goes through Dask's scheduler but the question who there is, and no
-task is made.  Frames are sent as they are; nothing is pickled but the plugin, once, by Dask itself.
-A worker whose line breaks is lost at once.
-Next to read: `dask_line.py`, `distributed/worker.py`, and docs/distributed.md for how such a cluster is started and
+A worker plugin registers two handlers with each Dask worker.  A client listens nowhere: it opens a channel to each
+worker it calls, and the worker pushes messages on that channel.  Dask's scheduler is only asked which workers there
+are, and no Dask task is made.  Frames are sent as they are; nothing is pickled but the plugin, once, by Dask itself.
+A worker whose channel breaks is lost at once.
+Next to read: `dask_channel.py`, `distributed/worker.py`, and docs/distributed.md for how such a cluster is started and
 whom it trusts.
 """
 
@@ -23,7 +23,7 @@ import distributed
 from aexec.distributed.cluster_connection import ClusterConnection
 from aexec.distributed.cluster_messages import Message, error_fields
 from aexec.distributed.cluster_security import ClusterSecurity
-from aexec.distributed.dask.dask_line import AskingLine, Line
+from aexec.distributed.dask.dask_channel import AskingChannel, Channel
 from aexec.distributed.dask.dask_security import check_addresses, check_dask, security_of, with_protocol
 from aexec.distributed.dask.dask_wire import FAMILIES, packed, unpacked
 from aexec.distributed.engine import DeliveringEngine, Envelope, Handler
@@ -32,9 +32,9 @@ from aexec.framework import errors
 
 __all__ = ["AexecWorkerPlugin", "DaskEngine", "connect_to_dask"]
 
-# Seconds: a task that is busy beyond measure answers late; one that died is known by its line.
+# Seconds: a task that is busy beyond measure answers late; one that died is known by its channel.
 LEASE = 5.0
-_DELIVER, _LINE = "aexec_deliver", "aexec_line"
+_DELIVER, _CHANNEL = "aexec_deliver", "aexec_channel"
 _PLUGIN = "aexec"
 _CONNECT_SECONDS = 30
 # Open at most, to all others together; more calls at a time wait.
@@ -57,8 +57,8 @@ class DaskEngine(DeliveringEngine):
         super().__init__(address, handler, lease=LEASE, retry=None)
         self._connection_args = connection_args
         self._scheduler = scheduler
-        # By the worker's address: the task that keeps a line to it, and whether it is open, or has failed.
-        self._lines: dict[str, tuple[asyncio.Task[None], asyncio.Event]] = {}
+        # By the worker's address: the task that keeps a channel to it, and whether it is open, or has failed.
+        self._channels: dict[str, tuple[asyncio.Task[None], asyncio.Event]] = {}
         self._answering: set[asyncio.Task[None]] = set()
         # Of its own, as Dask's goes on for half a minute to try to connect to who is gone.
         self._pool: Any = distributed.core.ConnectionPool(
@@ -112,56 +112,56 @@ class DaskEngine(DeliveringEngine):
     # Lines to workers
 
     async def _line_to(self, address: str) -> None:
-        """Return when there is a line to a worker.  Raises ConnectionError if it cannot be reached."""
-        task, opened = self._lines.get(address) or self._begin_line(address)
+        """Return when there is a channel to a worker.  Raises ConnectionError if it cannot be reached."""
+        task, opened = self._channels.get(address) or self._begin_channel(address)
         await opened.wait()
         if task.done():
             raise ConnectionError(f"There is no connection to {address}")
 
-    def _begin_line(self, address: str) -> tuple[asyncio.Task[None], asyncio.Event]:
+    def _begin_channel(self, address: str) -> tuple[asyncio.Task[None], asyncio.Event]:
         opened = asyncio.Event()
-        task = asyncio.get_running_loop().create_task(self._keep_line(address, opened), name=f"line to {address}")
-        self._lines[address] = task, opened
+        task = asyncio.get_running_loop().create_task(self._keep_channel(address, opened), name=f"channel to {address}")
+        self._channels[address] = task, opened
         return task, opened
 
-    async def _keep_line(self, address: str, opened: asyncio.Event) -> None:
-        line: Line | None = None
+    async def _keep_channel(self, address: str, opened: asyncio.Event) -> None:
+        channel: Channel | None = None
         try:
-            line = Line(await distributed.comm.connect(address, timeout=LEASE, **self._connection_args))
-            await line.send({"op": _LINE, "sender": self.address, "reply": False})
-            await line.receive()  # the worker has it, and can push
+            channel = Channel(await distributed.comm.connect(address, timeout=LEASE, **self._connection_args))
+            await channel.send({"op": _CHANNEL, "sender": self.address, "reply": False})
+            await channel.receive()  # the worker has it, and can push
             opened.set()
             while True:
-                self._answer(line, await line.receive())
-        except Exception as error:  # whatever comes that is no message ends the line, too
+                self._answer(channel, await channel.receive())
+        except Exception as error:  # whatever comes that is no message ends the channel, too
             self.lose(address, f"its connection was closed: {error}")
         finally:
             opened.set()
-            if line is not None:
-                line.abort()
+            if channel is not None:
+                channel.abort()
 
-    def _answer(self, line: Line, pushed: dict[str, Any]) -> None:
+    def _answer(self, channel: Channel, pushed: dict[str, Any]) -> None:
         """Have something that was pushed handled, beside what comes after it."""
-        task = asyncio.get_running_loop().create_task(self._answered(line, **pushed))
+        task = asyncio.get_running_loop().create_task(self._answered(channel, **pushed))
         self._answering.add(task)
         task.add_done_callback(self._answering.discard)
 
-    async def _answered(self, line: Line, number: int, **message: Any) -> None:
+    async def _answered(self, channel: Channel, number: int, **message: Any) -> None:
         answer = await self.received(**message)
         with suppress(OSError):  # who asked is gone
-            await line.send({"number": number, **answer})
+            await channel.send({"number": number, **answer})
 
     def readmit(self, address: str) -> None:
         """As `Engine.readmit`."""
         super().readmit(address)
-        line = self._lines.get(address)
-        if line is not None and line[0].done():
-            del self._lines[address]
+        channel = self._channels.get(address)
+        if channel is not None and channel[0].done():
+            del self._channels[address]
 
     async def close(self) -> None:
         """As `Engine.close`."""
         await super().close()
-        ending = [*(task for task, _ in self._lines.values()), *self._answering]
+        ending = [*(task for task, _ in self._channels.values()), *self._answering]
         for task in ending:
             task.cancel()
         if ending:
@@ -170,7 +170,7 @@ class DaskEngine(DeliveringEngine):
 
 
 class DaskWorkerEngine(DaskEngine):
-    """A worker's end: a client is reached by the line that it has opened.
+    """A worker's end: a client is reached by the channel that it has opened.
 
     Args:
         server: the Dask worker; `aexec_deliver` and `aexec_line` are registered with it.
@@ -180,38 +180,38 @@ class DaskWorkerEngine(DaskEngine):
     def __init__(self, server: Any, handler: Handler) -> None:
         super().__init__(server.address, handler, server.rpc.connection_args)
         self._server = server
-        self._opened: dict[str, AskingLine] = {}
+        self._opened: dict[str, AskingChannel] = {}
         server.handlers[_DELIVER] = self.received
-        server.handlers[_LINE] = self._take_line
+        server.handlers[_CHANNEL] = self._take_channel
 
     async def exchange(self, address: str, envelope: Envelope) -> Message:
         """As `DeliveringEngine.exchange`."""
         if _is_worker(address):
             return await super().exchange(address, envelope)
         if address not in self._opened:
-            raise ConnectionError(f"There is no line from {address}")
+            raise ConnectionError(f"There is no channel from {address}")
         *head, message = envelope
         return await self._opened[address].ask(head, message)
 
-    async def _take_line(self, comm: Any, sender: str) -> None:
-        """Dask calls it with a connection that another end has opened, which is its line until it is closed."""
-        line = self._opened[sender] = AskingLine(comm)
+    async def _take_channel(self, comm: Any, sender: str) -> None:
+        """Dask calls it with a connection that another end has opened, which is its channel until it is closed."""
+        channel = self._opened[sender] = AskingChannel(comm)
         try:
-            await line.send({})
-            await line.take_answers()
+            await channel.send({})
+            await channel.take_answers()
         finally:
-            line.abort()
-            if self._opened.get(sender) is line:
+            channel.abort()
+            if self._opened.get(sender) is channel:
                 del self._opened[sender]
-                self.lose(sender, "its line was closed")
+                self.lose(sender, "its channel was closed")
 
     async def close(self) -> None:
         """As `Engine.close`."""
         await super().close()
-        for name in (_DELIVER, _LINE):
+        for name in (_DELIVER, _CHANNEL):
             self._server.handlers.pop(name, None)
-        for line in list(self._opened.values()):
-            line.abort()
+        for channel in list(self._opened.values()):
+            channel.abort()
 
 
 def _is_worker(address: str) -> bool:

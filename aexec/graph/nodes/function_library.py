@@ -78,7 +78,7 @@ class FunctionLibrary:
         other.made_gradients = ChainMap(_added(self.made_gradients), library.made_gradients)
         return other
 
-    def take_over(self, overlay: FunctionLibrary) -> int:
+    def absorb(self, overlay: FunctionLibrary) -> int:
         """Add all that was added to an overlay of this library; returns how many nodes the functions have."""
         added = _added(overlay._functions)
         self._functions.update(added)

@@ -26,7 +26,7 @@ from aexec.framework.waiting.cancellation import CancellationManager
 from aexec.framework.waiting.inline_call import InlineCallError
 from aexec.runtime.compiled.compiled_plan import CompiledPlan, Position, compile_plan, prepare_functions
 from aexec.runtime.compiled.line_calls import CHANGES, ON_LOOP, HeavyError, WaitsError
-from aexec.runtime.compiled.stretch import Line, Stretch
+from aexec.runtime.compiled.stretch import LineGenerator, Stretch
 from aexec.runtime.debug_level import DEBUG
 from aexec.runtime.functions.function_calls import MAX_CALL_DEPTH, call_depth, nested_results
 from aexec.runtime.interpreter.execution import Execution, ShuffledExecution
@@ -153,7 +153,7 @@ class CompiledExecution(Execution):
         return OpKernelContext(self.environment, self._cancellation, execution=self)
 
     async def _run_in_slices(self, compiled: CompiledForm, feeds: Sequence[Any], end: float) -> tuple[Any, ...]:
-        line: Line = compiled.function(self._root_context(), end, *feeds)
+        line: LineGenerator = compiled.function(self._root_context(), end, *feeds)
         given: float | None = None
         policy, memory = self.plan.compilation, self.environment.memory
         slice_seconds = self.environment.slices.budget.slice_seconds
@@ -161,7 +161,7 @@ class CompiledExecution(Execution):
             while True:
                 began, worked = perf_counter(), thread_time()
                 try:
-                    wish = _next_slice(line, given)
+                    yielded = _next_slice(line, given)
                 except StopIteration as done:
                     results: tuple[Any, ...] = done.value[0]
                     return results
@@ -171,8 +171,8 @@ class CompiledExecution(Execution):
                         # While others had the processor, it was not the calls that took long.
                         policy.slice_ended(took - (end - began) if now > end else 0.0, took - slice_seconds)
                 given = end
-                if type(wish) is tuple:
-                    stretch = Stretch(line, wish, self.environment.slices.budget, memory)
+                if type(yielded) is tuple:
+                    stretch = Stretch(line, yielded, self.environment.slices.budget, memory)
                     await self._in_thread(line, stretch)
                     if stretch.results is not None:
                         return stretch.results
@@ -189,7 +189,7 @@ class CompiledExecution(Execution):
             if memory is not None:
                 memory.ended(line)
 
-    async def _in_thread(self, line: Line, stretch: Stretch) -> None:
+    async def _in_thread(self, line: LineGenerator, stretch: Stretch) -> None:
         """Let a worker go on with a line, from a heavy call on."""
         environment = self.environment
         self._stretch = stretch
@@ -395,11 +395,11 @@ def run_line(line: CompiledForm, context: OpKernelContext | None, feeds: Sequenc
 
 
 @np.errstate(all="ignore")
-def _next_slice(line: Line, end: float | None) -> Any:
-    wish = line.send(end)  # None begins it
-    while wish is ON_LOOP or wish is CHANGES:
-        wish = line.send(end)
-    return wish
+def _next_slice(line: LineGenerator, end: float | None) -> Any:
+    yielded = line.send(end)  # None begins it
+    while yielded is ON_LOOP or yielded is CHANGES:
+        yielded = line.send(end)
+    return yielded
 
 
 def default_executor(*, compile_plans: bool) -> type[Execution]:

@@ -78,7 +78,7 @@ class CompiledPlan:
         policy: of the plan.
         source: what was generated, for people.
         is_line: it has neither loops nor many calls: `function` returns the results at once; else
-            `function` gives a generator, a `Line`.
+            `function` gives a generator, a `LineGenerator`.
         needs_context: a kernel asks for the context of the step.
         runs_at_once: it is a line, and no kernel does.
         chunk: calls between two looks at the clock.

@@ -23,7 +23,7 @@ from aexec.runtime.interpreter.memory_accountant import StepMemory, values_of_li
 from aexec.runtime.plans.inferred_shapes import is_built_in
 from aexec.runtime.plans.plan import Kind, PlanNode
 
-__all__ = ["Line", "Stretch", "may_leave_loop"]
+__all__ = ["LineGenerator", "Stretch", "may_leave_loop"]
 
 T = TypeVar("T")
 
@@ -31,7 +31,7 @@ T = TypeVar("T")
 # on the loop, `CHANGES` where it may be in a thread and is about to change state, and before a heavy call its node with
 # what the call is expected to take, in ns, and a list of its inputs, to be emptied.  It is sent when the next slice is
 # over.
-Line = Generator[Any, float | None, tuple[tuple[Any, ...], float]]
+LineGenerator = Generator[Any, float | None, tuple[tuple[Any, ...], float]]
 
 
 def may_leave_loop(node: PlanNode) -> bool:
@@ -57,7 +57,7 @@ class Stretch:
     """Calls of a line that a worker makes, the first of them heavy.
 
     Args:
-        wish: what the line has yielded before the first of them.
+        yielded: what the line has yielded before the first of them.
         memory: the step's, if that is limited.
 
     Attributes:
@@ -85,17 +85,21 @@ class Stretch:
     )
 
     def __init__(
-        self, line: Line, wish: tuple[PlanNode, float, list[Any]], budget: LoopBudget, memory: StepMemory | None
+        self,
+        line: LineGenerator,
+        yielded: tuple[PlanNode, float, list[Any]],
+        budget: LoopBudget,
+        memory: StepMemory | None,
     ) -> None:
-        self._line: Line | None = line
+        self._line: LineGenerator | None = line
         self._budget = budget
         self._memory = None if memory is None or memory.is_exact else memory
-        self.at = wish[:2]
-        self._inputs = wish[2]
+        self.at = yielded[:2]
+        self._inputs = yielded[2]
         self.began = perf_counter()
         self.results: tuple[Any, ...] | None = None
         self.took: list[tuple[PlanNode, float, float]] = []
-        self.changes = wish[0].touches_state
+        self.changes = yielded[0].touches_state
         self.ended = False
         self.given_up = False
 
@@ -109,29 +113,29 @@ class Stretch:
         # Whoever gives it up looks at `changes` afterwards: so that is set before this looks whether it is given up.
         while not self.given_up:
             before = perf_counter()
-            wish = self._send(line) if heavy else self._next(line)
+            yielded = self._send(line) if heavy else self._next(line)
             if heavy:
                 # A call that takes long lets go of the interpreter's lock.
                 freed = perf_counter()
                 self.took.append((*self.at, (freed - before) * 1e9))
-            heavy = type(wish) is tuple
-            self.changes = wish is CHANGES or (heavy and wish[0].touches_state)
+            heavy = type(yielded) is tuple
+            self.changes = yielded is CHANGES or (heavy and yielded[0].touches_state)
             if self.results is not None:
                 return
             if heavy:
-                self.at, self._inputs = wish[:2], wish[2]
+                self.at, self._inputs = yielded[:2], yielded[2]
                 any_heavy = True
-            elif wish is None and any_heavy:
+            elif yielded is None and any_heavy:
                 any_heavy = False
                 if perf_counter() - freed > self._budget.slice_seconds:
                     let_others_run()
-            elif wish is not CHANGES:
+            elif yielded is not CHANGES:
                 return
         line.close()
         if self._memory is not None:
             self._memory.ended(line)
 
-    def _send(self, line: Line) -> Any:
+    def _send(self, line: LineGenerator) -> Any:
         """Make the heavy call that the line is at, if there is room for what it makes, and go on from there."""
         memory = self._memory
         if memory is None:
@@ -141,13 +145,13 @@ class Stretch:
         self._inputs.clear()
         try:
             with watching(call, every=False):  # what is small was reserved with the rest
-                wish = self._next(line)
+                yielded = self._next(line)
         finally:
             call.end()
         self._checked(line, lambda: memory.look(line, lambda: values_of_line(line)))
-        return wish
+        return yielded
 
-    def _checked(self, line: Line, check: Callable[[], T]) -> T:
+    def _checked(self, line: LineGenerator, check: Callable[[], T]) -> T:
         try:
             return check()
         except errors.ResourceExhaustedError as error:
@@ -156,7 +160,7 @@ class Stretch:
             error.attach_node(node.name, node.op, node.node.site, node.node.origin)
             raise
 
-    def _next(self, line: Line) -> Any:
+    def _next(self, line: LineGenerator) -> Any:
         try:
             return line.send(0.0)  # so it looks whenever it can
         except StopIteration as done:

@@ -225,7 +225,7 @@ class FunctionRuntime:
         sent = self._num_nodes() - self._made_nodes
         overlay = library.overlay(_MADE_NODES + _MADE_FOR_EACH * sent - self._made_nodes)
         found = gradient_function(overlay, self.versions, function)
-        self._made_nodes += self.library.take_over(overlay)
+        self._made_nodes += self.library.absorb(overlay)
         return found
 
     def extended(self, library: FunctionLibrary, versions: proto.VersionDef) -> None:

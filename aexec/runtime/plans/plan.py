@@ -218,7 +218,7 @@ class PlanNode:
             self.arity = self.last - self.first
 
     def learn(self, other: PlanNode) -> None:
-        """Take over what runs of another plan have shown of the same kernel."""
+        """Adopt what runs of another plan have measured of the same kernel."""
         self.estimate, self.check = other.estimate.copy(), other.check
         self.gives_tuple = other.gives_tuple
         if other.trusted:

@@ -180,7 +180,7 @@ def _read_id(value: Any) -> str | None:
 
 
 def _read_parameters(asked: RunRequest, value: Any) -> str | None:
-    """Take over what they say; which signature is meant."""
+    """Apply them to the request; returns the signature that they name."""
     if type(value) is not dict:
         raise bodies.expected('"parameters" must be an object', value)
     bodies.check_fields(value, _PARAMETERS, "the parameters of the request")

@@ -148,7 +148,7 @@ class RunRequest:
         return [tensors.from_people(name, dtype, feeds[name]) for name, dtype in zip(names, dtypes, strict=True)]
 
     def set_options(self, options: proto.RunOptions) -> None:
-        """Take over what a RunOptions message says.
+        """Apply what a RunOptions message says.
 
         Raises:
             InvalidArgumentError: a negative timeout.

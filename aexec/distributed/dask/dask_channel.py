@@ -1,4 +1,4 @@
-"""A line: a connection that a client has opened to a worker, on which the worker asks and the client answers.
+"""A channel: a connection that a client has opened to a worker, on which the worker asks and the client answers.
 
 So a client is pushed to without listening anywhere, and each end learns of the other's by the connection's.
 """
@@ -13,11 +13,11 @@ from typing import Any
 from aexec.distributed.cluster_messages import Message
 from aexec.distributed.dask.dask_wire import FAMILIES, packed, unpacked
 
-__all__ = ["AskingLine", "Line"]
+__all__ = ["AskingChannel", "Channel"]
 
 
-class Line:
-    """Either end of a line.
+class Channel:
+    """Either end of a channel.
 
     Args:
         comm: a connection of Dask's.
@@ -28,12 +28,12 @@ class Line:
         self._writing = asyncio.Lock()
 
     async def send(self, fields: dict[str, Any]) -> None:
-        """Write fields, after those that are being written.  Raises OSError if the line is closed."""
+        """Write fields, after those that are being written.  Raises OSError if the channel is closed."""
         async with self._writing:
             await self._comm.write(fields, serializers=FAMILIES["serializers"], on_error="raise")
 
     async def receive(self) -> Any:
-        """What comes next.  Raises OSError if the line is closed, TypeError for what is not to be deserialised."""
+        """What comes next.  Raises OSError if the channel is closed, TypeError for what is not to be deserialised."""
         return await self._comm.read(deserializers=FAMILIES["deserializers"])
 
     def abort(self) -> None:
@@ -41,7 +41,7 @@ class Line:
         self._comm.abort()
 
 
-class AskingLine(Line):
+class AskingChannel(Channel):
     """The worker's end: messages go out by number, and their answers come in any order."""
 
     def __init__(self, comm: Any) -> None:
@@ -50,7 +50,7 @@ class AskingLine(Line):
         self._answers: dict[int, asyncio.Future[Message]] = {}
 
     async def ask(self, head: Sequence[Any], message: Message) -> Message:
-        """The answer to a message.  Raises OSError if the line is closed before it comes."""
+        """The answer to a message.  Raises OSError if the channel is closed before it comes."""
         number = next(self._numbers)
         answer: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
         self._answers[number] = answer
@@ -61,7 +61,7 @@ class AskingLine(Line):
             del self._answers[number]
 
     async def take_answers(self) -> None:
-        """Hand answers to who waits for them, until the line is closed.  Raises OSError then."""
+        """Hand answers to who waits for them, until the channel is closed.  Raises OSError then."""
         try:
             while True:
                 came = await self.receive()
@@ -71,4 +71,4 @@ class AskingLine(Line):
         finally:
             for waiting in self._answers.values():
                 if not waiting.done():
-                    waiting.set_exception(ConnectionError("The client's line was closed"))
+                    waiting.set_exception(ConnectionError("The client's channel was closed"))
