@@ -1,7 +1,7 @@
 """The executor of compiled plans: it runs the generated function, and leaves the rest to the interpreter.
 
-Whether a run is one of the function, and how that is written, `CompilationPolicy` decides; a run is interpreted
-nevertheless when it is traced or fed in parts, and from the middle on when a call must not go on inline.
+`CompilationPolicy` decides whether a run uses the function, and how that is written.  A run that is traced or fed in
+parts is interpreted all the same, and so is the rest of a run from a call that must not be made inline.
 Next to read: `plans/compilation_policy.py`, `compiled_plan.py`, and `interpreter/execution.py` for the interpreter.
 """
 
@@ -60,11 +60,11 @@ class CompiledExecution(Execution):
         on_result: OnResult | None = None,
     ) -> None:
         Execution.__init__(self, plan, environment, cancellation, on_result)
-        self._stretch: Stretch | None = None  # the one that a worker is at
+        self._stretch: Stretch | None = None  # the one that a worker is running
 
     @classmethod
     def runs_joint(cls, plan: PartitionedPlan, environment: StepEnvironment, on_result: OnResult | None) -> bool:
-        """As `Execution.runs_joint`: it is compiled, perhaps just now."""
+        """As `Execution.runs_joint`; compiles the joint plan if it is time to."""
         if _is_watched(environment, on_result):
             return False
         return plan.compilation.compiled is not None or _decide(plan, environment) is not None
@@ -89,7 +89,7 @@ class CompiledExecution(Execution):
         return self._run_compiled(compiled, feeds) if trial is None else self._try(trial, compiled, feeds)
 
     async def _try(self, trial: Trial, compiled: CompiledForm, feeds: Sequence[Any]) -> list[Any]:
-        """A run by which the interpreter and a line are compared."""
+        """Run once as a trial, which compares the interpreter with a line."""
         size, interprets = sum(value.size for value in feeds), trial.interprets_next()
         running = Execution.run(self, feeds) if interprets else self._run_compiled(compiled, feeds)
         del feeds
@@ -120,7 +120,7 @@ class CompiledExecution(Execution):
         return await rest
 
     def rest(self, compiled: CompiledForm, feeds: Sequence[Any], error: BaseException) -> Awaitable[list[Any]]:
-        """What is left to do of a run whose function raised, which may have been called without this execution."""
+        """Finish a run whose function raised; the function may have been called without this execution."""
         assert isinstance(compiled, CompiledPlan)
         failure = self._take_over(compiled, feeds, error)
         return self._interpret() if failure is None else self._failed(failure)
@@ -134,7 +134,7 @@ class CompiledExecution(Execution):
             del failure  # its traceback leads to this frame
 
     def _compiled(self, feeds: Sequence[Any]) -> CompiledForm | None:
-        """The plan as Python, if it is to be run so."""
+        """The compiled form that this run uses; None if it is interpreted."""
         if _is_watched(self.environment, self._on_result):
             return None
         compiled = self.plan.compilation.ready
@@ -168,7 +168,7 @@ class CompiledExecution(Execution):
                 finally:
                     now, took = perf_counter(), thread_time() - worked
                     if now > end or policy.unsettled:
-                        # While others had the processor, it was not the calls that took long.
+                        # Time for which this thread had no processor is not the calls'.
                         policy.slice_ended(took - (end - began) if now > end else 0.0, took - slice_seconds)
                 given = end
                 if type(yielded) is tuple:
@@ -190,7 +190,7 @@ class CompiledExecution(Execution):
                 memory.ended(line)
 
     async def _in_thread(self, line: LineGenerator, stretch: Stretch) -> None:
-        """Let a worker go on with a line, from a heavy call on."""
+        """Let a worker continue a line, from a heavy call on."""
         environment = self.environment
         self._stretch = stretch
         future = environment.worker_pool.submit(environment.loop, stretch, (), partial(self._stretch_ended, stretch))
@@ -214,10 +214,10 @@ class CompiledExecution(Execution):
         finally:
             self._stretch = None
             self._turn_began = perf_counter()
-            del future, stretch, line  # what was raised refers to this frame
+            del future, stretch, line  # the error's traceback refers to this frame
 
     async def _changed(self, stretch: Stretch) -> None:
-        """Wait until a worker, that is at a call which changes state, has left a line that is given up."""
+        """Wait until the worker has left a line that is given up, if it is at a call that changes state."""
         while not stretch.ended:
             with contextlib.suppress(asyncio.CancelledError):  # the step is over either way
                 await self._wait()
@@ -227,7 +227,7 @@ class CompiledExecution(Execution):
         self.wake()
 
     async def _next_turn(self) -> float:
-        """Let others have the loop; returns the end of the next slice."""
+        """Give way to the loop; returns the end of the next slice."""
         slices, loop = self.environment.slices, self.environment.loop
         with self._told_of_cancellation() as active:
             while active:
@@ -240,14 +240,14 @@ class CompiledExecution(Execution):
         raise self._cancelled_status()
 
     def _count_take_over(self, levels: Sequence[Position], error: BaseException) -> None:
-        """Let the policy know what the interpreter has to finish, and why."""
+        """Tell the policy that the interpreter takes over, where and why."""
         compiled, node = levels[0].compiled, levels[0].node
         heavy = isinstance(error, HeavyError) and node is not None and compiled.may_leave(node)
         share = compiled.share_before(node) if node is not None else 0.0
         self.plan.compilation.fell_back(compiled, heavy=heavy and not compiled.goes_on, early=share <= 0.5)
 
     def _take_over(self, compiled: CompiledPlan, feeds: Sequence[Any], error: BaseException) -> BaseException | None:
-        """Make the interpreter's state if a call could not go on inline; else the error to raise, with its node."""
+        """Make the interpreter's state if a call could not be made inline; else return the error, with its node."""
         levels, error = compiled.position(error)
         if not levels or isinstance(error, (KeyboardInterrupt, SystemExit)):
             return error
@@ -267,7 +267,7 @@ class CompiledExecution(Execution):
         return None
 
     def _make_states(self, levels: Sequence[Position], feeds: Sequence[Any], awaited: Any) -> None:
-        """Make the interpreter's state, and those of the functions that the line is in, each an execution of its own.
+        """Make the state of this execution, and an execution with its state for each function that the line is in.
 
         Args:
             awaited: what the innermost call is waiting for, or None.
@@ -299,14 +299,14 @@ class CompiledExecution(Execution):
                 awaited = function.results(running, depth + number)
 
     async def _go_on(self) -> list[Any]:
-        """Go on from a state that was made of a line's."""
+        """Interpret the rest of a run, from the state that `_take_over` has made."""
         if self._cancellation.cancel_requested:
             self._stop(self._cancelled_status())
         return await self._interpret()
 
 
 def _attributed(levels: Sequence[Position], error: BaseException) -> BaseException:
-    """An error of a line, with the node that failed; those around it call it."""
+    """The error of a line, with the node that failed and the nodes whose functions it was in."""
     *outer, innermost = levels
     if innermost.node is not None:
         known = not innermost.done
@@ -319,12 +319,12 @@ def _attributed(levels: Sequence[Position], error: BaseException) -> BaseExcepti
 
 
 def _is_watched(environment: StepEnvironment, on_result: OnResult | None) -> bool:
-    """Has a run to be seen node by node?  Only the interpreter shows that."""
+    """True if somebody watches the run node by node, which only the interpreter shows."""
     return bool(DEBUG) or environment.tracer is not None or on_result is not None
 
 
 def _decide(plan: Plan | PartitionedPlan, environment: StepEnvironment) -> CompiledForm | None:
-    """What to run a plan as, which may be compiled just now; None: it is to be interpreted."""
+    """The compiled form to run a plan as, compiled now if it is time to; None if the run is interpreted."""
     policy = plan.compilation
     decision = policy.decide()
     if decision is Decision.INTERPRET:
@@ -335,7 +335,7 @@ def _decide(plan: Plan | PartitionedPlan, environment: StepEnvironment) -> Compi
 
 
 def _compile(plan: Plan | PartitionedPlan, environment: StepEnvironment) -> None:
-    """Compile a plan, in a thread if it is large; or not yet, if what it calls takes long to prepare."""
+    """Compile a plan, in a thread if it is large; not yet if its functions take long to prepare."""
     policy = plan.compilation
     try:
         for part in plan.plans if isinstance(plan, PartitionedPlan) else (plan,):
@@ -349,7 +349,7 @@ def _compile(plan: Plan | PartitionedPlan, environment: StepEnvironment) -> None
         return
     policy.writing()
     compiling = environment.worker_pool.start(_compile_into, policy, plan)
-    # It is withdrawn if the session closes first; nobody waits for it.
+    # Nobody waits for it; it is cancelled if the session closes first.
     compiling.add_done_callback(lambda done: done.cancelled() or done.exception())
 
 
@@ -360,7 +360,7 @@ def _compile_into(policy: CompilationPolicy, plan: Plan | PartitionedPlan) -> No
     except NotCompiledError as reason:
         policy.refuse(str(reason))
     except Exception as error:
-        # Ours to mend; a run does without.
+        # A bug of ours; the run is interpreted.
         logger.exception("A plan of %d nodes cannot be compiled", plan.num_nodes)
         policy.refuse(f"{type(error).__name__}: {error}")
     finally:
@@ -368,7 +368,7 @@ def _compile_into(policy: CompilationPolicy, plan: Plan | PartitionedPlan) -> No
 
 
 def line_of(plan: Plan | PartitionedPlan) -> CompiledForm | None:
-    """The plan, if it can be run at once by `run_line`, without an execution: that is made if something comes up."""
+    """The compiled form, if `run_line` can run it at once; an execution is made only if the line cannot finish."""
     line = plan.compilation.ready
     if line is None or not line.runs_at_once or (line.suspects and line.relieved) or log_memory.is_enabled():
         return None
@@ -376,10 +376,10 @@ def line_of(plan: Plan | PartitionedPlan) -> CompiledForm | None:
 
 
 def run_line(line: CompiledForm, context: OpKernelContext | None, feeds: Sequence[Any], end: float) -> list[Any]:
-    """Run a compiled plan that is a line, in a slice that is over at `end`; returns the fetched values.
+    """Run a compiled plan without an execution, in a slice that ends at `end`; returns the fetched values.
 
     Raises:
-        BaseException: whatever its kernels raise, or it where it cannot go on; `CompiledExecution.rest` is for these.
+        BaseException: from a kernel, or from the line where it cannot go on; pass it to `CompiledExecution.rest`.
     """
     token = FLOAT_ERRORS.set(IGNORED)
     try:
@@ -403,7 +403,7 @@ def _next_slice(line: LineGenerator, end: float | None) -> Any:
 
 
 def default_executor(*, compile_plans: bool) -> type[Execution]:
-    """What runs the steps of a session that names no executor; AEXEC_SHUFFLE=1 asks for random order."""
+    """The executor class of sessions that name none; in random order if AEXEC_SHUFFLE=1."""
     if os.environ.get("AEXEC_SHUFFLE"):
         return ShuffledExecution
     return CompiledExecution if compile_plans else Execution

@@ -1,8 +1,8 @@
 """Compiled plans: a plan as one generated Python function, a straight line of kernel calls on local variables.
 
-What the interpreting loop does for every node (counts, slots, ready lists) is known when the plan is
-made, as long as nothing waits: the order of the calls, and which value goes where.  So it is written
-down once as Python source, loops as `while`:
+The interpreter keeps counts, slots and ready lists for every node.  As long as nothing waits, their outcome is known
+when the plan is made: the order of the calls, and which value goes where.  So the plan is written once as Python
+source, with loops as `while`:
 
     def line(x, f0):
         v0 = c0(f0, k0)  # add (AddV2)
@@ -11,14 +11,13 @@ down once as Python source, loops as `while`:
         v2 = c2(v1)  # y (Softmax)
         return (v2,)
 
-where `x` is the context of kernels that ask for one, `f…` are feeds, `k…` constants and `c…` kernels; the last call
-is the taking of a fetched value.
+`x` is the context of kernels that ask for one, `f…` are feeds, `k…` constants and `c…` kernels; the last call takes a
+fetched value.
 
-The interpreter stays the reference for what is right, and takes over in the middle when a
-kernel must go to a thread or wait.  A line's position tells what is done, its local variables hold
-what was computed: from both, `take_over` makes a snapshot, and the interpreter resumes from it.
-Slices need none of that: a long line is a generator and yields where a slice is over.  Nor do heavy calls of a plan
-that has them in every run: its line yields before one, and goes on with it in a thread (`stretch.py`).
+The interpreter stays the reference, and takes over in the middle when a kernel must go to a thread or wait.  The line's
+position tells which calls are done, and its local variables hold their values: from both, `take_over` makes a snapshot
+from which the interpreter resumes.  Two cases need no snapshot.  A long line is a generator, and yields when a slice is
+over.  The line of a plan with heavy calls in every run yields before one, and continues in a thread (`stretch.py`).
 Next to read: `line_writer.py`, which writes the text; `line_layout.py` for its variables; `take_over.py`.
 """
 
@@ -49,7 +48,7 @@ from aexec.runtime.plans.plan import Plan, PlanNode
 
 __all__ = ["CompiledPlan", "Position", "compile_plan", "prepare_functions"]
 
-# Of functions in functions.
+# The deepest nesting of functions that is compiled.
 _MAX_CALLS = 10
 
 
@@ -58,10 +57,10 @@ class Position:
     """Where a line is.
 
     Attributes:
-        node: whose call it is at; None if it is at none.
-        done: the call has returned.
-        function: number of the function that the node had called, or None.
-        variables: of the line.
+        node: the node whose call the line is at; None if it is at none.
+        done: True if the call has returned.
+        function: the index of the function that the node was calling, or None.
+        variables: the line's local variables, by name.
     """
 
     compiled: CompiledPlan
@@ -75,17 +74,17 @@ class CompiledPlan:
     """A plan as Python functions.
 
     Attributes:
-        policy: of the plan.
-        source: what was generated, for people.
-        is_line: it has neither loops nor many calls: `function` returns the results at once; else
-            `function` gives a generator, a `LineGenerator`.
-        needs_context: a kernel asks for the context of the step.
-        runs_at_once: it is a line, and no kernel does.
+        policy: the plan's compilation policy.
+        source: the generated text, for people.
+        is_line: True without loops and many calls: `function` then returns the results at once; otherwise it returns
+            a `LineGenerator`.
+        needs_context: True if a kernel asks for the step's context.
+        runs_at_once: True if `is_line` holds and no kernel asks for the context.
         chunk: calls between two looks at the clock.
-        goes_on: it yields where a call is heavy, too; see `stretch.py`.
-        num_calls: of a line.
-        suspects: calls, also of functions, that are measured, because they were slow when it was written.
-        depth: so many functions call one another.
+        goes_on: True if it also yields before heavy calls; see `stretch.py`.
+        num_calls: the number of calls of a line.
+        suspects: calls, those of functions included, that the line measures because they had been slow before.
+        depth: how deep its function calls nest.
     """
 
     def __init__(self, plan: Plan, writer: LineWriter, bodies: Iterable[CompiledPlan]) -> None:
@@ -115,10 +114,10 @@ class CompiledPlan:
         return self._costs.may_leave(node)
 
     def position(self, error: BaseException) -> tuple[list[Position], BaseException]:
-        """Where the line was that raised: of this plan, of the function that it called there, and so on.
+        """Where a line was when it raised: the position in this plan, in the function called there, and so on.
 
         Returns:
-            The positions, none if the error is not of this line; and what was raised there.
+            The positions, empty if the error is not from this line; and the error as it was raised there.
         """
         found = self._positions(error.__traceback__, [])
         if isinstance(error.__cause__, StopIteration) and not (found and found[-1].node and found[-1].function is None):
@@ -143,7 +142,7 @@ class CompiledPlan:
         return found
 
     def _owner(self, traceback: TracebackType) -> CompiledPlan | None:
-        """The plan whose line, or part of one, a frame runs: this one, or that of a function."""
+        """The plan whose text a traceback's frame runs: this one, a function's, or None."""
         filename = traceback.tb_frame.f_code.co_filename
         return self if filename == self._text.filename else self._bodies.get(filename)
 
@@ -154,7 +153,7 @@ class CompiledPlan:
 
     @property
     def listing(self) -> str:
-        """What was generated for the plan, and for the functions that it calls."""
+        """The generated text of the plan and of the functions that it calls."""
         return "\n".join([self.source, *(body.source for body in self._bodies.values())])
 
     @property
@@ -173,10 +172,10 @@ class CompiledPlan:
         return self._costs.relieved or any(body._costs.relieved for body in self._bodies.values())
 
     def mend(self, node: PlanNode, variables: dict[str, Any]) -> None:
-        """A kernel gave something without a size, where it gave an array before.
+        """Handle a kernel that returned something without a size, where it returned an array before.
 
         Raises:
-            InternalError: it is not what the op declares, either.
+            InternalError: the value is not what the op declares.
         """
         names = [self._layout.name((node, output)) for output in range(node.num_outputs)]
         values = tuple(variables[name] for name in names)
@@ -186,21 +185,21 @@ class CompiledPlan:
             variables[names[0]] = first(node, values[0])
 
     def inputs(self, node: PlanNode, variables: dict[str, Any]) -> list[Any]:
-        """The arguments that a call had."""
+        """The arguments of a node's call, from the line's variables."""
         return [self._layout.look_up(node.frame, slot, variables) for slot in range(node.first, node.last)]
 
     def snapshot(self, feeds: Sequence[Any] | None, position: Position) -> Snapshot:
-        """What is over with the line at this position; the innermost iteration is the one that its node is in.
+        """A snapshot of the run with the line at this position; the innermost iteration is that of its node.
 
         Args:
-            feeds: what the plan was called with; None: the position's variables tell.
+            feeds: the plan's feeds; None to take them from the position's variables.
         """
         assert position.node is not None
         variables = {**position.variables, **{f"f{i}": value for i, value in enumerate(feeds or ())}}
         return TakeOver(self._layout, variables).at(position.node, position.done)
 
     def go_on(self, position: Position, context: OpKernelContext, running: Running) -> Coroutine[Any, Any, Any]:
-        """What the node at a position has still to do, if the function runs already that it had called there."""
+        """The rest of a node's call, whose function is running already."""
         node = position.node
         assert node is not None and node.calls is not None and position.function is not None
         values = [position.variables[name] for name in self._layout.loop_values(node)]
@@ -218,13 +217,14 @@ def compile_plan(
     *,
     goes_on: bool = False,
 ) -> CompiledPlan:
-    """Write a plan down as Python, and those of the functions that it calls.
+    """Write a plan as Python, and the plans of the functions that it calls.
 
     Args:
-        heavy_ns: how long a call with these inputs is expected to take if it would hold up the loop; else 0.
-        chunk: calls between two looks at the clock.
-        around: plans that are being compiled, because they call the function whose plan this is.
-        goes_on: see `LineOptions`; the functions that it calls do not.
+        heavy_ns: returns how long a call with some inputs is expected to take, in ns, if that would hold up the event
+            loop; else 0.
+        chunk: the number of calls between two looks at the clock.
+        around: the plans being compiled whose functions this plan belongs to.
+        goes_on: see `LineOptions`; it is False for the functions that the plan calls.
 
     Raises:
         NotCompiledError: the interpreter has to run it.
@@ -253,13 +253,13 @@ def compile_plan(
 
 
 def prepare_functions(plan: Plan, budget: LoopBudget) -> bool:
-    """Build what a plan calls and is small, on the event loop: compiling in a thread it cannot be done.
+    """Build the small functions that a plan calls, on the event loop, as the thread that compiles cannot do it.
 
     Returns:
-        False if that takes longer than the loop can spare: what was built stays, and the next try goes on with it.
+        False if that takes longer than the budget allows: what was built stays, and the next call continues.
 
     Raises:
-        NotCompiledError: one cannot be built.
+        NotCompiledError: a function cannot be built.
     """
     with suppress(NeedsThreadError):
         ShortWork(budget.once_seconds).do(lambda: _prepare_functions(plan))

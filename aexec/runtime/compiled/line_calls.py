@@ -1,6 +1,6 @@
-"""What the text of a compiled plan calls besides kernels: where it cannot go on, and what it looks at.
+"""The functions that the text of a compiled plan calls besides kernels: to stop, and to check values.
 
-A line leaves itself by an exception, `TakeOverError` or one that is more exact; the traceback says where it was.
+A line that cannot go on raises `TakeOverError` or a subclass; the traceback says where it was.
 Next to read: `line_writer.py`, which writes the text.
 """
 
@@ -23,7 +23,7 @@ CHANGES = object()
 
 
 class TakeOverError(InlineCallError):
-    """The line cannot go on: the interpreter does."""
+    """The line cannot go on: the interpreter has to take over."""
 
 
 class HeavyError(TakeOverError):
@@ -34,10 +34,10 @@ class HeavyError(TakeOverError):
 
 
 class WaitsError(TakeOverError):
-    """A kernel gave an awaitable in place of its outputs.
+    """A kernel returned an awaitable in place of its outputs.
 
     Args:
-        out: what it gave.
+        out: the awaitable.
     """
 
     def __init__(self, out: Any) -> None:
@@ -46,26 +46,26 @@ class WaitsError(TakeOverError):
 
 
 def leave() -> None:
-    """A value is not what it should be: the interpreter says so."""
+    """Leave the line because a value is wrong: the interpreter raises the right error."""
     raise TakeOverError("the interpreter knows what is wrong")
 
 
 def waits(out: Any) -> None:
-    """A kernel waits."""
+    """Leave the line because a kernel waits."""
     raise WaitsError(out)
 
 
 def inner(context: OpKernelContext, name: str, number: int) -> OpKernelContext:
-    """The context of an iteration of a loop that `context` is around."""
+    """The context of iteration `number` of the loop `name`, inside `context`."""
     frame, iteration = context.frame_iter
     return OpKernelContext(context.params, context.cancellation, (frame_id_of(frame, iteration, name), number))
 
 
 def first(node: PlanNode, out: Any) -> Any:
-    """The outputs of a node whose kernel has not shown yet that it gives what its op declares.
+    """Check the outputs of a node's first call against its op, and return them.
 
     Raises:
-        InternalError: it does not.
+        InternalError: they are not what the op declares.
     """
     check_outputs(node, out)
     node.trust()

@@ -3,20 +3,19 @@
     v1 = c1(f0, k1)  # add (AddV2)
     v2 = c2(v1, v1)  # y (Tanh)
 
-A value may be overwritten by a call if nobody can have its memory but the call:
+A call may write over a value if nothing else can refer to the value's memory:
 
-* It comes from a kernel that asks for forwarding itself, and such a kernel gives a fresh array, or the `out` that it
-  was given, never an input as it is (`OpKernelConstruction.forward_inputs`): so neither what is fed, constant or a
-  variable's, nor a view.
-* The call is the only one that reads it, and reads it once; being fetched, going on through an Identity, Switch or
-  Merge, and going round in a loop are counted.
-* Both are in the same block, so that the value is made anew for each call; what a loop makes once for all of its
-  iterations is not.
+* A kernel made it that asks for forwarding itself.  Such a kernel returns a fresh array or its `out` argument, never an
+  input (`OpKernelConstruction.forward_inputs`).  So the value is no feed, constant, variable or view.
+* Only this call reads it, and reads it once.  Fetching it, passing it through an Identity, Switch or Merge, and
+  carrying it round a loop count as reads.
+* Both are in the same block, so that the value is made anew for each call.  A value that a loop makes once for all
+  iterations is excluded.
 
-Shape inference says that the output has its shape, and that it is an array, no number; where it does not know, large
-values are looked at.  Where the interpreter takes over, it needs the value no more: its only consumer is done.  A call
-that cannot go on inline raises before it writes.
-Even of small values it saves the allocation.  Next to read: `interpreter/forwarding.py`, for the interpreter.
+Shape inference must know that the output has the value's shape and is an array, not a number; if it does not know, the
+line looks at large values.  If the interpreter takes over later, it does not need the value: the only consumer is done.
+A call that cannot be made inline raises before it writes.  For small values, too, this saves the allocation.  Next to
+read: `interpreter/forwarding.py`, for the interpreter.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ __all__ = ["Forwarding", "fitting"]
 
 
 class Forwarding:
-    """Finds what the calls of a line write their outputs over.
+    """Finds the inputs that the calls of a line write their outputs over.
 
     Args:
         once: the nodes that run in the first iteration of their loop only.

@@ -5,10 +5,10 @@
     else:
         v6 = c6(m0, k2)  # add (AddV2)
 
-NumPy's scalars take 20 to 40 ns for what its functions, which are made for arrays, take 500 for; the answers are the
-same bits, of the same type.  That a value is a scalar cannot be known before, but tested.  Only in loops is it worth
-that: integers and truths there are likely counters and conditions; of floats it is said of those that begin as one.
-Next to read: `line_writer.py`.
+NumPy's scalars take 20 to 40 ns for an operation that takes NumPy's functions, which are made for arrays, 500 ns; the
+results have the same bits and type.  Whether a value is a scalar is only known when the line runs, so the line tests
+it. The test pays off in loops alone, where integers and booleans are mostly counters and conditions; floats are tested
+if they enter the loop as scalars. Next to read: `line_writer.py`.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Scalars:
         namespace: the line's global variables; types and constants that the operators need are put there.
 
     Attributes:
-        variables: those that begin as a scalar; the writer adds them.
+        variables: the variables that enter their loop as a scalar; the writer adds them.
     """
 
     def __init__(self, layout: LineLayout, once: Container[Item], namespace: dict[str, Any]) -> None:

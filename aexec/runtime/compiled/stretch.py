@@ -1,10 +1,10 @@
-"""Stretches: where a call of a compiled line is heavy, the line goes on in a worker thread, with it and those after it.
+"""Stretches: from a heavy call on, a compiled line continues in a worker thread.
 
-A line that yields is a generator, and a generator may be resumed by any thread, one after the other.  So heavy
-calls that follow one another, with what is light between them, cost one hop to a thread in place of one each.  The
-line comes back to the loop before a call that is to be made there, and where nothing heavy is left for a while.
+A line that yields is a generator, which any thread may resume, one at a time.  So a row of heavy calls, with light ones
+between them, costs one hop to a thread instead of one each.  The line returns to the loop before a call that must be
+made there, and when no heavy call has come for a while.
 
-In a thread, calls are made one after another; the interpreter makes several at once.
+A thread makes the calls one after another; the interpreter makes several at once.
 Next to read: `compiled_execution.py`, which resumes lines on the loop; `plans/trial.py`, which finds out which is
 faster.
 """
@@ -27,17 +27,18 @@ __all__ = ["LineGenerator", "Stretch", "may_leave_loop"]
 
 T = TypeVar("T")
 
-# A run of a compiled plan.  It yields None where a slice is over, `ON_LOOP` where it may be in a thread and has to be
-# on the loop, `CHANGES` where it may be in a thread and is about to change state, and before a heavy call its node with
-# what the call is expected to take, in ns, and a list of its inputs, to be emptied.  It is sent when the next slice is
-# over.
+# A run of a compiled plan.  It is sent the end of the next slice, and yields
+# * None when a slice is over,
+# * `ON_LOOP` before a call that must be made on the loop, if it may be in a thread,
+# * `CHANGES` before a call that changes state, if it may be in a thread,
+# * before a heavy call its node, the expected ns, and a list of the inputs, which the call empties.
 LineGenerator = Generator[Any, float | None, tuple[tuple[Any, ...], float]]
 
 
 def may_leave_loop(node: PlanNode) -> bool:
-    """May a call be made in a thread?  It is one that just computes, or may be called in any.
+    """True if a call may be made in a thread, because it only computes, or its kernel may be called in any thread.
 
-    The line says before those that change state, and then is not given up.
+    Before a call that changes state the line yields `CHANGES`; then it is not given up.
     """
     if node.kind in (Kind.SWITCH, Kind.MERGE):
         return True
@@ -49,25 +50,24 @@ def may_leave_loop(node: PlanNode) -> bool:
         return node.on_host
     if node.wants_context or node.touches_state:
         return False
-    # Kernels of others that say they cost nothing count on being called on the loop.
+    # A kernel of a user that declares no cost relies on being called on the loop.
     return node.on_host and (node.check > 0 or is_built_in(node.op))
 
 
 class Stretch:
-    """Calls of a line that a worker makes, the first of them heavy.
+    """The calls of a line that one worker makes, the first of them heavy.
 
     Args:
-        yielded: what the line has yielded before the first of them.
-        memory: the step's, if that is limited.
+        yielded: what the line yielded before the first of them.
+        memory: the step's memory if it is limited, else None.
 
     Attributes:
-        at: the heavy call that it is at, or was last, with what that was expected to take in ns; while it is in the
-            thread only for people to look at.
-        results: what the line returned, if it is over.
-        took: of heavy calls: what they were expected to take, and at most took, in ns.
-        ended: the thread is through with it; set on the loop.
-        changes: the call that it is at changes state, and is waited for.
-        given_up: the thread is to leave it at the next call that is heavy, or sooner; set on the loop.
+        at: the present or last heavy call, and its expected time in ns; the thread writes it, others may only show it.
+        results: the line's results once it has returned.
+        took: (node, expected ns, longest possible ns) of each heavy call that was made.
+        ended: True when the thread has left the line; set on the loop.
+        changes: True while the line is at a call that changes state, for whose end a cancellation waits.
+        given_up: True if the thread has to leave the line at the next heavy call or sooner; set on the loop.
     """
 
     __slots__ = (
@@ -104,18 +104,18 @@ class Stretch:
         self.given_up = False
 
     def __call__(self) -> None:
-        """Go on until the line has to be on the loop, or may as well be.  Raises what its kernels raise."""
+        """Continue the line until it must or may return to the loop.  Raises what its kernels raise."""
         use_budget(self._budget)
         line, self._line = self._line, None
         assert line is not None
         heavy = any_heavy = True
         freed = 0.0
-        # Whoever gives it up looks at `changes` afterwards: so that is set before this looks whether it is given up.
+        # `changes` is set before `given_up` is read, because the loop sets `given_up` before it reads `changes`.
         while not self.given_up:
             before = perf_counter()
             yielded = self._send(line) if heavy else self._next(line)
             if heavy:
-                # A call that takes long lets go of the interpreter's lock.
+                # A long call releases the interpreter's lock.
                 freed = perf_counter()
                 self.took.append((*self.at, (freed - before) * 1e9))
             heavy = type(yielded) is tuple
@@ -136,7 +136,7 @@ class Stretch:
             self._memory.ended(line)
 
     def _send(self, line: LineGenerator) -> Any:
-        """Make the heavy call that the line is at, if there is room for what it makes, and go on from there."""
+        """Make the heavy call that the line is at, if memory allows, and continue from there."""
         memory = self._memory
         if memory is None:
             self._inputs.clear()
@@ -144,7 +144,7 @@ class Stretch:
         call = self._checked(line, lambda: memory.begin(self.at[0], self._inputs))
         self._inputs.clear()
         try:
-            with watching(call, every=False):  # what is small was reserved with the rest
+            with watching(call, every=False):  # small allocations are part of the reservation
                 yielded = self._next(line)
         finally:
             call.end()

@@ -1,4 +1,4 @@
-"""Taking over: a snapshot for the interpreter, made out of where a compiled plan's line is and what its variables hold.
+"""Taking over: makes a snapshot for the interpreter from the position and the variables of a compiled plan's line.
 
 Next to read: `interpreter/snapshot.py` for the snapshot, `compiled_plan.py` for the line.
 """
@@ -24,7 +24,7 @@ class TakeOver:
         self.variables = variables
 
     def at(self, node: PlanNode, done: bool) -> Snapshot:
-        """What is over with the line at a node's call, before or behind it."""
+        """The snapshot with the line before a node's call, or behind it if `done`."""
         blocks = list(self.layout.around(node))
         block, index = blocks[0]
         blocks[0] = (block, index + done)
@@ -48,7 +48,7 @@ class TakeOver:
         return IterationSnapshot(loop.frame, self.variables[self.layout.counters[loop]], outcomes)
 
     def _outcomes(self, block: Block, count: int, entered: Sequence[Loop] = ()) -> list[NodeOutcome]:
-        """Of the first items of a block, which are over, and of the Enters of the loop that the line is in."""
+        """The outcomes of a block's first `count` items, which have ended, and of the Enters of the loop in it."""
         done = list(zip(block.items[:count], block.guards, strict=False))
         loops = [*(item for item, _ in done if isinstance(item, Loop)), *entered]
         enters = dict.fromkeys(enter for loop in loops for enter in loop.enters)

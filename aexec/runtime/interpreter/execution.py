@@ -63,15 +63,15 @@ class Execution:
     """One execution of one plan; `run` is called once.
 
     Attributes:
-        environment: what it shares with the rest of its step.
-        shared_turn: with the other executions of the step's partitions, or None.
-        idle: it waits; another execution in whose turn it is given something lets it go on.
-        caller: the execution in which a kernel called the function that this one runs, or None.
+        environment: what all executions of the step share.
+        shared_turn: the turn shared with the executions of the step's other partitions; None without partitions.
+        idle: True while it waits; then a value from another execution lets it go on in that one's turn.
+        caller: the execution whose kernel called the function that this one runs; None for the step itself.
     """
 
     # Makes the list of an iteration's ready nodes.
     make_ready: Callable[[Sequence[PlanNode]], list[PlanNode]] = list
-    # The same of a traced step.
+    # The same for a traced step.
     make_timed_ready: Callable[[Sequence[PlanNode]], TimedReady] = TimedReady
 
     __slots__ = (
@@ -118,7 +118,7 @@ class Execution:
         self._postponed: dict[InlineCallError, Started] | None = None
         self._queued: QueuedCalls | None = None
         self._receiving: set[Receiving] = set()
-        # Where the last transfer had its ends meet, and by what that was found.
+        # The rendezvous of the last transfer, and the function that found it.
         self._meet: Callable[[StepEnvironment], Rendezvous] | None = None
         self._rendezvous: Rendezvous | None = None
         self._lingered = False
@@ -128,19 +128,19 @@ class Execution:
 
     @classmethod
     def runs_joint(cls, plan: PartitionedPlan, environment: StepEnvironment, on_result: OnResult | None) -> bool:
-        """Is a run of partitions to be one of their joint plan?  Not while what they do one by one is to be seen."""
+        """True if partitions are to run as their joint plan: not if somebody watches the single partitions."""
         return False
 
     @property
     def state(self) -> PropagatorState:
-        """Made when it is first needed: a compiled plan mostly needs none."""
+        """The propagator state, made at its first use: a compiled plan rarely needs one."""
         if self._state is None:
             make_ready = self.make_ready if self.environment.tracer is None else self.make_timed_ready
             self._state = PropagatorState(self.plan, make_ready, self._on_result)
         return self._state
 
     def run(self, feeds: Sequence[Any]) -> Coroutine[Any, Any, list[Any]]:
-        """Execute the plan on fed values; what is to be awaited returns the fetched ones.
+        """Execute the plan on fed values; the coroutine returns the fetched ones.
 
         Raises:
             OpError: the first error of a kernel, with its node; or CancelledError, DeadlineExceededError
@@ -154,13 +154,13 @@ class Execution:
         return self._interpret(self._enter())  # each feed is dropped as soon as its last consumer has it
 
     def _enter(self) -> float:
-        """When the slice that a run begins in is over.  A call within a step goes on with the step's."""
+        """Enter a slice; returns its end.  A function called within a step continues the step's slice."""
         slices, loop = self.environment.slices, self.environment.loop
         of_step = self._cancellation is self.environment.cancellation
         return slices.enter(loop) if of_step else slices.open(loop)
 
     async def _interpret(self, end: float = inf) -> list[Any]:
-        """Go on from the state there is, to the end; at once if the slice that is over at `end` is not yet."""
+        """Run to the end from the present state; begin at once if the slice that ends at `end` is not over."""
         state = self.state
         try:
             if end:
@@ -181,15 +181,15 @@ class Execution:
         return results
 
     def feed(self, position: int, value: Any) -> None:
-        """A feed that was `UNFED` has come.  Called on the loop's thread."""
+        """Deliver a feed that was `UNFED`.  Called on the loop's thread."""
         self._complete(lambda: self.state.feed_later(position, value))
 
     def statistics(self) -> ExecutionStatistics:
-        """How much is ready and running now."""
+        """The numbers of ready and running nodes."""
         return ExecutionStatistics(self.state.num_ready, self.state.outstanding - len(self.state.unfed))
 
     def running(self) -> list[RunningNode]:
-        """Nodes that were started and are not done, oldest first."""
+        """Nodes that have started and not ended, oldest first."""
         awaited = dict.fromkeys(self.awaited(), "awaited")
         offloaded = dict.fromkeys((self._futures or {}).values(), "in a thread")
         postponed = dict.fromkeys((self._postponed or {}).values(), "postponed")
@@ -202,7 +202,7 @@ class Execution:
         return sorted(found, key=lambda running: running.since)
 
     def waiting(self) -> list[WaitingNode]:
-        """Nodes that wait for inputs although others have come, or for a node that runs."""
+        """Nodes that have some of their inputs and wait for others, or wait for a running node."""
         started = [*self.awaited(), *(self._futures or {}).values(), *(self._postponed or {}).values()]
         return self.state.waiting([(iteration, node) for node, iteration, _ in started])
 
@@ -213,7 +213,7 @@ class Execution:
     # The loop's side
 
     async def _run_with_loop(self) -> None:
-        """Go on after the first slice, until nothing of this execution is left."""
+        """Continue after the first slice, until nothing of this execution is left."""
         state, memory = self.state, self.environment.memory
         with self._told_of_cancellation() as active:
             if not active:
@@ -235,7 +235,7 @@ class Execution:
 
     @np.errstate(all="ignore")  # as a decorator it costs half of what the context manager does
     def _take_turn(self) -> None:
-        """Account for what has ended, run what is ready, and let those go on that were given something by that."""
+        """Account for ended calls, run ready nodes, then let executions go on that received values from these."""
         if self.shared_turn is None:
             self.go_on_inline(self.open_slice())
         else:
@@ -244,11 +244,11 @@ class Execution:
     # In the turn of another execution of the step; see `SharedTurn`
 
     def open_slice(self) -> float:
-        """When the slice that its turn is in is over."""
+        """The end of the slice of the present turn."""
         return self.environment.slices.open(self.environment.loop)
 
     def go_on_inline(self, end: float) -> None:
-        """Account for what has ended, and run what is ready until none is left or the slice is over, at `end`."""
+        """Account for ended calls, then run ready nodes until none is left or the slice ends, at `end`."""
         self._account_for_ended()
         state = self._state or self.state
         if state.active:
@@ -261,25 +261,25 @@ class Execution:
             self._completions.popleft()()
 
     def has_to_do(self) -> bool:
-        """Is there more to do than to wait for what comes?"""
+        """True if it has something to do now, besides waiting."""
         state = self._state or self.state
         # With nothing outstanding it is over, even where a frame waits for an Enter that nothing reaches.
         return not state.outstanding or bool(state.active) or state.finished or state.stopping
 
     def can_go_on(self) -> bool:
-        """Is there anything to happen to it but the end of what it awaits?"""
+        """True if something can happen to it besides the end of a call that it awaits."""
         state = self._state
         if state is None or self.has_to_do():
             return True
         return bool(self._completions or self._futures or self._postponed or state.unfed)
 
     def awaited(self) -> Iterable[Started]:
-        """The kernels that it waits for, but for those in worker threads."""
+        """The calls that it awaits, without those in worker threads."""
         yield from (self._tasks or {}).values()
         yield from (receiving.started for receiving in self._receiving)
 
     def give_up(self, entry: Started) -> None:
-        """What it awaits there never comes: the node has not run."""
+        """Stop waiting for this value, which never comes; the node counts as not run."""
         receiving = next((each for each in self._receiving if each.started == entry), None)
         if receiving is not None:
             self._receiving.remove(receiving)
@@ -292,7 +292,7 @@ class Execution:
         self._complete(lambda: self.state.node_ended(entry[1]))
 
     def finish(self) -> None:
-        """Nothing of what it awaits ever comes: it is over."""
+        """End it: none of the values that it awaits will come."""
         for entry in [*self.awaited()]:
             self.give_up(entry)
         self._complete(self.state.finish)
@@ -302,7 +302,7 @@ class Execution:
         return self.state.held_open()
 
     def wake(self) -> None:
-        """Something outside has happened to it: it is to have a turn."""
+        """Give it a turn, because something outside has happened to it."""
         if self.idle and self.shared_turn is not None and self.shared_turn.under_way:
             self.idle = False
             self.shared_turn.given.append(self)
@@ -312,7 +312,7 @@ class Execution:
     # Waiting
 
     async def _synchronise(self, queued: QueuedCalls) -> None:
-        """Wait for what devices still do of this execution: what fails there fails it."""
+        """Wait until devices have made the queued calls; an error of one fails this execution."""
         passed = False
 
         def done() -> None:
@@ -331,14 +331,17 @@ class Execution:
                 self._account_for_ended()
 
     def _told_of_cancellation(self) -> _Told:
-        """While this execution waits, `_on_cancel` is called if it is cancelled; False if it is already."""
+        """Context manager: while it is open, a cancellation calls `_on_cancel`.
+
+        Enters as False if a cancellation was requested before.
+        """
         return _Told(self._cancellation, self._on_cancel, self._completions)
 
     async def _wait_turn(self) -> None:
-        """Let others have the loop, and go on in turn with the other executions of the session."""
+        """Give way to the loop, and wait in line with the other executions for the next slice."""
         loop, slices = self.environment.loop, self.environment.slices
         self._waiter = loop.create_future()
-        # In a slice of which others had a part it has not had its turn.
+        # If others used a part of the slice, this execution has not had a whole one.
         cut_short = perf_counter() - self._turn_began < slices.budget.slice_seconds
         slices.stand_in_line(loop, self._waiter, first=cut_short)
         try:
@@ -359,7 +362,7 @@ class Execution:
             self.idle = False
 
     def _complete(self, event: Callable[[], None]) -> None:
-        """Something outside ended; `event` accounts for it when this execution gets its turn."""
+        """Call `event`, which accounts for something that ended outside, when this execution has its turn."""
         self._completions.append(event)
         self.wake()
 
@@ -368,8 +371,8 @@ class Execution:
     def _run_slice(self, state: PropagatorState, end: float) -> None:
         """Run ready nodes until none is left or the slice is over.
 
-        The innermost loop is what a step's overhead per node is made of: plain nodes of one and two
-        inputs are run and their output is delivered in place, everything else by methods.
+        This loop makes up a step's overhead per node.  So it runs plain nodes of one and two inputs, and delivers
+        their outputs, in place; it calls methods for everything else.
         """
         active = state.active
         environment = self.environment
@@ -506,7 +509,7 @@ class Execution:
                     self.state.node_done(iteration, node, out)
 
     def _run_transfer(self, iteration: IterationState, node: PlanNode) -> None:
-        """`_run_node` of a Send or Recv that is not traced: neither computes, what they take is the executor's own."""
+        """`_run_node` for an untraced Send or Recv.  These compute nothing, so their time is the executor's own."""
         end = node.compute
         if type(end) is RecvEnd:
             receiving = Receiving(self, node, iteration)
@@ -543,11 +546,11 @@ class Execution:
         return self._rendezvous
 
     def receives(self, receiving: Receiving, outcome: Received | errors.OpError) -> None:
-        """`received`, when this execution has its turn."""
+        """Call `received` when this execution has its turn."""
         self._complete(lambda: self.received(receiving, outcome))
 
     def received(self, receiving: Receiving, outcome: Received | errors.OpError) -> None:
-        """A Recv has got something, or never will; nothing is done about one that was given up meanwhile."""
+        """Account for a Recv's outcome: a value, or the error that ended the wait.  Ignores one that was given up."""
         try:
             self._receiving.remove(receiving)
         except KeyError:
@@ -570,7 +573,7 @@ class Execution:
             self._node_failed(node, (), error)
 
     def _enqueue(self, iteration: IterationState, node: PlanNode, inputs: list[Any]) -> None:
-        """Queue a call on the node's device; its outputs travel on at once."""
+        """Queue a call on the node's device, and deliver its outputs at once as device values."""
         if node.dereference is not None:
             try:
                 inputs = node.dereference(inputs)
@@ -610,7 +613,7 @@ class Execution:
             self.state.node_done(iteration, node, outputs)
 
     def _queue(self) -> QueuedCalls:
-        """What devices are to do for it.  A called function is not waited for there, but with its caller's calls."""
+        """Its queued calls.  Those of a called function are queued, and waited for, with the caller's."""
         if self._queued is None:
             caller = self.caller
             self._queued = (
@@ -630,7 +633,7 @@ class Execution:
         compute: Any = None,
         arguments: Any = None,
     ) -> None:
-        """A call found that it cannot go on here: it goes to a thread, or is ready again when it can."""
+        """Handle a call that cannot go on here: move it to a thread, or make the node ready again when it can run."""
         if not isinstance(reason, PostponedError):
             self._offload(iteration, node, inputs, compute, arguments)
             return
@@ -651,7 +654,7 @@ class Execution:
     def _compute(
         self, node: PlanNode, compute: Callable[..., Any], arguments: Sequence[Any], inputs: Sequence[Any]
     ) -> Any:
-        """Call a kernel inline, and correct its estimate if the call took long."""
+        """Call a kernel inline; correct its estimate if the call took long."""
         before = perf_counter()
         try:
             out = compute(*arguments)
@@ -660,7 +663,7 @@ class Execution:
         except Exception as error:
             raise as_op_error(node, inputs, error) from error
         elapsed = perf_counter() - before
-        # A call that is watched takes longer than the kernel.
+        # A tracer makes the call take longer than the kernel does.
         if elapsed > current_budget().measured_seconds and self.environment.tracer is None:
             correct_estimate(node, inputs, elapsed * 1e9)
         return out
@@ -713,8 +716,8 @@ class Execution:
         """Wait for a kernel.
 
         Args:
-            going_on: it is in the middle of a function: its executions end by their cancellation managers, and are
-                not to be cancelled before they had a turn.
+            going_on: the kernel is in the middle of a function call, whose executions end by their own cancellation
+                managers; the task must not be cancelled before they have had a turn.
         """
         self.state.node_started(iteration)
         task: asyncio.Future[Any] = awaitable
@@ -770,7 +773,7 @@ class Execution:
             self._stop(error)
             raise error
         if self._cancellation.cancel_requested:
-            # A wait that was woken reports its own end, before this execution had its turn: the cause came first.
+            # A waiting kernel that was woken reports its own end before this execution has its turn: report the cause.
             error = self._cancelled_status()
         else:
             error = as_op_error(node, inputs, error)
@@ -787,7 +790,7 @@ class Execution:
             loop.call_soon_threadsafe(self._cancel_first)
 
     def _cancel_first(self) -> None:
-        """Stop before anything else is accounted for: who waited in vain for it can give it back."""
+        """Stop before accounting for ended calls, so that a coroutine can give back what nobody will take."""
         self._completions.appendleft(self._cancel_now)
         self.wake()
 
@@ -845,7 +848,7 @@ class Execution:
 
 
 class _Told:
-    """See `Execution._told_of_cancellation`.  A generator costs three times as much."""
+    """The context manager of `Execution._told_of_cancellation`; one made of a generator takes three times as long."""
 
     __slots__ = ("_callback", "_cancellation", "_completions", "_token")
 
@@ -867,16 +870,16 @@ _NEVER = float("inf")
 
 
 def _has_work(iteration: IterationState) -> bool:
-    """Is anything ready but the taking of fetched values?
+    """True if a node is ready that is not a retval.
 
-    That is done even if the slice is over: a step that is through with its work cannot be cancelled
-    any more, and so does not lose what it took from a queue.
+    Retvals are taken even if the slice is over: a step that has done its work can no longer be cancelled, and so does
+    not lose what it took from a queue.
     """
     return bool(iteration.dying) or any(node.kind != Kind.RETVAL for node in iteration.ready)
 
 
 class ShuffledReady(list[PlanNode]):
-    """A ready list that gives out nodes in a seeded random order, so that nothing comes to rely on luck."""
+    """A ready list in seeded random order, so that nothing comes to depend on the usual order."""
 
     random = random.Random(0)
 
@@ -885,7 +888,7 @@ class ShuffledReady(list[PlanNode]):
 
 
 class _TimedShuffledReady(TimedReady, ShuffledReady):
-    """The same of a traced step."""
+    """`ShuffledReady` for a traced step."""
 
 
 class ShuffledExecution(Execution):

@@ -88,19 +88,19 @@ class Executor(Protocol):
         ...
 
     def feed(self, position: int, value: Any) -> None:
-        """A feed that was `UNFED` has come."""
+        """Deliver a feed that was `UNFED`."""
         ...
 
     def statistics(self) -> ExecutionStatistics:
-        """How much is ready and running now."""
+        """The numbers of ready and running nodes."""
         ...
 
     def running(self) -> Sequence[RunningNode]:
-        """Nodes that were started and are not done, oldest first."""
+        """Nodes that have started and not ended, oldest first."""
         ...
 
     def waiting(self) -> Sequence[WaitingNode]:
-        """Nodes that wait for inputs although others have come; those that no input has reached are left out."""
+        """Nodes that have some of their inputs and wait for others; those without any input are left out."""
         ...
 
     def unfed(self) -> Sequence[int]:
@@ -118,12 +118,12 @@ class ExecutorFactory(Protocol):
         cancellation: CancellationManager,
         on_result: OnResult | None = None,
     ) -> Executor:
-        """An executor, whose `run` is called once.
+        """Returns an executor, whose `run` is called once.
 
         Args:
             environment: of the step, whose executions share it.
             cancellation: of this execution: the step's manager, or a child of it for a called function.
-            on_result: wants the fetched values as they come, before `run` returns them.
+            on_result: called with each fetched value as it comes, before `run` returns.
         """
         ...
 
@@ -134,7 +134,7 @@ RegisteredKernel = Callable[[OpKernelConstruction], BuiltKernel]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ExecutorType:
-    """What a session with an executor of this type runs its steps with.
+    """What a session uses to run its steps, by the name of `SessionConfig.executor_type`.
 
     Attributes:
         factory: makes executors.
@@ -173,7 +173,7 @@ def register_executor(
 
 
 def executor_of_type(executor_type: str) -> ExecutorType:
-    """What is registered as a type.  Raises NotFoundError, naming those that there are."""
+    """The executor type of this name.  Raises NotFoundError, which lists the registered ones."""
     found = _types.get(executor_type)
     if found is None:
         known = ", ".join(repr(name) for name in sorted(_types))
@@ -230,7 +230,7 @@ class StepEnvironment(Params):
             self.tracer = MemoryLogger(self.step_id, self.tracer)
 
     def new_rendezvous(self) -> Rendezvous:
-        """The step's, with what brings values from elsewhere."""
+        """Makes the step's rendezvous, with the transport that brings values from other processes."""
         made = self._created_rendezvous()
         if self.transport is not None:
             made.plug_in(self.transport(self.step_id, made))
@@ -240,7 +240,7 @@ class StepEnvironment(Params):
         return Rendezvous() if self.create_rendezvous is None else self.create_rendezvous(self.step_id)
 
     def of_partitions(self, cancellation: CancellationManager) -> PartitionsEnvironment:
-        """What the partitions of a function share that is called in the step; closed at the end of the call.
+        """The environment of a called function's partitions; closed at the end of the call.
 
         Args:
             cancellation: of the call.
@@ -249,21 +249,21 @@ class StepEnvironment(Params):
 
     @property
     def stats_collector(self) -> StepTracer | None:
-        """What sees every kernel call, or None."""
+        """The tracer that sees every kernel call, or None."""
         return self.tracer
 
     @staticmethod
     def of(context: OpKernelContext) -> StepEnvironment:
-        """The environment of the step that a kernel runs in.  Raises InternalError if that is none of a session."""
+        """The environment of the step that a kernel runs in.  Raises InternalError if no session runs it."""
         if not isinstance(context.params, StepEnvironment):
             raise errors.InternalError(f"{context.params!r} belongs to no step of a session")
         return context.params
 
 
 class PartitionsEnvironment(StepEnvironment):
-    """The step's environment, but for the rendezvous of a call's partitions: calls may run at the same time.
+    """The step's environment with a rendezvous for one call's partitions, as several calls may run at the same time.
 
-    It is a context manager that closes the rendezvous.
+    A context manager: leaving it closes the rendezvous.
     """
 
     __slots__ = ("_step", "_token", "_transfers")
@@ -284,7 +284,7 @@ class PartitionsEnvironment(StepEnvironment):
 
     @property
     def transfers(self) -> Rendezvous:
-        """Of this call alone."""
+        """The rendezvous of this call alone."""
         return self._transfers
 
     @property
@@ -307,7 +307,7 @@ _SHARED = (
 
 
 def as_op_error(node: PlanNode, inputs: Any, error: BaseException) -> errors.OpError:
-    """What a kernel raised, as an OpError that names the node.
+    """Returns what a kernel raised as an OpError that names the node.
 
     Args:
         inputs: the call's, or None; the kernel may find in them what was wrong.

@@ -1,9 +1,10 @@
 """Forwarding: a call writes its output over an input that nobody else needs.
 
-The executor asks when it runs a node while large values are about (small ones cost less than the question), at the
-only moment at which it can be told: the inputs are out of their argument slots, and in one list.  Why that is safe,
-also where the call is then made in a thread, and given up by a cancellation: `framework/memory/unshared.py`.
-With AEXEC_DEBUG the input is made unusable instead, after the call: who wrongly still had it does not get far.
+The executor asks for it when it runs a node with large inputs; copying small ones costs less than the question.  It
+asks when the inputs have left their argument slots and are in one list, because only then do reference counts tell.
+Why that is safe, even for a call in a thread that a cancellation abandons: `framework/memory/unshared.py`.
+With AEXEC_DEBUG the call gets fresh memory, and the input is overwritten with NaNs after it: code that wrongly still
+uses the input then fails.
 """
 
 from __future__ import annotations
@@ -22,11 +23,11 @@ __all__ = ["forwarding"]
 
 
 def forwarding(node: PlanNode, inputs: Sequence[Any]) -> Callable[..., Any]:
-    """A node's compute callable for this call: one that writes over an input if one can be had.
+    """The compute callable for this call of a node: one that writes over an input, if an input is free.
 
     Args:
         node: with `forwards`.
-        inputs: the call's, which the executor refers to through this sequence alone.
+        inputs: the call's inputs; the executor must have no other reference to them.
     """
     out = forwardable(inputs, node.forwards)
     if out is None:

@@ -1,16 +1,15 @@
-"""The accountant of a step: calls of kernels are accounted for, and refused where they would exceed a limit.
+"""The accountant of a step: counts the memory of kernel calls, and refuses calls that would exceed a limit.
 
-Before a call its outputs are reserved, as large as the op's shape function says of these very inputs, and besides them
-what the kernel says that it needs for itself (`op_kernel.Scratch`); what it takes of an allocator, or announces, is
-taken of the former.  What nobody can say beforehand (outputs whose shape depends on values that the kernel computes) is
-counted when it is there, and ends the step then if it is too much.  Kernels whose time does not grow with their inputs,
-by their `cost` of 0, give views and handles.
+Before a call it reserves the outputs, whose sizes the op's shape function tells for these inputs, and the scratch
+memory that the kernel declares (`op_kernel.Scratch`).  What the kernel then takes from an allocator, or announces,
+comes out of that reservation.  Outputs whose shape only the kernel finds out are counted after the call; the step ends
+if they are too much.  Kernels with a `cost` of 0 return views and handles, so nothing is reserved for them.
 
-With a limit of less than `EXACT_BELOW`, and in traced steps, each call is accounted for, by a tracer.  Under larger
-ones only those are that go to a thread.  Calls on the event loop are short, so that none makes more than some
-megabytes: what they have made is **looked** for in the steps that outlive their slice, so often that it takes a
-fiftieth of the time, or where there is little room left an eighth; and what resources keep is counted by these
-(`aexec/framework/memory/kept_memory.py`).  So limits cost nothing where runs are short.
+Under a limit below `EXACT_BELOW`, and in traced steps, a tracer counts every call.  Under larger limits only calls in
+threads are counted: a call on the event loop is short and makes a few megabytes at most.  Steps that outlive their
+slice are instead **looked** through for values, at most a fiftieth of the time, or an eighth where little room is left;
+and resources count what they keep themselves (`aexec/framework/memory/kept_memory.py`).  So limits cost short runs
+nothing.
 Next to read: `aexec/framework/memory/memory_account.py`.
 """
 
@@ -57,7 +56,7 @@ __all__ = [
     "values_of_line",
 ]
 
-# Bytes: below, a limit is not many times what one call on the event loop may make.
+# Bytes.  A smaller limit is only a few times what one call on the event loop may make, so every call is counted.
 EXACT_BELOW = 256 << 20
 _MAX_KNOWN = 1 << 14
 # Looking for values takes such a part of the time at most; and such a part where there is room for what may be made
@@ -65,16 +64,16 @@ _MAX_KNOWN = 1 << 14
 _MOST_LOOKING = 1 / 8
 _LOOKING = 1 / 50
 _BYTES_PER_SECOND = 10e9
-# How many executions are looked at, of all steps.
+# The number of executions, of all steps in the process, that are being looked through.
 _executions_looked_at = [0]
-# Strings of an array that are looked at.
+# At most this many strings of one array are measured; the rest are estimated from them.
 _MOST_STRINGS = DEFAULT.pieces(MEASURE_NS) // 4
-# Bytes of fed values that are worth telling apart from what a step made.
+# Fed values of at least this many bytes are told apart from what the step made.
 _LARGE_FEED = 1 << 16
 
 
 class StepMemory:
-    """What a step takes of memory, and what its session allows.
+    """The memory that one step uses, and how much its session allows.
 
     Args:
         limit: bytes that the step may have in use; None for no limit.
@@ -122,21 +121,21 @@ class StepMemory:
         self.kept = kept
         self._step_tensors = step_tensors
         self._step: MemoryAccount | None = None
-        # What it has on devices that are not the host.
+        # By device name, for devices with memory of their own.
         self._devices: dict[str, DeviceMemory] = {}
-        # Of each execution: the bytes that were found, and when to look for more.
+        # By execution: the bytes found by the last look, and the time of the next.
         self._looked: dict[Any, tuple[int, float]] = {}
         self._fed: dict[int, weakref.ref[Any]] = {}
 
     @property
     def step(self) -> MemoryAccount:
-        """The step's own account; most steps need none."""
+        """The step's own account, made at its first use."""
         if self._step is None:
             self._step = MemoryAccount("step", "SessionConfig.step_bytes", self._limit, self.session)
         return self._step
 
     def of_device(self, device: HasMemory) -> DeviceMemory:
-        """What the step has in the memory of a device that is not the host."""
+        """The step's memory on a device that is not the host."""
         found = self._devices.get(device.name)
         if found is None:
             account = MemoryAccount("step", within=self.step)
@@ -149,7 +148,7 @@ class StepMemory:
         return {name: memory.account.peak for name, memory in self._devices.items()}
 
     def accounted(self, node: PlanNode, compute: Callable[..., Any]) -> Callable[..., Any]:
-        """A compute callable for one call that does the same, if there is room for it."""
+        """A compute callable for one call, which reserves the call's memory first and does the same otherwise."""
         return compute if self.is_exact else MemoryAccountant(self, None).wrap(node, compute, (0, 0), 0)
 
     def begin(self, node: PlanNode, inputs: Sequence[Any], *, overwrites: bool = False) -> CallMemory:
@@ -168,7 +167,7 @@ class StepMemory:
         return call
 
     def fed(self, values: Iterable[Any]) -> None:
-        """These are the caller's."""
+        """Mark values as the caller's: they do not count."""
         if self.is_exact:
             return
         for value in values:
@@ -178,13 +177,13 @@ class StepMemory:
                     self._fed[id(owner)] = weakref.ref(owner)
 
     def look(self, execution: Any, values: Callable[[], Iterable[Any]]) -> None:
-        """Count what an execution has in use, but for what is counted already, unless that was done a moment ago.
+        """Count the values that an execution holds and that are not counted yet, unless it is too early for a new look.
 
         Args:
-            values: gives all that it holds.
+            values: returns all values that it holds.
 
         Raises:
-            ResourceExhaustedError: it is too much.
+            ResourceExhaustedError: they exceed the limit.
         """
         if not self.is_exact:
             self._look(execution, values)
@@ -222,12 +221,12 @@ class StepMemory:
             raise errors.ResourceExhaustedError(f"OOM: {error.message}{self.report(self._device)}") from None
 
     def close(self) -> None:
-        """The step has ended."""
+        """Release everything: the step has ended."""
         for key in list(self._looked):
             self.ended(key)
 
     def ended(self, execution: Any) -> None:
-        """An execution has let go of its values."""
+        """Forget an execution that holds no values any more."""
         found = self._looked.pop(execution, None)
         if found is not None:
             _executions_looked_at[0] -= 1
@@ -235,12 +234,12 @@ class StepMemory:
                 self.step.give_back(found[0])
 
     def hand_over(self, fetched: Sequence[Any]) -> None:
-        """As the function of this name."""
+        """Call the function `hand_over` for this step."""
         if self.session is not None:
             hand_over(fetched, self.session, self.kept)
 
     def report(self, device: str, allocator: str = CPU_ALLOCATOR) -> str:
-        """What is in use, in TensorFlow's words: of the session if that has an account, else of the step."""
+        """The memory in use, in TensorFlow's words: the session's if it has an account, else the step's."""
         lines = "".join(f"  {line}\n" for line in (self.session or self.step).report())
         return f"\nCurrent usage from device: {device}, allocator: {allocator}\n{lines}"
 
@@ -258,7 +257,7 @@ class StepMemory:
 
 
 def _sampled_bytes(owner: Any) -> int:
-    """As `memory_bytes`; of many strings as much as some of them make likely, as it is asked for on the event loop."""
+    """As `memory_bytes`, but estimates many strings from a sample, because the event loop waits."""
     apart = -(-owner.size // _MOST_STRINGS)
     return (
         memory_bytes(owner) if owner.dtype != object or apart < 2 else apart * memory_bytes(owner.reshape(-1)[::apart])
@@ -266,10 +265,10 @@ def _sampled_bytes(owner: Any) -> int:
 
 
 def _arrays(values: Iterable[Any], opened: set[int] | None = None) -> Iterator[np.ndarray[Any, Any]]:
-    """The arrays among what executions hold: in lists and tuples too, and those that variants hold.
+    """The arrays among values, including those in lists, tuples and variants.
 
     Args:
-        opened: arrays of objects that were looked into.  A list of lists may have one of them in a billion places.
+        opened: ids of the object arrays visited so far.  A list of lists may refer to one array a billion times.
     """
     opened = set() if opened is None else opened
     for value in values:
@@ -283,7 +282,7 @@ def _arrays(values: Iterable[Any], opened: set[int] | None = None) -> Iterator[n
 
 
 def values_of_line(line: Generator[Any, Any, Any]) -> Iterator[Any]:
-    """All that a compiled line holds which is suspended: its variables, and those of what it calls."""
+    """The values of a suspended compiled line: its local variables, and those of the lines that it calls."""
     inner: Any = line
     while inner is not None and inner.gi_frame is not None:
         names = inner.gi_frame.f_locals
@@ -297,7 +296,7 @@ def values_of_line(line: Generator[Any, Any, Any]) -> Iterator[Any]:
 
 
 def hand_over(fetched: Sequence[Any], session: MemoryAccount, kept: KeptMemory | None) -> None:
-    """Fetched values are the caller's from now on, unless they are a variable's, say, which nobody can write to."""
+    """Stop counting fetched values: they are the caller's now, except read-only ones, such as a variable's."""
     arrays = [array for array in fetched if isinstance(array, np.ndarray) and array.flags.writeable]
     if kept is not None and arrays:
         kept.forget(arrays)
@@ -311,7 +310,7 @@ class MemoryAccountant(OuterTracer):
 
     Args:
         memory: the step's.
-        report: let every error of memory that is out say what is in use, not only those of the limits.
+        report: True if every out-of-memory error lists the memory in use, not only errors of limits.
     """
 
     def __init__(self, memory: StepMemory, inner: StepTracer | None, *, report: bool = False) -> None:
@@ -322,7 +321,7 @@ class MemoryAccountant(OuterTracer):
     def wrap(
         self, node: PlanNode, compute: Callable[..., Any], frame_iter: tuple[int, int], ready: int
     ) -> Callable[..., Any]:
-        """A compute callable that does the same, if there is room for it."""
+        """A compute callable that reserves the call's memory first, and does the same otherwise."""
         overwrites = compute is not node.compute  # one of its inputs
         if self._inner is not None:
             compute = self._inner.wrap(node, compute, frame_iter, ready)
@@ -407,7 +406,7 @@ class MemoryAccountant(OuterTracer):
 
 
 def _makes_nothing(transfer: Node) -> bool:
-    """Does a Send or Recv only pass a value on, or leave copying it to a device, which knows its own memory?"""
+    """True if a Send or Recv only passes a value on, or leaves copying to a device, which counts its own memory."""
     if transfer.op != "_Recv":
         return transfer.op in SENDS
     ends = [DeviceName.parse(transfer.attrs[end].decode()) for end in ("send_device", "recv_device")]
@@ -415,13 +414,13 @@ def _makes_nothing(transfer: Node) -> bool:
 
 
 def _inputs(node: PlanNode, arguments: Sequence[Any]) -> Sequence[Any]:
-    """Of what a compute callable is called with, the node's inputs; none if a kernel has taken them out of its list."""
+    """The node's inputs among the arguments of its compute callable; empty if the kernel has emptied its list."""
     if node.takes_list:
         return tuple(arguments[1]) if len(arguments) > 1 else ()
     return arguments[1:] if node.wants_context else arguments
 
 
-# What these give may be a part of an input, or all of it, where it is no larger: it is counted when it is there.
+# Outputs of these may be views of an input unless they are larger: they are counted after the call.
 _MAYBE_PARTS = frozenset(
     """BatchMatrixBandPart BatchMatrixDiagPart BatchToSpaceND BroadcastTo CheckNumerics CheckNumericsV2 DepthToSpace
     DiagPart ExtractVolumePatches Gather GatherNd MatrixBandPart MatrixDiagPart MatrixDiagPartV2 MatrixDiagPartV3
@@ -430,7 +429,7 @@ _MAYBE_PARTS = frozenset(
 )
 
 
-# Their shape functions, which are TensorFlow's, leave the lengths of the transforms out of account.
+# The shape functions of these, which are TensorFlow's, ignore the lengths of the transforms.
 _NOT_TOLD = frozenset({"FFTND", "IFFTND", "IRFFTND", "RFFTND"})
 
 
@@ -442,7 +441,7 @@ def _is_array(value: Any) -> bool:
 
 
 class Expected(NamedTuple):
-    """Bytes that a call is expected to make of outputs, and to need for itself besides until it ends."""
+    """Bytes that a call is expected to take: `outputs`, and scratch memory until it ends."""
 
     outputs: int
     scratch: int
@@ -452,14 +451,14 @@ _NOTHING = Expected(0, 0)
 
 
 class Expectations:
-    """What calls will take, remembered by node and shapes where no values were looked at."""
+    """Expected memory of calls, remembered by node and shapes unless it depends on values."""
 
     def __init__(self) -> None:
-        # With the node, which keeps the number by which it is known its own.
+        # The node is kept, so that its id, which is in the key, is not reused.
         self._known: dict[Any, tuple[Expected, Node]] = {}
 
     def clear(self) -> None:
-        """Let go of the nodes: none will be run any more."""
+        """Release the nodes: none of them will run again."""
         self._known.clear()
 
     def of(self, node: PlanNode, inputs: Sequence[Any]) -> Expected:
@@ -480,12 +479,12 @@ class Expectations:
 
 
 def expected_of(node: PlanNode, inputs: Sequence[Any], looked_at: list[int] | None = None) -> Expected:
-    """What a call of a node will take for these inputs, as far as its shape function and its kernel tell.
+    """The memory that a call with these inputs will take, as far as shape function and kernel tell.
 
     Elements of strings count as references.
 
     Args:
-        looked_at: gets the positions of the inputs whose values the shape function looked at.
+        looked_at: the positions of inputs whose values the shape function used are appended to it.
     """
     outputs = elements = 0
     for dims, dtype in _outputs(node, inputs, [] if looked_at is None else looked_at):

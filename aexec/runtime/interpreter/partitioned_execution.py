@@ -1,8 +1,8 @@
-"""The executor of a plan that is split over devices: one ordinary executor per partition, under one step; or, of those
-that share the host's memory, the executor of their joint plan, once that is compiled.
+"""The executor of a plan that is split over devices: one ordinary executor per partition, under one step.  Partitions
+that share the host's memory are executed as their joint plan, once that is compiled.
 
-They run beside one another on the step's loop and exchange values through its rendezvous.  The first that fails
-aborts the rendezvous and stops the others; the execution is over when all of them are.
+The executors run concurrently on the step's loop and exchange values through its rendezvous.  The first that fails
+aborts the rendezvous and stops the others; the execution ends when all of them have ended.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def executor_of(
     on_result: OnResult | None = None,
     caller: Execution | None = None,
 ) -> Executor:
-    """What executes a plan once in a step.
+    """Returns the executor that executes a plan once in a step.
 
     Args:
         caller: of a function: the execution in which a kernel calls it.
@@ -76,7 +76,7 @@ class PartitionedExecution:
                 part.shared_turn = self._together
                 part.caller = caller
                 self._together.members.append(part)
-        # What parts raised, the first of them first; `_was_cancelled`: it was not they who began.
+        # What the partitions raised, in order; `_was_cancelled`: a cancellation came before the first error.
         self._errors: list[BaseException] = []
         self._was_cancelled = False
 
@@ -106,8 +106,8 @@ class PartitionedExecution:
         """Run a partition.
 
         Args:
-            fed: per partition what enters there; what this one takes is taken out.
-            results: get what it fetches; nothing if it fails, or is stopped.
+            fed: the feeds of each partition; this one's are removed from it.
+            results: receives the fetched values; nothing if the partition fails or is stopped.
         """
         feeds, fed[position] = fed[position], []
         try:
@@ -116,7 +116,7 @@ class PartitionedExecution:
             for fetch, value in zip(self._plan.partitions[position].fetches, await running, strict=True):
                 results[fetch] = value
         except BaseException as error:
-            # One that has run to its end, but for a result that is dead, is not what stops the others.
+            # A partition that ran to its end, and only fetched a dead value, does not stop the others.
             self._failed(
                 error, stops=self._managers[position].cancel_requested or not isinstance(error, errors.OpError)
             )
@@ -142,7 +142,7 @@ class PartitionedExecution:
         if stops and not self._cancellation.cancel_requested:
             cause = error if isinstance(error, errors.OpError) else errors.CancelledError("Run call was cancelled")
             status = cause.fresh()
-            status.derived = True  # to whoever is stopped by it
+            status.derived = True  # for the partitions that it stops
             # This aborts the step's rendezvous too.
             self._cancellation.start_cancel_with_status(status)
 
@@ -155,7 +155,7 @@ class PartitionedExecution:
             del error  # which refers to this frame
 
     def _told(self) -> BaseException:
-        """What the errors of the partitions come to."""
+        """The one error that stands for those of the partitions."""
         first = self._errors[0]
         for error in self._errors:
             if not isinstance(error, errors.OpError):
@@ -191,7 +191,7 @@ class PartitionedExecution:
 
 
 def _told_of(partition: Partition, on_result: OnResult | None) -> OnResult | None:
-    """Who is told of the values that a partition fetches, by their positions there."""
+    """A callback for the values that a partition fetches, which maps its positions to the plan's."""
     positions = list(partition.fetches)
     if on_result is None or not positions:
         return None
@@ -199,10 +199,10 @@ def _told_of(partition: Partition, on_result: OnResult | None) -> OnResult | Non
 
 
 def _summarised(roots: Sequence[errors.OpError], derived: int) -> errors.OpError:
-    """One error for several that do not follow from one another: the first's code, and all their messages.
+    """One error for several independent ones, with the first one's code and all messages.
 
     Args:
-        derived: how many more there were that follow from these.
+        derived: the number of further errors that follow from these.
     """
     lines = [f"{len(roots)} root error(s) found."]
     lines += [f"  ({number}) {error.code.name}: {error}" for number, error in enumerate(roots)]

@@ -57,8 +57,8 @@ class IterationState:
         dead_data: Merge index → number of dead data inputs.
         in_flight: nodes started and not done (offloaded or awaited).
         children: child frames that were entered from here, by name.
-        context: what kernels that ask for it get; the driver's, which makes it for the first that does.
-        queued: it is in the propagator's `active` list.
+        context: the `OpKernelContext` of kernels that ask for one; the driver makes it for the first of them.
+        queued: True while it is in `PropagatorState.active`.
     """
 
     __slots__ = (
@@ -120,31 +120,31 @@ class IterationState:
             self.propagate_tail(node, out)
 
     def propagate_tail(self, node: PlanNode, out: Any) -> None:
-        """The rest of `propagate`: edges to Merge nodes, and control edges."""
+        """The second half of `propagate`: edges to Merge nodes, and control edges."""
         for output, consumer, index, position in node.merge_edges:
             if output == 0:
                 self._arrive_at_merge(consumer, index, position, out)
         self._signal_controls(node)
 
     def take(self, node: PlanNode) -> list[Any]:
-        """The arguments of a node that starts; its slots hold them no longer."""
+        """Take the arguments of a node that starts out of its slots."""
         first, last = node.first, node.last
         inputs = self.args[first:last]
         self.args[first:last] = [None] * (last - first)
         return inputs
 
     def start(self, node: PlanNode) -> list[Any]:
-        """A ready node starts: it is not ready any more.  Returns its arguments."""
+        """Remove a node from `ready`, because it starts; returns its arguments."""
         self.ready.remove(node)
         return self.take(node)
 
     def put_back(self, node: PlanNode, inputs: Sequence[Any]) -> None:
-        """A node that was started has not run: it is ready again, with its arguments."""
+        """Make a node ready again that was started and has not run, with its arguments."""
         self.args[node.first : node.last] = inputs
         self.ready.append(node)
 
     def propagate_all(self, node: PlanNode, outs: Sequence[Any]) -> None:
-        """Deliver several outputs, of which None means dead; then the control edges, which are live."""
+        """Deliver several outputs, None for a dead one; then the control edges, which are live."""
         args, pending = self.args, self.pending
         for output, out in enumerate(outs):
             if out is None:
@@ -163,7 +163,7 @@ class IterationState:
             self._signal_controls(node)
 
     def became_ready(self, consumer: PlanNode, index: int) -> None:
-        """The last input of an ordinary node arrived: it is to run, or dead."""
+        """Handle the arrival of an ordinary node's last input: the node is ready, or dead."""
         if self.dead is not None and index in self.dead and not consumer.never_dead:
             self.dying.append(consumer)
         else:
@@ -182,7 +182,7 @@ class IterationState:
             self.signal_followers(node)
 
     def signal_followers(self, node: PlanNode) -> None:
-        """A node is over, dead or alive: those that follow it need not wait for it any more."""
+        """Count down the nodes that follow a node which has ended, dead or alive."""
         for follower, index in node.followers:
             self.pending[index] -= 1
             if not self.pending[index]:
@@ -265,7 +265,7 @@ class IterationState:
             self.args[node.first : node.last] = [None] * (node.last - node.first)
 
     def _replay(self, outcome: NodeOutcome) -> None:
-        """Deliver what a node gave to all its consumers, including those that have ended themselves."""
+        """Deliver a node's outputs to all its consumers, including those that have ended themselves."""
         node, outs = outcome
         if node.kind == Kind.RETVAL:
             if outs is not None:
@@ -292,7 +292,7 @@ class FrameState:
 
     Attributes:
         parent: the iteration it was entered from; None for the root frame.
-        iterations: the iterations that exist, by number.
+        iterations: existing iterations, by number.
         newest: number of the newest iteration.
         pending_enters: Enter nodes that have not arrived yet.
         deferred: (NextIteration node, value) held back by `parallel_iterations`.
@@ -334,7 +334,7 @@ class FrameState:
         return self._id
 
     def resume(self, number: int, outcomes: Sequence[NodeOutcome]) -> IterationState:
-        """Make this frame that of a loop in iteration `number`: all Enters have arrived, no other iteration is active.
+        """Put this frame into iteration `number` of its loop: all Enters have arrived, no other iteration is active.
 
         Returns:
             The iteration.
@@ -350,7 +350,7 @@ class FrameState:
         return iteration
 
     def enter(self, node: PlanNode, value: Any) -> None:
-        """A value (or NO_VALUE, dead) comes in through an Enter node."""
+        """Deliver a value through an Enter node; `NO_VALUE` if it is dead."""
         if node.is_constant_enter:
             self.invariants.append((node, value))
             for iteration in list(self.iterations.values()):
@@ -362,7 +362,7 @@ class FrameState:
             self.propagator.activate(iteration)
 
     def next_iteration(self, node: PlanNode, number: int, value: Any) -> None:
-        """A live value goes from iteration `number` to the next one."""
+        """Deliver a live value from iteration `number` to the next one."""
         if number == self.newest:
             if len(self.iterations) >= self.plan.parallel_iterations:
                 self.deferred.append((node, value))
@@ -426,16 +426,16 @@ class PropagatorState:
 
     Attributes:
         results: fetched values in order, `NO_VALUE` where none has come.
-        active: iterations to look at: something is ready in them, or they may be complete.
+        active: iterations that have ready nodes or may be complete.
         error: the first failure, or None.
-        finished: every node that can run has run.
-        stopping: after the first error or a cancellation; no further node starts.
-        outstanding: nodes started and not done, in all frames.
-        unfed: positions of the feeds that are to come later; `outstanding` counts them too.
-        on_result: told the position and value of each fetch as it comes, or None.
-        small: size up to which a value is small.
-        careful: others are about, or some without elements, which may have many rows, so kernels are asked for their
-            cost before they run inline.
+        finished: True when every node that can run has run.
+        stopping: True after the first error or a cancellation; no further node starts.
+        outstanding: the number of nodes started and not done, in all frames, plus that of unfed feeds.
+        unfed: positions of the feeds that come later.
+        on_result: callback(position, value) for each fetch as it comes, or None.
+        small: the largest size, in elements, of a small value.
+        careful: True once a value was larger than that, or had no elements (and so perhaps many rows): kernels are
+            then asked for their cost before they run inline.
     """
 
     __slots__ = (
@@ -478,7 +478,7 @@ class PropagatorState:
     # Events
 
     def feed(self, values: Sequence[Any]) -> None:
-        """The fed values enter, in the order of the plan's args; `UNFED` ones come by `feed_later`."""
+        """Deliver the fed values, in the order of the plan's args; `UNFED` ones come by `feed_later`."""
         iteration = self.root.iterations[0]
         for node, value in zip(self.plan.args, values, strict=True):
             if value is UNFED:
@@ -490,7 +490,7 @@ class PropagatorState:
             iteration.propagate(node, value)
 
     def feed_later(self, position: int, value: Any) -> None:
-        """A feed that was `UNFED` enters."""
+        """Deliver a feed that was `UNFED`."""
         if self.stopping:
             return
         iteration = self.root.iterations[0]
@@ -500,7 +500,7 @@ class PropagatorState:
         self.node_ended(iteration)
 
     def resume(self, snapshot: Snapshot) -> IterationState:
-        """Make this state, which is new and not fed, that of a run that was begun elsewhere.
+        """Put this new, unfed state where a run that began elsewhere has got to.
 
         Returns:
             The innermost iteration of the snapshot.
@@ -516,7 +516,7 @@ class PropagatorState:
         return iteration
 
     def node_started(self, iteration: IterationState) -> None:
-        """A node was offloaded or is awaited: its iteration stays alive meanwhile."""
+        """Count a node that was offloaded or is awaited; it keeps its iteration alive."""
         iteration.in_flight += 1
         self.outstanding += 1
 
@@ -527,7 +527,7 @@ class PropagatorState:
         self.activate(iteration)
 
     def node_done(self, iteration: IterationState, node: PlanNode, out: Any) -> None:
-        """A kernel returned: its outputs travel on.  Raises InternalError if they are not what the op declares."""
+        """Deliver the outputs of a kernel that returned.  Raises InternalError if they are not what the op declares."""
         if out is None and node.never_dead and node.num_outputs:
             iteration.propagate_all(node, (None,))  # a Recv got something dead
             return
@@ -586,7 +586,7 @@ class PropagatorState:
             raise errors.InternalError(f"{node!r} is no control-flow node")
 
     def node_dead(self, iteration: IterationState, node: PlanNode) -> None:
-        """A node is dead: it does not run, and its deadness travels on as its kind says."""
+        """Propagate the deadness of a node, which does not run, as its kind says."""
         kind = node.kind
         if kind == Kind.ENTER:
             self.child(iteration, node).enter(node, NO_VALUE)
@@ -602,12 +602,12 @@ class PropagatorState:
             iteration.propagate_dead(node)
 
     def settle(self, iteration: IterationState) -> None:
-        """The driver has drained `iteration`: it may be complete."""
+        """Delete `iteration` if it is complete, now that the driver has drained it."""
         if not (iteration.in_flight or iteration.children):
             iteration.frame.settle(iteration)
 
     def fail(self, error: BaseException) -> bool:
-        """A node failed, or the step was cancelled.  Only the first error counts; True if this is it."""
+        """Stop with an error, of a node or a cancellation.  Returns True if it is the first; others are ignored."""
         if self.error is not None:
             return False
         self.error = error
@@ -618,15 +618,15 @@ class PropagatorState:
         return True
 
     def finish(self) -> None:
-        """Nothing that is waited for comes any more."""
+        """End the execution, although nodes wait for values: none will come."""
         self.active.clear()
         self.finished = True
 
     def release(self) -> list[Any]:
-        """The results, once nothing more is to come; with them the state lets go of every value.
+        """Return the results of an ended execution, and drop all other values.
 
-        It must not wait for the garbage collector with that: frames and iterations refer to one
-        another, and the error's traceback to this state.
+        Leaving that to the garbage collector would keep them longer: frames and iterations refer to one another, and
+        the error's traceback refers to this state.
         """
         results, self.results = self.results, []
         self.error = None
@@ -641,7 +641,7 @@ class PropagatorState:
         return results
 
     def values(self) -> Iterator[Any]:
-        """All that it holds: what waits in slots, between iterations and to be taken; much of it is no value."""
+        """All that it holds, in slots, between iterations and as results; includes marks that are no values."""
         for iteration in self._iterations():
             yield from iteration.args
             if iteration.number == iteration.frame.newest:
@@ -650,8 +650,10 @@ class PropagatorState:
         yield from self.results
 
     def held_open(self) -> Iterator[int]:
-        """Ids of the frames that are not over even if nothing runs in them: some value is still to enter, or leave one
-        within them."""
+        """Ids of frames that stay open though nothing runs in them.
+
+        A value will still enter them, or leave a frame inside them.
+        """
         for iteration in self._iterations():
             frame = iteration.frame
             if iteration.children:
@@ -661,7 +663,7 @@ class PropagatorState:
                     yield frame_id_of(frame.id, iteration.number, node.child.name)
 
     def activate_all(self) -> None:
-        """Look at all iterations anew, the innermost first: also at those of loops that not all has entered yet."""
+        """Put all iterations into `active`, innermost first, including those of loops not entered completely."""
         self.active.clear()
         for iteration in reversed(list(self._iterations())):
             iteration.queued = False
@@ -677,7 +679,7 @@ class PropagatorState:
         return sum(len(iteration.ready) for iteration in self.active)
 
     def child(self, iteration: IterationState, node: PlanNode) -> FrameState:
-        """The frame that an Enter starts."""
+        """The frame that an Enter node enters; made by the first one."""
         assert node.child is not None
         frame = iteration.children.get(node.child.name)
         if frame is None:
@@ -692,7 +694,7 @@ class PropagatorState:
             self.on_result(node.position, value)
 
     def waiting(self, started: Sequence[tuple[IterationState, PlanNode]] = ()) -> list[WaitingNode]:
-        """Nodes some of whose inputs have come, or that wait for one that was `started` or for a feed to come."""
+        """Nodes that have some of their inputs, or wait for a `started` node or an unfed feed."""
         awaited = {(iteration, node.node.id) for iteration, node in started}
         found = []
         for iteration in self._iterations():

@@ -1,7 +1,7 @@
-"""What an execution queues on devices that have streams: its kernel calls, what fails of them, and their end.
+"""The kernel calls that an execution queues on devices with streams: their outputs, errors and end.
 
-The calls of one device go through one `QueuedWork` of its own.  Nothing here waits: an output that is in host memory
-comes when the stream has got there, and so do errors and the end of it all, each by a callback to the loop.
+All calls on one device go through one `QueuedWork`.  Nothing here waits: outputs in host memory, errors, and the end of
+all calls come by callbacks to the loop, when the stream has got there.
 Next to read: `aexec/framework/device_contract/device.py`.
 """
 
@@ -29,7 +29,7 @@ class QueuedCalls:
 
     Args:
         loop: of the step.
-        failed: told on the loop of a node whose call failed after it was queued.
+        failed: called on the loop for each node whose call failed after it was queued.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, failed: Callable[[PlanNode, BaseException], object]) -> None:
@@ -37,7 +37,7 @@ class QueuedCalls:
         self._failed = failed
         self._works: dict[Device, QueuedWork] = {}
         self._nodes: dict[QueuedKernel, PlanNode] = {}
-        # Of each device the last call: node, frame and iteration, and when it was queued.
+        # By device, its last call: node, (frame, iteration), and when it was queued.
         self._last: dict[Device, tuple[PlanNode, tuple[int, int], float]] = {}
 
     def enqueue(
@@ -62,7 +62,7 @@ class QueuedCalls:
         return _Awaited(self._loop, outputs).pending if kernel.host_outputs else outputs
 
     def running(self) -> list[RunningNode]:
-        """The last call of each device that is not through with what was queued."""
+        """The last call of each device that has not finished its queue."""
         return [
             RunningNode(node, frame_iter, f"queued on {device.name}", since)
             for device, (node, frame_iter, since) in self._last.items()
@@ -70,12 +70,12 @@ class QueuedCalls:
         ]
 
     def stop(self) -> None:
-        """No call begins any more that has not."""
+        """Let no further queued call begin."""
         for work in self._works.values():
             work.stop()
 
     def when_done(self, callback: Callable[[], object]) -> None:
-        """Call back on the loop when the streams are through with all that was queued so far.
+        """Call `callback` on the loop when the streams have finished all calls queued so far.
 
         Raises:
             OpError: a device found something wrong with how it is used.
@@ -99,7 +99,7 @@ class QueuedCalls:
 
 
 class _Awaited:
-    """Outputs of one call of which some are still to come to the host."""
+    """The outputs of one call, some of which have not reached the host yet."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, outputs: Sequence[Any]) -> None:
         self.pending = PendingOutputs(loop=loop)

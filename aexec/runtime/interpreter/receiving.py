@@ -1,4 +1,4 @@
-"""A Recv that waits, as the executor keeps account of it: without a future, for nobody but the executor waits.
+"""A waiting Recv, as the executor records it.  It needs no future, because only the executor waits for it.
 
 Next to read: `execution.py`, which makes them, and `aexec/framework/kernel_contract/transfer_ends.py`.
 """
@@ -20,31 +20,31 @@ __all__ = ["Receiving"]
 
 
 class Receiver(Protocol):
-    """The execution that the Recv is of.
+    """The execution to which the Recv belongs.
 
     Attributes:
         environment: of its step.
-        idle: it waits, so that its state may be changed at once.
+        idle: True while it waits, so that its state may be changed at once.
     """
 
     environment: StepEnvironment
     idle: bool
 
     def received(self, receiving: Receiving, outcome: Received | errors.OpError) -> None:
-        """Account for what came; nothing is done about a Recv that was given up meanwhile."""
+        """Account for the outcome.  Ignores a Recv that was given up."""
 
     def receives(self, receiving: Receiving, outcome: Received | errors.OpError) -> None:
-        """Do so in its next turn."""
+        """Call `received` in its next turn."""
 
     def wake(self) -> None:
-        """It is to have a turn."""
+        """Give it a turn."""
 
 
 class Receiving:
-    """Who waits for a value: called by the rendezvous with that, or with the error that ends the wait, on any thread.
+    """The receiver of a value: the rendezvous calls it, on any thread, with the value or the error that ends the wait.
 
     Attributes:
-        started: what waits, where, and since when: see `shared_turn.Started`.
+        started: the waiting node, its iteration, and since when: see `shared_turn.Started`.
     """
 
     __slots__ = ("_receiver", "started")

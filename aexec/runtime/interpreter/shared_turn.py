@@ -1,4 +1,4 @@
-"""`SharedTurn`: executions of one step that give values to one another go on in one turn on the loop.
+"""`SharedTurn`: executions of one step that exchange values go on in one turn of the loop.
 
 Next to read: `partitioned_execution.py`, which makes one for the partitions of a plan, and `execution.py`.
 """
@@ -15,46 +15,46 @@ from aexec.runtime.plans.plan import PlanNode
 
 __all__ = ["SharedTurn", "Started"]
 
-# What was started, where, and when by `perf_counter`.
+# A started node, its iteration, and when it started, by `perf_counter`.
 Started = tuple[PlanNode, IterationState, float]
 
 
 class Member(Protocol):
-    """One of the executions.
+    """One of the executions that share a turn.
 
     Attributes:
-        idle: it waits, or has nothing left to do in a turn that is under way.
+        idle: True while it waits, or has nothing left to do in the present turn.
     """
 
     environment: StepEnvironment
     idle: bool
 
     def open_slice(self) -> float:
-        """When the slice that a turn is in is over, by `perf_counter`."""
+        """The end of the slice of the present turn, by `perf_counter`."""
 
     def go_on_inline(self, end: float) -> None:
-        """Do what there is to do, until then."""
+        """Run what is ready, until `end`."""
 
     def has_to_do(self) -> bool:
-        """Is there more to do than to wait for what comes?"""
+        """True if it has something to do now, besides waiting."""
         raise NotImplementedError
 
     def can_go_on(self) -> bool:
-        """Is there anything to happen to it but the end of what it awaits?"""
+        """True if something can happen to it besides the end of a call that it awaits."""
         raise NotImplementedError
 
     def awaited(self) -> Iterable[Started]:
-        """What it awaits."""
+        """The calls that it awaits."""
         raise NotImplementedError
 
     def wake(self) -> None:
-        """It is to have a turn."""
+        """Give it a turn."""
 
     def give_up(self, entry: Started) -> None:
-        """What it awaits there never comes."""
+        """Stop waiting for this value, which never comes."""
 
     def finish(self) -> None:
-        """Nothing of what it awaits ever comes."""
+        """End it: none of the values that it awaits will come."""
 
     def held_open(self) -> Iterable[int]:
         """As `PropagatorState.held_open`."""
@@ -62,13 +62,13 @@ class Member(Protocol):
 
 
 class SharedTurn:
-    """Whichever of some executions has its turn lets the others go on in it.
+    """A turn that executions share: the one that has it lets the others go on in it.
 
     Attributes:
-        members: those that have not ended.
-        given: those that waited for nothing but what they have been given by now.
-        under_way: one of them has its turn.
-        given_up: how many values will never be received.
+        members: the executions that have not ended.
+        given: idle members that have received what they waited for.
+        under_way: True while one of them has its turn.
+        given_up: the number of values that will never be received.
     """
 
     __slots__ = ("given", "given_up", "members", "under_way")
@@ -80,7 +80,7 @@ class SharedTurn:
         self.given_up = 0
 
     def take(self, member: Member) -> None:
-        """The turn of a member, and of those that are given something by it."""
+        """Run the turn of a member, and of the members that receive values from it."""
         given = self.given
         self.under_way = True
         try:
@@ -100,11 +100,12 @@ class SharedTurn:
         self.give_up_if_stuck()
 
     def give_up_if_stuck(self) -> None:
-        """If all that is left of the step is to receive what none of them sends any more, that never runs.
+        """If the step only waits for values that no member will send, give up these Recvs.
 
-        So it is where one execution runs all: a node whose inputs never come does not run, and a frame is over when
-        nothing in it can.  A loop comes to that whose predicate lets it go on, although what enters the next iteration
-        is dead.  What leaves a frame when it is over may let others go on, so that the rest waits for that.
+        That is what happens within one execution, too: a node whose inputs never come does not run, and a frame ends
+        when nothing in it can run.  A loop gets there if its predicate lets it go on although all that enters the next
+        iteration is dead.  The end of a frame may let other nodes run, so only frames that nothing holds open are given
+        up.
         """
         if any(member.can_go_on() for member in self.members):
             return

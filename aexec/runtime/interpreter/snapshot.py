@@ -1,4 +1,4 @@
-"""A snapshot of a run that was begun elsewhere: what is over in the iterations that are under way.
+"""A snapshot of a run that began elsewhere: the nodes that have ended, in the iterations that are under way.
 
 `PropagatorState.resume` makes a state of it.  Next to read: `compiled/take_over.py`, which takes one of a line.
 """
@@ -29,8 +29,8 @@ class IterationSnapshot(NamedTuple):
     """One iteration.
 
     Attributes:
-        number: of the iteration; it is the only one under way in its frame.
-        outcomes: of its nodes that are over, of the Exits of frames in it, and of the frame's constant Enters.
+        number: the iteration's number; no other is under way in its frame.
+        outcomes: those of its nodes that have ended, of the Exits of frames in it, and of the frame's constant Enters.
     """
 
     frame: FramePlan
@@ -38,5 +38,5 @@ class IterationSnapshot(NamedTuple):
     outcomes: Sequence[NodeOutcome]
 
 
-# The iterations that are under way, each within the one before it; the first is the root frame's.
+# The iterations under way, from the root frame's inwards, each within the one before it.
 Snapshot = Sequence[IterationSnapshot]
