@@ -17,12 +17,14 @@ from aexec.framework.device_contract.device import Device
 from aexec.framework.kernel_contract.op_kernel import BuiltKernel
 from aexec.graph.partitioning.partition import Ends, Partition
 from aexec.graph.passes import WorkingGraph
-from aexec.runtime.planning.planner import CachedPlan, Planner
+from aexec.runtime.planning.cached_plan import CachedPlan
+from aexec.runtime.planning.plan_maker import PlanMaker
+from aexec.runtime.planning.planner import Planner
 from aexec.runtime.plans.partition_graphs import partition_graph
 from aexec.runtime.plans.partitioned_plan import PartitionedPlan
 from aexec.runtime.plans.plan import PlanKey
 
-__all__ = ["ClusterPlanner", "RemotePlan", "TaskPartition"]
+__all__ = ["ClusterPlanMaker", "ClusterPlanner", "RemotePlan", "TaskPartition"]
 
 
 class RemotePlan:
@@ -80,20 +82,20 @@ class TaskPartition(Partition):
             part.take_apart()
 
 
-class ClusterPlanner(Planner):
-    """Plans requests of a session across machines: one GraphDef for each task that takes part."""
+class ClusterPlanMaker(PlanMaker):
+    """Makes plans of what tasks are sent."""
 
-    def _is_split(self, working: WorkingGraph, signature: PlanKey) -> bool:
+    def is_split(self, working: WorkingGraph, signature: PlanKey) -> bool:
         return bool(working.nodes)
 
-    def _ends(self, signature: PlanKey, host: Device) -> Ends:
+    def ends(self, signature: PlanKey, host: Device) -> Ends:
         return Ends([None] * len(signature.feeds), [None] * len(signature.fetches))
 
-    def _partitioned_plan(
+    def partitioned_plan(
         self, working: WorkingGraph, signature: PlanKey, kernels: Mapping[int, BuiltKernel]
     ) -> PartitionedPlan:
         by_task: dict[str, list[Partition]] = {}
-        for partition in self._split(working, signature, self._host):
+        for partition in self.split(working, signature, self.host):
             by_task.setdefault(task_of(partition.device.name), []).append(partition)
         together = [TaskPartition(working, parts) for parts in by_task.values()]
         graphs = [self._graph_of(working, partition) for partition in together]
@@ -113,9 +115,15 @@ class ClusterPlanner(Planner):
         return _merged([partition_graph(part) for part in partition.parts])
 
     def executed_graphs(self, cached: CachedPlan) -> list[proto.GraphDef]:
-        """As `Planner.executed_graphs`."""
-        parts = [p.parts if isinstance(p, TaskPartition) else [p] for p in self._partitions(cached)]
+        """As `PlanMaker.executed_graphs`."""
+        parts = [p.parts if isinstance(p, TaskPartition) else [p] for p in self.partitions(cached)]
         return [partition_graph(part) for each in parts for part in each]
+
+
+class ClusterPlanner(Planner):
+    """Plans requests of a session across machines: one GraphDef for each task that takes part."""
+
+    maker_class = ClusterPlanMaker
 
 
 def _merged(graphs: Sequence[proto.GraphDef]) -> proto.GraphDef:

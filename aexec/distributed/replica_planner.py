@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from aexec import proto
-from aexec.distributed.cluster_planner import ClusterPlanner, TaskPartition
+from aexec.distributed.cluster_planner import ClusterPlanMaker, ClusterPlanner, TaskPartition
 from aexec.framework.device_contract.device import Device
 from aexec.framework.device_contract.device_name import DeviceName
 from aexec.graph.partitioning.partition import Partition, split
@@ -19,22 +19,26 @@ from aexec.runtime.plans.plan import PlanKey
 __all__ = ["ReplicaPlanner"]
 
 
-class ReplicaPlanner(ClusterPlanner):
-    """Plans requests of a replicated session: the whole graph goes to one worker, which splits it itself."""
-
-    def _split(self, working: WorkingGraph, signature: PlanKey, host: Device) -> list[Partition]:
-        ends = self._ends(signature, host)
+class _ReplicaPlanMaker(ClusterPlanMaker):
+    def split(self, working: WorkingGraph, signature: PlanKey, host: Device) -> list[Partition]:
+        ends = self.ends(signature, host)
         feeds, fetches, targets = signature.feeds, signature.fetches, signature.targets
-        return split(working, feeds, fetches, targets, lambda _: host, host, self._edge_numbers, ends=ends)
+        return split(working, feeds, fetches, targets, lambda _: host, host, self.kernels.edge_numbers, ends=ends)
 
     def _graph_of(self, working: WorkingGraph, partition: TaskPartition) -> proto.GraphDef:
         message = super()._graph_of(working, partition)
         own = [node for i, node in partition.nodes.items() if i not in partition.added]
-        devices = {node.name: self._place_name(working, node) for node in own}
+        devices = {node.name: self.place_name(working, node) for node in own}
         for node in message.node:
             # What is fed and fetched enters and leaves in the host's memory.
-            node.device = _within_task(devices.get(node.name, self._host.name))
+            node.device = _within_task(devices.get(node.name, self.host.name))
         return message
+
+
+class ReplicaPlanner(ClusterPlanner):
+    """Plans requests of a replicated session: the whole graph goes to one worker, which splits it itself."""
+
+    maker_class = _ReplicaPlanMaker
 
 
 def _within_task(device: str) -> str:

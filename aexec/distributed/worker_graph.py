@@ -22,7 +22,10 @@ from aexec.graph.passes import WorkingGraph
 from aexec.kernels.control_flow.collective_exchange import COLLECTIVES
 from aexec.runtime.config import SessionConfig
 from aexec.runtime.functions.functions import FunctionRuntime
-from aexec.runtime.planning.planner import CachedPlan, Planner
+from aexec.runtime.planning.cached_plan import CachedPlan
+from aexec.runtime.planning.plan_maker import PlanMaker
+from aexec.runtime.planning.planner import Planner
+from aexec.runtime.planning.session_kernels import SessionKernels
 from aexec.runtime.plans.partition_graphs import ORDER_ATTR
 from aexec.runtime.plans.partitioned_plan import PartitionedPlan
 from aexec.runtime.plans.plan import Plan, PlanKey
@@ -123,16 +126,32 @@ class WorkerGraph:
             self._planner.dispose()
 
 
-class _WorkerPlanner(Planner):
-    def __init__(self, graph: Graph, session: WorkerGraphOwner) -> None:
-        super().__init__(graph, session.devices, session.config)
-        self._shared = session.kernels
+class _WorkerKernels(SessionKernels):
+    """Kernels of stateful nodes are those of the client's session, for all graphs.
 
-    def _ends(self, signature: PlanKey, host: Any) -> Ends:
+    Attributes:
+        shared: they, by name and op.
+    """
+
+    shared: dict[tuple[str, str], BuiltKernel]
+
+    def make(self, graph: GraphView, node: Node, functions: FunctionRuntime, device: Any = None) -> BuiltKernel:
+        if graph is not self._graph.graph or not node.op_def.is_stateful or node.op in TRANSFERS | COLLECTIVES:
+            return super().make(graph, node, functions, device)
+        key = (node.name, node.op)
+        known = self.shared.get(key)
+        if known is None:
+            # As of TensorFlow's OpSegment: whichever graph comes first makes it.
+            known = self.shared.setdefault(key, super().make(graph, node, functions, device))
+        return known
+
+
+class _WorkerPlanMaker(PlanMaker):
+    def ends(self, signature: PlanKey, host: Any) -> Ends:
         # Where the client has put what is fed and fetched, it stays.
         return Ends([None] * len(signature.feeds), [None] * len(signature.fetches))
 
-    def _put_in_order(self, working: WorkingGraph, signature: PlanKey) -> None:
+    def put_in_order(self, working: WorkingGraph, signature: PlanKey) -> None:
         # Here not all edges are to be seen: the client, who saw them, has decided.
         ids = {node.name: node.id for node in working.graph}
         follows = {node.id: names for node in working.graph if (names := node.attrs.get(ORDER_ATTR))}
@@ -141,12 +160,15 @@ class _WorkerPlanner(Planner):
         fetched = {node.in_edges[0]: found.pop(node.id) for node in retvals}
         working.order = StepOrder(found, {}, fetched)
 
-    def _make_kernel(self, graph: GraphView, node: Node, functions: FunctionRuntime, device: Any = None) -> BuiltKernel:
-        if graph is not self.graph or not node.op_def.is_stateful or node.op in TRANSFERS | COLLECTIVES:
-            return super()._make_kernel(graph, node, functions, device)
-        key = (node.name, node.op)
-        known = self._shared.get(key)
-        if known is None:
-            # As of TensorFlow's OpSegment: whichever graph comes first makes it.
-            known = self._shared.setdefault(key, super()._make_kernel(graph, node, functions, device))
-        return known
+
+class _WorkerPlanner(Planner):
+    maker_class = _WorkerPlanMaker
+
+    def __init__(self, graph: Graph, session: WorkerGraphOwner) -> None:
+        self._shared = session.kernels
+        super().__init__(graph, session.devices, session.config)
+
+    def _make_kernels(self, *settings: Any) -> SessionKernels:
+        kernels = _WorkerKernels(*settings)
+        kernels.shared = self._shared
+        return kernels

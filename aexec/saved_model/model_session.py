@@ -19,7 +19,7 @@ from google.protobuf.message import Message
 
 from aexec.graph.graph import Graph
 from aexec.runtime.config import SessionConfig
-from aexec.runtime.planning.planner import CachedPlan
+from aexec.runtime.planning.cached_plan import CachedPlan
 from aexec.runtime.session.callable import SessionCallable
 from aexec.runtime.session.session import Session
 from aexec.runtime.session.step import Prepared

@@ -32,7 +32,8 @@ from aexec.runtime.config import RunMetadata, RunOptions
 from aexec.runtime.feeding.device_ends import DeviceEnds, DeviceFeedSpec
 from aexec.runtime.feeding.feeds import FeedSpec
 from aexec.runtime.feeding.fetches import FetchMapper, feed_keys
-from aexec.runtime.planning.planner import CachedPlan, Planner
+from aexec.runtime.planning.cached_plan import CachedPlan
+from aexec.runtime.planning.planner import Planner
 from aexec.runtime.plans.compilation_policy import CompiledForm
 from aexec.runtime.plans.partitioned_plan import PartitionedPlan
 from aexec.runtime.plans.plan import Plan, PlanKey

@@ -58,10 +58,11 @@ from aexec.runtime.feeding.device_ends import DeviceEnds, converted_feeds, resol
 from aexec.runtime.feeding.fetches import FetchMapper, flat_feeds, to_values
 from aexec.runtime.interpreter.executor import StepEnvironment, executor_of_type, step_ids
 from aexec.runtime.interpreter.memory_accountant import StepMemory, hand_over
+from aexec.runtime.planning.cached_plan import CachedPlan
 from aexec.runtime.planning.captured import CapturedReport
 from aexec.runtime.planning.delegated import RegionReport
 from aexec.runtime.planning.pass_report import PassReport, report_passes
-from aexec.runtime.planning.planner import CachedPlan, Planner
+from aexec.runtime.planning.planner import Planner
 from aexec.runtime.plans.blocks import NotCompiledError
 from aexec.runtime.plans.call_estimates import heavy_ns
 from aexec.runtime.plans.compilation_policy import Explanation

@@ -37,7 +37,7 @@ from aexec.runtime.feeding.feeds import FeedSpec
 from aexec.runtime.feeding.fetches import to_values
 from aexec.runtime.interpreter.executor import NOTHING, Executor, StepEnvironment
 from aexec.runtime.interpreter.partitioned_execution import executor_of
-from aexec.runtime.planning.planner import CachedPlan
+from aexec.runtime.planning.cached_plan import CachedPlan
 from aexec.runtime.plans.absent_values import OnResult
 from aexec.runtime.plans.partitioned_plan import PartitionedPlan
 from aexec.runtime.plans.plan import Plan

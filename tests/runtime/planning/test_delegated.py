@@ -523,7 +523,7 @@ async def test_none_is_none(by_itself: NumpyDelegate) -> None:
 async def _quiet(session: aexec.Session) -> None:
     """Wait until nothing is prepared beside the runs."""
     planner = session._planner
-    await until(lambda: not (planner._work or planner._delegating))
+    await until(lambda: not (planner._work.tasks or planner._regions.tasks))
 
 
 # What else meets a plan

@@ -287,7 +287,7 @@ class TestExtend:
             return g.graph_def.SerializeToString()
 
         async with aexec.Session(small().graph(), config=aexec.SessionConfig(device_count={"CPU": 2})) as session:
-            with session._planner._lock:
+            with session._planner._work.lock:
                 extending = asyncio.create_task(session.extend(more("/cpu:1")))
                 await asyncio.sleep(0)
                 extending.cancel()
@@ -302,10 +302,10 @@ class TestExtend:
 
     async def test_large_bytes_are_parsed_beside_the_loop(self) -> None:
         async with aexec.Session(small().graph()) as session:
-            with session._planner._lock:
+            with session._planner._work.lock:
                 extending = asyncio.create_task(session.extend(b"\0" * 50_000))
                 await asyncio.sleep(0)
-                assert session._planner._work
+                assert session._planner._work.tasks
             with pytest.raises(errors.InvalidArgumentError, match="Cannot parse GraphDef"):
                 await extending
 
@@ -601,7 +601,7 @@ class TestQueues:
         g("q", "FIFOQueueV2", component_types=[dtypes.float32], capacity=3)
         config = aexec.SessionConfig(place_pruned_graph=pruned)
         async with aexec.Session(g.graph(), config=config) as session:
-            with session._planner._lock:
+            with session._planner._work.lock:
                 queue = session.queue("q")
                 await queue.put(np.float32(7))
             assert len(session.queue("q")) == 1

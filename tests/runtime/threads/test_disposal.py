@@ -158,7 +158,7 @@ async def test_nor_does_a_plan_that_nobody_waits_for_any_more() -> None:
         run.cancel()
         with pytest.raises(asyncio.CancelledError):
             await run
-        await until(lambda: not session._planner._work)
+        await until(lambda: not session._planner._work.tasks)
     await disposed()
     del run
     left = garbage()
@@ -226,10 +226,10 @@ async def test_a_large_function_is_not_laid_out_for_runs_that_have_ended() -> No
         leaving = session.start("out", {"x": 1.0}, options=aexec.RunOptions(timeout=0.05))
         with pytest.raises(errors.DeadlineExceededError):
             await leaving
-        (work,) = session._planner._work.values()
+        (work,) = session._planner._work.tasks.values()
         assert work.called_off
         gate.opened.set()
-        await until(lambda: not session._planner._work)
+        await until(lambda: not session._planner._work.tasks)
         assert np.isfinite(await session.run("out:0", {"x": 0.0}))
 
 
@@ -238,11 +238,11 @@ async def test_but_it_is_for_those_that_still_wait() -> None:
         gate = Gate()
         dispose(gate, nodes=NODES)
         leaving, staying = (session.start("out:0", {"x": 0.0}) for _ in range(2))
-        await until(lambda: session._planner._work)
+        await until(lambda: session._planner._work.tasks)
         assert leaving.cancel()
         with pytest.raises(errors.CancelledError):
             await leaving
-        (work,) = session._planner._work.values()
+        (work,) = session._planner._work.tasks.values()
         assert not work.called_off
         gate.opened.set()
         assert np.isfinite(await staying)

@@ -1,0 +1,162 @@
+"""`RegionPlanning`: gives plans regions for delegates, from the first run or once runs have cost what compiling takes.
+
+Next to read: `delegated.py`, for how a region runs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Iterable
+from typing import Any, TypeVar
+
+from aexec.framework import errors
+from aexec.framework.kernel_contract.op_kernel import BuiltKernel
+from aexec.framework.waiting.loop_budget import LoopBudget
+from aexec.graph.nodes.node import Node
+from aexec.graph.passes import WorkingGraph, passes_after_regions, passes_before_regions
+from aexec.runtime.config import SessionConfig
+from aexec.runtime.planning.cached_plan import CachedPlan
+from aexec.runtime.planning.delegated import Candidate, Delegation, RegionReport
+from aexec.runtime.planning.graph_work import GraphWork
+from aexec.runtime.planning.plan_maker import PlanMaker
+from aexec.runtime.plans.partitioned_plan import PartitionedPlan
+from aexec.runtime.plans.plan import Plan, PlanKey
+from aexec.runtime.threads.disposal import dispose
+from aexec.runtime.threads.shared_work import SharedWork
+
+__all__ = ["RegionPlanning"]
+
+T = TypeVar("T")
+
+logger = logging.getLogger("aexec")
+
+
+class RegionPlanning:
+    """Gives plans regions for delegates.
+
+    Attributes:
+        tasks: of those that give regions to plans now.
+    """
+
+    def __init__(self, maker: PlanMaker, work: GraphWork, config: SessionConfig, budget: LoopBudget) -> None:
+        self._maker = maker
+        self._work = work
+        self._delegation = Delegation(config, budget, maker.kernels.of_working, maker.kernels.device_of)
+        self.tasks: set[asyncio.Task[Any]] = set()
+
+    @property
+    def named(self) -> bool:
+        """Do plans have their regions from the first run?"""
+        return self._delegation.named
+
+    def stop(self) -> None:
+        """Plans that are made from now on have no regions."""
+        self._delegation.stop()
+
+    async def close(self) -> None:
+        """Wait until no delegate works for the session any more; nothing gives regions to plans any more."""
+        await self._delegation.close()
+
+    def build(self, signature: PlanKey) -> SharedWork[CachedPlan]:
+        """Make a plan that has its regions from the beginning.
+
+        A library that compiles cannot be stopped, and the next request would begin it anew.
+        """
+        return SharedWork(self._begin(self._build(signature)), None)
+
+    async def regions(self, signature: PlanKey) -> list[RegionReport]:
+        """What delegates run of a request, or would."""
+        _, candidates = await self._work.beside_the_loop(lambda: self._candidates(signature)).wait()
+        return [candidate.report() for candidate in candidates]
+
+    def on_run(self) -> Callable[[CachedPlan], None] | None:
+        """What counts the runs of a plan until it is time to look for regions."""
+        look_at = self._delegation.look_at()
+        return _Countdown(look_at, self._look_at).ran if look_at else None
+
+    def _look_at(self, cached: CachedPlan, runs: int) -> None:
+        cached.on_run = None
+        if isinstance(cached.plan, PartitionedPlan) or not self._delegation.may_be_worth(cached.graph, cached.plan):
+            return
+        self._begin(self._delegate(cached, runs))
+
+    def _begin(self, delegating: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        task = asyncio.get_running_loop().create_task(delegating, name="delegate regions")
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)
+        return task
+
+    async def _delegate(self, cached: CachedPlan, runs: int) -> None:
+        """Give a plan that has been run so often its regions, if its runs have cost as much as compiling will."""
+        try:
+            working, candidates = await self._work.beside_the_loop(lambda: self._candidates(cached.signature)).wait()
+            wanted = self._delegation.wanted(candidates)
+            if not wanted:
+                dispose(working, nodes=len(working.nodes))
+                return
+            due = self._delegation.due(wanted)
+            if runs < due:
+                cached.on_run = _Countdown(due - runs, lambda cached, more: self._look_at(cached, runs + more)).ran
+                return
+            plan = await self._delegated_plan(working, cached.signature, wanted)
+            if plan is not None:
+                cached.replace_plan(plan)
+        except errors.CancelledError:
+            pass  # the session is closed
+        except Exception:
+            # Runs go on without.
+            logger.exception("Regions of a plan cannot be delegated")
+
+    async def _build(self, signature: PlanKey) -> CachedPlan:
+        """A plan that has its regions from the beginning."""
+        cached = await self._work.beside_the_loop(lambda: self._maker.build(signature, self.on_run())).wait()
+        working, candidates = await self._work.beside_the_loop(lambda: self._candidates(signature)).wait()
+        plan = await self._delegated_plan(working, signature, self._delegation.wanted(candidates))
+        if plan is not None:
+            cached.plan = plan
+        return cached
+
+    def _candidates(self, signature: PlanKey) -> tuple[WorkingGraph, list[Candidate]]:
+        working = self._maker.working_graph(signature)
+        if self._maker.is_split(working, signature) or not self._delegation.prepare():
+            return working, []
+        self._maker.optimize(working, self._maker.passes & passes_before_regions())
+        self._maker.put_in_order(working, signature)
+        return working, self._delegation.candidates(working, signature)
+
+    async def _delegated_plan(
+        self, working: WorkingGraph, signature: PlanKey, candidates: Iterable[Candidate]
+    ) -> Plan | None:
+        """The plan with these regions, or None if all are refused."""
+        compiled = [(c, region) for c in candidates if (region := await self._delegation.compile(c)) is not None]
+        if not compiled:
+            return None
+
+        def build() -> Plan:
+            inner, kernels = self._delegation.put(working, signature, compiled)
+            self._maker.optimize(working, self._maker.passes & passes_after_regions())
+
+            def kernel_of(node: Node) -> BuiltKernel:
+                return kernels.get(node.id) or self._maker.kernels.of_working(working, node)
+
+            self._maker.put_in_order(working, inner)
+            return self._maker.whole_plan(working, inner, kernel_of)
+
+        return await self._work.beside_the_loop(build).wait()
+
+
+class _Countdown:
+    """Calls somebody at the last of so many runs of a plan."""
+
+    __slots__ = ("_call", "_left", "_runs")
+
+    def __init__(self, runs: int, call: Callable[[CachedPlan, int], None]) -> None:
+        self._runs = self._left = runs
+        self._call = call
+
+    def ran(self, cached: CachedPlan) -> None:
+        """A run of the plan begins."""
+        self._left -= 1
+        if self._left == 0:
+            self._call(cached, self._runs)
