@@ -1,9 +1,9 @@
-"""Feeds and fetches in the memory of devices: which of a request's are where, checked, taken in and handed out.
+"""Feeds and fetches in the memory of devices: finds out which are where, checks, takes in and hands out values.
 
-A value that is fed from a device enters its graph there, and is copied only to where else it is needed; what is
-fetched to a device leaves there.  Which feeds are on devices is seen from the values; a callable can be told, as
-TensorFlow's CallableOptions do, and then takes nothing else.
-Next to read: `aexec/framework/device_contract/device.py` for what a device does of it.
+A value fed from a device enters the graph there, and is copied only to other devices that need it.  A value fetched to
+a device leaves there.  The fed values themselves tell where they are.  A callable may be told beforehand, as by
+TensorFlow's CallableOptions, and then refuses other places. Next to read: `aexec/framework/device_contract/device.py`
+for the device's part.
 """
 
 from __future__ import annotations
@@ -24,17 +24,18 @@ from aexec.runtime.feeding.feeds import FeedSpec, converted
 
 __all__ = ["DeviceEnds", "DeviceFeedSpec", "converted_feeds", "hand_out", "resolve_devices", "take_in", "where_fed"]
 
-# What is in the host's memory, at a glance.
+# Types whose values are certainly in host memory.
 _PLAIN = frozenset({ndarray, int, float, bool, str, bytes, list, tuple})
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceEnds:
-    """Where the values of a request are.
+    """The devices in whose memory the values of a request are.
 
     Attributes:
-        feeds, fetches: in the request's order the devices in whose memory they are and are to be, None for the host's.
-        skip_sync: a run does not wait until devices have computed what is fetched from them.
+        feeds, fetches: in the request's order, the device of each feed, and the wanted device of each fetch; None for
+            host memory.
+        skip_sync: True if a run does not wait until devices have computed the fetched values.
     """
 
     feeds: tuple[Device | None, ...]
@@ -43,27 +44,27 @@ class DeviceEnds:
 
 
 class DeviceFeedSpec(FeedSpec):
-    """What may be fed for one tensor from a device's memory: a device value, checked by `take_in`."""
+    """A feed in a device's memory, which `take_in` checks."""
 
     __slots__ = ()
 
     def fits(self, value: Any) -> bool:
-        """As it is."""
+        """True: `take_in` has checked the value."""
         return True
 
 
 def resolve_devices(
     devices: Sequence[Device], tensors: Mapping[str, DType], wanted: Mapping[str, str]
 ) -> tuple[Device | None, ...]:
-    """Of each tensor the device that is wanted for it, None for the host's memory.
+    """For each tensor the wanted device, None for host memory.
 
     Args:
-        devices: of the session.
-        tensors: names of the request's feeds, or fetches, with their types.
+        devices: the session's devices.
+        tensors: names of the request's feeds or fetches, with their types.
         wanted: name of a tensor → name of a device.
 
     Raises:
-        InvalidArgumentError: what is no device's name, or names none that there is; a tensor that is not fed, or
+        InvalidArgumentError: a device's name is malformed or names no device of the session; or a tensor is not fed or
             fetched.
         UnimplementedError: the device cannot hold values of the type.
     """
@@ -103,9 +104,9 @@ def _device_named(devices: Sequence[Device], tensor: str, name: str) -> Device:
 
 
 def converted_feeds(specs: Sequence[FeedSpec], values: Sequence[Any]) -> Sequence[Any]:
-    """What is fed, values of registered types converted, so that it is seen where they are.
+    """The fed values with those of registered types converted, so that it is known where they are.
 
-    One whose conversion takes long is left for the step to convert, in a thread: it is in the host's memory.
+    A value whose conversion takes long is left to the step, which converts it in a thread: it is in host memory.
 
     Raises:
         InvalidArgumentError: as `feeds.converted` does.
@@ -124,10 +125,10 @@ def _converted(value: Any, name: str) -> Any:
 
 
 def where_fed(devices: Sequence[Device], values: Iterable[Any]) -> tuple[Device | None, ...]:
-    """Of each value the device that has it in its memory, None for the host's.
+    """For each value the device that has it in its memory, None for host memory.
 
     Args:
-        devices: those that have a memory of their own.
+        devices: the devices with memory of their own.
     """
     return tuple(
         [
@@ -138,10 +139,10 @@ def where_fed(devices: Sequence[Device], values: Iterable[Any]) -> tuple[Device 
 
 
 def take_in(specs: Sequence[FeedSpec], ends: DeviceEnds, values: Sequence[Any]) -> list[Any]:
-    """What is fed, those of devices as their values.  Called in the user's thread.
+    """The fed values, those in devices' memory as device values.  Called in the user's thread.
 
     Raises:
-        InvalidArgumentError: a value that is not on the device that it is to be on, or of another type or shape.
+        InvalidArgumentError: a value is not on its device, or has another type or shape.
     """
     return [
         value if device is None else _taken_in(spec, device, value)
@@ -173,16 +174,16 @@ async def hand_out(
     host: Device,
     name: str,
 ) -> Any:
-    """What a user gets of a fetched value.
+    """Returns a fetched value in the form and place that the user wants.
 
     Args:
-        made_on, wanted_on: devices in whose memory it is and is to be, None for the host's.
-        wait: for what a device does.
-        host: the device of the host's memory.
-        name: of the tensor.
+        made_on, wanted_on: the devices in whose memory it is and shall be, None for host memory.
+        wait: True to wait until devices have computed or copied it.
+        host: the device of host memory.
+        name: the tensor's name.
 
     Raises:
-        OpError: of whatever failed to make the value, or to copy it.
+        OpError: computing or copying the value failed.
     """
     try:
         if made_on is not wanted_on:

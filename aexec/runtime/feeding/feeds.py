@@ -1,9 +1,8 @@
-"""Feeds: what a user passes in, checked and turned into arrays of the tensor's type.
+"""Feeds: checks the values that a user passes in, and makes them arrays of the tensor's type.
 
-An array must have the tensor's kind of type (float64 may stand for float32, a float
-never for an int); Python numbers and lists are converted if every value fits.  Arrays
-that fit as they are go in without a copy, and are never written to.  Values of other types
-are converted by what is registered for them, here or by `foreign_arrays.py`.
+An array must have the tensor's kind of type: float64 may be fed for float32, but never a float for an int.  Python
+numbers and lists are converted if every value fits.  Arrays that fit are used without a copy and never written to.
+Values of other types are converted by a converter registered for them, here or in `foreign_arrays.py`.
 """
 
 from __future__ import annotations
@@ -28,11 +27,11 @@ from aexec.runtime.feeding.type_patterns import Pattern, TypePatterns
 
 __all__ = ["FeedSpec", "converted", "in_host_memory", "register_feed_type"]
 
-# Strings looked at at a stretch.
+# The number of strings that are checked before other threads get their turn.
 _AT_ONCE = DEFAULT.pieces(OBJECT_NS)
 
-# The classes of Python's numbers that may stand for a tensor's, and what they become together, by whether the tensor is
-# floating and whether it is complex.
+# (tensor is floating, tensor is complex) → the classes of Python's numbers that may be fed, and the type that an array
+# of them gets first.
 _PYTHON_NUMBERS: Mapping[tuple[bool, bool], tuple[Any, type[np.generic] | None]] = {
     (False, False): (int, None),
     (True, False): (int | float, np.float64),
@@ -46,29 +45,29 @@ del name, converter
 
 
 def register_feed_type(pattern: Pattern, convert: Callable[[Any], Any], *, exact: bool = False) -> None:
-    """Let values of some types be fed, and put into queues and among a session's tensors.
+    """Let values of some types be fed, put into queues, and kept as session tensors.
 
-    Of several patterns that match a value the last registered counts, before those that aexec has itself: for PyTorch,
-    pandas, pyarrow and Pillow.  NumPy's arrays are never converted.
+    If several patterns match a value, the last registered one counts; aexec's own (for PyTorch, pandas, pyarrow and
+    Pillow) come last.  NumPy's arrays are never converted.
 
     Args:
-        pattern: a class, which stands for its subclasses too; the full name of one, such as `"torch.Tensor"`, which
-            imports nothing; or a function that tells of a value whether it is meant.
-        convert: makes of a value what can be fed: an array, which is only read, nested lists, or what has
+        pattern: a class, which includes its subclasses; a class's full name, such as `"torch.Tensor"`, which imports
+            nothing; or a predicate of values.
+        convert: returns what is fed in a value's place: an array, which is only read, nested lists, or an object with
             `__dlpack__`.  Called on the event loop, or in a worker thread.
-        exact: instances of the class's subclasses are not meant.
+        exact: True to exclude instances of subclasses.
 
     Raises:
-        InvalidArgumentError: no pattern.
+        InvalidArgumentError: `pattern` is no pattern.
     """
     _converters.register(pattern, convert, exact=exact)
 
 
 def converted(value: Any, name: str) -> Any:
-    """What is fed in place of a value of a type that something is registered for; else the value.
+    """The converted value if a converter is registered for its type, else the value itself.
 
     Args:
-        name: what it is fed for.
+        name: the tensor that it is fed for, for messages.
 
     Raises:
         InvalidArgumentError: it cannot be fed; the message says what it is.
@@ -90,7 +89,7 @@ def converted(value: Any, name: str) -> Any:
 
 
 def in_host_memory(value: Any, name: str) -> Any:
-    """As `converted`, and arrays of other libraries as NumPy's."""
+    """As `converted`, with arrays of other libraries made NumPy arrays."""
     value = converted(value, name)
     if hasattr(value, "__dlpack_device__") and not isinstance(value, np.ndarray):
         return _from_dlpack(value, name)
@@ -98,7 +97,7 @@ def in_host_memory(value: Any, name: str) -> Any:
 
 
 class FeedSpec:
-    """What may be fed for one tensor.
+    """The checks and conversions of the feed of one tensor.
 
     Attributes:
         name: the tensor's name, for messages.
@@ -117,13 +116,13 @@ class FeedSpec:
         self._np = self.dtype.np
         self._plain = None if self._np.kind == "O" else self._np
         dims = shape.dims
-        # None where some are unknown.
+        # None if a size or the rank is unknown.
         self._dims = None if dims is None or None in dims else dims
         self._rank = -1 if dims is None else len(dims)
         self._known_dims = () if dims is None else tuple([(i, d) for i, d in enumerate(dims) if d is not None])
 
     def fits(self, value: Any) -> bool:
-        """Does a short look show that it goes in as it is?  Of what does not, `convert` makes something that does."""
+        """True if a value is quickly seen to need no conversion; pass others to `convert`."""
         if type(value) is not ndarray or value.dtype is not self._plain:
             return False
         return value.shape == self._dims or (self._dims is None and self._is_shape(value.shape))
@@ -152,7 +151,7 @@ class FeedSpec:
             )
 
     def _is_shape(self, shape: tuple[int, ...]) -> bool:
-        """Has a value of this shape the one that the graph declares?"""
+        """True if a shape agrees with the one that the graph declares."""
         if self._rank < 0:
             return True
         if len(shape) != self._rank:
@@ -180,10 +179,10 @@ class FeedSpec:
         return self._cast(array)
 
     def _of_python_numbers(self, array: Any) -> Any:
-        """An array of Python's numbers as float64 or complex128: NumPy keeps whole numbers beyond 64 bits as objects.
+        """An object array of Python's numbers as float64 or complex128; NumPy makes one for integers beyond 64 bits.
 
         Raises:
-            InvalidArgumentError: one is no number of the tensor's kind, or does not fit.
+            InvalidArgumentError: an element is no number of the tensor's kind, or does not fit.
         """
         kinds, dtype = _PYTHON_NUMBERS[self.dtype.is_floating, self.dtype.is_complex]
         other = [item for item in array.flat if not isinstance(item, kinds)][:1]
@@ -200,7 +199,7 @@ class FeedSpec:
             raise self._does_not_fit() from None
 
     def _of_object(self, value: Any) -> Any:
-        """What is fed with a value that does not go in as it is; raises as `convert`."""
+        """Convert a value that is no suitable array; raises as `convert`."""
         value = in_host_memory(value, self.name)
         if isinstance(value, list | tuple):
             check_inline(num_leaves(value) * OBJECT_NS)
@@ -217,7 +216,7 @@ class FeedSpec:
         return value
 
     def _check_kind(self, array: Any, value: Any) -> None:
-        """May values of this array's type stand for the tensor's type?"""
+        """Raise InvalidArgumentError unless values of the array's type may be fed for the tensor's type."""
         if array.size == 0 and not isinstance(value, np.ndarray):
             return  # an empty list has no type of its own
         wanted = self.dtype
@@ -249,7 +248,7 @@ class FeedSpec:
             raise self._does_not_fit() from None
         finally:
             FLOAT_ERRORS.reset(token)
-        # The casts of ml_dtypes do not tell.
+        # ml_dtypes' casts do not report overflow.
         if self._np.kind == "V" and self.dtype.is_floating and not _same_are_finite(array, cast):
             raise self._does_not_fit()
         return cast
@@ -260,18 +259,18 @@ class FeedSpec:
 
 
 def _same_are_finite(array: Any, cast: Any) -> bool:
-    """Is what is finite in an array still finite after a cast?"""
+    """True if every finite element of an array is finite after a cast."""
     finite = np.isfinite(cast)
     return bool(finite.all()) or bool(np.array_equal(finite, np.isfinite(array)))
 
 
 def _from_dlpack(value: Any, name: str) -> Any:
-    """The array of another library, in the same memory.
+    """An array of another library as a NumPy array in the same memory.
 
-    One of a type that DLPack, or NumPy's part of it, does not know is what NumPy makes of it otherwise.
+    If DLPack, or NumPy's support of it, does not know the type, `np.asarray` converts it.
 
     Raises:
-        InvalidArgumentError: it is not in the host's memory, or cannot be had.
+        InvalidArgumentError: it is not in host memory, or cannot be exported.
     """
     kind, number = value.__dlpack_device__()
     if int(kind) not in DLPACK_HOST:
@@ -333,7 +332,7 @@ def _object_array(value: Any) -> Any:
 
 def _as_bytes(array: Any, name: str) -> Any:
     """Object array of bytes: str is encoded as UTF-8, anything else refused."""
-    # Of a view of few elements no copy is made, which may be many.
+    # Do not copy a view: a view of few elements may have very many.
     flat = array.ravel() if array.flags.c_contiguous else array.flat
     if all(_are_bytes(flat[start : start + _AT_ONCE]) for start in range(0, array.size, _AT_ONCE)):
         return array

@@ -1,9 +1,8 @@
-"""Fetch structures: what `run` is asked for, flattened to names, and rebuilt around the values.
+"""Fetch structures: flattens what `run` is asked for to names, and rebuilds it around the values.
 
-A fetch is a tensor or its name (`y:0`), or an operation or its name (`train`), which
-gives None; or a list, tuple, namedtuple, dict or dataclass of fetches, nested at will.
-Other types can be registered with `register_fetch_type`, which may stand for several tensors
-as keys of feeds too.
+A fetch is a tensor or its name (`y:0`); an operation or its name (`train`), whose value is None; or a list, tuple,
+namedtuple, dict or dataclass of fetches, nested at will.  `register_fetch_type` adds types.  A value of such a type
+stands for several tensors, as a fetch and as a key of feeds.
 """
 
 from __future__ import annotations
@@ -20,12 +19,12 @@ from aexec.runtime.feeding.type_patterns import Pattern, TypePatterns
 
 __all__ = ["FetchMapper", "feed_keys", "flat_feeds", "register_fetch_type", "to_values"]
 
-# Keys of feeds that are one tensor.
+# Types of keys of feeds that stand for one tensor.
 _SIMPLE = frozenset({str, Tensor})
 
 
 class _Expansion(NamedTuple):
-    """What is registered for a type that stands for several tensors."""
+    """The functions registered for a type that stands for several tensors."""
 
     expand: Callable[[Any], Sequence[Any]]
     contract: Callable[[Sequence[Any]], Any]
@@ -45,28 +44,28 @@ def register_fetch_type(
     *,
     exact: bool = False,
 ) -> None:
-    """Let values of some types be fetched, and be keys of feeds: each stands for several tensors.
+    """Let values of some types be fetches and keys of feeds, each of which stands for several tensors.
 
-    Of several patterns that match a value the last registered counts.
+    If several patterns match a value, the last registered one counts.
 
     Args:
-        pattern, exact: as of `register_feed_type`.
-        expand: the fetches that a value stands for, which may be of registered types themselves.
-        contract: makes the result from their values.
-        split: of what is fed for a value, what is fed for each of the fetches that it stands for.  Without it the
-            value cannot be fed.  A callable takes the values of each one by one.
+        pattern, exact: as for `register_feed_type`.
+        expand: returns the fetches that a value stands for, which may be of registered types themselves.
+        contract: returns the result, given their values.
+        split: returns what is fed for each of these fetches, given what is fed for the value.  Without it the value
+            cannot be fed.  A callable takes one argument for each fetch.
 
     Raises:
-        InvalidArgumentError: no pattern.
+        InvalidArgumentError: `pattern` is no pattern.
     """
     _expansions.register(pattern, _Expansion(expand, contract, split), exact=exact)
 
 
 def feed_keys(keys: Iterable[Any]) -> list[Any]:
-    """Keys of feeds, those that stand for several replaced by these.
+    """Keys of feeds, with each key that stands for several tensors replaced by these.
 
     Raises:
-        InvalidArgumentError: one stands for several, and cannot be fed.
+        InvalidArgumentError: a key stands for several tensors and cannot be fed.
     """
     flat: list[Any] = []
     for key in keys:
@@ -76,10 +75,10 @@ def feed_keys(keys: Iterable[Any]) -> list[Any]:
 
 
 def flat_feeds(feeds: Mapping[Any, Any]) -> Mapping[Any, Any]:
-    """Feeds in which each key is one tensor, or its name; `feeds` itself if it is so.
+    """Feeds whose keys are single tensors or their names; `feeds` itself if they are so already.
 
     Raises:
-        InvalidArgumentError: a key that cannot be fed, or a tensor fed twice; values that do not fit their key.
+        InvalidArgumentError: a key cannot be fed, a tensor is fed twice, or values do not fit their key.
     """
     if not any(map(_expansion_of_key, feeds)):
         return feeds
@@ -122,16 +121,16 @@ def _expansion_of_key(key: Any) -> _Expansion | None:
 
 
 def _elements(value: Any) -> list[Any]:
-    """What is fed for a structure: one of as many parts."""
+    """The parts of a structure that is fed for a structure."""
     return list(value) if isinstance(value, list | tuple) else [value]
 
 
-# A tuple, such as the state of an LSTM: what is fed for it is a structure of the same form.
+# For a tuple, such as the state of an LSTM, a structure of the same form is fed.
 _STRUCTURE = _Expansion(_elements, tuple, _elements)
 
 
 def _of_slices(slices: IndexedSlices[Any]) -> list[Any]:
-    """What is there of rows of a tensor: the shape of the whole may not be known."""
+    """The tensors of an IndexedSlices, without the dense shape if that is unknown."""
     return [part for part in slices if part is not None]
 
 
@@ -139,7 +138,7 @@ register_fetch_type(IndexedSlices, _of_slices, lambda parts: IndexedSlices(*part
 
 
 def to_values(results: Iterable[Any]) -> list[Any]:
-    """What users get for fetched tensors: arrays, and what is in those of no dimension."""
+    """Fetched tensors as users get them: arrays, and scalars for arrays of no dimension."""
     return [tensor if tensor.ndim else tensor[()] for tensor in results]
 
 
@@ -149,8 +148,8 @@ class FetchMapper:
     Attributes:
         names: unique tensor names, in order of first appearance.
         targets: names of operations to run.
-        elements: the tensors and operations that were not given by name; they must be of the graph.
-        flat: it is a fetch, or a list or tuple of fetches, with no structure inside.
+        elements: the tensors and operations that were not given by name; they must belong to the graph.
+        flat: True for a single fetch, and for a list or tuple of single fetches.
     """
 
     __slots__ = ("_index", "_rebuild", "elements", "flat", "names", "targets")

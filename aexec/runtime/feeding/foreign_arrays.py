@@ -1,9 +1,9 @@
-"""What other libraries have for arrays, as NumPy arrays: PyTorch, pandas, pyarrow, Pillow.
+"""Converts arrays of other libraries to NumPy arrays: PyTorch, pandas, pyarrow, Pillow.
 
-Where the layout in memory allows it there is no copy; the arrays are only read.  No library is imported here: who has
-a value of one has imported it.  What has `__dlpack__`, such as arrays of CuPy and JAX, needs nothing of this:
-`aexec/framework/device_contract/dlpack.py` takes it.
-Next to read: `type_patterns.py`, by which a value's converter is found, and `feeds.py`, which says for what it was.
+There is no copy if the memory layout allows it; the arrays are only read.  No library is imported here, because a
+program that has a value of one has imported it.  Objects with `__dlpack__`, such as arrays of CuPy and JAX, go through
+`aexec/framework/device_contract/dlpack.py` instead.
+Next to read: `type_patterns.py`, which finds the converter of a value, and `feeds.py`, which calls it.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from aexec.framework.waiting.loop_budget import COPY_NS, OBJECT_NS
 
 __all__ = ["FOREIGN_ARRAYS"]
 
-# What a byte of an image takes that is decoded when its pixels are asked for first.
+# Nanoseconds per byte to decode an image, which Pillow does when its pixels are first read.
 _DECODE_NS = 10.0
 
 
 def _of_torch(tensor: Any) -> Any:
-    """A tensor of PyTorch, in the same memory; one of a GPU is left there.  Gradients do not follow."""
+    """A tensor of PyTorch in the same memory, without gradients; one on a GPU is left there."""
     torch = sys.modules["torch"]
     if tensor.layout is not torch.strided:
         raise ValueError(f"its layout is {tensor.layout}, feed tensor.to_dense()")
@@ -40,13 +40,13 @@ def _of_torch(tensor: Any) -> Any:
     tensor = tensor.detach().resolve_conj().resolve_neg()
     try:
         return tensor.numpy()
-    except TypeError:  # of a type that NumPy has from ml_dtypes alone, under the same name
+    except TypeError:  # NumPy has this type from ml_dtypes alone, under the same name
         dtype = as_dtype(str(tensor.dtype).removeprefix("torch.")).np
         return tensor.view(torch.uint8 if dtype.itemsize == 1 else torch.int16).numpy().view(dtype)
 
 
 def _of_pandas(data: Any) -> Any:
-    """A Series, Index or array [n], or a DataFrame [n, columns], whose values get a type that holds all of theirs."""
+    """A Series, Index or array [n], or a DataFrame [n, columns], in a type that holds all its values."""
     kinds = list(data.dtypes) if hasattr(data, "columns") else [data.dtype]
     if any(not isinstance(kind, np.dtype) for kind in kinds):
         return _of_extension(data, kinds)
@@ -56,7 +56,7 @@ def _of_pandas(data: Any) -> Any:
 
 
 def _of_extension(data: Any, kinds: Iterable[Any]) -> Any:
-    """What has values of types that are pandas' own: nullable, strings, categories, pyarrow's."""
+    """Data of pandas' own types: nullable ones, strings, categories, pyarrow's."""
     check_inline(data.size * OBJECT_NS)
     missing = int(np.asarray(data.isna()).sum())
     if missing:
@@ -66,7 +66,7 @@ def _of_extension(data: Any, kinds: Iterable[Any]) -> Any:
 
 
 def _plain_type(kind: Any) -> np.dtype[Any]:
-    """NumPy's type for values of a type of pandas none of which is missing; strings, and whatever else, are objects."""
+    """NumPy's type for a pandas type without missing values; objects for strings and all others."""
     if isinstance(kind, np.dtype):
         return kind
     if hasattr(kind, "categories"):
@@ -98,12 +98,12 @@ def _of_arrow(data: Any) -> Any:
         return inner.reshape(len(data), data.type.list_size, *inner.shape[1:])
     types = pyarrow.types
     if not types.is_primitive(data.type) or types.is_boolean(data.type):
-        check_inline(len(data) * OBJECT_NS)  # objects, or bits, of which NumPy makes bytes
+        check_inline(len(data) * OBJECT_NS)  # NumPy makes objects, or bytes of bits
     return data.to_pylist() if types.is_nested(data.type) else data.to_numpy(zero_copy_only=False)
 
 
 def _of_arrow_columns(table: Any) -> Any:
-    """A Table or RecordBatch, its columns [n] side by side."""
+    """A Table or RecordBatch [n, columns]."""
     types = {*map(str, table.schema.types)}
     if len(types) != 1:
         raise ValueError(
@@ -118,13 +118,13 @@ def _of_arrow_tensor(tensor: Any) -> Any:
 
 
 def _of_image(image: Any) -> Any:
-    """An image of Pillow, [height, width] or [height, width, channels]; a palette's indices are not looked up."""
+    """An image of Pillow, [height, width] or [height, width, channels]; indices into a palette stay indices."""
     check_inline(image.width * image.height * len(image.getbands()) * _DECODE_NS)
     return np.asarray(image)
 
 
-# Full name of a class → what makes an array, or nested lists, of its instances.  Raises TypeError or ValueError for
-# what is no tensor, and NeedsThreadError on the event loop where that would hold it up.
+# Full name of a class → function that converts its instances to an array or nested lists.  It raises TypeError or
+# ValueError for what is no tensor, and NeedsThreadError on the event loop if it would hold that up.
 FOREIGN_ARRAYS: dict[str, Callable[[Any], Any]] = {
     "PIL.Image.Image": _of_image,
     "pandas.DataFrame": _of_pandas,

@@ -1,7 +1,7 @@
-"""Arrays of nested lists, made in pieces: NumPy reads a list with the interpreter's lock held.
+"""Makes arrays of nested lists in pieces, because NumPy holds the interpreter's lock while it reads a list.
 
-A list of a million numbers takes it tens of milliseconds, in which no thread runs, so that making
-the array in a thread would not help the event loop.  Next to read: `feeds.py`, the user.
+A list of a million numbers takes tens of milliseconds, in which no other thread runs.  So making the array in a thread
+would not help the event loop.  Next to read: `feeds.py`, the user.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from aexec.framework.waiting.loop_budget import DEFAULT, OBJECT_NS, let_others_r
 
 __all__ = ["list_to_array", "num_leaves", "objects_to_numbers"]
 
-# Values read at a stretch.
+# The number of values in a piece.
 _AT_ONCE = DEFAULT.pieces(OBJECT_NS)
 
 
 def num_leaves(value: Any) -> int:
-    """How many values nested lists hold, if all lists of a level are as long as the first; 1 for anything else."""
+    """The number of values in nested lists, if all lists of a level are as long as the first; 1 for anything else."""
     count = 1
     while isinstance(value, list | tuple):
         count *= len(value)
@@ -28,23 +28,23 @@ def num_leaves(value: Any) -> int:
 
 
 def list_to_array(value: Any, dtype: Any = None) -> Any:
-    """`np.asarray(value, dtype)`; raises what that raises.  Other threads get their turn meanwhile."""
+    """`np.asarray(value, dtype)`, between whose pieces other threads run; raises what that raises."""
     if num_leaves(value) <= _AT_ONCE or (dtype is None and isinstance(value, np.ndarray)):
         return np.asarray(value, dtype)
     try:
         array = _in_pieces(value, dtype)
     except (TypeError, ValueError):
         array = None
-    if array is None:  # the pieces are no rows of one array: let NumPy say what is wrong, or what it makes of them
+    if array is None:  # the pieces do not fit together: let NumPy convert it, or say what is wrong
         return np.asarray(value, dtype)
     return array
 
 
 def objects_to_numbers(array: Any, dtype: Any) -> Any:
-    """An array of Python's numbers as one of NumPy's.  Other threads get their turn meanwhile.
+    """An object array of Python's numbers in a NumPy type; other threads run between its pieces.
 
     Raises:
-        OverflowError: a whole number is beyond what the type holds.
+        OverflowError: an integer is beyond the range of the type.
     """
     flat, numbers = array.reshape(-1), np.empty(array.size, dtype)
     for start in range(0, len(flat), _AT_ONCE):
@@ -55,7 +55,7 @@ def objects_to_numbers(array: Any, dtype: Any) -> Any:
 
 
 def _in_pieces(value: Any, dtype: Any) -> Any:
-    """None if the pieces do not fit one another."""
+    """The array, made in pieces; None if the pieces do not fit together."""
     row = num_leaves(value[0])
     if row > _AT_ONCE:
         pieces = [list_to_array(item, dtype)[None] for item in value]
@@ -71,7 +71,7 @@ def _in_pieces(value: Any, dtype: Any) -> Any:
         return None
     dtypes = {piece.dtype for piece in pieces}
     if len(kinds := {one.kind for one in dtypes}) > 1 and not kinds.isdisjoint("SU"):
-        return None  # a number becomes text as the list has it, not as its piece does
+        return None  # how a number becomes text depends on the whole list
     array = np.empty((len(value), *inner), np.result_type(*dtypes))
     start = 0
     for piece in pieces:

@@ -1,8 +1,8 @@
-"""`TypePatterns`: what was registered for types of Python values, found by the type of a value.
+"""`TypePatterns`: registered objects for types of Python values, looked up by value.
 
-A pattern is a class, which stands for its instances and those of its subclasses; the full name of a class, such as
-`"torch.Tensor"`, whose module need not be installed, let alone imported; or a predicate.  Who looks a value up gets
-what was registered last of all that matches: a program has its way before what is built in.
+A pattern is a class, which includes its subclasses; the full name of a class, such as `"torch.Tensor"`, whose module
+need not be installed; or a predicate of values.  A look-up returns the last registered object whose pattern matches, so
+that a program's own come before built-in ones.
 Next to read: `feeds.py` and `fetches.py`, the users.
 """
 
@@ -23,10 +23,10 @@ Pattern = type[Any] | str | Callable[[Any], bool]
 
 
 class _Entry(NamedTuple, Generic[T]):
-    """What is registered for a pattern.
+    """A pattern and the object registered for it.
 
     Attributes:
-        exact: the class itself is meant, without its subclasses.
+        exact: True if subclasses are excluded.
     """
 
     pattern: Pattern
@@ -34,7 +34,7 @@ class _Entry(NamedTuple, Generic[T]):
     registered: T
 
     def matches_type(self, cls: type[Any]) -> bool:
-        """Is this for all instances of a class?"""
+        """True if this entry is for all instances of a class."""
         wanted = self.pattern
         if isinstance(wanted, str):
             found = _class_named(wanted)
@@ -51,25 +51,24 @@ class _Entry(NamedTuple, Generic[T]):
 
 
 class TypePatterns(Generic[T]):
-    """What is registered, the last first."""
+    """Registered objects by pattern, the last registered first."""
 
     def __init__(self) -> None:
         self._entries: tuple[_Entry[T], ...] = ()
-        # Type → what may be for its instances: predicates, and the first entry that is for all of them.
+        # Type → the entries that may match its instances: predicates, and the first entry that matches all of them.
         self._candidates: WeakKeyDictionary[type[Any], tuple[_Entry[T], ...]] = WeakKeyDictionary()
-        # Types of the language for which there is nothing: most of what is asked for.
+        # Builtin types without an entry, which most looked-up values have.
         self._nothing: set[type[Any]] = set()
 
     def register(self, pattern: Pattern, registered: T, *, exact: bool = False) -> None:
-        """Register something for a pattern, in place of what was registered for the same before.
+        """Register an object for a pattern, in place of an earlier one for the same pattern.
 
         Args:
-            pattern: a class; a class's full name, `"package.module.Class"`; or a function that tells of a value
-                whether it is meant.
-            exact: instances of subclasses are not meant.
+            pattern: a class; a class's full name, `"package.module.Class"`; or a predicate of values.
+            exact: True to exclude instances of subclasses.
 
         Raises:
-            InvalidArgumentError: no pattern.
+            InvalidArgumentError: `pattern` is no pattern.
         """
         if not (isinstance(pattern, str) or callable(pattern)):
             raise errors.InvalidArgumentError(
@@ -85,7 +84,7 @@ class TypePatterns(Generic[T]):
         self._candidates, self._nothing = WeakKeyDictionary(), set()
 
     def find(self, value: Any) -> T | None:
-        """What was registered last of all that matches a value; None if nothing does."""
+        """The last registered object whose pattern matches a value, or None."""
         cls = type(value)
         if cls in self._nothing:
             return None
@@ -112,7 +111,7 @@ class TypePatterns(Generic[T]):
 
 
 def _class_named(name: str) -> type[Any] | None:
-    """A class by its full name; None if its module was not imported, and so there is no instance."""
+    """A class by its full name; None if its module was not imported, so that no instance exists."""
     path, _, rest = name.rpartition(".")
     while path and path not in sys.modules:
         path, _, more = path.rpartition(".")

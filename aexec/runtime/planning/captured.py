@@ -1,7 +1,7 @@
-"""Regions of plans that a device captures: who may be in one, and the kernels of the nodes that stand for them.
+"""Regions of plans that a device captures: which nodes may be in one, and the kernels of the nodes that stand for them.
 
-To the executor a region is one node that is queued on its device: what it needs is copied in, and what it gives
-copied out, as for any other.
+For the executor a region is one node that is queued on its device; inputs are copied in and outputs out as for any
+other node.
 Next to read: `plans/region_nodes.py`, `aexec/devices/cuda_recordings.py`.
 """
 
@@ -31,7 +31,7 @@ _OP = "_CapturedRegion"
 
 
 def is_worth_it(region: Region) -> bool:
-    """Does a replay take fewer launches than the nodes do: one for each input and output, and its own?"""
+    """True if a replay takes fewer launches (one, and one for each input and output) than the nodes do."""
     return len(region.nodes) > len(region.inputs) + len(region.outputs) + 1
 
 
@@ -40,13 +40,13 @@ class CapturedReport:
     """A region that a device captures, for people.
 
     Attributes:
-        device: its name.
-        name: of the region's node.
+        device: the device's name.
+        name: the name of the region's node.
         ops: op → number of nodes.
-        inputs, outputs: how many tensors.
-        recordings: that are kept, one for each tuple of shapes; of a region in pieces those of all pieces.
-        refused: nodes that run by themselves as their calls cannot be captured, with the reasons; under the region's
-            own name the reason why no node of a piece is captured.
+        inputs, outputs: numbers of tensors.
+        recordings: the number of recordings kept, one for each tuple of shapes, over all pieces of the region.
+        refused: node whose calls cannot be captured, and so run by themselves → reason; under the region's own name,
+            the reason why no node of a piece is captured.
     """
 
     device: str
@@ -59,15 +59,15 @@ class CapturedReport:
 
 
 class CapturedRegion:
-    """A region of a plan, and what makes its calls."""
+    """A captured region of a plan, with the kernel that makes its calls."""
 
     def __init__(self, region: Region, node: Node, device: Device, calls: CapturedCalls) -> None:
-        # Not the region, which has the graph that it was found in.
+        # The facts, and not the region, which would keep the graph that it was found in.
         self._facts = (device.name, node.name, region.ops, len(region.inputs), len(region.outputs))
         self._calls = calls
 
     def report(self) -> CapturedReport:
-        """How it is now."""
+        """A report of its present state."""
         return CapturedReport(*self._facts, self._calls.recordings, dict(self._calls.refused))
 
 
@@ -75,12 +75,12 @@ class Capturing:
     """Puts captured regions into the graph of one plan.
 
     Args:
-        kernel_of: the kernel of a node, which may raise where it cannot be built.
-        device_of: where it runs.
-        on_device: a constant as the input of a node.
+        kernel_of: returns the kernel of a node; may raise if it cannot be built.
+        device_of: returns the device that a node runs on.
+        on_device: returns a constant input of a node in the device's memory.
 
     Attributes:
-        regions: that were put.
+        regions: the regions put into the graph so far.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class Capturing:
         self.regions: list[CapturedRegion] = []
 
     def put(self, signature: PlanKey) -> tuple[PlanKey, dict[int, BuiltKernel]]:
-        """The signature as it is with regions, and the kernels of their nodes."""
+        """Replace regions by nodes; returns the changed signature, and the kernels of these nodes."""
         working = self._working
         found = find_regions(
             working, signature.fetches, self._supports, lambda node: self._device_of(node).name, may_wait
@@ -114,13 +114,13 @@ class Capturing:
 
     def _supports(self, node: Node, _used: Collection[int]) -> bool:
         device = self._device_of(node)
-        # The work areas of plans for these may be given up while a recording still uses them.
+        # The work areas of FFT plans may be freed while a recording still uses them.
         if not device.can_capture or "FFT" in node.op:
             return False
         try:
             kernel = self._kernel_of(node)
         except errors.OpError:
-            return False  # it fails where it is built for the plan
+            return False  # building it for the plan will raise
         if kernel.queued_on is not device or kernel.wants_context or kernel.host_outputs or kernel.variables:
             return False
         memory = memory_types_for_node(node, device.type)
@@ -146,7 +146,7 @@ def _kernel(device: Device, calls: _Replay) -> BuiltKernel:
 
 
 class _Replay:
-    """What the node of a region calls; it keeps the region's constants on the device."""
+    """The kernel of a region's node; it keeps the region's constants on the device."""
 
     __slots__ = ("_constants", "captured")
 
@@ -159,7 +159,7 @@ class _Replay:
 
 
 def _is_on_device(memory: MemoryType, dtype: dtypes.DType) -> bool:
-    # Values of int32 go into and out of a node that has no kernel of its own in the host's memory.
+    # A node without a kernel of its own takes and returns int32 values in host memory.
     return memory is MemoryType.DEVICE_MEMORY and dtype.base is not dtypes.int32
 
 
@@ -167,7 +167,7 @@ class _Layout:
     """The members of a region as calls on a table of values.
 
     Attributes:
-        held: constants that the device keeps as long as somebody has these.
+        held: references that keep the constants in the device's memory.
     """
 
     def __init__(self, region: Region, kernel_of: Callable[[Node], BuiltKernel], on_device: OnDevice) -> None:
@@ -198,7 +198,7 @@ class _Layout:
         self.sequence = CallSequence(name, tuple(reversed(calls)), tuple(values), len(region.inputs), outputs, size)
 
     def _constants_of(self, node: Node, values: list[Any]) -> list[int | None]:
-        """Of each input the number of the constant that it is."""
+        """For each input of a node the index of the constant that it is, or None."""
         constants = {constant.id: constant for constant in self._region.constants}
         given: list[int | None] = []
         inputs = set(self._region.inputs)

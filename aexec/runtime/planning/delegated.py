@@ -1,9 +1,9 @@
-"""Regions of plans that a delegate runs: when, as which node, and what if the delegate does not.
+"""Regions of plans that a delegate runs: when a plan gets them, and what happens if the delegate refuses.
 
-A plan is made without regions first.  With `delegates="auto"` it is given some when its runs have cost, by the
-kernels' estimates, what compiling takes; meanwhile it runs as it is.  With delegates named it has them from its
-first run.  To the executor a region is one asynchronous node, whose call waits for the delegate; wherever that
-refuses or fails, the call runs the region's nodes as a plan of their own.
+A plan is made without regions first.  With `delegates="auto"` it gets regions when its runs have cost, by the kernels'
+estimates, as much as compiling the regions takes.  With delegates named it has them from its first run.  For the
+executor a region is one asynchronous node, whose call awaits the delegate.  If the delegate refuses or fails, the call
+runs the region's nodes as a plan of their own.
 Next to read: `aexec/graph/partitioning/regions.py`, `aexec/delegates/delegate.py`.
 """
 
@@ -43,20 +43,21 @@ __all__ = ["Candidate", "Delegation", "RegionReport"]
 
 logger = logging.getLogger("aexec")
 
-# The run of a plan at which it is looked at for the first time, where sessions choose by themselves.  Plans so light
-# that they are compiled and run at once by then are never looked at.
+# With "auto": the run of a plan at which regions are first looked for.  A plan so light that it is compiled and runs at
+# once by then is never looked at.
 LOOK_AT = 4
-# They choose regions whose nodes take so many hops to a thread, which a call of a region costs at least.
+# With "auto": a region is worth it if its nodes take at least this many times a hop to a thread, which a call of a
+# region costs at least.
 WORTH_HOPS = 5
-# Of a delegate that is named all others are used but those that take less than this.
+# With a delegate named: regions are used unless they take less than this many hops.
 NAMED_HOPS = 1
-# Regions of fewer nodes are left alone.
+# Regions of fewer nodes are not delegated.
 MIN_NODES = 2
-# Calls that a session has with its delegates at once: one that runs and one that is ready to.
+# The most calls of a session's delegates at once: one that runs, and one that is ready.
 IN_FLIGHT = 2
-# Bytes that the regions of a session's plans may hold.
+# The most bytes that the regions of a session's plans may hold.
 MAX_BYTES = 2**30
-# Calls in a row that failed though the nodes then succeeded, after which a region is left to its nodes.
+# Stop delegating a region after this many consecutive calls that failed though its nodes then succeeded.
 GIVE_UP_AT = 3
 
 _OP = "_DelegatedRegion"
@@ -67,12 +68,12 @@ class RegionReport:
     """A region, for people.
 
     Attributes:
-        delegate: who runs it, or would.
-        name: of its node.
+        delegate: the delegate that runs it, or would.
+        name: the name of its node.
         ops: op → number of nodes.
         inputs, outputs: names of tensors.
-        seconds: what a run of its nodes takes by the kernels' estimates, unknown dimensions taken for 1.
-        worth_it: large enough for a session that chooses by itself.
+        seconds: the time of a run of its nodes by the kernels' estimates; an unknown dimension counts as 1.
+        worth_it: True if it is large enough for `delegates="auto"`.
     """
 
     delegate: str
@@ -89,8 +90,8 @@ class Candidate:
     """A region that may become a node.
 
     Attributes:
-        ordinary: its nodes as a plan: the region's inputs are fed, its outputs fetched.
-        seconds: what a run of that takes, estimated.
+        ordinary: its nodes as a plan, which is fed the region's inputs and fetches its outputs.
+        seconds: the estimated time of a run of that plan.
     """
 
     delegate: Delegate
@@ -104,7 +105,7 @@ class Candidate:
 
     @property
     def too_small(self) -> bool:
-        """Would calling the delegate surely take longer than the nodes do?  Not where a size is unknown."""
+        """True if calling the delegate certainly takes longer than the nodes; False if a size is unknown."""
         sizes_known = all(shape.is_fully_defined for shape in self.region.input_shapes)
         return (sizes_known or self.region.in_loop) and self.seconds < NAMED_HOPS * HOP_NS * 1e-9
 
@@ -117,11 +118,11 @@ class Candidate:
 
 
 class Delegation:
-    """The delegates of one session, and what they run.
+    """The delegates of one session, and the regions that they run.
 
     Args:
-        kernel_of: the kernel of a node of a plan's graph.
-        device_of: where it runs.
+        kernel_of: returns the kernel of a node of a plan's graph.
+        device_of: returns the device that a node runs on.
     """
 
     def __init__(
@@ -137,19 +138,19 @@ class Delegation:
         chosen = config.delegates
         self.by_itself = chosen == "auto"
         self._names: tuple[str, ...] = tuple(delegate_names()) if self.by_itself else tuple(chosen)
-        # Its threads wait for delegates; it has none before the first call.
+        # Its threads wait for delegates; they start at the first call.
         self._pool = WorkerPool(IN_FLIGHT, config.intra_op_threads)
         self._threads = self._pool.statistics().intra_op_threads
         self._slots: asyncio.Semaphore | None = None
-        self._held: weakref.WeakSet[CompiledRegion] = weakref.WeakSet()  # by all plans that there are
+        self._held: weakref.WeakSet[CompiledRegion] = weakref.WeakSet()  # by all existing plans
 
     def stop(self) -> None:
-        """No plan gets regions from now on."""
+        """Give regions to no further plan."""
         self._names = ()
 
     @property
     def named(self) -> bool:
-        """Do plans have their regions from the first run?"""
+        """True if the config names delegates, so that plans have regions from the first run."""
         return bool(self._names) and not self.by_itself
 
     def look_at(self) -> int:
@@ -157,21 +158,21 @@ class Delegation:
         return LOOK_AT if self.by_itself and self._names else 0
 
     def may_be_worth(self, graph: WorkingGraph, plan: Plan) -> bool:
-        """Could regions of a plan be worth it, if delegates knew all its ops?  Of large plans nobody is asked here."""
+        """True if regions could be worth it, should delegates know all ops; always True for large plans."""
         if plan.num_nodes >= self._budget.plan_nodes:
             return True
         pure = [node for node in plan.nodes if not node.touches_state and node.kind <= Kind.KERNEL]
         return sum(_expected_ns(graph, node.node, node.cost) for node in pure) >= WORTH_HOPS * HOP_NS
 
     def prepare(self) -> bool:
-        """Is there a delegate?  Called in a thread, as it looks for what is installed."""
+        """True if a delegate is installed.  Called in a thread, because it looks at installed packages."""
         names = self._names
         if self.by_itself and names and not any(map(installed_delegate, names)):
             self._names = names = ()
         return bool(names)
 
     def candidates(self, working: WorkingGraph, signature: PlanKey) -> list[Candidate]:
-        """The regions of a graph that `passes_before_regions` have been over.  Called in a thread.
+        """The regions of a graph after `passes_before_regions`.  Called in a thread.
 
         Raises:
             FailedPreconditionError: a delegate that the config names is not installed.
@@ -212,7 +213,7 @@ class Delegation:
         return Candidate(delegate, region, ordinary, seconds)
 
     def wanted(self, candidates: Iterable[Candidate]) -> list[Candidate]:
-        """Those to compile, as many as may be held: where the session chooses by itself those that are worth it."""
+        """The candidates to compile, within `MAX_BYTES`; with "auto" only those that are worth it."""
         wanted, held = [], sum(region.memory for region in self._held)
         for candidate in candidates:
             held += candidate.region.constant_bytes
@@ -224,12 +225,12 @@ class Delegation:
         return wanted
 
     def due(self, wanted: Sequence[Candidate]) -> int:
-        """The run of a plan by which its runs have cost what compiling these takes."""
+        """The number of the run by which a plan's runs have cost as much as compiling these."""
         compiling = sum(c.delegate.compile_seconds(c.region) for c in wanted)
         return math.ceil(compiling / sum(c.seconds for c in wanted))
 
     async def compile(self, candidate: Candidate) -> CompiledRegion | None:
-        """The region compiled, in a thread; None, and a line in the log, if its delegate refuses it."""
+        """Compile a region in a thread; returns None, and logs why, if its delegate refuses it."""
         region, delegate = candidate.region, candidate.delegate
         try:
             compiled = await run_in_thread(delegate.compile, region, self._threads, on_cancel=OnCancel.WAIT)
@@ -238,7 +239,7 @@ class Delegation:
         except RefusedError as refusal:
             reason = str(refusal)
         except Exception as error:
-            # Whatever goes wrong in a library, the nodes do without it.
+            # Whatever fails in the library, the nodes can run without it.
             reason = f"{type(error).__name__}: {error}"
         logger.warning(
             "%s refuses a region of %s, whose nodes run instead: %s", delegate.name, region.summary(), reason
@@ -248,7 +249,7 @@ class Delegation:
     def put(
         self, working: WorkingGraph, signature: PlanKey, compiled: Sequence[tuple[Candidate, CompiledRegion]]
     ) -> tuple[PlanKey, dict[int, BuiltKernel]]:
-        """Put nodes in the place of regions: the signature as it is then, and the kernels of these nodes."""
+        """Replace regions by nodes; returns the changed signature, and the kernels of these nodes."""
         regions = [(candidate.region, f"/{candidate.delegate.name}") for candidate, _ in compiled]
         inner, nodes = put_regions(working, signature, regions, _OP)
         kernels: dict[int, BuiltKernel] = {}
@@ -261,10 +262,10 @@ class Delegation:
     # Calls
 
     async def infer(self, region: CompiledRegion, inputs: Sequence[Any]) -> Sequence[Any]:
-        """The outputs of a region.  Cancelled, it cancels the call and leaves; `close` waits for the call's end.
+        """Call a region; returns its outputs.  A cancellation cancels the call, whose end only `close` awaits.
 
         Raises:
-            RefusedError: not with such inputs.
+            RefusedError: the delegate cannot take such inputs.
             Exception: the delegate failed.
         """
         if self._slots is None:
@@ -287,7 +288,7 @@ class Delegation:
         return await _outcome(waiter, inference)
 
     async def close(self) -> None:
-        """Wait until no delegate works for the session any more."""
+        """Wait until no delegate works for the session."""
         if self._slots is not None:
             for _ in range(IN_FLIGHT):
                 await self._slots.acquire()
@@ -314,11 +315,11 @@ async def _outcome(waiter: asyncio.Future[Sequence[Any]], inference: Inference) 
         inference.cancel()
         raise
     finally:
-        del waiter  # it may hold an error, whose traceback holds this frame
+        del waiter  # it may hold an error whose traceback refers to this frame
 
 
 class _RegionCall:
-    """What the executor calls for a region's node."""
+    """The kernel of a region's node."""
 
     def __init__(self, delegation: Delegation, candidate: Candidate, region: CompiledRegion, name: str) -> None:
         self._delegation = delegation
@@ -329,7 +330,7 @@ class _RegionCall:
         self._failed = 0
 
     async def compute(self, context: OpKernelContext, *inputs: Any) -> Any:
-        """The region's outputs, from its delegate or from its nodes."""
+        """Returns the region's outputs, from its delegate or else from its nodes."""
         outputs = await self._outputs(context, inputs)
         return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
@@ -341,7 +342,7 @@ class _RegionCall:
         except RefusedError:
             return await self._by_nodes(context, inputs)
         except Exception as error:
-            # The nodes say what is wrong with the inputs, mostly, and which of them finds it.
+            # Mostly the inputs are wrong: the nodes say what is wrong, and which node finds it.
             outputs = await self._by_nodes(context, inputs)
             self._count_failure(error)
             return outputs
@@ -359,7 +360,7 @@ class _RegionCall:
 
 
 async def _contiguous(context: OpKernelContext, inputs: Sequence[Any]) -> list[Any]:
-    """The inputs as C-contiguous arrays; what has to be copied and is large, in a thread."""
+    """The inputs as C-contiguous arrays; large ones are copied in a thread."""
     copied = sum(x.nbytes for x in inputs if isinstance(x, np.ndarray) and not x.flags.c_contiguous)
     if not copied or current_budget().allows(copied * COPY_NS):
         return _as_contiguous(inputs)
@@ -376,7 +377,7 @@ def _name_like(candidate: Candidate) -> str:
 
 
 class _RegionView:
-    """The graph of a region's nodes alone; its inputs are fed, and nothing else is waited for."""
+    """The graph of a region's nodes alone, whose only inputs are fed."""
 
     def __init__(self, region: Region) -> None:
         graph = region.graph
@@ -397,7 +398,7 @@ class _RegionView:
 
 
 def _expected_ns(graph: WorkingGraph, node: Node, cost: Cost) -> float:
-    """What a call of a kernel takes by its own estimate, on arrays of the shapes that are known."""
+    """The kernel's own estimate of a call, in ns, for arrays of the known shapes."""
     inputs = [
         _array_like(graph, endpoint, dtype) for endpoint, dtype in zip(node.in_edges, node.input_types, strict=True)
     ]
@@ -406,7 +407,7 @@ def _expected_ns(graph: WorkingGraph, node: Node, cost: Cost) -> float:
     try:
         return float(cost(*inputs))
     except Exception:
-        return 0.0  # it looks at values that are not known yet
+        return 0.0  # its cost depends on values, which are not known yet
 
 
 def _array_like(graph: WorkingGraph, endpoint: Endpoint, dtype: DType) -> Any:

@@ -1,6 +1,6 @@
-"""What constant folding runs nodes with: the session's own kernels, within bounds of time and memory.
+"""Runs the nodes that constant folding evaluates: with the session's kernels, within bounds of time and memory.
 
-A folded value is remembered, so that the plans of a session share it.
+Folded values are remembered, and all plans of a session share them.
 Next to read: `aexec/graph/passes/constant_folding.py`.
 """
 
@@ -27,20 +27,20 @@ from aexec.graph.passes.constant_folding import MAX_BYTES
 
 __all__ = ["FoldedValues"]
 
-# Nanoseconds that the nodes of one request may take in a thread; on the loop as much as one call, and one node
-# a tenth of either.
+# Nanoseconds that all folded nodes of one request may take in a thread.  On the event loop they may take as long as one
+# call may; a single node may take a tenth of either.
 _THREAD_NS = 200_000_000.0
-# Bytes of all values of a session; when it is used up nothing more is folded.
+# The most bytes of all folded values of a session; beyond that nothing more is folded.
 _MAX_TOTAL_BYTES = 64 * 2**20
-# Bytes that a call may need for itself.
+# The most bytes of scratch memory of one call.
 _MAX_SCRATCH_BYTES = 2**20
 
 
 class FoldedValues:
-    """The values that a session's plans have folded.
+    """The folded values of a session's plans.
 
     Args:
-        kernel_of: a node's kernel in the host's memory.
+        kernel_of: returns a node's kernel that computes in host memory.
     """
 
     def __init__(self, kernel_of: Callable[[Node], BuiltKernel]) -> None:
@@ -49,11 +49,11 @@ class FoldedValues:
         self._bytes = 0
 
     def take_apart(self) -> None:
-        """Let go of the values: there will be no more plans."""
+        """Release the values: no plan will be made any more."""
         empty(self._values)
 
     def evaluator(self) -> Callable[[Node, Sequence[Any]], Sequence[Any] | None]:
-        """What runs the nodes of one request; it stops when they have taken too long."""
+        """Returns the function that evaluates the nodes of one request, until they have taken too long in sum."""
         budget = limit = current_budget().inline_ns if on_event_loop() else _THREAD_NS
 
         def evaluate(node: Node, inputs: Sequence[Any]) -> Sequence[Any] | None:
@@ -74,7 +74,7 @@ class FoldedValues:
                     outputs = _outputs(node, kernel, inputs)
                     budget -= max(expected, (thread_time() - began) * 1e9)
             except Exception:
-                outputs = None  # it says so when it runs, with the right words
+                outputs = None  # the node will raise its error when it runs
             self._values[node.id] = outputs
             self._bytes += sum(_size(value) for value in outputs or () if not _is_part_of(value, inputs))
             return outputs
@@ -88,10 +88,10 @@ def _scratch(node: Node, kernel: BuiltKernel, inputs: Sequence[Any]) -> int:
 
 
 class _LittleRoom:
-    """Refuses a call that needs more than `_MAX_SCRATCH_BYTES` for itself, as nobody counts them while it is folded.
+    """Refuses a call with more than `_MAX_SCRATCH_BYTES` of scratch memory, which no account counts during folding.
 
     Args:
-        scratch: bytes that it is known to need.
+        scratch: the bytes that it is known to need.
     """
 
     def __init__(self, scratch: int) -> None:
@@ -111,14 +111,14 @@ class _LittleRoom:
             raise errors.ResourceExhaustedError(f"{self._scratch} bytes are too many to fold a value")
 
     def kept(self, array: Any) -> None:
-        """A value that is kept is the session's."""
+        """Ignore a value that is kept: it counts for the session."""
 
     def is_scratch(self, array: Any) -> None:
         self.announce_scratch(array.nbytes)
 
 
 def _is_built_in(node: Node) -> bool:
-    """Is the kernel one of this package?  What others do, how long it takes and what it is for, only they know."""
+    """True if the kernel belongs to aexec.  Nothing is known of the time and the effects of other kernels."""
     registration = kernel_registry.global_registry.lookup(node.op, DEVICE_CPU, node.attrs, node=node.name)
     return getattr(registration.builder, "__module__", "").startswith("aexec.kernels.")
 
@@ -139,11 +139,11 @@ def _outputs(node: Node, kernel: BuiltKernel, inputs: Sequence[Any]) -> list[Any
 
 
 def _is_part_of(value: Any, inputs: Sequence[Any]) -> bool:
-    """Is it a view of an input, which takes no memory of its own?  Constants are kept as they are."""
+    """True if a value is a view of an input, and so takes no memory of its own."""
     return any(np.may_share_memory(value, array) for array in inputs)
 
 
 def _size(value: Any) -> int:
-    """Bytes that an array takes, its strings included."""
+    """The bytes of an array, including its strings."""
     inside = sum(map(len, value.flat)) if value.dtype.kind == "O" else 0
     return int(value.nbytes + inside)

@@ -1,4 +1,4 @@
-"""What graph passes have made of a request, for people: `Session.rewrites`, `aexec inspect --passes`.
+"""Reports what graph passes did to a request, for `Session.rewrites` and `aexec inspect --passes`.
 
 Next to read: `aexec/graph/passes/__init__.py`, and `aexec/graph/ordering/step_order.py` for reads and updates.
 """
@@ -20,10 +20,10 @@ class PassReport:
     """The nodes of a request, before and after the graph passes.
 
     Attributes:
-        written: how many nodes of the graph it needs.
-        run: op → number of nodes that are left, constants left out.
+        written: the number of the graph's nodes that the request needs.
+        run: op → number of nodes left, without constants.
         joined: name of a node → its op, and the nodes that it was made of, as `name (op)`.
-        unordered: the names of a read of a variable and of an update that would have to follow it, but does not, as
+        unordered: pairs of names, of a read of a variable and of an update that should follow it but does not, because
             that would contradict the order of others.
     """
 
@@ -43,7 +43,7 @@ class PassReport:
 
 
 def report_passes(working: WorkingGraph) -> PassReport:
-    """What there is to say of a request after its passes."""
+    """The report of a request after its passes."""
     written = reachable(working.graph, working.roots, working.fed)
     left = [node for node in working.nodes.values() if node.op != "Const"]
     joined = {}

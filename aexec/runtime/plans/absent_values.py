@@ -1,4 +1,4 @@
-"""What stands in the place of a value that is not there: of a dead fetch, and of a feed that is still to come."""
+"""Marks for values that are absent: a dead fetch, and a feed that comes later."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ class _Mark:
         return f"<{self.meaning}>"
 
 
-# A fetched value that is dead, and will not come.
+# In place of a fetched value that is dead.
 NO_VALUE = _Mark("no value")
-# A feed that is to come later, by `Executor.feed`.
+# In place of a feed that comes later, by `Executor.feed`.
 UNFED = _Mark("not fed yet")
 
 # Callback(position, value) for each fetch; NO_VALUE if the fetch is dead.

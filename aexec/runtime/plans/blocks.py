@@ -1,11 +1,11 @@
-"""Blocks: the nodes of a plan in one order in which they can run, loops as blocks of their own.
+"""Blocks: the nodes of a plan in an order in which they can run one after another; each loop has blocks of its own.
 
-`arrange` finds the order, or says why there is none: a compiled plan runs one node after another, so
-whatever waits, or goes its own way through frames, stays with the interpreter.
+`arrange` finds that order, or says why there is none.  Plans with nodes that wait, or with frames that are not a nest
+of loops, are left to the interpreter.
 
-Whether a node is live or dead is known by its *guard*: the predicates, each with the branch taken, that led to
-it by Switches.  A node's guard is all that its inputs have; a Merge's is what its inputs have in common
-once the two branches of a predicate cancel out.
+A node's *guard* tells whether it is live or dead: the predicates of the Switches on the way to it, each with the branch
+taken.  The guard of an ordinary node combines those of its inputs.  The guard of a Merge is what remains common to its
+inputs' guards after the two branches of a predicate have cancelled out.
 Next to read: `compiled/line_writer.py`, which writes a block down as Python.
 """
 
@@ -23,36 +23,36 @@ __all__ = ["IS_LIVE", "Arrangement", "Block", "Guard", "Item", "Loop", "NotCompi
 
 # Python's own limit of nested loops in a function is 20.
 _MAX_DEPTH = 10
-# Of predicates that one node depends on.
+# The most predicates in one guard.
 _MAX_GUARD = 20
 
 # An output of a node.
 Value = tuple[PlanNode, int]
-# In place of an output's number: whether a Merge took anything.
+# In place of an output's number, for the value that says whether a Merge took an input.
 IS_LIVE = -1
-# A predicate, and whether it has to be true; None stands for one that is always true.
+# A predicate, and whether it must be true; None stands for a predicate that is always true.
 _Literal = tuple[Value | None, bool]
-# All of these must hold, in the order in which they are computed: one may exist only if those before it hold.
+# All must hold.  They are in the order in which they are computed: one may exist only if those before it hold.
 Guard = tuple[_Literal, ...]
 _ALWAYS: frozenset[_Literal] = frozenset()
 _NEVER: _Literal = (None, False)
 
 
 class NotCompiledError(Exception):
-    """Why a plan, or part of it, cannot be written down as one line of calls."""
+    """A plan, or a part of one, cannot be written as a line; says why."""
 
 
 @dataclass(eq=False, slots=True)
 class Loop:
-    """A while loop: a frame in which every value that comes round comes by a Merge.
+    """A while loop: a frame in which every value of the next iteration enters by a Merge.
 
     Attributes:
-        enters: the Enter nodes, which are in the frame around.
-        merges: what comes round: per Merge, the value that enters and the one of the next iteration.
-        predicate: the LoopCond.
-        cond: what runs in every iteration, the last included.
-        body: what runs if the predicate is true.
-        exits: nodes that only pass values on.
+        enters: the Enter nodes, which are in the surrounding frame.
+        merges: Merge → the value that enters the loop, and that of the next iteration.
+        predicate: the LoopCond node.
+        cond: the items that run in every iteration, the last included.
+        body: the items that run if the predicate is true.
+        exits: the Exit nodes, which only pass values on.
     """
 
     frame: FramePlan
@@ -69,7 +69,7 @@ Item = PlanNode | Loop
 
 @dataclass(eq=False, slots=True)
 class Block:
-    """What runs one after another, each item if its guard holds."""
+    """Items that run one after another, each if its guard holds."""
 
     items: list[Item] = field(default_factory=list)
     guards: list[Guard] = field(default_factory=list)
@@ -77,7 +77,7 @@ class Block:
 
 @dataclass(eq=False, slots=True)
 class _Edges:
-    """The edges of a plan backwards: who feeds an argument, who must be done before a node."""
+    """The edges of a plan backwards: which node feeds an argument, which nodes must end before a node."""
 
     of_slot: dict[tuple[FramePlan, int], Value] = field(default_factory=dict)
     of_merge: dict[tuple[PlanNode, int], Value] = field(default_factory=dict)
@@ -86,14 +86,14 @@ class _Edges:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Arrangement:
-    """A plan in order.
+    """The nodes of a plan in order, and where each value goes.
 
     Attributes:
         root: the block of the root frame.
-        of_slot: which value goes to an argument slot of a frame.
-        of_merge: which value goes to an input of a Merge.
-        merged: the guards of a Merge's inputs where it is, if it is not a loop's.
-        flagged: Merges whose guard is no more than whether they took anything, `IS_LIVE`.
+        of_slot: argument slot of a frame → the value that goes there.
+        of_merge: input of a Merge → the value that goes there.
+        merged: Merge that is not a loop's → the guards of its inputs, without what its block implies.
+        flagged: the Merges whose guard only says whether they took an input (`IS_LIVE`).
     """
 
     root: Block
@@ -104,11 +104,11 @@ class Arrangement:
 
 
 def arrange(plan: Plan) -> Arrangement:
-    """The nodes of a plan in order.
+    """Put the nodes of a plan in order.
 
     Raises:
-        NotCompiledError: the plan has a node that waits by its nature, or control flow that is no nest of
-            conditionals and loops.
+        NotCompiledError: the plan has a node that always waits, or control flow that is no nest of conditionals and
+            loops.
     """
     arranger = _Arranger(plan)
     root = arranger.root_block()
@@ -150,9 +150,9 @@ class _Arranger:
         self.frames = _frames(plan)
         self.edges = _edges([*plan.args, *(node for frame in self.frames for node in frame.nodes)])
         self.loops: dict[FramePlan, Loop] = {}
-        # The guards of what nodes give, as the frame sees it in which that is used; of an Enter, the loop's.
+        # The guard of each node's outputs, as the frame that uses them sees it; for an Enter, the loop's.
         self.guards: dict[PlanNode, frozenset[_Literal]] = dict.fromkeys(plan.args, _ALWAYS)
-        # Of predicates: those before one may decide whether it exists.
+        # The order of predicates: an earlier one may decide whether a later one exists.
         self.serial: dict[Value | None, int] = {None: -1}
         self.inputs: dict[Item, list[frozenset[_Literal]]] = {}  # of Merges: their guards
         self.merged: dict[Item, tuple[Guard, ...]] = {}  # the same, without what is known where they are
@@ -173,13 +173,13 @@ class _Arranger:
     # Order
 
     def _items(self, nodes: Iterable[PlanNode]) -> dict[PlanNode, Item]:
-        """What each of the nodes of a frame is part of."""
+        """The item that each node of a frame belongs to."""
         item_of: dict[PlanNode, Item] = {}
         for node in nodes:
             if node.kind == Kind.ENTER:
                 assert node.child is not None
                 loop = self.loops[node.child]
-                # One that reads a variable does so before the loop.
+                # An Enter that reads a variable is an item of its own, before the loop.
                 item_of[node] = loop if node.dereference is None else node
                 item_of.update(dict.fromkeys(self._exits(loop), loop))
             elif node.op in TRANSFERS:
@@ -197,11 +197,11 @@ class _Arranger:
         return [node for node in loop.frame.nodes if node.kind == Kind.EXIT]
 
     def _ordered(self, item_of: dict[PlanNode, Item], given: dict[PlanNode, Item]) -> list[Item]:
-        """The items in an order in which they can run, those of one guard together; `given` are there already."""
+        """The items in an order in which they can run, items of one guard together; those of `given` have run."""
         needs: dict[Item, set[Item]] = {item: set() for item in item_of.values()}
         for node, item in item_of.items():
             if node.kind == Kind.EXIT:
-                continue  # it is there when the loop is
+                continue  # it exists whenever the loop runs
             for source in self._sources(node):
                 other = item_of.get(source)
                 if other is None and source not in given and source.kind != Kind.ARG:
@@ -231,18 +231,18 @@ class _Arranger:
         return ordered
 
     def _sources(self, node: PlanNode) -> list[PlanNode]:
-        """What must be done before a node."""
+        """The nodes that must end before a node begins."""
         return [*(source for source, _ in self._inputs(node)), *self.edges.controls.get(node, ()), *node.after]
 
     def _inputs(self, node: PlanNode) -> list[Value]:
-        """The values that a node takes; constants are none."""
+        """The values that a node takes, without constants."""
         if node.kind == Kind.MERGE:
             return [self.edges.of_merge[node, position] for position in range(node.num_data)]
         found = (self.edges.of_slot.get((node.frame, slot)) for slot in range(node.first, node.last))
         return [value for value in found if value is not None]
 
     def _block(self, items: Iterable[Item], known: Iterable[_Literal]) -> Block:
-        """Items with their guards, without what is known where the block is."""
+        """A block of items, with the parts of their guards that the block's place does not imply."""
         block = Block()
         without = frozenset(known)
         for item in items:
@@ -255,7 +255,7 @@ class _Arranger:
     # Guards
 
     def _enter_item(self, item: Item) -> frozenset[_Literal]:
-        """Everything before an item has its guard: find the item's."""
+        """Find an item's guard; all items before it must have theirs."""
         if isinstance(item, Loop):
             self._fill(item)
         elif item.kind == Kind.MERGE:
@@ -294,7 +294,7 @@ class _Arranger:
         return guard if bool(constant) == (output == 1) else guard | {_NEVER}
 
     def _origin(self, value: Value) -> Value:
-        """Where a value comes from, through nodes that only pass it on."""
+        """Where a value was made, looking through nodes that only pass it on."""
         while value[0].passes_on or value[0].kind == Kind.SWITCH:
             node, output = value
             slot = node.first + (output if node.passes_on else 0)
@@ -313,7 +313,7 @@ class _Arranger:
             raise NotCompiledError("conditionals are nested very deep")
 
     def _merge(self, merge: PlanNode) -> None:
-        """A Merge where branches meet."""
+        """Find the guard of a Merge where branches meet."""
         guards = [self._guard_of_value(value) for value in self._inputs(merge)]
         for index, guard in enumerate(guards):
             if not all(self._exclude(guard | other, 2) for other in guards[:index]):
@@ -332,7 +332,7 @@ class _Arranger:
         self.guards[merge] = frozenset.intersection(*guards) | {(live, True)}
 
     def _exclude(self, both: frozenset[_Literal], depth: int) -> bool:
-        """Can these never hold at once?  Looks into what a Merge takes, so deep."""
+        """True if these literals can never hold at once; follows the inputs of Merges to `depth`."""
         if _NEVER in both or any((predicate, not taken) in both for predicate, taken in both):
             return True
         merges = [value[0] for value, _ in both if value is not None and value[1] == IS_LIVE] if depth else []
@@ -341,7 +341,7 @@ class _Arranger:
     # Loops
 
     def _fill(self, loop: Loop) -> None:
-        """Everything that enters a loop has its guard: put what is in it in order."""
+        """Put the nodes of a loop in order; everything that enters it must have its guard."""
         frame = loop.frame
         around = self._guard_of(loop)
         for enter in loop.enters:
@@ -385,7 +385,7 @@ class _Arranger:
         return merge, enter, following
 
     def _split(self, loop: Loop, ordered: list[Item], around: frozenset[_Literal]) -> None:
-        """Which items run in every iteration, and which only if there is a next one."""
+        """Split a loop's items: those that run in every iteration, and those that run if there is a next one."""
         predicate = loop.predicate
         assert predicate is not None
         origin = self._origin((predicate, 0))
@@ -404,7 +404,7 @@ class _Arranger:
             if is_over in guard:
                 raise NotCompiledError(f"'{_name(item)}' runs when the loop is over")
             if goes_on not in guard and any(source in late for node in nodes for source in self._sources(node)):
-                # A ControlTrigger of the body, which is never dead, does nothing in the last iteration.
+                # A ControlTrigger of the body is never dead, but has no effect in the last iteration.
                 if isinstance(item, Loop) or not item.never_dead:
                     raise NotCompiledError(f"'{_name(item)}' runs whether the loop goes on or not")
                 late.add(item)
@@ -427,7 +427,7 @@ class _Arranger:
 
 
 class _Agenda:
-    """Items that can run: first those of the guard at hand, then by their place in the graph."""
+    """The items that can run next: those of the current guard first, then by their place in the graph."""
 
     def __init__(self) -> None:
         self.heaps: dict[frozenset[_Literal], list[tuple[int, int, Item]]] = {}
@@ -451,7 +451,7 @@ class _Agenda:
 
 
 def _complements(guards: set[frozenset[_Literal]]) -> tuple[frozenset[_Literal], frozenset[_Literal]] | None:
-    """Two guards that differ by the branch of one predicate only."""
+    """Two of the guards that differ only in the branch of one predicate, or None."""
     for one in guards:
         for literal in one:
             predicate, taken = literal
@@ -466,7 +466,7 @@ def _place(item: Item) -> int:
 
 
 def _own_place(node: PlanNode) -> int:
-    # What is fetched is taken last.
+    # Retvals come last.
     return node.node.id if node.kind != Kind.RETVAL else 1 << 60
 
 

@@ -1,6 +1,6 @@
-"""How long a kernel's call is expected to take: what it says itself, corrected by measurement.
+"""How long a kernel's call is expected to take: the kernel's own estimate, corrected by measurement.
 
-By that the executor calls it on the loop or in a worker thread.
+The executor uses it to choose between the event loop and a worker thread.
 Next to read: `node_estimate.py`, which learns from measurement; `interpreter/execution.py`, which asks;
 `aexec/framework/waiting/loop_budget.py`, which says how long is too long for the loop.
 """
@@ -18,15 +18,15 @@ from aexec.runtime.plans.plan import PlanNode
 
 __all__ = ["correct_estimate", "correct_in_thread", "heavy_ns", "is_light", "light_elements", "took_at_most"]
 
-# What the shortest call takes that a kernel may make on the loop or in a thread, nanoseconds.
+# The least estimate, in ns, of a call that may be made on the loop or in a thread.
 _CALL_NS = 1000.0
 
 
 def heavy_ns(node: PlanNode, inputs: Sequence[Any]) -> float:
-    """What a call would take that, by its estimate corrected by measurement, would hold up the loop; 0 for another.
+    """How long a call is expected to take if it would hold up the loop, by its corrected estimate; 0 if it would not.
 
-    Of a node none of whose calls was measured the estimate may be far too low: one that is not very light is made in a
-    thread, so that what holds the loop for long does so not even once.
+    Before the first measurement of a node the estimate may be far too low.  So its first call is made in a thread
+    unless it is very light, and a call that takes long does not hold the loop even once.
 
     Returns:
         The estimate, uncorrected, in ns; infinity where the kernel cannot tell.
@@ -36,14 +36,14 @@ def heavy_ns(node: PlanNode, inputs: Sequence[Any]) -> float:
 
 
 def is_light(node: PlanNode, inputs: Sequence[Any]) -> bool:
-    """Would this call not hold up the loop though it took twice its estimate?"""
+    """True if this call would not hold up the loop even if it took twice its estimate."""
     return current_budget().allows(2 * _estimate(node, inputs) * node.estimate.scale)
 
 
 def light_elements(node: PlanNode, most: int) -> int:
-    """Up to how many elements, at most so many, a call is light though it may take twice its estimate.
+    """The number of elements, at most `most`, up to which a call is light even if it takes twice its estimate.
 
-    0: it may be heavy whatever it takes, or its estimate is no number per element.
+    0 if the call may be heavy with any inputs, or if its estimate is not a number per element.
     """
     cost, allowed = node.cost, current_budget().inline_ns / (2 * node.estimate.scale)
     if isinstance(cost, Broadcast):
@@ -57,11 +57,11 @@ def light_elements(node: PlanNode, most: int) -> int:
 
 
 def _estimate(node: PlanNode, inputs: Sequence[Any]) -> float:
-    """What the kernel says a call will take, in ns: a function of the inputs, or so much per element.
+    """The kernel's own estimate of a call, in ns: a function of the inputs, or a number per element.
 
-    Never less than a call takes by itself, so that there is something to correct, and so that a short call which was
-    interrupted once is not a thousand times as long as it should be.  Nobody has checked the inputs yet: of those that
-    its cost cannot cope with the kernel says what is wrong, in a thread, as nothing is known of how long that takes.
+    It is never less than a call takes by itself.  Otherwise there would be nothing to correct, and a short call that
+    was interrupted once would count as a thousand times too long.  The inputs are not checked yet: if the cost function
+    fails on them, the estimate is infinite, and the kernel says in a thread what is wrong with them.
     """
     try:
         estimate = expected_ns(node.cost, inputs)
@@ -73,8 +73,8 @@ def _estimate(node: PlanNode, inputs: Sequence[Any]) -> float:
 def correct_estimate(node: PlanNode, inputs: Any, elapsed_ns: float) -> None:
     """Correct the node's estimate by what a call on the event loop took.
 
-    One that held the loop up may have lost the processor to another process, or waited for another thread: the node is
-    only suspected, and its next call made in a thread, and measured there, however little it takes.
+    A call that held up the loop may have lost the processor to another process, or waited for another thread.  So the
+    node is only suspected: its next call is made in a thread and measured there, however short it is.
     """
     _measured(node, CallEvent.ON_LOOP, inputs, elapsed_ns)
 
@@ -85,17 +85,17 @@ def correct_in_thread(node: PlanNode, inputs: Any, elapsed_ns: float) -> None:
 
 
 def took_at_most(node: PlanNode, expected_ns: float, elapsed_ns: float) -> None:
-    """Correct the node's estimate by a call that took `elapsed_ns` at most, where `expected_ns` were expected."""
+    """Correct the node's estimate by a call that took at most `elapsed_ns` instead of `expected_ns`."""
     _learn(node, CallEvent.AT_MOST, expected_ns, elapsed_ns)
 
 
 def _measured(node: PlanNode, event: CallEvent, inputs: Any, elapsed_ns: float) -> None:
-    if node.check:  # others are never asked about
+    if node.check:  # nobody asks for the estimates of other nodes
         _learn(node, event, _estimate(node, inputs), elapsed_ns)
 
 
 def _learn(node: PlanNode, event: CallEvent, expected_ns: float, elapsed_ns: float) -> None:
-    """A call of which nobody knows what was to be expected tells nothing of others."""
+    """Give a measured call to the node's estimate, unless its expected time was unknown."""
     if 0 < expected_ns < inf:
         estimate = node.estimate
         before = estimate.state

@@ -1,8 +1,8 @@
-"""How the runs of a plan are executed: by the interpreter or as generated Python, and written how.
+"""Decides whether the runs of a plan are interpreted or run as generated Python, and how that is written.
 
-`CompilationPolicy` is a state machine without an event loop, a clock or a plan.  Whoever runs the plan asks it when a
-run begins (`decide`) and tells it what happened (the other methods); what it then does is one row of `TRANSITIONS`,
-which docs/how-a-node-runs.md draws.
+`CompilationPolicy` is a state machine without an event loop, a clock or a plan.  The executor asks it when a run begins
+(`decide`), and tells it what happened (the other methods).  Each event is handled by one row of `TRANSITIONS`, which
+docs/how-a-node-runs.md draws.
 Next to read: `compiled/compiled_execution.py`, which asks and tells.
 """
 
@@ -28,29 +28,30 @@ __all__ = [
     "Transition",
 ]
 
-# The run of a plan that compiles it.
+# A plan is compiled when it is run for this time.
 COMPILE_AT = 3
-# Runs in a row that the interpreter had to finish, after which it runs the plan from the start; or, where heavy calls
-# were the cause, after which the line is written so that it goes on in a thread.
+# Stop compiling a plan after this many consecutive runs that fell back to the interpreter; if heavy calls were the
+# cause, write its line so that it continues in a thread.
 GIVE_UP_AT = 5
-# Seconds by which a run or a slice may outlast its slice without being late.
+# A run or a slice is late if it ends more than this many seconds after its slice.
 OVERRUN = 0.5e-3
-# Runs of a short line in a row, or slices, that must be late: one may have lost the processor to another process.
+# This many consecutive runs of a short line, or slices, must be late to raise a suspicion: a single one may have lost
+# the processor to another process.
 SUSPICIOUS = 3
-# Looks in a row by which the interpreter found no heavy call, after which calls are taken to be slow all together.
+# After this many interpreted runs without one heavy call, assume that the calls are slow in sum.
 LOOKS = 3
-# Calls of a line between two looks at the clock, as long as they have not been found to be slow all together.
+# Calls of a line between two looks at the clock, unless its calls were found to be slow in sum.
 CHUNK = 64
 
 
 class PlanState(Enum):
-    """What a plan is at; the value says it to people."""
+    """The states of a plan; the value is the text that people see."""
 
-    INTERPRETED = "interpreted"  # there is no line: the plan has run too seldom, or its line is to be written anew
+    INTERPRETED = "interpreted"  # it has no line: it has run too seldom, or the line must be written anew
     COMPILING = "compiling"  # a thread is writing the line
-    COMPILED = "compiled"  # there is a line, and runs use it
-    LATE = "late"  # the last few runs or slices were late by the clock; one that is in time ends the suspicion
-    HELD = "held"  # a slice was late by the processor's time, too; only a look ends the suspicion
+    COMPILED = "compiled"  # it has a line, which runs use
+    LATE = "late"  # the last few runs or slices were late by the clock; one in time ends the suspicion
+    HELD = "held"  # a slice was late in processor time, too; only an interpreted run ends the suspicion
     REFUSED = "refused"  # the interpreter runs the plan from now on
 
 
@@ -70,7 +71,7 @@ class PlanEvent(Enum):
 
 
 class Decision(Enum):
-    """What is to be done with the run that begins."""
+    """How the run that begins is to be made."""
 
     INTERPRET = "interpret"
     COMPILE = "compile, then run; interpret if there is no line yet"
@@ -78,51 +79,51 @@ class Decision(Enum):
 
 
 class CompiledForm(Protocol):
-    """What a plan was written as: what the policy and those who run it ask of a `CompiledPlan`."""
+    """The part of a `CompiledPlan` that the policy and the executor use."""
 
     @property
     def policy(self) -> CompilationPolicy:
-        """Of the plan."""
+        """The plan's policy."""
 
     @property
     def function(self) -> Callable[..., Any]:
-        """Gives the results if `is_line`, else a generator; see `CompiledPlan`."""
+        """Returns the results if `is_line`, else a generator; see `CompiledPlan`."""
 
     @property
     def is_line(self) -> bool:
-        """It has neither loops nor many calls."""
+        """True without loops and many calls."""
 
     @property
     def runs_at_once(self) -> bool:
-        """It is a line none of whose kernels asks for the context of the step."""
+        """True if `is_line` holds and no kernel asks for the step's context."""
 
     @property
     def goes_on(self) -> bool:
-        """It goes on in a thread where a call is heavy."""
+        """True if it continues in a thread from a heavy call on."""
 
     @property
     def chunk(self) -> int:
-        """Calls between two looks at the clock."""
+        """The number of calls between two looks at the clock."""
 
     @property
     def depth(self) -> int:
-        """So many functions call one another."""
+        """How deep its function calls nest."""
 
     @property
     def suspects(self) -> Sequence[object]:
-        """Calls that are measured because they were slow when it was written."""
+        """The calls that it measures because they had been slow before."""
 
     @property
     def outdated(self) -> bool:
-        """Have calls turned out to be heavy since it was written?"""
+        """True if calls have turned out to be heavy since it was written."""
 
     @property
     def in_doubt(self) -> bool:
-        """Is there a call that was slow once, and is to be made again to see whether it is slow?"""
+        """True if a call was slow once and must be made again to confirm that."""
 
     @property
     def relieved(self) -> bool:
-        """Have all the suspects turned out to be quick?"""
+        """True if all suspects have turned out to be quick."""
 
 
 class Explanation(NamedTuple):
@@ -130,7 +131,7 @@ class Explanation(NamedTuple):
 
     Attributes:
         way: "interpreted", or "compiled" and how.
-        reason: why.
+        reason: why, in words for people.
     """
 
     way: str
@@ -141,24 +142,24 @@ class Explanation(NamedTuple):
 
 
 class CompilationPolicy:
-    """What has become of compiling a plan, and what is to become of it.
+    """The state of compiling one plan, and the decisions that follow from it.
 
     Only its methods change it.  The fields agree with each other as `tests/support/compilation_policies.py` checks.
 
     Attributes:
-        state: what the plan is at.
-        compiled: what the plan was written as; not None exactly in the states COMPILED, LATE and HELD.
-        ready: the same in the state COMPILED, else None: runs use it without asking, unless it has suspects.
+        state: the plan's state.
+        compiled: the compiled form; not None exactly in the states COMPILED, LATE and HELD.
+        ready: `compiled` in the state COMPILED, else None: runs use it without asking, unless it has suspects.
         refused: why the interpreter runs the plan; not "" exactly in the state REFUSED.
-        busy: a thread is writing the line, though the plan may be refused meanwhile.
-        runs: so many runs began while there was no line.
-        fallen_back: so many of the last runs in a row the interpreter had to finish, for a reason that counts.
-        late: so many of the last runs of a short line, or slices, in a row were late.
-        looks: so often in a row the interpreter made a run in place of a line that was late.
-        unsettled: `fallen_back`, `late` or `looks` is not 0: a run that ends in time has to be told, too.
-        goes_on: the line that is written next goes on in a thread where a call is heavy.
-        chunk: of the line that is written next; at least 1.
-        trial: whether such a line is faster than the interpreter, while that is being measured; only with `goes_on`.
+        busy: True while a thread writes the line; the plan may be refused meanwhile.
+        runs: the number of runs that began without a line.
+        fallen_back: the number of consecutive runs, up to now, that fell back for a reason that counts.
+        late: the number of consecutive runs of a short line, or slices, up to now, that were late.
+        looks: the number of consecutive runs, up to now, that were interpreted because the line was late.
+        unsettled: True if `fallen_back`, `late` or `looks` is not 0: then runs that end in time are told, too.
+        goes_on: True if the line that is written next continues in a thread from a heavy call on.
+        chunk: calls between two looks at the clock, for the line that is written next; at least 1.
+        trial: the comparison of such a line with the interpreter while it is under way; only with `goes_on`.
     """
 
     __slots__ = (
@@ -194,33 +195,33 @@ class CompilationPolicy:
     # Events
 
     def decide(self) -> Decision:
-        """A run begins: how is it to be made?
+        """Decide how the run that begins is to be made.
 
-        After `COMPILE` the caller writes the plan, with `chunk` and `goes_on`, and tells what came of it.
+        After `COMPILE` the caller writes the plan with `chunk` and `goes_on`, and reports by the methods below.
         """
         while (decision := self._happens(PlanEvent.BEGINS)) is None:
-            pass  # the line is to be written anew, as that of a plan without one
+            pass  # the line must be written anew, as for a plan without one
         return decision
 
     def writing(self) -> None:
-        """A thread begins to write the line."""
+        """Report that a thread begins to write the line."""
         self._happens(PlanEvent.WRITING)
 
     def written(self, form: CompiledForm) -> None:
-        """The line is written; may be called in any thread."""
+        """Report the written line; may be called in any thread."""
         with self._lock:
             if (self.state, PlanEvent.WRITTEN) in _ROWS:
                 self.compiled = form
                 self._happens(PlanEvent.WRITTEN)
 
     def thread_ended(self) -> None:
-        """The thread that wrote the line, or was to, has ended."""
+        """Report that the thread that was to write the line has ended."""
         self.busy = False
 
     def adopt(self, form: CompiledForm) -> None:
-        """Take the line that was written for a plan that calls this one; what is known of the last one is kept.
+        """Use the line that was written for a calling plan; what is known of the present one is kept.
 
-        May be called in any thread.  While a thread writes this plan, its line is waited for.
+        May be called in any thread.  Ignored while a thread writes this plan's own line.
         """
         if self.state is PlanState.INTERPRETED:
             self.written(form)
@@ -229,11 +230,11 @@ class CompilationPolicy:
             self.ready = form if self.state is PlanState.COMPILED else None
 
     def slice_ended(self, late: float, worked: float = 0.0) -> None:
-        """A slice, or a run of a short line, ended.
+        """Report the end of a slice, or of a run of a short line.
 
         Args:
-            late: so many seconds after its slice; 0 or less: in time.
-            worked: by so many seconds more than a slice has, it had the processor.
+            late: seconds from the end of its slice; 0 or less if it was in time.
+            worked: processor seconds that it used beyond the length of a slice.
         """
         self.late = self.late + 1 if late > OVERRUN else 0
         if self.late:
@@ -243,19 +244,19 @@ class CompilationPolicy:
         self._settle()
 
     def finished(self) -> None:
-        """A run was finished by the line itself; its last slice was told before."""
+        """Report a run that the line finished; its last slice was reported before."""
         self.fallen_back = 0
         if not self.late:
             self.looks = 0
         self._settle()
 
     def fell_back(self, form: CompiledForm, *, heavy: bool, early: bool) -> None:
-        """The interpreter had to finish a run of `form`.
+        """Report a run of `form` that the interpreter had to finish.
 
         Args:
-            form: what is not the line any more is not counted.
-            heavy: a call was the cause with which a line can go on in a thread, and this one does not.
-            early: no more than half of the calls had been made.
+            form: the run is not counted unless this is still the plan's line.
+            heavy: True if a heavy call was the cause that a line which continues in a thread would not have stopped at.
+            early: True if no more than half of the calls had been made.
         """
         if form is not self.compiled:
             return
@@ -264,7 +265,7 @@ class CompilationPolicy:
         self._settle()
 
     def tried(self, trial: Trial, size: int, seconds: float, *, interpreted: bool) -> None:
-        """A run of a trial succeeded; see `Trial.took`."""
+        """Report a successful run of a trial; see `Trial.took`."""
         trial.took(size, seconds, interpreted)
         if trial.is_over and self.trial is trial:
             with self._lock:
@@ -278,7 +279,7 @@ class CompilationPolicy:
             self._happens(PlanEvent.REFUSED)
 
     def explain(self) -> Explanation:
-        """How the next run will be executed, and why."""
+        """Say how the next run will be executed, and why."""
         compiled = self.compiled
         if self.state is PlanState.REFUSED:
             return Explanation("interpreted", self.refused)
@@ -311,11 +312,11 @@ class CompilationPolicy:
         return self._explain_writing(", anew because its calls are slow all together")
 
     def _happens(self, event: PlanEvent) -> Decision | None:
-        """Do what the first row says whose condition holds; an event that has none changes nothing."""
+        """Apply the first row whose condition holds; without one, nothing changes."""
         for row in _ROWS.get((self.state, event), ()):
             if row.condition.holds(self):
                 row.effect(self)
-                # A thread may have changed the state meanwhile, where the row does not.
+                # If the row keeps the state, a thread may have changed it meanwhile.
                 if row.to is not row.state:
                     self._enter(row.to)
                 return row.decision
@@ -407,7 +408,7 @@ def _way_of(compiled: CompiledForm) -> str:
 
 
 class Condition(NamedTuple):
-    """When a row of the table is taken, if none before it is."""
+    """The condition of a row, which is taken if no row before it is."""
 
     words: str
     holds: Callable[[CompilationPolicy], bool]
@@ -417,8 +418,8 @@ class Transition(NamedTuple):
     """A row of the table.
 
     Attributes:
-        effect: changes what the policy counts and remembers; the state is changed after it.
-        decision: what to do with the run that begins; None: the new state says; also for other events.
+        effect: changes the policy's counts; the state is changed after it.
+        decision: how the run that begins is made; None if the new state decides, and for other events.
     """
 
     state: PlanState

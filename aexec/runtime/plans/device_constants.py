@@ -1,6 +1,6 @@
 """Constants in the memory of devices: each is copied in once, for all plans that use it.
 
-A plan keeps those that it uses; they go with the last one.
+A plan keeps the constants that it uses; one is freed with the last such plan.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ class DeviceConstant:
 
 
 class DeviceConstants:
-    """The constants of one session that are on devices."""
+    """The constants of one session that are in the memory of devices."""
 
     def __init__(self) -> None:
         self._known: WeakValueDictionary[tuple[Device, int], DeviceConstant] = WeakValueDictionary()
 
     def of(self, device: Device, array: Any, *, node: str) -> DeviceConstant:
-        """A constant on a device, copied in unless it is there.
+        """A constant on a device; copies it there unless it is there already.
 
         Args:
-            array: not changed by anybody.
-            node: whose value it is.
+            array: the value; nobody may change it.
+            node: the name of the node whose value it is.
 
         Raises:
             as `Device.copy_in`.

@@ -1,8 +1,8 @@
 """Kernel outputs: what a kernel returned, compared with what its op declares.
 
-A node's outputs are compared when it first runs in a plan, and with AEXEC_DEBUG whenever it runs:
-a kernel that gives what it should once mostly does so always, and the comparison takes about as long
-as a small kernel.  Next to read: `interpreter/propagator_state.py`, which asks for it.
+A node's outputs are compared when it first runs in a plan, and with AEXEC_DEBUG each time: a kernel whose first outputs
+are right is nearly always right, and the comparison takes as long as a small kernel.  Next to read:
+`interpreter/propagator_state.py`, which asks for it.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ def check_outputs(node: PlanNode, out: Any) -> None:
     """Compare number, type and dtype of a kernel's outputs with the op's.
 
     Args:
-        node: whose kernel it was.
-        out: what it returned: an array, a tuple with one for each output, or None.
+        node: the kernel's node.
+        out: the kernel's result: an array, a tuple with one for each output, or None.
 
     Raises:
-        InternalError: they differ; it names node, op, output, what was declared and what came.
+        InternalError: they differ; it names node and op, the output, what was declared and what came.
     """
     types = node.node.output_types
     outputs = out if type(out) is tuple else () if out is None and not types else (out,)
-    # What a kernel without outputs returns is nobody's: many return what their last call did.
+    # The result of a kernel without outputs is ignored: many return that of their last call.
     if len(outputs) != len(types) and types:
         raise errors.InternalError(
             f"Kernel of {{{{node {node.name}}}}} ({node.op}) returned {len(outputs)} outputs, expected {len(types)}"
@@ -57,7 +57,7 @@ def _check_output(node: PlanNode, slot: int, value: Any, dtype: DType) -> None:
 
 
 def _described(value: Any, dtype: Any) -> str:
-    """The type of an output for people: of an array its element type, else its Python type."""
+    """The type of an output for people: an array's element type, otherwise the Python type."""
     if dtype is None:
         return f"{type(value).__module__}.{type(value).__name__} (no array)"
     try:

@@ -1,4 +1,4 @@
-"""What a step's report says of its nodes: which run, and which wait for what."""
+"""Nodes of a step as reports show them: running nodes, and waiting ones with what they wait for."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ __all__ = ["RunningNode", "WaitingNode"]
 
 @dataclass(frozen=True, slots=True)
 class RunningNode:
-    """A node that was started and is not done.
+    """A node that has started and not ended.
 
     Attributes:
-        frame_iter: (frame id, iteration) that it runs in.
+        frame_iter: the (frame id, iteration) that it runs in.
         where: `awaited`, `in a thread` (or queued for one), `postponed` until a variable can be read, or queued on a
-            device: then of those that are, the last.
-        since: `time.perf_counter()` when it was started.
+            device, which is said of the last queued node only.
+        since: when it started, by `time.perf_counter()`.
     """
 
     node: PlanNode
@@ -27,10 +27,10 @@ class RunningNode:
 
 @dataclass(frozen=True, slots=True)
 class WaitingNode:
-    """A node some of whose inputs have come and some have not.
+    """A node that has some of its inputs and waits for others.
 
     Attributes:
-        frame_iter: (frame id, iteration) that it waits in.
+        frame_iter: the (frame id, iteration) that it waits in.
         present, missing: its inputs by tensor name, control inputs as `^name`.
     """
 

@@ -1,8 +1,8 @@
-"""What measurement has shown of a node's calls: by what its kernel's own estimate of them is to be multiplied.
+"""Measured times of a node's calls, as the factor by which the kernel's own estimate is multiplied.
 
-`NodeEstimate` is a state machine without a plan, a clock or an event loop.  Whoever made a call tells it how long the
-call took; what becomes of the estimate is one row of `CORRECTIONS`, which docs/how-a-node-runs.md shows.
-Next to read: `call_estimates.py`, which multiplies, and tells what calls took.
+`NodeEstimate` is a state machine without a plan, a clock or an event loop.  The caller of a kernel tells it how long
+the call took; one row of `CORRECTIONS`, which docs/how-a-node-runs.md shows, says how the estimate changes. Next to
+read: `call_estimates.py`, which multiplies the estimates and reports calls.
 """
 
 from __future__ import annotations
@@ -26,45 +26,45 @@ __all__ = [
     "ScaleChange",
 ]
 
-# How many times as long as its estimate a call may take before one of the node was measured: estimates are of ordinary
-# values on an ordinary core, and some are wrong.
+# Safety factor on the estimate of a node that was never measured.  Estimates are for ordinary values on an ordinary
+# core, and some are wrong.
 UNMEASURED = 8.0
-# What a correction upwards takes of a call, as TensorFlow's does, and one downwards.  What else the machine does makes
-# calls longer, never shorter, and a call that is taken for a heavy one makes a detour through a thread.
+# The weight of a new measurement that is above (as in TensorFlow) or below the scale.  Other load on the machine makes
+# calls longer, never shorter, and a call that wrongly counts as heavy makes a detour through a thread.
 _UPWARDS, _DOWNWARDS = 0.1, 0.5
-# The least that an estimate is multiplied by; where the time depends on the values, quick calls tell nothing of others.
+# The least scale; the second is for kernels whose time depends on the values: a quick call says nothing of others.
 _LEAST, _LEAST_VARYING = 0.05, 1.0
 
 
 class EstimateState(Enum):
-    """What is known of a node's calls; the value says it to people."""
+    """The states of an estimate; the value is the text that people see."""
 
-    UNMEASURED = "unmeasured"  # nothing: the estimate may be far too low
+    UNMEASURED = "unmeasured"  # no call was measured: the estimate may be far too low
     MEASURED = "measured"  # the estimate is corrected
-    SUSPECTED = "suspected"  # a call held up the loop, perhaps by accident: the next is made in a thread
-    HEAVY = "heavy"  # two calls in a row did, or would have: small values may be heavy, too
-    SUSPECTED_AGAIN = "suspected again"  # SUSPECTED, of one that is HEAVY
+    SUSPECTED = "suspected"  # a call held up the loop, perhaps by accident: the next call is made in a thread
+    HEAVY = "heavy"  # two consecutive calls did, or would have: calls with small values may be heavy, too
+    SUSPECTED_AGAIN = "suspected again"  # as SUSPECTED, for a node that is HEAVY
 
-    __hash__ = object.__hash__  # which is quicker than Enum's: members are looked up for each call that is measured
+    __hash__ = object.__hash__  # faster than Enum's: each measured call looks a member up
 
 
 class CallEvent(Enum):
-    """How a call was made that has ended."""
+    """How an ended call was made."""
 
     ON_LOOP = "on the loop"
     IN_THREAD = "in a thread"
-    AT_MOST = "in a thread, at most so long"  # with others, measured together
+    AT_MOST = "in a thread, at most so long"  # measured together with other calls
 
     __hash__ = object.__hash__  # as above
 
 
 class MeasuredCall(NamedTuple):
-    """What a call took.
+    """The time of one call.
 
     Attributes:
-        expected_ns: what the kernel said that it would take; more than 0, and finite.
-        elapsed_ns: what it took.
-        varies: how long calls take depends on the values.
+        expected_ns: the kernel's own estimate, in ns; positive and finite.
+        elapsed_ns: the measured time, in ns.
+        varies: True if the time of a call depends on the values.
     """
 
     expected_ns: float
@@ -73,16 +73,18 @@ class MeasuredCall(NamedTuple):
 
 
 class NodeEstimate:
-    """What measurement has shown of a node's calls.
+    """The correction of one node's estimates by measurement.
 
     Only its methods change it.  The fields agree with each other as `tests/support/node_estimates.py` checks.
 
     Attributes:
-        state: what is known.
-        scale: how many times its kernel's estimate a call takes, as far as was measured; more than 0.
-        factor: `scale`, and a margin while little is known: `UNMEASURED`, or infinity while there is a suspicion.
-        suspicion: how many times its kernel's estimate the call took that raised the suspicion; 0 if there is none.
-        usual_check: the plan's `PlanNode.check`, as long as calls are neither suspected nor heavy.
+        state: what is known of the node's calls.
+        scale: measured / estimated time, averaged over calls; positive.
+        factor: what estimates are multiplied by: `scale`; before the first measurement `UNMEASURED`; infinity while
+            there is a suspicion.
+        suspicion: measured / estimated time of the one slow call on the loop that raised a suspicion, to be confirmed
+            by the next call in a thread; 0 if there is none.
+        usual_check: the value of `check` while calls are neither suspected nor heavy; the plan sets it.
     """
 
     __slots__ = ("factor", "scale", "state", "suspicion", "usual_check")
@@ -96,12 +98,12 @@ class NodeEstimate:
 
     @property
     def check(self) -> int:
-        """When to ask whether a call is heavy: see `PlanNode`."""
+        """When to ask whether a call is heavy; see `PlanNode.check`."""
         asks_always = self.state not in (EstimateState.UNMEASURED, EstimateState.MEASURED)
         return 2 if asks_always else self.usual_check
 
     def called(self, event: CallEvent, call: MeasuredCall) -> None:
-        """A call has ended: do what the first row says whose condition holds."""
+        """Account for a call that has ended, by the first row whose condition holds."""
         for holds, change, to in _ROWS[event][self.state]:
             if holds(self, call):
                 change(self, call)
@@ -110,7 +112,7 @@ class NodeEstimate:
                 return
 
     def copy(self) -> NodeEstimate:
-        """The same of a node that another plan has of the same kernel."""
+        """A copy, for a node of another plan with the same kernel."""
         other = NodeEstimate()
         other.state, other.scale, other.factor = self.state, self.scale, self.factor
         other.suspicion, other.usual_check = self.suspicion, self.usual_check
@@ -131,7 +133,7 @@ class NodeEstimate:
         return current_budget().allows(self._shorter(call) * call.expected_ns)
 
     def _shorter(self, call: MeasuredCall) -> float:
-        """Of this call and the suspected one, the one that took less: how many times the estimate."""
+        """The smaller of the measured / estimated times of this call and the suspected one."""
         return min(call.elapsed_ns / call.expected_ns, self.suspicion)
 
     def _keep(self, _call: MeasuredCall) -> None:
@@ -158,14 +160,14 @@ class NodeEstimate:
 
 
 class CallCondition(NamedTuple):
-    """When a row of the table is taken, if none before it is."""
+    """The condition of a row, which is taken if no row before it is."""
 
     words: str
     holds: Callable[[NodeEstimate, MeasuredCall], bool]
 
 
 class ScaleChange(NamedTuple):
-    """What becomes of the scale, in words, and of the suspicion."""
+    """How a row changes the scale, in words, and the suspicion."""
 
     words: str
     apply: Callable[[NodeEstimate, MeasuredCall], None]

@@ -1,7 +1,7 @@
-"""What a partition runs, written as a graph, as `RunOptions.output_partition_graphs` asks.
+"""Partitions as GraphDefs, for `RunOptions.output_partition_graphs`.
 
-It is described as TensorFlow partitions are: fed and fetched tensors are `_Arg` and `_Retval` nodes; it can be
-imported on its own (`ImportOptions(internal_names=True)`).
+As in TensorFlow's, fed and fetched tensors are `_Arg` and `_Retval` nodes.  Each graph can be imported on its own
+(`ImportOptions(internal_names=True)`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ ORDER_ATTR = "_follows"
 
 
 def partition_graph(partition: Partition) -> proto.GraphDef:
-    """The nodes of a partition, on its device."""
+    """The GraphDef of a partition, with its device on all nodes."""
     message = proto.GraphDef()
     edges = partition.order.edges
     for node in partition.nodes.values():
@@ -53,7 +53,7 @@ def _note_order(node_def: proto.NodeDef, partition: Partition, sources: Iterable
 
 
 def _drop_foreign_groups(message: proto.GraphDef) -> None:
-    """Colocation groups of nodes that are not in the graph have done their work."""
+    """Remove colocation groups that name nodes which are not in the graph."""
     names: set[str] = {node.name for node in message.node}
     for node in message.node:
         if colocation.ATTR not in node.attr:

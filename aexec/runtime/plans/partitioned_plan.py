@@ -1,7 +1,7 @@
 """The plan of a request whose nodes are on several devices: one ordinary plan for each device.
 
-Feeds enter and fetches leave on the host's.  Where all devices are the host's, values need not travel: what the
-partitions do together is one plan too, the *joint* plan, and that is what becomes Python (`compiled/compiled_plan.py`).
+Feeds enter and fetches leave on the host's device.  If all devices are the host's, values need not travel: then the
+partitions together are one plan, the *joint* plan, and that is the one to be compiled (`compiled/compiled_plan.py`).
 Next to read: `aexec/graph/partitioning/partition.py` for how the graph is split, and
 `interpreter/partitioned_execution.py` for how the plans run beside one another.
 """
@@ -31,12 +31,12 @@ __all__ = ["PartitionedPlan", "build_partitioned_plan"]
 
 @dataclass(slots=True, eq=False)
 class PartitionedPlan:
-    """Plans that run as one.
+    """The plans of one request, one for each device.
 
     Attributes:
-        partitions, plans: per device what it runs; feeds and fetches of a plan are in the order of its partition's.
-        host: position among them of the first that is fed or fetched from.
-        compilation: of the joint plan; refused where values have to travel.
+        partitions, plans: in the same order; feeds and fetches of a plan are in the order of its partition's.
+        host: the position of the first partition with feeds or fetches.
+        compilation: the policy of the joint plan; refused if values have to travel.
     """
 
     partitions: tuple[Partition, ...]
@@ -57,9 +57,9 @@ class PartitionedPlan:
 
     @property
     def joint(self) -> Plan:
-        """What the partitions do together, without transfers; made when it is first asked for.
+        """The joint plan: the partitions together, without transfers; made at its first use.
 
-        Its nodes have the kernels that they have in the partitions, each of its own device.
+        Its nodes have the kernels that they have in the partitions, each for its own device.
 
         Raises:
             NotCompiledError: values have to travel.
@@ -68,7 +68,7 @@ class PartitionedPlan:
         if not self._joint and build is None:
             raise NotCompiledError(self.compilation.refused)
         elif not self._joint and build is not None:
-            # The loop and a thread may both make one; the first is kept.
+            # The loop and a thread may both make one at the same time; the first is kept.
             self._joint.append(replace(build(), compilation=self.compilation))
             self._build_joint = None
         return self._joint[0]
@@ -97,9 +97,9 @@ def build_partitioned_plan(
 
     Args:
         graph, signature: what was split.
-        kernel_of: builds (or remembers) the kernel of a node of a partition.
-        on_device: a constant as the input of a node of a device that is not the host; see `plan.OnDevice`.
-        has_to_travel: why values cannot stay where they are although all devices are the host's, or "".
+        kernel_of: returns the kernel of a node of a partition, built or remembered.
+        on_device: returns a constant as the input of a node of a device that is not the host; see `plan.OnDevice`.
+        has_to_travel: why values must travel although all devices are the host's, or "".
         skip_sync: see `PlanKey`.
 
     Raises:
@@ -133,7 +133,7 @@ def build_partitioned_plan(
         made = build_plan(graph, signature, lambda node: kernels[node.id], budget, order=graph.order)
         known = {node.node.id: node for plan in plans for node in plan.nodes}
         for node in made.nodes:
-            if node.node.id in known:  # a constant that one of them only sends is no node there
+            if node.node.id in known:  # a constant that a partition only sends is no node there
                 node.learn(known[node.node.id])
         return made
 

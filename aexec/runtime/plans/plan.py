@@ -1,10 +1,9 @@
 """The plan: everything about a step that never changes, computed once.
 
-For one (feeds, fetches, targets) signature a plan holds the pruned nodes with their
-kernels, laid out per loop frame: initial pending counts, argument templates with the
-constants already in place, and for every node the edges its outputs travel along.
-`interpreter/propagator_state.py` copies the counts and runs on them; all that a step changes in a plan is
-what it learns of kernels: how long they take, and that they give what their ops declare.
+For one (feeds, fetches, targets) signature a plan holds the pruned nodes with their kernels, laid out per loop frame:
+initial pending counts, argument templates with the constants in place, and for every node the edges of its outputs.
+`interpreter/propagator_state.py` copies the counts for each step.  A step changes nothing in a plan but what it learns
+of kernels: how long they take, and that their outputs are what their ops declare.
 Next to read: `plan_builder.py`, which builds plans.
 """
 
@@ -52,11 +51,11 @@ class PlanKey:
     """What a plan is built for: fed endpoints, fetched endpoints, and target nodes.
 
     Attributes:
-        in_parts: feeds come while it runs, so that nothing may wait for more of them than it needs.
-        feed_devices, fetch_devices: names of the devices in whose memory feeds are and fetches are to be, "" for the
-            host's; () if all are there.
-        skip_sync: a run does not wait for what it has queued on devices.
-        connections: endpoints, each with the one whose place it takes.
+        in_parts: True if feeds come while it runs, so that no node may wait for more feeds than it needs.
+        feed_devices, fetch_devices: names of the devices in whose memory each feed is and each fetch shall be, "" for
+            the host's; () if all are in the host's.
+        skip_sync: True if a run does not wait for the calls that it has queued on devices.
+        connections: pairs of endpoints: one, and the one whose place it takes.
     """
 
     feeds: tuple[Endpoint, ...]
@@ -99,20 +98,21 @@ class PlanNode:
         followers: order edges: nodes that begin when it is over, whether it has run or was dead
             (`aexec/graph/ordering/step_order.py`).
         after: the nodes that it follows so.
-        has_tail: it has edges other than `edges`.
-        gives_tuple: its kernel returns its only output in a tuple.
-        position: of a fed value or a fetch: its place among the feeds or fetches.
-        num_data: number of data inputs (of a Merge: how many may be dead before it is).
-        never_dead: runs although inputs are dead (ControlTrigger; Send and Recv, to which a dead input is None).
+        has_tail: True if it has edges other than `edges`.
+        gives_tuple: True if its kernel returns its only output in a tuple.
+        position: for a feed or a fetch, its place among the feeds or fetches.
+        num_data: the number of data inputs; a Merge is dead when that many are dead.
+        never_dead: True if it runs although inputs are dead (ControlTrigger; Send and Recv, to which a dead input is
+            None).
         calls: how its kernel calls functions, if it does nothing else.
-        passes_on: each output is the input of that number, whatever it is.
-        trusted: its outputs were what its op declares when it first ran; see `kernel_outputs.py`.
-        transfers: it is a Send or a Recv.
-        touches_state: must not be abandoned while running in a thread.
-        reads_cells: takes values of variables, by their cells, when it runs.
-        in_any_thread: may be called in any thread though it has state; see `OpKernelConstruction`.
-        dereference: of a control-flow or queued node, or a call of functions, that a variable's ref leads into: reads
-            the taken inputs.
+        passes_on: True if each output is the input of the same number, whatever its value.
+        trusted: True once its outputs were found to be what its op declares; see `kernel_outputs.py`.
+        transfers: True for a Send or a Recv.
+        touches_state: True if a call in a thread must not be abandoned.
+        reads_cells: True if it reads variables, by their cells, when it runs.
+        in_any_thread: True if it may be called in any thread though it has state; see `OpKernelConstruction`.
+        dereference: reads a variable's ref among the taken inputs, for control-flow and queued nodes and calls of
+            functions that a ref leads into; else None.
     """
 
     __slots__ = (
@@ -208,11 +208,11 @@ class PlanNode:
         self.has_tail = False
 
     def ask(self, check: int) -> None:
-        """Ask whether calls are heavy as `check` says, until one is slow; none has been measured yet."""
+        """Set `check` for a node that was never measured; it holds until a call is slow."""
         self.check = self.estimate.usual_check = check
 
     def trust(self) -> None:
-        """Run it without looking at what its outputs are from now on."""
+        """Stop comparing its outputs with its op."""
         self.trusted = True
         if self.kind == Kind.PLAIN and self.last - self.first in (1, 2):
             self.arity = self.last - self.first
@@ -225,7 +225,7 @@ class PlanNode:
             self.trust()
 
     def take_apart(self) -> None:
-        """Let go of the nodes that it refers to."""
+        """Release the nodes that it refers to."""
         self.child = None
         self.edges = self.followers = self.after = ()
         for edges in (self.slot_edges, self.merge_edges, self.controls, self.merge_controls):
@@ -247,7 +247,7 @@ def _no_kernel(*_inputs: Any) -> Any:
     raise errors.InternalError("a node without kernel was run")
 
 
-# Of iterations that are under way at once: nodes and argument slots, in all of them together; but so many may be.
+# Nodes and argument slots, of all iterations of a loop under way at once; but `_MOST_ITERATIONS` are always allowed.
 _MOST_SLOTS = 1 << 15
 _MOST_ITERATIONS = 32
 
@@ -259,9 +259,9 @@ class FramePlan:
         nodes: its nodes; a node's `index` is its position here.
         pending: initial pending count of each node (see `interpreter/propagator_state.py`).
         args: argument slots of all nodes, one after another, constants filled in.
-        roots: nodes that are ready at once.
-        num_enters: how many Enter nodes lead in.
-        parallel_iterations: how many may be under way at once: as many as the graph says, within bounds.
+        roots: nodes that are ready at the start.
+        num_enters: the number of Enter nodes that lead in.
+        parallel_iterations: the most iterations under way at once, as the graph says, within bounds.
     """
 
     __slots__ = ("args", "info", "name", "nodes", "num_enters", "parallel_iterations", "pending", "roots")
@@ -287,7 +287,7 @@ class FramePlan:
         self.parallel_iterations = min(self.parallel_iterations, most)
 
     def take_apart(self) -> None:
-        """Let go of its nodes, which refer to it."""
+        """Release its nodes, which refer to it."""
         for table in (self.roots, self.pending, self.args, self.nodes):
             empty(table)
 
@@ -297,11 +297,11 @@ class Plan:
     """A built plan: the root frame's tables, where feeds enter, and how many values come out.
 
     Attributes:
-        has_large_constants: a constant among the arguments is not small.
-        small_elements: sizes up to which a value is; see `LoopBudget`.
-        compilation: whether it is run as Python, which it holds then.
-        constants: those in its arguments that are in a device's memory.
-        skip_sync: a run does not wait for what it has queued on devices.
+        has_large_constants: True if a constant among the arguments is not small.
+        small_elements: the largest number of elements of a small value; see `LoopBudget`.
+        compilation: the policy that decides how it is run; holds the compiled form.
+        constants: those of its constants that are in a device's memory.
+        skip_sync: True if a run does not wait for the calls that it has queued on devices.
     """
 
     root: FramePlan
@@ -317,18 +317,18 @@ class Plan:
 
     @property
     def size(self) -> int:
-        """What going through it takes, in nodes: eight arguments are as much as one."""
+        """The work of going through it, in nodes; eight arguments count as one node."""
         return self.num_nodes + sum(node.last - node.first for node in self.nodes) // 8
 
     def take_apart(self) -> None:
-        """Nobody will run it any more: let go of its nodes, which refer to one another, in pieces."""
+        """Release its nodes, which refer to one another, in pieces; nobody may run it any more."""
         self.compilation.refuse("the plan was taken apart")
         take_apart([*self.args], [self.root])
         take_apart(self.nodes, [])
 
 
 def take_apart(nodes: list[PlanNode], frames: Iterable[FramePlan]) -> None:
-    """Let nodes and frames, and the frames that those nodes are in, go of one another; the list is empty then."""
+    """Break the references among nodes, their frames and `frames`; empties the list."""
     tables = {id(frame): frame for frame in frames}
     for node in drained(nodes):
         tables[id(node.frame)] = node.frame

@@ -1,4 +1,4 @@
-"""Building plans: pruning a graph for a signature, and laying out what is left of it.
+"""Building plans: prunes a graph for a signature, and lays out the rest.
 
 Next to read: `plan.py`, which says what a plan is; `planning/planner.py`, which does what comes before.
 """
@@ -28,7 +28,7 @@ from aexec.runtime.plans.plan import FramePlan, Kind, Plan, PlanKey, PlanNode, t
 
 __all__ = ["OnDevice", "build_plan", "queued_kernel"]
 
-# Ops without inputs whose kernels give the same in every step, and do nothing else.
+# Ops without inputs whose kernels return the same value in every step, and do nothing else.
 _CONSTANT = frozenset({"Const", "VarHandleOp"})
 
 _CONTROL_FLOW_KINDS = {
@@ -39,14 +39,14 @@ _CONTROL_FLOW_KINDS = {
     **dict.fromkeys(control_flow.NEXT_ITERATION, Kind.NEXT_ITERATION),
 }
 
-# Ops that give what they are given.
+# Ops whose outputs are their inputs.
 _PASSING_ON = frozenset({"Identity", "IdentityN", "LoopCond", "PreventGradient", "Snapshot", "StopGradient"})
 
 
-# Given a node, the position of an input, a constant, and the name of the node that it is the value of.
+# Called with a node, the position of an input, a constant, and the name of the constant's node.
 OnDevice = Callable[[Node, int, Any, str], DeviceConstant | None]
 
-# Calls that take so many times as long as may be done on the loop, on values that count as small, are always asked.
+# A node is always asked for its cost if a call with small values may take this many times what the loop allows.
 _LONG = 4
 
 
@@ -61,11 +61,11 @@ def build_plan(
     """Prune the graph for a signature and lay it out for execution.
 
     Args:
-        kernel_of: builds (or remembers) the kernel of a node.
-        budget: of the session; says which values are small.
-        on_device: of nodes of a device that is not the host: the constant that such an input is there, None if it
-            is in host memory.
-        order: of reads and updates.
+        kernel_of: returns the kernel of a node, built or remembered.
+        budget: the session's loop budget, which says which values are small.
+        on_device: returns a constant input of a node on a device that is not the host as a constant in the device's
+            memory; None if the kernel wants it in host memory.
+        order: the order of reads and updates.
 
     Raises:
         InvalidArgumentError: malformed loop frames, or a kernel's own checks.
@@ -100,7 +100,7 @@ class _Builder:
         self.fed = frozenset(signature.feeds)
         self.refs = RefEdges(graph, self.fed)
         roots = [*(node_id for node_id, _ in signature.fetches), *signature.targets]
-        # A fed placeholder has nothing to run, even where it is itself fetched (as functions return arguments).
+        # A fed placeholder has nothing to run, even if it is fetched itself, as when a function returns an argument.
         self.kept = [
             graph.nodes[i]
             for i in sorted(reachable(graph, roots, self.fed))
@@ -132,7 +132,7 @@ class _Builder:
         for plan_node in steadily(every):
             _finish_edges(plan_node)
         for frame in self.frames.values():
-            # Taken from the end: the first node of the graph goes first.
+            # The executor takes from the end: so the first node of the graph goes first.
             frame.roots = [n for n in reversed(frame.nodes) if frame.pending[n.index] == 0]
         arguments = tuple(self.args[endpoint] for endpoint in self.signature.feeds)
         large = any(not 0 < value.size <= self.small for value in self.constants.values())
@@ -205,7 +205,7 @@ class _Builder:
         )
         reads = self._ref_reads(node)
         plan_node.reads_cells = any(by_value for _, _, by_value in reads)
-        # What is queued is read before, and may be a cell that is passed on.
+        # A queued node reads before it is queued, and may pass a cell on.
         plan_node.passes_on = node.op in _PASSING_ON and not (reads and kernel.queued_on is None)
         if reads and callable(kernel.cost):
             plan_node.ask(2)
@@ -235,13 +235,13 @@ class _Builder:
         return 1 if kernel.cost else 0
 
     def _dims(self, endpoint: Endpoint) -> tuple[int | None, ...] | None:
-        """What is known of a value's shape, whatever is fed."""
+        """A value's shape, as far as it is known for all feeds."""
         shapes = self.graph.nodes[endpoint[0]].shapes
         of_placeholder = endpoint not in self.fed or is_fed_placeholder(self.graph, endpoint[0], self.fed)
         return None if shapes is None or not of_placeholder else shapes[endpoint[1]].dims
 
     def _ref_reads(self, node: Node) -> list[tuple[int, str, bool]]:
-        """(position, name, by value) of the inputs that come over a ref edge and must be initialised."""
+        """(position, name, by value) of each input that comes over a ref edge and must be initialised."""
         reads = []
         for position, endpoint in enumerate(node.in_edges):
             takes_ref = node.input_types[position].is_ref
@@ -286,7 +286,7 @@ class _Builder:
         for control in node.control_edges:
             source = self.plan_nodes.get(control)
             if source is None:
-                continue  # a constant or a fed placeholder: done before the step begins
+                continue  # a constant or a fed placeholder, which is done before the step begins
             if is_merge:
                 plan_node.frame.pending[plan_node.index] += 2
                 source.merge_controls.append((plan_node, plan_node.index))
@@ -300,7 +300,7 @@ class _Builder:
         for follower, sources in self.order.edges.items():
             if follower in nodes:
                 _follow(nodes[follower], [nodes[i] for i in sources if i in nodes])
-        # What is read after the same updates is read one after the other: so that each update has one edge.
+        # Reads that follow the same updates follow one another, so that each update has one edge.
         last: dict[tuple[int, ...], PlanNode] = {}
         for retval, endpoint in zip(retvals, self.signature.fetches, strict=True):
             sources = self.order.fetched.get(endpoint, ())
@@ -310,7 +310,7 @@ class _Builder:
                 last[sources] = retval
 
     def _constant(self, plan_node: PlanNode, position: int, source: int) -> Any:
-        """A constant as an input of a node."""
+        """The argument for a constant input of a node: the value, or a constant on the node's device."""
         array = self.constants[source]
         if self.on_device is None or plan_node.kind == Kind.RETVAL:
             return array
@@ -337,7 +337,7 @@ class _Builder:
 
 
 def queued_kernel(node: Node, kernel: BuiltKernel) -> QueuedKernel:
-    """The kernel of a node as a device gets it."""
+    """The kernel of a node in the form that a device queues."""
     compute = kernel.compute
     if kernel.explain is not None:
         compute = _explaining(compute, kernel)
@@ -365,7 +365,7 @@ def _queue(plan_node: PlanNode, kernel: BuiltKernel, device: Device) -> None:
 
 
 def _explaining(compute: Callable[..., Any], kernel: BuiltKernel) -> Callable[..., Any]:
-    """A call that says itself what was wrong with its inputs, which the executor does not look into."""
+    """A compute callable that explains errors itself, because the executor does not look into its inputs."""
     explain, skip = kernel.explain, int(kernel.wants_context)
     assert explain is not None
 
@@ -385,7 +385,7 @@ def _is_constant(node: Node, kernel: BuiltKernel) -> bool:
 
 
 def _follow(plan_node: PlanNode, sources: Sequence[PlanNode]) -> None:
-    """Let a node begin when these are over."""
+    """Let a node begin when these nodes have ended."""
     plan_node.frame.pending[plan_node.index] += len(sources)
     plan_node.after = tuple(sources)
     for source in sources:
@@ -408,13 +408,13 @@ def _attributed(node: Node, compute: Callable[[], Any]) -> Any:
 
 
 def _reading(reads: Sequence[tuple[int, str, bool]]) -> Callable[[list[Any]], list[Any]]:
-    """What turns the inputs of a control-flow node into what it passes on."""
+    """Returns a function that turns the inputs of a control-flow node into the values that it passes on."""
     read = dereferencing(lambda *inputs: list(inputs), reads)
     return lambda inputs: read(*inputs)
 
 
 def _reading_taken(reads: Sequence[tuple[int, str, bool]]) -> Callable[[list[Any]], list[Any]]:
-    """The same of a Merge, whose only input is what it took and from where."""
+    """As `_reading`, for a Merge, whose only input is the value that it took and that value's position."""
     by_position = {position: _reading([(0, name, by_value)]) for position, name, by_value in reads}
 
     def read(inputs: list[Any]) -> list[Any]:
@@ -427,13 +427,13 @@ def _reading_taken(reads: Sequence[tuple[int, str, bool]]) -> Callable[[list[Any
 
 
 def _cost_of_read(cost: Callable[..., float], read: Callable[[list[Any]], list[Any]]) -> Callable[..., float]:
-    """A cost function that is asked about a variable's value, not about its cell."""
+    """A cost function that is called with the variable's value instead of its cell."""
 
     def cost_of_values(*inputs: Any) -> float:
         try:
             values = read(list(inputs))
         except PostponedError:
-            return 0.0  # being updated: the call itself will find that, and be postponed
+            return 0.0  # the variable is being updated: the call will find that, and be postponed
         return cost(*values)
 
     return cost_of_values

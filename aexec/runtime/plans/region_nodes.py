@@ -1,4 +1,4 @@
-"""Nodes that stand for regions of a plan's graph, whoever runs these.
+"""Nodes that stand for regions of a plan's graph, both delegated and captured ones.
 
 Next to read: `aexec/graph/partitioning/regions.py`; `planning/delegated.py` and `planning/captured.py` for who does.
 """
@@ -21,13 +21,14 @@ from aexec.runtime.plans.plan import PlanKey
 __all__ = ["RegionNode", "may_wait", "put_regions"]
 
 _WAITING = frozenset(" ".join(FAMILIES[family] for family in ("control_flow", "data_flow", "io")).split())
-# Ops without state by their definitions: with a reference to a queue, a barrier or a reader, and that join batches.
+# Ops that may wait though their definitions say they have no state: those with a reference to a queue, a barrier or a
+# reader, and those that join batches.
 _WAITING_BY_REF = frozenset(" ".join(FAMILIES[family] for family in ("data_flow", "io")).split())
 _BATCHING = frozenset({"Batch", "BatchFunction", "Unbatch", "UnbatchGrad"})
 
 
 class RegionNode(Node):
-    """The node that stands for a region; traces show what it runs where other nodes have their inputs."""
+    """The node that stands for a region; traces show the region's members in place of inputs."""
 
     __slots__ = ("members",)
 
@@ -40,20 +41,20 @@ class RegionNode(Node):
         return other
 
     def traced_inputs(self) -> list[str]:
-        """Its members' names and ops."""
+        """The names and ops of the region's members."""
         return list(self.members)
 
 
 def put_regions(
     working: WorkingGraph, signature: PlanKey, regions: Iterable[tuple[Region, str]], op: str
 ) -> tuple[PlanKey, list[RegionNode]]:
-    """Put nodes of an op in the place of regions.
+    """Replace regions by nodes of one op.
 
     Args:
-        regions: each with what its node's name ends with.
+        regions: each with the suffix of its node's name.
 
     Returns:
-        the signature as it is then, and the nodes.
+        The changed signature, and the nodes.
     """
     nodes = []
     moved: dict[Endpoint, Endpoint] = {}
@@ -73,7 +74,7 @@ def put_regions(
 
 
 def may_wait(node: Node) -> bool:
-    """Ops with state of these families, and whatever is not one of ours: calls of functions, ops of users."""
+    """True if a node's kernel may wait: an op with state of certain families, a call of functions, a user's op."""
     op_def = node.op_def
     if not is_built_in(node.op) or node.op in _BATCHING:
         return True

@@ -1,7 +1,7 @@
-"""Trials: which is faster for a plan with heavy calls, the interpreter or a line that goes on in a thread?
+"""Trials: compare the interpreter with a line that continues in a thread, for a plan with heavy calls.
 
-In a thread, calls are made one after another; the interpreter makes several at once, where they do not wait for one
-another.  Which is faster depends on the graph and the machine, so both run by turns and are timed.
+A thread makes calls one after another; the interpreter makes independent calls at once.  Which is faster depends on the
+graph and the machine, so both run in turn and are timed.
 Next to read: `compilation_policy.py`, which begins a trial and heeds its outcome.
 """
 
@@ -11,22 +11,22 @@ import numpy as np
 
 __all__ = ["Trial"]
 
-# Runs of each of the two ways by which they are compared.
+# The number of timed runs of each way.
 _TRIALS = 8
-# Runs after which it is no longer waited for those.
+# A trial ends after this many runs even without enough timed ones.
 _MOST_RUNS = 100
-# So many times as long as the interpreter a line may take: what is measured is rough.
+# A line loses only if it takes this many times as long as the interpreter, because the times are rough.
 _SLOWER = 1.1
 
 
 class Trial:
-    """Times of runs of the two ways.
+    """The times of runs of both ways.
 
-    Runs that are fed as much as the first are compared.  If few are, the line stays.
+    Only runs that are fed as many elements as the first are compared.  If few are, the line stays.
 
     Attributes:
-        is_over: there were enough runs.
-        runs: how many there were.
+        is_over: True when there were enough runs.
+        runs: the number of runs.
     """
 
     def __init__(self) -> None:
@@ -34,15 +34,15 @@ class Trial:
         self.runs = 0
         self._size: int | None = None
         self._interprets = False
-        self._seconds: dict[bool, list[float]] = {False: [], True: []}  # by whether it was the interpreter
+        self._seconds: dict[bool, list[float]] = {False: [], True: []}  # by `interpreted`
 
     def interprets_next(self) -> bool:
-        """Is the next run the interpreter's?"""
+        """True if the next run is to be interpreted."""
         self._interprets = not self._interprets
         return self._interprets
 
     def took(self, size: int, seconds: float, interpreted: bool) -> None:
-        """A run that was fed so many elements has succeeded."""
+        """Record a successful run that was fed `size` elements."""
         if self._size is None:
             self._size = size
         if size == self._size:
@@ -56,9 +56,9 @@ class Trial:
 
     @property
     def is_lost(self) -> bool:
-        """Has the line been slower, mostly?
+        """True if the line was mostly slower.
 
-        What else the machine does counts: cores that share one call's work wait for one another, and those that
-        have a call each do not.
+        Other load on the machine matters: cores that share the work of one call wait for each other, and cores with a
+        call each do not.
         """
         return self._is_known and bool(np.median(self._seconds[False]) > _SLOWER * np.median(self._seconds[True]))
