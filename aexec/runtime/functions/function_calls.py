@@ -1,9 +1,8 @@
 """Calling functions of the graph's library from kernels (If, While, PartitionedCall, …).
 
-A call runs the function's body as an execution of its own inside the caller's step: it shares the step's resources,
-threads and statistics, and is cancelled with it.  A body that runs on devices with memory of their own is laid out
-once for each set of places that its arguments come from: the calling node's memory, that in which the call before
-left them, and for a resource the device that has it.
+A call executes the function's body inside the caller's step: it shares the step's resources, threads and statistics,
+and is cancelled with it.  A body on devices with memory of their own has one plan for each combination of places of its
+arguments: the memory of the calling node, the memory in which the previous call left them, or the device of a resource.
 Next to read: `aexec/kernels/control_flow/functional_ops.py`.
 """
 
@@ -39,15 +38,15 @@ from aexec.runtime.threads.shared_work import SharedWork
 
 __all__ = ["MAX_CALL_DEPTH", "DeviceFunctions", "call_depth", "call_kernel", "nested_results", "run_nested"]
 
-# Calls nested deeper than this are refused: each level holds frames of the Python stack and a task.
+# Deeper nested calls are refused, because each level takes frames of the Python stack and a task.
 MAX_CALL_DEPTH = 100
 
-# How many calls the running kernel is inside of.  The task of a body's kernel inherits it.
+# The call depth of the running kernel.  The task of a body's kernel inherits it.
 _depth: ContextVar[int] = ContextVar("aexec_call_depth", default=0)
 
 
 def call_depth() -> int:
-    """How many calls of functions the running kernel, or execution, is inside of."""
+    """The number of nested function calls around the running kernel or execution."""
     return _depth.get()
 
 
@@ -55,8 +54,8 @@ class DeviceFunctions:
     """The functions of a session as the kernels of one device call them; see `FunctionLibraryRuntime`.
 
     Args:
-        planner: lays out their bodies.
-        device: in whose memory arguments are and results go, and where nodes of bodies run that ask for none.
+        planner: lays out the bodies.
+        device: its memory has the arguments and gets the results, and nodes of bodies that ask for no device run on it.
     """
 
     def __init__(self, runtime: FunctionRuntime, planner: BodyPlanner, device: Device) -> None:
@@ -71,7 +70,7 @@ class DeviceFunctions:
         results: Results = Results.AS_OUTPUTS,
         target: str = "",
     ) -> CalledFunction:
-        """The function that an attr of kind func, or a name, stands for: one object for all who call it in one way.
+        """The function that a name or an attr of kind func stands for; one object for each way to call it.
 
         Raises:
             as `FunctionLibraryRuntime.function` does.
@@ -80,7 +79,7 @@ class DeviceFunctions:
         runs_on = self._planner.target(target) if target else self._device
         key = (self._device.name, runs_on.name, results)
         found: CalledFunction | None = function.called.get(key)
-        # Kernels may be built in a thread, too: of two that make one, one is kept.
+        # A thread that builds kernels may make another one at the same time: the first is kept.
         return found or function.called.setdefault(
             key, CalledFunction(function, self._planner, self._device, runs_on, results)
         )
@@ -91,14 +90,14 @@ class DeviceFunctions:
 
 
 class CalledFunction:
-    """A function as nodes of one device call it.
+    """A function in the form that nodes of one device call.
 
     Args:
-        caller: in whose memory arguments are and results go.
-        runs_on: where nodes of the body run that ask for no device.
+        caller: the device whose memory has the arguments and gets the results.
+        runs_on: the device of nodes of the body that ask for none.
 
     Attributes:
-        plan: the body's, once it is built; None if it depends on where resources are.
+        plan: the body's plan once it is built; None if it depends on where resources are.
     """
 
     def __init__(
@@ -114,7 +113,7 @@ class CalledFunction:
         self._always: BodyPlan | None = None
         self._bodies: dict[Places, BodyPlan] = {}
         self._building: dict[Places, SharedWork[BodyPlan]] = {}
-        self._is_slow = False  # building it took longer than the loop can spare, so threads do it
+        self._is_slow = False  # building it took too long for the loop, so threads do it
 
     @property
     def types(self) -> tuple[tuple[DType, ...], tuple[DType, ...]]:
@@ -138,7 +137,7 @@ class CalledFunction:
             places = self._places_of(inputs)
             body = self._bodies.get(places)
             if body is None:
-                # Many calls may begin in one turn of the loop: they build their bodies one after another.
+                # Many calls may begin in one turn of the loop, and build their bodies one after another.
                 environment = StepEnvironment.of(context)
                 await environment.slices.take_turn(environment.loop)
                 body = self._prepared(places) or await self._built(places)
@@ -149,7 +148,7 @@ class CalledFunction:
         return results if body.results is None else PlacedValues.of(results, body.results)
 
     async def results(self, running: Awaitable[list[Any]], depth: int) -> tuple[Any, ...]:
-        """What a call gives that runs, so deep."""
+        """Await the results of a running call, at this depth."""
         token = _depth.set(depth)
         try:
             return tuple(await running)
@@ -157,10 +156,10 @@ class CalledFunction:
             _depth.reset(token)
 
     async def deliver(self, context: OpKernelContext, values: Sequence[Any]) -> tuple[Any, ...]:
-        """Results that were left where they were made, or arguments, where the outputs of the calling node are.
+        """Copy results, or arguments, from where they are to the memory of the calling node's outputs.
 
         Raises:
-            OpError: whatever failed to make one, or to copy it.
+            OpError: making or copying a value failed.
         """
         if not isinstance(values, PlacedValues):
             return tuple(values)
@@ -177,17 +176,17 @@ class CalledFunction:
     # Where arguments are, and the body's plan for that
 
     def prepare(self) -> Plan | PartitionedPlan | None:
-        """The body's plan, which is built now if it is small.  Raises what building it raises.
+        """The body's plan, built now if it is small.  Raises what building it raises.
 
         Returns:
-            None if it is large or takes long, or depends on where resources are.
+            The plan; None if the body is large or takes long to build, or depends on where resources are.
         """
         if self.plan is None and self._depends_on() == ():
             self._prepared(places_by_type(self.types[0], self._caller))
         return self.plan
 
     def _depends_on(self) -> Sequence[int]:
-        """Positions of arguments whose place is not the same in every call: resources are where their handles say."""
+        """Positions of arguments whose place differs from call to call: resources, whose handles say where they are."""
         if not self._planner.is_placed:
             return ()
         return tuple(i for i, dtype in enumerate(self.types[0]) if dtype is resource)
@@ -202,7 +201,7 @@ class CalledFunction:
         return tuple(places)
 
     def _prepared(self, places: Places) -> BodyPlan | None:
-        """The body for arguments in these places, which is built now if that is quick; None if it is not."""
+        """The body for arguments in these places, built now if that is quick; else None."""
         body = self._bodies.get(places)
         runtime = self._function.runtime
         if body is None and not self._is_slow and self._function.size < runtime.budget.plan_nodes:
@@ -213,7 +212,7 @@ class CalledFunction:
         return body
 
     async def _built(self, places: Places) -> BodyPlan:
-        """A large body.  It is built once, in a thread, however many calls wait, and not if none does any more."""
+        """Build a large body in a thread: once for all waiting calls, and only as long as one waits."""
         building = self._building.get(places)
         if building is None or building.called_off:
             building = self._function.runtime.beside_the_loop(lambda: self._build(places))
@@ -222,7 +221,7 @@ class CalledFunction:
         try:
             return await building.wait()
         finally:
-            del building  # it may hold an error, whose traceback holds this frame
+            del building  # it may hold an error whose traceback refers to this frame
 
     def _was_built(self, places: Places, building: SharedWork[BodyPlan], task: asyncio.Task[BodyPlan]) -> None:
         if self._building.get(places) is building:  # and not another one, because this was called off
@@ -248,7 +247,7 @@ class CalledFunction:
         return body if body.results != by_type and wanted is None else BodyPlan(body.plan, body.graph, None)
 
     def take_apart(self) -> None:
-        """Nobody calls it any more: let go of its plans."""
+        """Release its plans; nobody may call it any more."""
         self.plan = self._always = None
         for body in self._bodies.values():
             body.plan.take_apart()
@@ -260,7 +259,7 @@ class CalledFunction:
 
 
 def _device_of(handle: Any) -> str:
-    """Name of the device that a resource is on, "" if that is not known."""
+    """The name of the device that a resource is on; "" if it is unknown."""
     try:
         return handle_from_tensor(handle).device
     except errors.OpError:
@@ -268,7 +267,7 @@ def _device_of(handle: Any) -> str:
 
 
 async def _copied(context: OpKernelContext, copy: Future[Any]) -> Any:
-    """What is copied to the host."""
+    """Await a copy to the host; returns the value."""
     there: asyncio.Future[Any] = context.loop.create_future()
     complete_from(copy, there)
     return await wait(context.cancellation, there, "Run call was cancelled")
@@ -277,10 +276,10 @@ async def _copied(context: OpKernelContext, copy: Future[Any]) -> Any:
 async def run_nested(
     context: OpKernelContext, plan: Plan | PartitionedPlan, inputs: Sequence[Any], name: str
 ) -> list[Any]:
-    """Run a plan inside the step that a kernel runs in, as what is called `name`; returns what it fetches.
+    """Run a plan inside the step of a kernel; `name` is shown in reports.  Returns the fetched values.
 
     Raises:
-        OpError: its first error.
+        OpError: the first error of the plan.
     """
     environment = StepEnvironment.of(context)
     cancellation = CancellationManager(context.cancellation)
@@ -299,7 +298,7 @@ async def nested_results(
     running: Awaitable[list[Any]],
     name: str,
 ) -> list[Any]:
-    """What an execution inside a step fetches, which runs, called `name`; closes its cancellation manager then."""
+    """Await a running execution inside a step, then close its cancellation manager; returns the fetched values."""
     environment.calls[executor] = name
     try:
         return await running
@@ -309,7 +308,7 @@ async def nested_results(
 
 
 async def _give_way(environment: StepEnvironment) -> None:
-    """Let others have the loop if the slice is over: an execution without nodes never does so itself."""
+    """Give way to the loop if the slice is over, which an execution without nodes never does itself."""
     if perf_counter() >= environment.slices.open(environment.loop):
         await asyncio.sleep(0)
 

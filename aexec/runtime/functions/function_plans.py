@@ -1,7 +1,7 @@
-"""Laying out the bodies of functions: placed as the nodes of a graph are, and split where that is necessary.
+"""Lays out the bodies of functions: places their nodes, as those of a graph, and splits them if necessary.
 
-Among the host's devices nothing has to travel: a body that runs on these is one plan, whose nodes have each the
-kernel of its own device.  Next to read: `placement/placer.py`, `plans/partitioned_plan.py`.
+A body that runs on the host's devices alone needs no transfers: it is one plan, each of whose nodes has the kernel of
+its own device.  Next to read: `placement/placer.py`, `plans/partitioned_plan.py`.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ from aexec.runtime.plans.plan_builder import build_plan
 __all__ = ["BodyPlan", "BodyPlanner", "Places", "places_by_type"]
 
 
-# Of values that enter or leave a body: the device in whose memory each is, None for the host's; of a resource, which is
-# in the host's, the device that has it.
+# For each value that enters or leaves a body, the device in whose memory it is, None for host memory; for a handle of a
+# resource, which is in host memory, the resource's device.
 Places = tuple[Device | None, ...]
 
 
 def places_by_type(types: Sequence[DType], device: Device) -> Places:
-    """Where the inputs or outputs of a node are that calls a function on a device."""
+    """Where the inputs or outputs of a node are that calls a function on this device."""
     if device.is_host:
         return (None,) * len(types)
     return tuple(device if memory is MemoryType.DEVICE_MEMORY else None for memory in memory_by_type(types))
@@ -52,7 +52,7 @@ class BodyPlan:
 
     Attributes:
         graph: the nodes that it runs.
-        results: where it leaves its results; None if they are where they were wanted.
+        results: where it leaves its results; None if that is where they were wanted.
     """
 
     plan: Plan | PartitionedPlan
@@ -65,8 +65,8 @@ class BodyPlanner:
 
     Args:
         devices: in order of preference.
-        edge_numbers: for the names of what is added where bodies are split.
-        on_device: as `build_partitioned_plan` takes it.
+        edge_numbers: numbers for the names of sends and receives in split bodies.
+        on_device: as for `build_partitioned_plan`.
     """
 
     def __init__(
@@ -88,19 +88,19 @@ class BodyPlanner:
 
     @property
     def is_placed(self) -> bool:
-        """Is there more than one device that nodes can be on?"""
+        """True if there is more than one device to place nodes on."""
         return len(self._devices) > 1
 
     def device_named(self, name: str) -> Device:
-        """The device of a full name; the host for what is none of the session's."""
+        """The device with this full name; the host if the session has none."""
         return self._by_name.get(name, self.host)
 
     def target(self, name: str) -> Device:
-        """The first device that a name, or a part of one, fits.
+        """The first device that matches a full or partial name.
 
         Raises:
-            InvalidArgumentError: no name of a device.
-            InternalError: it is none of the session's.
+            InvalidArgumentError: the name is malformed.
+            InternalError: the session has no such device.
         """
         wanted = DeviceName.parse(name)
         found = next((device for device in self._devices if wanted.matches(DeviceName.parse(device.name))), None)
@@ -115,9 +115,9 @@ class BodyPlanner:
         """Lay out a body.
 
         Args:
-            runs_on: where nodes run that ask for no device.
-            arguments: where they are.
-            results: where they are wanted; None for wherever they are made.
+            runs_on: the device of nodes that ask for none.
+            arguments: where the arguments are.
+            results: where the results are wanted; None to leave them where they are made.
 
         Raises:
             InvalidArgumentError: it cannot be placed or is malformed, or a kernel's own checks.
@@ -134,7 +134,7 @@ class BodyPlanner:
         )
 
         def run(passes: frozenset[str]) -> None:
-            # Shapes inside a body are those of its callers, so nothing is known to be small enough to be folded.
+            # Shapes inside a body depend on the caller, so nothing is known to be small enough for folding.
             optimize(working, passes, lambda node, inputs: None, lambda node: _inlined(function, node))
 
         passes = self._passes
@@ -179,7 +179,7 @@ class BodyPlanner:
         working.places.update(chosen)
 
     def _is_split(self, working: WorkingGraph, arguments: Sequence[int], ends: Ends) -> bool:
-        """Does anything have to travel?"""
+        """True if a value has to travel between memories."""
         if any(place is not None and not place.is_host for place in (*ends.feeds, *(ends.fetches or ()))):
             return True
         used = {self._device_of(working, node) for node in working.nodes.values() if node.id not in arguments}

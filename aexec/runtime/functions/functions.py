@@ -30,7 +30,7 @@ from aexec.runtime.threads.shared_work import SharedWork
 
 __all__ = ["OUTPUTS_AS_A_NODE", "Function", "FunctionRuntime"]
 
-# Laying out so many outputs takes as long as a node by itself: one node may have a million.
+# This many outputs of a node count as one node more, because one node may have a million.
 OUTPUTS_AS_A_NODE = 16
 # Functions that are made for gradients may have so many nodes together, and so many for each node of the library.
 _MADE_NODES = 100_000
@@ -39,7 +39,7 @@ _MADE_FOR_EACH = 10
 _BODY_NODES = 200_000
 _BODIES_FOR_EACH = 10
 
-# Builds the kernel of a body's node on a device.
+# Builds the kernel of a node of a body on a device.
 KernelMaker = Callable[[GraphView, Node, "FunctionRuntime", Device], BuiltKernel]
 # Runs a function on the event loop.  Raises NeedsThreadError if that takes too long.
 OnTheLoop = Callable[[Callable[[], Any]], Any]
@@ -48,10 +48,10 @@ BesideTheLoop = Callable[[Callable[[], Any]], SharedWork[Any]]
 
 
 class Function:
-    """One instantiated function; its body is built when it is first needed, so that it may be recursive.
+    """One instantiated function.  Its body is built at its first use, so that functions may be recursive.
 
     Attributes:
-        called: how kernels call it, by what tells these ways apart; see `function_calls.py`.
+        called: the ways in which kernels call it, see `function_calls.py`.
     """
 
     def __init__(self, runtime: FunctionRuntime, name: str, attrs: Mapping[str, Any]) -> None:
@@ -64,7 +64,7 @@ class Function:
 
     @property
     def types(self) -> tuple[tuple[DType, ...], tuple[DType, ...]]:
-        """Types of the flattened arguments and results.  Needs no body.
+        """The types of the flattened arguments and results; does not build the body.
 
         Raises:
             InvalidArgumentError: an attr that they depend on is not given.
@@ -82,7 +82,7 @@ class Function:
         """The body as a graph.
 
         Raises:
-            ResourceExhaustedError: those of all functions have too many nodes together.
+            ResourceExhaustedError: the bodies of all functions together have too many nodes.
             whatever `function_body.instantiate` raises.
         """
         if self._body is None:
@@ -95,19 +95,19 @@ class Function:
 
     @property
     def has_body(self) -> bool:
-        """Was the body built?"""
+        """True if the body was built."""
         return self._body is not None
 
     @property
     def size(self) -> int:
-        """Nodes of the definition, and what the many outputs of some of them count."""
+        """The size of the definition in nodes; many outputs of a node count as further nodes."""
         definition = self.runtime.library.get(self.name)
         return len(definition.node_def) + _many_outputs(definition, self._attrs) // OUTPUTS_AS_A_NODE
 
     def kernel(self, node: Node, device: Device) -> BuiltKernel:
         """The kernel of a node of the body on a device.
 
-        It is the same object however the function is called there, as it may have state.
+        All calls there use the same object, because it may have state.
         """
         key = (node.id, device.name)
         kernel = self._kernels.get(key)
@@ -117,7 +117,7 @@ class Function:
         return kernel
 
     def take_apart(self) -> None:
-        """Nobody calls it any more: let go of its plans, its kernels and its body, which refer to one another."""
+        """Release its plans, kernels and body, which refer to one another; nobody may call it any more."""
         for called in self.called.values():
             called.take_apart()
         self.called.clear()
@@ -134,11 +134,11 @@ class FunctionRuntime:
     Args:
         make_kernel: builds the kernel of a body's node.
         on_the_loop: builds a small body.
-        beside_the_loop: starts building a large body in a thread, and sees to the thread's end.
-        budget: of the session.
+        beside_the_loop: starts building a large body in a thread, and ends that thread.
+        budget: the session's loop budget.
 
     Attributes:
-        body_nodes: how many nodes the bodies have that were made.
+        body_nodes: the number of nodes of all bodies built so far.
     """
 
     def __init__(
@@ -150,14 +150,14 @@ class FunctionRuntime:
         beside_the_loop: BesideTheLoop,
         budget: LoopBudget,
     ) -> None:
-        # Gradients of functions are added to it, and are not the graph's.
+        # Gradients of functions are added to this overlay, not to the graph.
         self.library = library.overlay()
         self.versions = versions
         self.make_kernel = make_kernel
         self.on_the_loop = on_the_loop
         self.beside_the_loop = beside_the_loop
         self.budget = budget
-        # What they do with variables; see `variable_order.py`.
+        # How functions read and update variables; see `variable_order.py`.
         self.effects: FunctionEffects | None = None
         self.body_nodes = 0
         self._functions: dict[tuple[str, Any], Function] = {}
@@ -180,11 +180,11 @@ class FunctionRuntime:
         self.library.get(name)
         key = (name, attr_value.hashable(NameAttrList(name, attrs)))
         found = self._functions.get(key)
-        # Kernels may be built in a thread, too: of two that make a function, one is kept.
+        # A thread that builds kernels may make the function at the same time: the first is kept.
         return found or self._functions.setdefault(key, Function(self, name, attrs))
 
     def check_room(self, name: str, size: int) -> None:
-        """Raise ResourceExhaustedError if there is no room for another body, of a function and of so many nodes."""
+        """Raise ResourceExhaustedError if another body of `size` nodes would be too much."""
         total = self.body_nodes + size
         if total > _BODY_NODES and total > (most := _BODY_NODES + _BODIES_FOR_EACH * self._num_nodes()):
             raise errors.ResourceExhaustedError(
@@ -193,18 +193,18 @@ class FunctionRuntime:
             )
 
     def _num_nodes(self) -> int:
-        """Nodes of all functions: those that came with the graph are counted once for each library."""
+        """The number of nodes of all functions; those that came with the graph are counted once for each library."""
         if self._sent_nodes is None:
             every = sum(len(self.library.get(name).node_def) for name in steadily(self.library))
             self._sent_nodes = every - self._made_nodes
         return self._sent_nodes + self._made_nodes
 
     def gradient_of(self, function: NameAttrList) -> NameAttrList:
-        """The function that computes the gradient of one; made once.
+        """The function that computes the gradient of another one; made once.
 
         Raises:
-            NeedsThreadError: on the event loop, if it is still to be made.
-            ResourceExhaustedError: the functions that were made for gradients have too many nodes.
+            NeedsThreadError: on the event loop, if it is not made yet.
+            ResourceExhaustedError: the functions made for gradients have too many nodes.
             whatever `gradient_function` raises.
         """
         self.library.get(function.name)
@@ -220,7 +220,7 @@ class FunctionRuntime:
             return self._gradients[key]
 
     def _made_gradient(self, function: NameAttrList) -> NameAttrList:
-        """Made in an overlay, of which nothing stays if it fails, or is called off."""
+        """Make a gradient function in an overlay, which is dropped if that fails or is called off."""
         library = self.library
         sent = self._num_nodes() - self._made_nodes
         overlay = library.overlay(_MADE_NODES + _MADE_FOR_EACH * sent - self._made_nodes)
@@ -229,18 +229,18 @@ class FunctionRuntime:
         return found
 
     def extended(self, library: FunctionLibrary, versions: proto.VersionDef) -> None:
-        """The graph has another library now, with all that was in the one before."""
+        """Use the graph's new library, which has all functions of the old one."""
         self.library, self.versions = self.library.moved_to(library), versions
         self.effects = None
         self._sent_nodes = None
 
     def take_apart(self) -> None:
-        """Nobody calls functions any more: let go of all of them."""
+        """Release all functions; nobody may call them any more."""
         for function in self._functions.values():
             function.take_apart()
 
     def callee(self, node: Node) -> Function | None:
-        """The function that a node calls, if its body may stand in the node's place; else None."""
+        """The function that a node calls, if its body may replace the node; else None."""
         called = called_function(node, self.library)
         if called is None:
             return None
@@ -256,12 +256,12 @@ class FunctionRuntime:
                 return None  # the first call builds it in a thread
             assert function.body  # built here, where an error is not one of the plan
         except errors.OpError:
-            return None  # it is said when the node is built or run
+            return None  # building or running the node will raise the error
         return function
 
 
 def _many_outputs(definition: proto.FunctionDef, given: Mapping[str, Any]) -> int:
-    """How many outputs the nodes of a body have whose number is an attr, its own or one of the call."""
+    """The number of outputs of a body's nodes for which an attr, theirs or the call's, gives the number."""
     total = 0
     for node in definition.node_def:
         data = op_registry.global_registry.find(node.op)

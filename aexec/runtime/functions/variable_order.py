@@ -1,4 +1,4 @@
-"""Deciding the order of reads and updates in what a plan runs.
+"""Decides the order of reads and updates in a plan's graph.
 
 Next to read: `aexec/graph/ordering/step_order.py`, which says what the order is.
 """
@@ -21,18 +21,18 @@ from aexec.runtime.plans.region_nodes import may_wait
 __all__ = ["put_in_order"]
 
 _LOCKS = frozenset({"MutexLock", "ConsumeMutexLock"})
-# They keep values of one step, and nobody waits for these.
+# Prefixes of ops that keep values of one step, for which no node waits.
 _NEVER_WAIT = ("TensorArray", "Stack")
-# Nodes that bodies begin with and end in, and that stand for pure nodes.
+# Ops of aexec's own: the ends of bodies, and nodes that stand for pure nodes.
 _OURS = frozenset({"_Arg", "_Retval", "_DelegatedRegion", "_CapturedRegion"})
 
 
 def put_in_order(working: WorkingGraph, signature: PlanKey, functions: FunctionRuntime) -> None:
-    """Decide the order edges of a graph that is not rewritten any more; anew, if there are some.
+    """Set the order edges of a graph after its last rewrite; replaces those that it has.
 
     Raises:
         InvalidArgumentError: malformed loop frames.
-        NeedsThreadError: it depends on a function whose body is large, and not built yet.
+        NeedsThreadError: the order depends on a large body that is not built yet.
     """
     working.order = step_order(
         working.nodes,
@@ -50,7 +50,7 @@ def put_in_order(working: WorkingGraph, signature: PlanKey, functions: FunctionR
 
 
 def _effects(functions: FunctionRuntime) -> FunctionEffects:
-    """What the functions of a session do with variables, as far as somebody has asked."""
+    """How the functions of a session use variables; filled in as far as it was needed."""
     if functions.effects is None:
         functions.effects = FunctionEffects(
             functions.library, lambda reference: _body_of(functions, reference), _may_wait
@@ -65,11 +65,11 @@ def _body_of(functions: FunctionRuntime, reference: NameAttrList) -> FunctionBod
             raise NeedsThreadError(f"the body of {function.name} is large")
         return function.body
     except errors.OpError:
-        return None  # which is said where it is called
+        return None  # its call will raise the error
 
 
 def _may_wait(node: Node) -> bool:
     if node.op in _OURS or node.op.startswith(_NEVER_WAIT):
         return False
-    # Nobody can count on calls of a user's op without state: there may be any number of them.
+    # No program can rely on the calls of a user's op without state: there may be any number of them.
     return node.op in _LOCKS or (may_wait(node) and (node.op_def.is_stateful or is_built_in(node.op)))

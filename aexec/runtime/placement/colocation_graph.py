@@ -1,11 +1,13 @@
 """Which nodes must share a device, and which devices those are: the constraints of placement.
 
-Nodes that must share one (colocation groups, edges of refs and resources) form sets, by union-find.
-A set keeps three device names and the types that all of it has kernels for.  `assigned` is where
-nodes of it are already: nothing changes it.  `resource` is what the user asks for a node that makes
-a resource or a ref: whoever uses that goes there, whatever it asks for itself.  `requested` is what
-the user asks for, and specialises the other two.  The rules and texts are those of
-core/common_runtime/colocation_graph.cc.  Next to read: `placer.py`, which chooses.
+Nodes that must share a device (colocation groups, edges of refs and resources) form sets, by union-find.  A set keeps
+three device names, and the device types for which all its nodes have kernels:
+
+* `assigned`: the device on which some of its nodes are already; it never changes.
+* `resource`: the device requested for a node that makes a resource or a ref; it binds all users of that resource.
+* `requested`: the device requested for other nodes; it specialises the other two.
+
+The rules and texts are those of core/common_runtime/colocation_graph.cc.  Next to read: `placer.py`, which chooses.
 """
 
 from __future__ import annotations
@@ -43,14 +45,14 @@ class _Constraints:
     resource: DeviceName = _ANY
 
     def merge(self, other: _Constraints, types: PrioritizedTypes, *, soft: bool) -> _Constraints:
-        """Both together.  Raises InvalidArgumentError if they contradict each other."""
+        """The constraints of both sets together.  Raises InvalidArgumentError if they contradict each other."""
         assigned = self.assigned.merge(other.assigned)
         resource = self.resource.merge(other.resource)
         requested = self.requested.merge(other.requested, soft=soft)
         return _Constraints(types, requested.specialised_to(assigned).specialised_to(resource), assigned, resource)
 
     def softened(self, *fixed: DeviceName) -> DeviceName:
-        """What is requested without the type and id, unless one of `fixed` has them."""
+        """The requested name without type and id, unless one of `fixed` has these."""
         return replace(
             self.requested,
             type=self.requested.type if any(name.type is not None for name in fixed) else None,
@@ -69,12 +71,12 @@ class ColocationGraph:
     """The sets of some nodes, and the devices that each may go to.
 
     Args:
-        nodes: those that are to be placed.
-        node_of: node by id; of `nodes` and of what they have as inputs.
-        placed: ids of nodes that are placed already → their devices.
-        devices: that there are, in order of preference.
-        soft: where a request cannot be met it is passed over.
-        log: say so.
+        nodes: the nodes to place.
+        node_of: returns a node by id, for `nodes` and their inputs.
+        placed: id of a node that is placed already → its device.
+        devices: the session's devices, in order of preference.
+        soft: True to ignore requests that cannot be met.
+        log: True to log ignored requests.
 
     Raises:
         InvalidArgumentError: an op without kernel, a malformed device name, nodes that must share a device
@@ -99,17 +101,17 @@ class ColocationGraph:
         self._supported = supported
         self._soft = soft
         self._log_placement = log
-        # Of nodes that are joined to others; `_constraints` has entries for all that are not, and for roots.
+        # The parents of joined nodes; `_constraints` has an entry for each root, single nodes included.
         self._parent: dict[int, int] = {}
         self._rank: dict[int, int] = {}
         self._constraints: dict[int, _Constraints] = {}
         self._possible: dict[_Constraints, Sequence[Device]] = {}
         self._chosen: dict[int, Sequence[Device]] = {}
         self._warned = False
-        # Nodes that are placed, and share a device with some that are not.
+        # Placed nodes that share a device with nodes to place.
         self._beside: list[Node] = []
         self._uses = ResourceUses(supported.library, supported, node_of)
-        # Ids of resources' makers → nodes of functions that leave them fewer devices.
+        # Id of a node that makes a resource → nodes of functions that restrict its devices.
         self._decisive: dict[int, list[str]] = {}
         self._several_types = len({device.type for device in devices}) > 1
         self._constrain(nodes)
@@ -118,14 +120,14 @@ class ColocationGraph:
         self._colocate_groups(nodes)
 
     def root(self, node: Node) -> int:
-        """What identifies the set of a node: the id of one node of it."""
+        """The id of the node that stands for a node's set."""
         return self._find(node.id)
 
     def devices_of(self, node: Node) -> Sequence[Device]:
-        """The devices that a node may go to, the preferred one first; the one of its set, if that was assigned.
+        """The devices that a node may go to, the preferred one first; only its set's device, if one is assigned.
 
         Raises:
-            InvalidArgumentError: there is none that it could be on, or that it asks for.
+            InvalidArgumentError: no device can run it, or the requested one does not exist.
         """
         root = self._find(node.id)
         chosen = self._chosen.get(root)
@@ -138,13 +140,13 @@ class ColocationGraph:
         return possible
 
     def assign(self, node: Node, device: Device) -> None:
-        """From now on the set of a node has only this device."""
+        """Assign the set of a node to a device."""
         self._chosen[self._find(node.id)] = (device,)
 
     # Sets
 
     def _constrain(self, nodes: Iterable[Node]) -> None:
-        """Each node is a set of its own."""
+        """Make each node a set of its own."""
         alike: dict[tuple[PrioritizedTypes, str, bool], _Constraints] = {}
         for node in steadily(nodes):
             types = self._supported.of(node)
@@ -172,9 +174,9 @@ class ColocationGraph:
         return self._find(node.id)
 
     def _colocate_inputs(self, node: Node) -> None:
-        """Refs and resources are used where they are; whoever asks for another device does not get it.
+        """Join a node with the makers of its refs and resources, which are used where they are, whatever it requests.
 
-        Functions are given them, and their nodes use them where they are, too.
+        Nodes of functions use the resources that they are given where these are, too.
         """
         for position, (source, carried) in enumerate(zip(node.in_edges, node.input_types, strict=True)):
             if not (carried.is_ref or carried is dtypes.resource) or node.op == "IdentityN":
@@ -186,7 +188,7 @@ class ColocationGraph:
                 self._constrain_by_uses(maker, node, position)
 
     def _constrain_by_uses(self, maker: Node, call: Node, position: int) -> None:
-        """A resource has to be on a device for which all nodes of functions have kernels that use it."""
+        """Restrict a resource to devices for which all nodes of functions that use it have kernels."""
         for use in self._uses.of(call, position):
             root = self._root(maker)
             constraints = self._constraints[root]
@@ -237,7 +239,7 @@ class ColocationGraph:
             ) from None
 
     def _colocate_groups(self, nodes: Sequence[Node]) -> None:
-        """A node is in the groups that it names, and in that of its own name."""
+        """Join each node with the groups that it names, and with the group of its own name."""
         named = {node.id: groups for node in nodes if (groups := node.colocated_with)}
         mentioned = {group for groups in named.values() for group in groups}
         first: dict[str, Node] = {}
@@ -264,7 +266,7 @@ class ColocationGraph:
             )
 
     def _join(self, node: Node, other: Node) -> None:
-        """Make one set of two.  What raises changes nothing."""
+        """Join two sets; changes nothing if it raises."""
         a, b = self._root(node), self._root(other)
         if a == b:
             return
@@ -303,19 +305,19 @@ class ColocationGraph:
         return found
 
     def _matching(self, requested: DeviceName, types: PrioritizedTypes) -> Sequence[Device]:
-        """Devices of that name and these types, by the kernels' priority and then in the session's order."""
+        """Devices that match a name and these types, by the kernels' priority, then in the session's order."""
         priorities = dict(types)
         found = [device for device, name in self._devices if device.type in priorities and requested.matches(name)]
         return sorted(found, key=lambda device: -priorities[device.type])
 
     def _soft_candidates(self, root: int, constraints: _Constraints) -> Sequence[Device]:
-        """Devices of another type or number than was asked for; resources move only where there is no other way."""
+        """Devices of another type or number than requested; resources move only if there is no other way."""
         assigned, resource = constraints.assigned, constraints.resource
         found = self._matching(constraints.softened(assigned, resource), constraints.types)
         if not found:
             found = self._matching(constraints.softened(assigned), constraints.types)
             if found and not self._warned:
-                self._warned = True  # of the first set alone: a graph may have thousands of variables
+                self._warned = True  # only for the first set: a graph may have thousands of variables
                 listed = "".join(f"\n  {device.name}" for device in found)
                 _log.warning(
                     "Failed to place the graph without changing the devices of some resources. Some of the operations "
@@ -356,7 +358,7 @@ class ColocationGraph:
         )
 
     def _debug_info(self, root: int) -> str:
-        """The nodes of a set, and what each brings into it."""
+        """Lists the nodes of a set with their constraints, for errors."""
         members = [node for node in (*self._beside, *self._nodes) if self._find(node.id) == root]
         types = {node.op: " ".join(t for t, _ in self._supported.of(node)) for node in members}
         text = (

@@ -1,10 +1,10 @@
-"""Placement by measured costs: a step is simulated, and each node goes where it would be done first.
+"""Placement by measured costs: simulates a step, and puts each node where it would end first.
 
-Nodes are taken as they become ready.  On each device that a node may go to it would start when the device is free
-and its inputs are there, which takes longer from another device; the device on which it ends first gets it, among
-equals the one that placement without costs prefers.  Nodes that share a device go with the first of them, to the
-device that would be through with all of them first.  Nodes that nobody measured keep no device from others, so
-that they stay beside what they use.  What is fed comes from the host, and constants are made where they are used.
+Nodes are placed as they become ready.  On a device a node starts when the device is free and its inputs have arrived,
+which takes longer from another device.  The node goes to the device on which it ends first; among equals, to the one
+that placement without costs prefers.  Nodes that must share a device are placed with the first of them, on the device
+that would finish all of them first.  Nodes without measured costs take no time of a device, so that they stay beside
+their inputs.  Feeds come from the host, and constants are made where they are used.
 After the TensorFlow white paper, section 3.2.1.  Next to read: `profiling/cost_model.py`, `placer.py`.
 """
 
@@ -22,7 +22,7 @@ from aexec.runtime.profiling.cost_model import CostModel
 
 __all__ = ["place_by_cost"]
 
-# They take no device's time, and are placed when it is known who uses them.
+# Ops that take no time, and are placed when their consumers are.
 _GENERATORS = frozenset({"Const", "Placeholder", "PlaceholderV2"})
 
 
@@ -37,14 +37,14 @@ def place_by_cost(
     """The device of each node, by id.
 
     Args:
-        nodes: in the order of the graph.
-        node_of: node by id, of what they have as inputs too.
-        constraints: of these nodes; they are kept always.
-        before: nodes that are placed already, by id.
-        host: where feeds enter.
+        nodes: the nodes to place, in the order of the graph.
+        node_of: returns a node by id, for `nodes` and their inputs.
+        constraints: the constraints of these nodes, which always hold.
+        before: id of a node that is placed already → its device.
+        host: the device where feeds enter.
 
     Raises:
-        InvalidArgumentError: a node that can be nowhere.
+        InvalidArgumentError: no device can run a node.
     """
     return _Simulation(nodes, node_of, constraints, before, host, costs).run()
 
@@ -67,14 +67,14 @@ class _Simulation:
         self._host = host
         self._costs = costs
         self._placed: dict[int, Device] = {}
-        # Where the values of a node are (None: anywhere), and when.
+        # The device of each node's values (None: any), and from when they are there.
         self._at: dict[int, Device | None] = dict(before)
         self._ends: dict[int, float] = {}
-        # When each device has run what was given to it, and the time of what is promised to it besides: nodes
-        # that are not ready yet, but share it with one that was.
+        # When each device has run the nodes placed on it; and the time of nodes promised to it, which are not ready yet
+        # but share the device with one that was.
         self._free: defaultdict[Device, float] = defaultdict(float)
         self._promised: defaultdict[Device, float] = defaultdict(float)
-        # Of sets of several nodes that no device was chosen for.
+        # The sets of several nodes without a device yet.
         self._sets = _sets(nodes, constraints)
         self._consumers: dict[int, list[int]] = {i: [] for i in self._nodes}
         self._waits: dict[int, int] = {}
@@ -100,11 +100,11 @@ class _Simulation:
         return self._placed
 
     def _as_they_become_ready(self) -> Iterator[Node]:
-        """All nodes; each has to have ended before the next one is asked for."""
+        """Yields all nodes; the caller must place each before it takes the next."""
         ready = [(0.0, i) for i, waits in self._waits.items() if not waits]
         left = iter(self._nodes)
         while len(self._ends) < len(self._nodes):
-            if not ready:  # the rest is a cycle, which is refused when it is to run
+            if not ready:  # the rest is a cycle, which is refused when it is run
                 ready = [(0.0, next(i for i in left if i not in self._ends))]
             _, i = heapq.heappop(ready)
             if i in self._ends:
@@ -141,20 +141,20 @@ class _Simulation:
     # Times
 
     def _ready_at(self, node: Node) -> float:
-        """When everything is done that the node waits for."""
+        """When all inputs of a node are done."""
         ends = self._ends
         sources = (*(i for i, _ in node.in_edges), *node.control_edges)
         return max((ends[source] for source in sources if source in ends), default=0.0)
 
     def _end(self, node: Node, device: Device) -> float:
-        """When a node would be done on a device.  One that was never measured waits for its inputs alone."""
+        """When a node would end on a device.  A node without measured costs only waits for its inputs."""
         there = max(self._arrivals(node, device), default=0.0)
         if self._costs.is_measured(node.name):
             there = max(there, self._free[device])
         return there + self._time((node,), device)
 
     def _end_of_set(self, node: Node, members: Sequence[Node], device: Device) -> float:
-        """When all of a set would be done on a device, of which one node is ready, if nothing kept it waiting."""
+        """When all nodes of a set would end on a device, if the ones not ready yet had no wait."""
         there = max(self._arrivals(node, device), default=0.0)
         return max(there, self._free[device] + self._promised[device]) + self._time(members, device)
 

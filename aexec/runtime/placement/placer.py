@@ -1,10 +1,9 @@
 """Placement: which device each node of a graph runs on.
 
-`colocation_graph.py` says which nodes must share a device, and where each may go; here it is chosen.
-Without costs that is done node by node in the order of the graph: the first of the possible devices is taken, but
-for nodes that are better beside others; those that only look at the shape of an input go to that input, and
-those without inputs, which are chosen last, to their consumers.  The rules are those of
-core/common_runtime/placer.cc.  With costs, `cost_placement.py` chooses.
+`colocation_graph.py` says which nodes must share a device, and where each may go; this module chooses.  Without costs
+it takes the nodes in the order of the graph, and for each the first possible device.  There are two exceptions: a node
+that only needs the shape of an input goes to that input's device, and nodes without inputs are placed last, with their
+consumers.  The rules are those of core/common_runtime/placer.cc.  With costs, `cost_placement.py` chooses.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ __all__ = ["Placer"]
 
 _log = logging.getLogger(__name__)
 
-# They need an input's shape, not its values.
+# Ops that need an input's shape, and not its values.
 _METADATA = frozenset({"Rank", "Shape", "Size"})
 
 
@@ -37,9 +36,9 @@ class Placer:
 
     Args:
         devices: in order of preference.
-        soft: a node may go elsewhere if its requested device is not there.
-        log_placement: log each node's device, and requests that are passed over, at level INFO.
-        costs: place nodes by these, see `cost_placement.py`, and not in the order of the graph; or None.
+        soft: True if a node may go elsewhere when its requested device does not exist.
+        log_placement: True to log each node's device, and ignored requests, at level INFO.
+        costs: the costs to place nodes by, see `cost_placement.py`; None to place them in the order of the graph.
     """
 
     def __init__(
@@ -57,28 +56,28 @@ class Placer:
         self._placed: dict[int, Device] = {}
 
     def device_of(self, node: Node) -> Device:
-        """Where a node was placed."""
+        """The device that a node was placed on."""
         return self._placed[node.id]
 
     def is_placed(self, node: Node) -> bool:
         return node.id in self._placed
 
     def place(self, nodes: Iterable[Node], node_of: Callable[[int], Node], library: FunctionLibrary) -> None:
-        """Place nodes that are not placed yet.  What cannot be placed as a whole leaves no trace.
+        """Place nodes that are not placed yet: all of them, or none if it raises.
 
         Raises:
-            InvalidArgumentError: an op without kernel, colocation that contradicts itself, or a
-                requested device that is not there.
+            InvalidArgumentError: an op has no kernel, colocations contradict each other, or a requested device does not
+                exist.
         """
         new = [node for node in nodes if node.id not in self._placed]
         self.keep(self.choose(new, node_of, library))
 
     def take_apart(self) -> None:
-        """Forget all of them: nothing will be placed any more."""
+        """Forget all nodes; nothing will be placed any more."""
         empty(self._placed)
 
     def keep(self, chosen: Mapping[int, Device]) -> None:
-        """Nodes by their ids are placed so from now on."""
+        """Keep these devices, by the ids of nodes."""
         self._placed.update(chosen)
 
     def choose(
@@ -90,11 +89,11 @@ class Placer:
         soft: bool | None = None,
         beside: Device | None = None,
     ) -> dict[int, Device]:
-        """Where these nodes would be placed, by id, beside those that are.
+        """The devices that these nodes would be placed on, by id, given the nodes placed so far.
 
         Args:
-            soft: if not as the placer's.
-            beside: preferred by nodes that may be there.
+            soft: in place of the placer's setting.
+            beside: the device to prefer for nodes that may be there.
 
         Raises:
             InvalidArgumentError: as `place`.
@@ -122,7 +121,7 @@ class Placer:
         return chosen
 
     def preferred(self, node: Node, library: FunctionLibrary) -> Device:
-        """Where a node would run that has no neighbours: the body of a function is not placed as a whole."""
+        """The device of a node by itself, without regard to neighbours."""
         priorities = dict(self._supported_types(library).of(node))
         usable = [device for device in self._devices if device.type in priorities]
         return max(usable, key=lambda device: priorities[device.type])
@@ -137,8 +136,8 @@ def _place_in_order(
     """The device of each node.
 
     Args:
-        before: nodes that are placed already, by id.
-        beside: preferred by nodes that may be there.
+        before: id of a node that is placed already → its device.
+        beside: the device to prefer for nodes that may be there.
     """
     placed: dict[int, Device] = {}
 
@@ -161,7 +160,7 @@ def _place_in_order(
 
 
 def _is_generator(node: Node) -> bool:
-    """Has it no inputs, and one output that is a value?"""
+    """True for a node without inputs that has one output, which is no ref."""
     return not node.in_edges and node.num_outputs == 1 and not node.output_types[0].is_ref
 
 

@@ -1,7 +1,7 @@
-"""What functions do with the resources that they are given: a resource has to be where all who use it have kernels.
+"""Finds the uses of resources in functions, so that a variable gets a device that has kernels for all of them.
 
-A node that calls functions is placed apart from the resources that it hands on, while the nodes of bodies go to these.
-So the nodes of the bodies count where a variable is placed, however deep they are in functions that call one another.
+A node that calls functions may be placed apart from the resources that it passes on; the nodes of bodies that use a
+resource go to its device.  So those nodes restrict where a variable is placed, however deep functions are nested.
 Next to read: `colocation_graph.py`.
 """
 
@@ -22,12 +22,12 @@ from aexec.runtime.placement.supported_device_types import SupportedDeviceTypes
 
 __all__ = ["ResourceUse", "ResourceUses"]
 
-# They give what they are given.
+# Ops whose outputs are their inputs.
 _HANDS_ON = frozenset({"Identity", "IdentityN"})
 
 
 class ResourceUse(NamedTuple):
-    """A node of a body that uses a resource, which the function was given."""
+    """A node of a body that uses a resource given to the function."""
 
     function: str
     node: Node
@@ -38,7 +38,7 @@ class ResourceUses:
     """The uses of resources in the functions of a library.
 
     Args:
-        node_of: node by id, of the graph that is being placed.
+        node_of: returns a node by id, of the graph that is being placed.
     """
 
     def __init__(
@@ -47,17 +47,17 @@ class ResourceUses:
         self._library = library
         self._supported = supported
         self._node_of = node_of
-        # By the function's name and attrs, which say what it calls.
+        # By the function's name and attrs.
         self._bodies: dict[object, _Body | None] = {}
 
     def of(self, node: Node, position: int) -> list[ResourceUse]:
-        """Who uses the resource that is an input of a node which calls functions."""
+        """The nodes of bodies that use a resource which is an input of a calling node."""
         found: list[ResourceUse] = []
         self._collect(node, position, found, set())
         return found
 
     def maker(self, endpoint: Endpoint) -> Node:
-        """The node that gives a resource; of what functions only hand on, the one that gave it to them."""
+        """The node that makes a resource, looking through functions and nodes that only pass it on."""
         node = self._node_of(endpoint[0])
         slot, seen = endpoint[1], {node.id}
         while (position := self._handed_on(node, slot, set())) is not None:
@@ -89,11 +89,11 @@ class ResourceUses:
         try:
             types = frozenset(device_type for device_type, _ in self._supported.of(user))
         except errors.OpError:
-            return ()  # it has no kernel, which is said when the body is laid out
+            return ()  # it has no kernel: laying out the body will raise
         return (ResourceUse(body.name, user, types),)
 
     def _handed_on(self, node: Node, slot: int, seen: set[tuple[object, int]]) -> int | None:
-        """The input of a node, which calls functions, that is what it gives in a slot; None for a value of its own."""
+        """The index of the input that a calling node returns in an output slot; None if the output is another value."""
         given: set[int | None] = set()
         for callee in functions_called(node, self._library):
             body, key = self._body(callee.function, node), (attr_value.hashable(callee.function), slot)
@@ -120,14 +120,14 @@ class ResourceUses:
             try:
                 body = instantiate(self._library, function.name, function.attrs, caller.graph.versions)
             except errors.OpError:
-                self._bodies[key] = None  # which is said when the caller's kernel is built
+                self._bodies[key] = None  # building the caller's kernel will raise
             else:
                 self._bodies[key] = _Body(body, _consumers_in(body))
         return self._bodies[key]
 
 
 class _Body(NamedTuple):
-    """A function, and the nodes of its body that take resources, with the positions of these among their inputs."""
+    """A function, and the nodes of its body that take resources, each with the positions of those inputs."""
 
     function: FunctionBody
     consumers: dict[Endpoint, list[tuple[Node, int]]]

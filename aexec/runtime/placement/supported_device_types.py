@@ -1,4 +1,4 @@
-"""Device types that have a kernel for a node, and which of them its kernels prefer.
+"""The device types that have a kernel for a node, in order of the kernels' priorities.
 
 Next to read: `colocation_graph.py`, where nodes that share a device find what all of them support.
 """
@@ -24,13 +24,13 @@ PrioritizedTypes = tuple[tuple[str, int], ...]
 
 
 class SupportedDeviceTypes:
-    """Device types that have a kernel for a node; remembered by op and the attrs that decide.
+    """Looks up the device types with a kernel for a node; results are remembered by op and deciding attrs.
 
     Args:
-        devices: those that there are, the preferred one first.
+        devices: the session's devices, the preferred one first.
 
     Attributes:
-        library: whose functions nodes may call.
+        library: the functions that nodes may call.
     """
 
     def __init__(self, library: FunctionLibrary, devices: Sequence[Device]) -> None:
@@ -43,7 +43,7 @@ class SupportedDeviceTypes:
         """The types that `node` can run on.  Raises InvalidArgumentError if there are none."""
         if node.op in EXECUTOR_OPS or node.op == "_Arg" or is_functional(node, self.library):
             return self._anywhere
-        # A kernel is chosen by its type attrs and the label alone.
+        # Type attrs and label alone decide which kernel is chosen.
         key = (node.op, node.attrs.get("_kernel"), *_type_attrs(node))
         types = self._known.get(key)
         if types is None:
@@ -51,7 +51,7 @@ class SupportedDeviceTypes:
         return types
 
     def common(self, one: PrioritizedTypes, other: PrioritizedTypes) -> PrioritizedTypes:
-        """What nodes that share a device support.  Priorities that contradict each other do not count."""
+        """The types that two nodes both support.  Priorities that contradict each other are ignored."""
         if one == other:
             return one
         mine, theirs = _of(one, other), _of(other, one)
@@ -64,7 +64,7 @@ class SupportedDeviceTypes:
         return self._sorted((t, 0) for t, _ in mine)
 
     def among(self, types: PrioritizedTypes, names: Collection[str]) -> PrioritizedTypes:
-        """Those of `types` that have one of these names."""
+        """The members of `types` with one of these names."""
         return tuple(entry for entry in types if entry[0] in names)
 
     def _look_up(self, node: Node) -> PrioritizedTypes:
@@ -95,7 +95,7 @@ class SupportedDeviceTypes:
 
 
 def _of(types: PrioritizedTypes, others: Sequence[tuple[str, int]]) -> PrioritizedTypes:
-    """Those of `types` that are among the others."""
+    """The members of `types` that are among `others`."""
     names = {t for t, _ in others}
     return tuple(entry for entry in types if entry[0] in names)
 

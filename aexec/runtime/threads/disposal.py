@@ -1,8 +1,8 @@
-"""Freeing what was large, in pieces: plans and graphs that nobody uses any more.
+"""Frees large plans and graphs that nobody uses any more, in pieces.
 
-Their nodes refer to one another, so only the garbage collector would free them, and it stops every thread for as long
-as that takes: seconds, for some hundred thousand nodes.  So they are taken apart instead, by a thread that gives the
-interpreter's lock away between two pieces, in turns with other long work (`framework/waiting/long_work.py`).
+Their nodes refer to one another, so only the garbage collector would free them, and it stops all threads meanwhile: for
+seconds, with some hundred thousand nodes.  So a thread takes them apart.  It releases the interpreter's lock between
+two pieces, and takes turns with other long work (`framework/waiting/long_work.py`).
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ _under_way: dict[Future[Any], LongWork] = {}
 
 
 class Disposable(Protocol):
-    """What can be taken apart."""
+    """An object that can be taken apart."""
 
     def take_apart(self) -> None:
-        """Let go of its parts, with pauses as `long_work.drained` makes them.  It is of no use afterwards."""
+        """Release its parts, with pauses as in `long_work.drained`.  It is unusable afterwards."""
         ...
 
 
 def dispose(*remains: Disposable, nodes: int) -> None:
-    """Have these taken apart, one after another.  From any thread.
+    """Take objects apart, one after another.  May be called in any thread.
 
     Args:
-        nodes: that they have together.  If these are few it is done at once, else it is begun.
+        nodes: the number of nodes of all together.  Few are taken apart at once, many by a thread.
     """
     if nodes < DEFAULT.plan_nodes:
         _take_apart(list(remains))
@@ -45,7 +45,7 @@ def dispose(*remains: Disposable, nodes: int) -> None:
 
 
 def leave_undisposed() -> None:
-    """Stop taking apart what is to be: the process ends, or has to be quick now.  The collector frees the rest."""
+    """Stop taking objects apart, as the process ends or must be quick now; the collector frees the rest."""
     for work in list(_under_way.values()):
         work.call_off()
 

@@ -1,7 +1,7 @@
 """`LoopThread`: an event loop in a thread of its own, for callers who have none.
 
-What a session needs to be used from plain threads: `aexec.SyncSession` waits through one, and so does
-`aexec.embedding`.  Next to read: `aexec/remote/blocking.py`.
+Plain threads use sessions through one: `aexec.SyncSession` waits on it, and so does `aexec.embedding`.  Next to read:
+`aexec/remote/blocking.py`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["LoopThread"]
 
 T = TypeVar("T")
 
-# So often who waits looks whether it was interrupted.
+# A waiting thread looks for an interrupt this often.
 _LOOK_SECONDS = 0.2
 
 
@@ -29,11 +29,11 @@ class LoopThread:
     Its methods may be called from any thread but its own.
 
     Args:
-        name: of the thread.
+        name: the thread's name.
     """
 
     def __init__(self, name: str) -> None:
-        # With a factory, as without one the runner makes its loop the current one of the calling thread.
+        # Without a factory the runner would make its loop the current one of the calling thread.
         runner = asyncio.Runner(loop_factory=asyncio.new_event_loop)
         self._loop = runner.get_loop()
         self._process = os.getpid()
@@ -43,7 +43,7 @@ class LoopThread:
         self._thread.start()
 
     def wait(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """What a coroutine gives that runs on the loop.  Who is interrupted while waiting, by Ctrl-C say, cancels it.
+        """Run a coroutine on the loop and return its result.  An interrupt of the wait, such as Ctrl-C, cancels it.
 
         Raises:
             FailedPreconditionError: the loop has stopped, this is its own thread, or a forked child.
@@ -51,10 +51,10 @@ class LoopThread:
         """
         future: Future[T] = Future()
         try:
-            self._submit(coroutine, future)  # in here, as an interrupt may come when the coroutine runs already
+            self._submit(coroutine, future)  # inside `try`, as an interrupt may come when the coroutine runs already
             return _result(future)
         except BaseException:
-            future.cancel()  # of an interrupted wait; one that has ended does not mind
+            future.cancel()  # if the wait was interrupted; has no effect on an ended one
             raise
 
     def _submit(self, coroutine: Coroutine[Any, Any, T], future: Future[T]) -> None:
@@ -73,7 +73,7 @@ class LoopThread:
         future.add_done_callback(lambda future: self.call_soon(task.cancel) if future.cancelled() else None)
 
     def call_soon(self, callback: Callable[..., object], *arguments: Any) -> None:
-        """Call something on the loop, if it has not stopped."""
+        """Call a function on the loop, unless that has stopped."""
         with self._lock:
             if not self._stopped:
                 self._loop.call_soon_threadsafe(callback, *arguments)
@@ -97,12 +97,12 @@ class LoopThread:
 
 
 def _result(future: Future[T]) -> T:
-    """What it brings.  A signal in the instant before a thread falls asleep, or in another one, does not wake it."""
+    """The future's result.  Looks up now and then, as a signal just before a thread sleeps does not wake it."""
     while True:
         try:
             return future.result(_LOOK_SECONDS)
         except TimeoutError:
-            if future.done():  # it may be its own error
+            if future.done():  # the timeout may be the coroutine's own error
                 return future.result()
 
 
@@ -110,7 +110,7 @@ def _tell(future: Future[T], task: asyncio.Task[T]) -> None:
     if task.cancelled():
         future.cancel()
     if not future.set_running_or_notify_cancel():
-        return  # Whoever waited was interrupted.
+        return  # the wait was interrupted
     if error := task.exception():
         future.set_exception(error)
     else:
@@ -118,7 +118,7 @@ def _tell(future: Future[T], task: asyncio.Task[T]) -> None:
 
 
 def _serve(runner: asyncio.Runner) -> None:
-    # A function, so that the thread does not keep the LoopThread that nobody else has.
+    # A function and no method, so that the thread does not keep the LoopThread alive.
     loop = runner.get_loop()
     asyncio.set_event_loop(loop)
     try:

@@ -1,13 +1,13 @@
 """`SharedThreads`: the threads that the kernels of all sessions of a process share.
 
-Each session has a `ThreadShare`, which says how many of its calls may run at once; all together are bounded, too.  The
-more there are, the fewer may be of one session: another call of it begins only while more places are free than it has
-taken (the dynamic thresholds of Choudhury and Hahne, "Dynamic queue length thresholds for shared-memory packet
-switches", 1998).  So one that asks for many threads has half of them at most, and one that comes later has a place for
-its first call at once.  Calls that wait begin in turns, one of each session.
+Each session has a `ThreadShare`, which bounds how many of its calls run at once; all sessions together are bounded,
+too. The more calls run, the fewer may belong to one session: its next call begins only while more places are free than
+the session has taken (the dynamic thresholds of Choudhury and Hahne, "Dynamic queue length thresholds for shared-memory
+packet switches", 1998).  So one session gets half of the threads at most, and a later one has a place for its first
+call at once.  Waiting calls begin in turn, one of each session.
 
-A call that was abandoned and goes on to its end, because nothing can stop it, keeps its session's place and not that
-of others, up to a bound.  `worker_pool.py` is what sessions use.
+An abandoned call that runs to its end, because nothing can stop it, takes a place of its own session only, up to a
+bound.  Sessions use all this through `worker_pool.py`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from weakref import WeakSet
 
 __all__ = ["SharedThreads", "ThreadShare"]
 
-# Of a process: calls that run at once, and abandoned ones beside them.
+# The most calls of a process at once, and the most abandoned ones beside them.
 _MOST = max(64, 4 * (os.cpu_count() or 1))
 _MOST_ABANDONED = 64
 
@@ -30,10 +30,10 @@ _Call = Callable[[], Any]
 
 
 class ThreadShare:
-    """What a session has of the threads, or several sessions together.
+    """The share of the threads of one session, or of several together.
 
     Args:
-        workers: how many of its calls may run at once, as far as the threads go.
+        workers: the most of its calls at once, as far as threads are free.
 
     Attributes:
         users: the pools that have it.
@@ -52,9 +52,9 @@ class SharedThreads:
     """The worker threads of a process, which its sessions share within bounds.
 
     Args:
-        begin: what each thread does first.
-        most: how many calls may run at once.
-        most_abandoned: how many abandoned ones may run beside them.
+        begin: called first by each thread.
+        most: the most calls at once.
+        most_abandoned: the most abandoned calls beside them.
     """
 
     def __init__(self, begin: Callable[[], object], most: int = _MOST, most_abandoned: int = _MOST_ABANDONED) -> None:
@@ -63,13 +63,13 @@ class SharedThreads:
         self._most_abandoned = most_abandoned
         self._lock = threading.Lock()
         self._shares: set[ThreadShare] = set()
-        self._line: deque[ThreadShare] = deque()  # with calls that wait
+        self._line: deque[ThreadShare] = deque()  # the shares with waiting calls, in turn
         self._running = 0
         self._abandoned: set[Future[Any]] = set()
         self._executor: ThreadPoolExecutor | None = None
 
     def submit(self, share: ThreadShare, call: _Call) -> Future[Any]:
-        """A future of what `call()` returns in a thread; it may be cancelled until the call begins."""
+        """Run `call()` in a thread; returns the future of its result, which can be cancelled until the call begins."""
         future: Future[Any] = Future()
         with self._lock:
             if self._executor is None:
@@ -84,7 +84,7 @@ class SharedThreads:
         return future
 
     def abandon(self, future: Future[Any]) -> None:
-        """Nobody waits for a call that runs: others may take its place."""
+        """Give the place of a running call, for which nobody waits any more, to others."""
         with self._lock:
             if not future.done() and len(self._abandoned) < self._most_abandoned and future not in self._abandoned:
                 self._abandoned.add(future)
@@ -93,7 +93,7 @@ class SharedThreads:
                     self._begin_calls(self._executor)
 
     def leave(self, share: ThreadShare) -> set[threading.Thread]:
-        """A session, none of whose calls runs or waits, is closed; returns the threads if they end with it."""
+        """Remove a session without running or waiting calls; returns the threads if they end with it."""
         with self._lock:
             self._shares.discard(share)
             executor = self._executor
@@ -108,7 +108,7 @@ class SharedThreads:
             executor.submit(self._work, [taken])
 
     def _take(self) -> tuple[ThreadShare, Future[Any], _Call] | None:
-        """The next call that may begin, if any may; under the lock."""
+        """Take the next call that may begin, or None; the caller holds the lock."""
         for _ in range(len(self._line)):
             share = self._line.popleft()
             while share.waiting and share.waiting[0][0].cancelled():
@@ -129,7 +129,7 @@ class SharedThreads:
         return None
 
     def _work(self, first: list[tuple[ThreadShare, Future[Any], _Call]]) -> None:
-        """Make a call on this thread, which keeps nothing of it, and then what may begin when it has ended."""
+        """The body of a thread: makes a call, keeps nothing of it, then makes the calls that may begin after it."""
         taken: tuple[ThreadShare, Future[Any], _Call] | None = first.pop()
         while taken is not None:
             share, future, call = taken
@@ -152,10 +152,10 @@ class SharedThreads:
 
 
 def _outcome(call: _Call) -> tuple[Any, BaseException | None]:
-    """What a call returns, or raises."""
+    """(result, None) of a call, or (None, error)."""
     try:
         return call(), None
     except BaseException as error:
         return None, error
     finally:
-        del call  # what is raised keeps this frame
+        del call  # the error's traceback refers to this frame

@@ -1,4 +1,4 @@
-"""Work in a thread that several wait for, and that ends when nobody does any more."""
+"""`SharedWork`: work in a thread for which several callers wait, and which stops when none does any more."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ T = TypeVar("T")
 
 
 class SharedWork(Generic[T]):
-    """A task, and the work that it waits for.
+    """A task with the work in a thread that it awaits.
 
     Args:
-        work: None lets it go on although nobody waits.
+        work: the work to call off when nobody waits; None to let it end.
 
     Attributes:
-        task: to be waited for with `wait` only.
+        task: the task; callers wait for it by `wait` only.
     """
 
     def __init__(self, task: asyncio.Task[T], work: LongWork | None) -> None:
         self.task = task
         self._work = work
         self._waiting = 0
-        # Whoever may learn what it has come to might have gone.
+        # All waiters may have gone: mark the error as seen.
         task.add_done_callback(lambda task: task.cancelled() or task.exception())
 
     @property
     def called_off(self) -> bool:
-        """Does it come to nothing, as nobody waited for it?"""
+        """True if it was called off because nobody waited for it."""
         return self._work is not None and self._work.called_off
 
     def wait(self) -> asyncio.Future[T]:
-        """A future of what it comes to, to be cancelled by who does not want it any more."""
+        """A future of the result; a caller cancels it when it does not want the result any more."""
         self._waiting += 1
         waiter = asyncio.shield(self.task)
         waiter.add_done_callback(self._leave)

@@ -1,15 +1,14 @@
-"""Slices: how long inline work may hold the event loop before others get their turn.
+"""Slices: bound how long inline work holds the event loop before the loop has its turn.
 
-A loop has one `LoopTurns` for all sessions that use it: a slice opens with the first work after the loop had its
-turn, and is shared by however many runs of however many sessions there are.  So neither a caller that awaits one small
-run after another can starve the loop, nor a hundred sessions that compute at the same time.  How long a slice lasts
-is each session's own: its `SliceClock` says when the open one is over for it.
+A loop has one `LoopTurns` for all sessions.  A slice opens with the first work after the loop had its turn, and all
+runs of all sessions share it.  So neither a caller that awaits one small run after another nor a hundred sessions that
+compute at the same time starve the loop.  The length of a slice is each session's own: its `SliceClock` says when the
+open slice is over for it.
 
-Executions whose slice is over stand in line, which is the loop's too: each turn of the loop wakes the first, so
-that a long one cannot starve the others either.  Between two turns the loop serves what it has besides: timers (and
-so deadlines), cancellations, connections.  A run that begins goes on in the slice there is, which costs nothing,
-unless the first in line has waited for a while: then it goes to the end, so that nobody's run takes much longer than
-another's.
+Executions whose slice is over wait in one line for the loop; each turn of the loop wakes the first, so that a long one
+does not starve the others.  Between two turns the loop serves timers (and so deadlines), cancellations and connections.
+A run that begins uses the open slice, which costs nothing, unless the first in line has waited for long: then it goes
+to the end of the line, so that no run takes much longer than another.
 """
 
 from __future__ import annotations
@@ -24,24 +23,25 @@ from aexec.framework.waiting.loop_budget import LoopBudget, use_budget
 
 __all__ = ["LoopTurns", "SliceClock"]
 
-# Of steps: a run that is over in the slice there is need not stand behind those that take many.
+# In slices, for steps: a run that ends within the open slice need not wait behind runs that take many slices.
 _PATIENCE = 4.0
-# How many of the line are woken in one turn of the loop at most.
+# The most waiters that are woken in one turn of the loop.
 _MOST_AT_ONCE = 64
 
 
 class SliceClock:
-    """When the current slice is over for the steps of one session.
+    """Says when the open slice is over for one session.
 
     Args:
-        budget: what a slice allows; it says how long one lasts.
-        helpers: threads that help the session's kernels.
-        turns: the line to stand in, and the slices, if they are not the loop's.
-        patience: for how many slices the first in line may have waited before those that begin let it go first.
+        budget: the loop budget, which has the length of a slice.
+        helpers: the threads that help the session's kernels.
+        turns: the slices and the line to use in place of the loop's.
+        patience: when the first in line has waited for more than this many slices, runs that begin go behind it;
+            0 is strict FIFO.
 
     Attributes:
         budget: as given.
-        longest: the longest stretch, in seconds, for which a slice in which the session had a part held the loop.
+        longest: the longest time, in seconds, for which a slice that the session used held the loop.
     """
 
     __slots__ = ("_helpers", "_length", "_patience", "_turns", "budget", "longest")
@@ -61,7 +61,7 @@ class SliceClock:
         self._patience = patience * self._length
 
     def open(self, loop: asyncio.AbstractEventLoop) -> float:
-        """End of the current slice; opens one if the loop has had its turn since the last."""
+        """Returns the end of the open slice; opens one if the loop has had its turn since the last."""
         use_budget(self.budget)  # in an open one, too: others share the loop
         use_helpers(self._helpers)
         turns = self._turns or self._turns_of(loop)
@@ -70,9 +70,9 @@ class SliceClock:
         return turns.began + self._length
 
     def enter(self, loop: asyncio.AbstractEventLoop) -> float:
-        """`open`, for a run that begins: a slice that is over, 0, if others have waited for too long.
+        """`open`, for a run that begins; returns 0, a slice that is over, if others have waited for too long.
 
-        None is opened then: it would be over when those others come to it, who have to do with the next.
+        Then it opens no slice, which would be over when the waiting ones get to it.
         """
         turns = self._turns or self._turns_of(loop)
         if (turns.line or turns.woken > 1) and turns.waited_longer(self._patience):
@@ -84,7 +84,7 @@ class SliceClock:
         return self._turns
 
     async def take_turn(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Return when it is the caller's turn to do something short on the loop: at once, if the slice is not over."""
+        """Return when the caller may do something short on the loop: at once, if the slice is not over."""
         end = self.enter(loop)
         first = False
         while perf_counter() >= end:
@@ -95,19 +95,19 @@ class SliceClock:
             first = True
 
     def stand_in_line(self, loop: asyncio.AbstractEventLoop, waiter: asyncio.Future[None], *, first: bool) -> None:
-        """Wake `waiter` when it is its turn; `first` for one whose turn was cut short, by others of the same slice."""
+        """Wake `waiter` when it is its turn.  `first`: put it at the head, because others used its last slice up."""
         turns = self._turns or self._turns_of(loop)
         turns.stand_in_line(loop, waiter, first=first)
 
 
 class LoopTurns:
-    """The open slice of an event loop, and the line of those who wait for the next.
+    """The open slice of an event loop, and the line of waiters for the next.
 
     Attributes:
-        began: `perf_counter()` time at which the open slice began; it means nothing while none is open.
-        worker: whose steps have opened or used the slice last; None while none is open.
-        line: who waits, and since when.
-        woken: how many of the line were woken in this turn.
+        began: when the open slice began, by `perf_counter`; meaningless while none is open.
+        worker: the session clock that used the slice last; None while none is open.
+        line: the waiters, each with the time since when it waits.
+        woken: the number of waiters woken in this turn.
     """
 
     __slots__ = (
@@ -133,22 +133,22 @@ class LoopTurns:
         self.line: deque[tuple[asyncio.Future[None], float]] = deque()
         self.woken = 0
         self._scheduled = False
-        # How many of the line are woken in one turn, as many as a slice is enough for; since when the last of them had
-        # waited; how many of them found the slice used up.
+        # The number of waiters to wake in one turn, as many as one slice suffices for; since when the last of them had
+        # waited; and how many of them found the slice used up.
         self._at_once = 1
         self._since = 0.0
         self._returned = 0
 
     @staticmethod
     def of(loop: asyncio.AbstractEventLoop) -> LoopTurns:
-        """Those of a loop."""
+        """The turns of a loop."""
         turns = _turns.get(loop)
         if turns is None:
             turns = _turns[loop] = LoopTurns()
         return turns
 
     def take_part(self, clock: SliceClock, loop: asyncio.AbstractEventLoop) -> None:
-        """This session uses the slice, which is opened if none is."""
+        """Note that a session uses the slice; opens one if none is open."""
         length = clock.budget.slice_seconds
         if self.worker is None:
             self.began = perf_counter()
@@ -160,7 +160,7 @@ class LoopTurns:
         self.worker = clock
 
     def waited_longer(self, seconds: float) -> bool:
-        """Has the first in line, or one that was just woken, waited for longer?"""
+        """True if the first in line, or a waiter that was just woken, has waited for longer than that."""
         since = self.line[0][1] if self.line else self._since
         return perf_counter() - since > seconds
 
@@ -174,7 +174,7 @@ class LoopTurns:
         self._schedule(loop)
 
     def _schedule(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Close the slice as soon as whoever holds the loop lets go of it."""
+        """Close the slice as soon as the loop has its turn."""
         if not self._scheduled:
             self._scheduled = True
             loop.call_soon(self._close, loop)
@@ -198,7 +198,7 @@ class LoopTurns:
             self._schedule(loop)
 
     def _note(self, worker: SliceClock, held: float) -> None:
-        """The slice is closed, after so many seconds."""
+        """Record a slice that held the loop for `held` seconds."""
         worker.longest = max(worker.longest, held)
         for other in self._others:
             other.longest = max(other.longest, held)
@@ -206,5 +206,5 @@ class LoopTurns:
         self.worker = None
 
 
-# Loops are not referred to by what they run.
+# Weak, so that this does not keep loops alive.
 _turns: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, LoopTurns] = weakref.WeakKeyDictionary()

@@ -1,7 +1,7 @@
-"""`ThreadPools`: the pools of worker threads of a session, of which each run has one.
+"""`ThreadPools`: the pools of worker threads of a session; each run uses one.
 
-Mostly there is one.  `SessionConfig.thread_pools` asks for several, so that runs of one kind leave threads to others;
-those with a name are shared by all sessions of the process that name them.
+Most sessions have one pool.  `SessionConfig.thread_pools` asks for several, so that runs of one kind leave threads to
+others.  All sessions of a process that name the same pool share it.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from aexec.runtime.threads.worker_pool import WorkerPool, WorkerPoolStatistics
 
 __all__ = ["ThreadPools"]
 
-# Of a session.
+# The most pools of a session.
 _MOST = 64
-# As long as a session has them.
+# Pools by name, as long as a session uses them.
 _named: WeakValueDictionary[str, ThreadShare] = WeakValueDictionary()
 
 
@@ -26,14 +26,14 @@ class ThreadPools:
     """The pools of worker threads of one session; each run uses one of them.
 
     Args:
-        wanted: the pools; none for one of the session's own.
-        inter_op_threads, intra_op_threads: of a pool that does not say otherwise; 0 for the default.
+        wanted: the pools; if empty, the session has one of its own.
+        inter_op_threads, intra_op_threads: numbers of threads of pools that do not give their own; 0 for the default.
 
     Raises:
         InvalidArgumentError: a negative number of threads, too many pools, or one that was named with other threads.
 
     Attributes:
-        first: of runs that name none, and of all else that the session does in threads.
+        first: the pool of runs that name none, and of the session's other work in threads.
     """
 
     def __init__(self, wanted: Sequence[ThreadPool], inter_op_threads: int, intra_op_threads: int) -> None:
@@ -54,7 +54,7 @@ class ThreadPools:
         return self._pools[max(index, 0)]
 
     def statistics(self) -> WorkerPoolStatistics:
-        """Of all together."""
+        """The statistics of all pools together."""
         each = [pool.statistics() for pool in self._pools]
         if len(each) == 1:
             return each[0]
@@ -72,7 +72,7 @@ class ThreadPools:
 
 
 def _named_share(pool: ThreadPool, inter_op_threads: int) -> ThreadShare | None:
-    """The threads of a pool with a name."""
+    """The thread share of a named pool; None for a pool without a name."""
     if pool.threads < 0:
         raise errors.InvalidArgumentError(f"A thread pool cannot have {pool.threads} threads")
     if not pool.name:

@@ -49,7 +49,7 @@ __all__ = [
 T = TypeVar("T")
 
 
-# Those that may be: few, of the thousands that a simulation has.
+# Pools that may be busy: few, of the thousands in a simulation.
 _busy_pools: weakref.WeakSet[WorkerPool] = weakref.WeakSet()
 # Calls of `run_in_thread` that have not ended.
 _calls: set[_Call[Any]] = set()
@@ -57,7 +57,7 @@ _calls: set[_Call[Any]] = set()
 
 @dataclass(frozen=True, slots=True)
 class WorkerPoolStatistics:
-    """Workers, threads at work on kernels at most, jobs running or queued, jobs ever submitted."""
+    """The numbers of workers, of kernel threads at most, of running or queued jobs, and of all jobs so far."""
 
     workers: int
     intra_op_threads: int
@@ -66,7 +66,7 @@ class WorkerPoolStatistics:
 
 
 def _default_threads() -> tuple[int, int]:
-    """(workers, threads of kernels): as many threads as cores, and about the root of that workers.
+    """The default (workers, kernel threads): about the square root of the cores, and the cores.
 
     At least two workers where there are two cores, so that an abandoned kernel does not
     keep the next step waiting.
@@ -79,16 +79,15 @@ class WorkerPool:
     """Runs kernels in threads, which all pools share, and reports each end on the event loop.
 
     Args:
-        workers: how many threads may be at work for it; 0 for the default.
-        intra_op_threads: threads that are at work on kernels at once, where kernels are fewer than that;
-            0 for the default.
-        share: in place of one of its own with so many workers.
+        workers: the most threads at work for it; 0 for the default.
+        intra_op_threads: the most threads at work on kernels at once, helpers included; 0 for the default.
+        share: the thread share to use in place of one of its own.
     """
 
     def __init__(self, workers: int = 0, intra_op_threads: int = 0, share: ThreadShare | None = None) -> None:
         self._workers = self.workers_of(workers)
         self._intra_op_threads = intra_op_threads or _default_threads()[1]
-        # The threads that help kernels in this pool's threads and on the event loop.
+        # They help kernels in this pool's threads and on the event loop.
         self.helpers = HelperThreads(self._intra_op_threads, partial(limit_blas_threads, 1))
         self._share = share or ThreadShare(self._workers)
         self._share.users.add(self)
@@ -97,12 +96,12 @@ class WorkerPool:
 
     @staticmethod
     def workers_of(workers: int) -> int:
-        """How many threads may be at work for a pool that is made with so many."""
+        """The most threads at work for a pool that is made with `workers`."""
         return workers or _default_threads()[0]
 
     @property
     def busy(self) -> bool:
-        """Is any kernel running or queued?"""
+        """True if a kernel runs or is queued."""
         return bool(self._outstanding)
 
     def statistics(self) -> WorkerPoolStatistics:
@@ -117,8 +116,8 @@ class WorkerPool:
     ) -> Future[Any]:
         """Run `call(*args)` in a thread; `done(future)` is called on the loop, unless it has closed.
 
-        The future's result is a list of what the call returned and the seconds that it ran.  Who empties
-        the list is the only one to have them: the thread lets go of its future only some time later.
+        The future's result is a list of the call's result and its duration in seconds.  Empty the list to drop them:
+        the thread releases its future only some time later.
         The future may be cancelled while it is queued; `done` is called then too.
         """
         in_thread = CallInThread()
@@ -127,7 +126,7 @@ class WorkerPool:
         self._outstanding[future] = in_thread
         _busy_pools.add(self)
 
-        # A future keeps what it has called: referring to it from there, what a call held would wait for the collector.
+        # A future keeps its callbacks: one that refers to it would leave the call's values to the collector.
         def on_loop(future: Future[Any]) -> None:
             self._outstanding.pop(future, None)
             done(future)
@@ -142,9 +141,9 @@ class WorkerPool:
         return future
 
     def abandon(self, future: Future[Any]) -> bool:
-        """Nobody waits for a call any more: it is to end as soon as it can.
+        """Abandon a call for which nobody waits: it ends as soon as it can.
 
-        Returns False if it is finishing what it has begun to change, and so is to be waited for.
+        Returns False if it is finishing a change of state; then the caller must wait for it.
         """
         if not future.cancel() and (call := self._outstanding.get(future)) is not None:
             if not call.abandon():
@@ -153,16 +152,16 @@ class WorkerPool:
         return True
 
     def start(self, call: Callable[..., T], *args: Any) -> asyncio.Future[T]:
-        """A future of what `call(*args)` returns, called in a thread.
+        """Call `call(*args)` in a thread; returns the future of its result.
 
-        However it is completed before, that withdraws the call if it has not begun, and else drops its result.
+        Completing the future earlier withdraws a call that has not begun, and drops the result of one that has.
         """
         waiter, withdraw = self._begin(call, args, OnCancel.WAIT)
         waiter.add_done_callback(lambda _: withdraw())
         return waiter
 
     async def run(self, call: Callable[..., T], *args: Any, on_cancel: OnCancel = OnCancel.ABANDON) -> T:
-        """What `call(*args)` returns, called in a thread."""
+        """Call `call(*args)` in a thread, and return its result."""
         return await _outcome(*self._begin(call, args, on_cancel), on_cancel)
 
     def _begin(
