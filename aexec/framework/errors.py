@@ -141,7 +141,7 @@ class OpError(Exception):
     def message(self, message: str) -> None:
         self._message = abridged(message, MAX_MESSAGE)
 
-    def attach_node(self, node: str, op: str, site: str | None = None, origin: str | None = None) -> None:
+    def attach_node(self, node: str, op: str | None, site: str | None = None, origin: str | None = None) -> None:
         """Name the node that failed.  Only the first call counts: the innermost node is the cause."""
         if self.node is None:
             self.node, self.op, self.site, self.origin = node, op, site, origin

@@ -8,17 +8,20 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import Any, TypeVar
 
 from google.protobuf.message import Message
 
+from aexec import proto
 from aexec.framework import errors
-from aexec.remote.remote_session import RemoteSession
-from aexec.runtime.config import SessionConfig
-from aexec.runtime.session.run_types import Source
+from aexec.graph.graph import Graph
+from aexec.graph.signature import Signature, TensorInfo
+from aexec.runtime.config import RunMetadata, SessionConfig
+from aexec.runtime.session.run_types import Source, TargetsLike
 from aexec.runtime.session.session import Session
+from aexec.runtime.session.session_protocol import NativeSessionProtocol
 from aexec.runtime.threads.loop_thread import LoopThread
 
 __all__ = ["BlockingSession", "SyncSession", "blocking"]
@@ -26,11 +29,11 @@ __all__ = ["BlockingSession", "SyncSession", "blocking"]
 T = TypeVar("T")
 
 
-def blocking(session: Session | RemoteSession) -> BlockingSession:
+def blocking(session: NativeSessionProtocol) -> BlockingSession:
     """A session whose methods wait: `with aexec.blocking(aexec.connect(url, graph)) as session: session.run("y:0")`.
 
     Args:
-        session: one of either kind that was not used yet; it will belong to the event loop of a thread of its own.
+        session: one to be awaited that was not used yet; it will belong to the event loop of a thread of its own.
     """
     return BlockingSession(session)
 
@@ -96,13 +99,14 @@ class BlockingSession:
 
     May be used from any thread, by several at a time, and where an event loop runs already, as in a notebook: that
     stands still meanwhile.  Who is interrupted while a method waits cancels it: Ctrl-C stops a run.  Callables that
-    `make_callable` gives wait, too; of a step that `start` gives, `result` does.
+    `make_callable` gives wait, too; of a step that `start` gives, `result` does.  What only some sessions have, such as
+    `Session.plan_source`, is there under its name.
     """
 
-    def __init__(self, session: Session | RemoteSession) -> None:
-        self._given = session
-        self._session: Any = None
+    def __init__(self, session: NativeSessionProtocol) -> None:
+        self._session: Any = session
         self._thread: LoopThread | None = None
+        self._closed = False
 
     def __enter__(self) -> BlockingSession:
         if self._thread is not None:
@@ -111,12 +115,16 @@ class BlockingSession:
         return self
 
     def _enter(self) -> None:
-        self._thread = LoopThread("aexec.blocking")
+        thread = self._thread = LoopThread("aexec.blocking")
         try:
-            self._session = self._thread.wait(self._open())
+            self._session = thread.wait(self._open())
         except BaseException:
-            self._thread.stop()
+            self._closed = True
+            thread.stop()
             raise
+
+    async def _open(self) -> Any:
+        return await self._session
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
@@ -125,29 +133,68 @@ class BlockingSession:
 
     def close(self, *arguments: Any, **settings: Any) -> None:
         """Close the session, as its own `close` does, and end its thread.  Idempotent."""
-        session, self._session = self._session, None
-        if session is not None and self._thread is not None:
+        thread, was_closed, self._closed = self._thread, self._closed, True
+        if thread is not None and not was_closed:
             try:
-                self._thread.wait(session.close(*arguments, **settings))
+                thread.wait(self._session.close(*arguments, **settings))
             finally:
-                self._thread.stop()
+                thread.stop()
+
+    @property
+    def closed(self) -> bool:
+        """Has `close` been called?"""
+        return self._closed
+
+    # Running
+
+    def run(
+        self,
+        fetches: Any,
+        feeds: Mapping[Any, Any] | None = None,
+        targets: TargetsLike = (),
+        *,
+        options: Any = None,
+        metadata: RunMetadata | None = None,
+        **settings: Any,
+    ) -> Any:
+        """As the session's."""
+        return self._wait(self._session.run(fetches, feeds, targets, options=options, metadata=metadata, **settings))
+
+    def call(
+        self,
+        signature: str | None = None,
+        inputs: Mapping[str, Any] | None = None,
+        /,
+        *,
+        options: Any = None,
+        metadata: RunMetadata | None = None,
+        **named: Any,
+    ) -> dict[str, Any]:
+        """As the session's."""
+        return self._wait(self._session.call(signature, inputs, options=options, metadata=metadata, **named))
+
+    def warm_up(
+        self, signature: str | None = None, inputs: Mapping[str, Any] | None = None, /, **settings: Any
+    ) -> None:
+        """As the session's."""
+        self._wait(self._session.warm_up(signature, inputs, **settings))
 
     def start(self, *arguments: Any, **settings: Any) -> _WaitingStep:
         """As the session's: begins a step and returns it, whose `result()` waits."""
-
-        async def begin() -> Any:
-            return self._opened().start(*arguments, **settings)
-
-        return _WaitingStep(self._wait(begin()), self._wait)
+        return _WaitingStep(self._at_once(lambda session: session.start(*arguments, **settings)), self._wait)
 
     def make_callable(self, *arguments: Any, **settings: Any) -> Any:
         """As the session's; calls of it wait."""
-
-        async def make() -> Any:
-            return self._opened().make_callable(*arguments, **settings)
-
-        call = self._wait(make())
+        call = self._at_once(lambda session: session.make_callable(*arguments, **settings))
         return lambda *values, **options: self._wait(call(*values, **options))
+
+    def partial_run_setup(self, fetches: Any, feeds: Iterable[Any] = (), *arguments: Any, **settings: Any) -> Any:
+        """As the session's."""
+        return self._wait(self._session.partial_run_setup(fetches, feeds, *arguments, **settings))
+
+    def partial_run(self, setup: Any, fetches: Any, feeds: Mapping[Any, Any] | None = None) -> Any:
+        """As the session's."""
+        return self._wait(self._session.partial_run(setup, fetches, feeds))
 
     def wait(self, function: Callable[..., Any], *arguments: Any, **settings: Any) -> Any:
         """Call a function that takes a session, on the loop of this one; if what it gives is awaitable, wait for it.
@@ -162,51 +209,112 @@ class BlockingSession:
         """
 
         async def call() -> Any:
-            given = function(self._opened(), *arguments, **settings)
+            given = function(self._session, *arguments, **settings)
             return await given if inspect.isawaitable(given) else given
 
         return self._wait(call())
 
+    # Looking around
+
+    @property
+    def graph(self) -> Graph:
+        """As the session's."""
+        graph: Graph = self._entered().graph
+        return graph
+
+    @property
+    def graph_def(self) -> proto.GraphDef:
+        """The graph as a message."""
+        return self.graph.to_graph_def()
+
+    @property
+    def signatures(self) -> Mapping[str, Signature]:
+        """As the session's."""
+        signatures: Mapping[str, Signature] = self._entered().signatures
+        return signatures
+
+    def signature(self, name: str | None = None) -> Signature:
+        """As the session's."""
+        signature: Signature = self._entered().signature(name)
+        return signature
+
+    @property
+    def inputs(self) -> Mapping[str, TensorInfo]:
+        """As the session's."""
+        return self.signature().inputs
+
+    @property
+    def outputs(self) -> Mapping[str, TensorInfo]:
+        """As the session's."""
+        return self.signature().outputs
+
+    @property
+    def steps(self) -> tuple[_WaitingStep, ...]:
+        """The steps in flight, oldest first."""
+        return tuple(_WaitingStep(step, self._wait) for step in self._at_once(lambda session: session.steps))
+
+    def devices(self) -> Any:
+        """As the session's."""
+        return self.wait(lambda session: session.devices())
+
+    # What the session keeps
+
     def queue(self, name: str) -> _Waiting:
         """As the session's; its methods wait, and so does going through its elements."""
+        return _Waiting(self._at_once(lambda session: session.queue(name)), self._wait)
 
-        async def find() -> Any:
-            return self._opened().queue(name)
-
-        return _Waiting(self._wait(find()), self._wait)
+    def queues(self) -> dict[str, _Waiting]:
+        """As the session's; their methods wait."""
+        found = self.wait(lambda session: session.queues())
+        return {name: _Waiting(queue, self._wait) for name, queue in found.items()}
 
     @property
     def tensors(self) -> _Waiting:
         """As the session's; its methods wait."""
-        return _Waiting(self._opened().tensors, self._wait)
+        return _Waiting(self._entered().tensors, self._wait)
+
+    def extend(self, more: Any) -> None:
+        """As the session's."""
+        self._wait(self._session.extend(more))
+
+    def reset(self, containers: Iterable[str] = ()) -> None:
+        """As the session's."""
+        self._wait(self._session.reset(containers))
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
-        return _waiting(getattr(self._opened(), name), self._wait)
+        return _waiting(getattr(self._entered(), name), self._wait)
 
-    def _opened(self) -> Any:
-        if self._session is None:
+    def _at_once(self, function: Callable[[Any], Any]) -> Any:
+        """What a function of the session returns, called on the session's event loop."""
+
+        async def call() -> Any:
+            return function(self._session)
+
+        return self._wait(call())
+
+    def _entered(self) -> Any:
+        """The session.  Raises InvalidStateError before it is entered."""
+        if self._thread is None and not self._closed:
             raise errors.InvalidStateError(
                 "The session is not open: use `with aexec.blocking(...) as session`, or make another aexec.SyncSession"
             )
         return self._session
 
-    async def _open(self) -> Any:
-        return await self._given
-
     def _wait(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        if self._session is None or self._thread is None:
+        thread = self._thread
+        if thread is None or self._closed:
             coroutine.close()
-            self._opened()  # which refuses
-        assert self._thread is not None
-        return self._thread.wait(coroutine)
+            self._entered()
+            raise errors.CancelledError("Session has been closed.")
+        return thread.wait(coroutine)
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} of {self._session or self._given!r}>"
+        return f"<{type(self).__name__} of {self._session!r}>"
 
     def _repr_html_(self) -> str | None:
-        show = getattr(self._session or self._given, "_repr_html_", None)
+        show = getattr(self._session, "_repr_html_", None)
         return None if show is None else show()
 
 
@@ -227,5 +335,6 @@ class SyncSession(BlockingSession):
         self._enter()
 
     def __enter__(self) -> SyncSession:
-        self._opened()
+        if self._closed:
+            raise errors.CancelledError("Session has been closed.")
         return self

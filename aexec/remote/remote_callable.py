@@ -9,7 +9,7 @@ from google.protobuf.message import Message
 
 from aexec.framework import errors
 from aexec.remote.remote_step import RemoteStep
-from aexec.remote.run_messages import fed_once
+from aexec.remote.run_messages import both_fed_and_fetched, fed_once
 from aexec.runtime.config import RunMetadata, RunOptions
 from aexec.runtime.feeding.fetches import FetchMapper
 from aexec.runtime.session.callable import Request, request_text
@@ -50,6 +50,8 @@ class RemoteCallable:
         mapper: FetchMapper,
         request: Request,
         options: RunOptions | Message | None = None,
+        *,
+        answer_fed: bool = False,
     ) -> None:
         self._owner = owner
         self._build = mapper.build
@@ -60,6 +62,8 @@ class RemoteCallable:
         self.options = options
         if not self.fetches and not self.targets:
             raise errors.InvalidArgumentError("Must specify at least one target to fetch or execute.")
+        if not answer_fed and (both := both_fed_and_fetched(self.feeds, self.fetches)):
+            raise errors.InvalidArgumentError(f"{', '.join(both)} is both fed and fetched.")
 
     async def __call__(
         self,

@@ -38,11 +38,19 @@ from aexec.remote.remote_partial_run import RemotePartialRun
 from aexec.remote.remote_queue import RemoteQueue
 from aexec.remote.remote_step import RemoteStep
 from aexec.remote.remote_tensors import RemoteTensors
-from aexec.remote.run_messages import fed_once, options_message, read_response, read_tensors, run_message
+from aexec.remote.run_messages import (
+    both_fed_and_fetched,
+    fed_once,
+    options_message,
+    read_response,
+    read_tensors,
+    run_message,
+    sent_feeds,
+)
 from aexec.remote.service import KEY, Service, quoted
 from aexec.runtime.config import RunMetadata, RunOptions
 from aexec.runtime.feeding.fetches import FetchMapper, flat_feeds, to_values
-from aexec.runtime.session.callable import Request
+from aexec.runtime.session.callable import Request, canonical_name
 from aexec.runtime.threads.worker_pool import run_in_thread
 from aexec.sources import load
 
@@ -54,6 +62,12 @@ _SESSIONS = "/v1/sessions"
 _WARM_UP_RUNS = 5
 # Messages of more bytes are written and read in a thread.
 _LARGE = 1 << 20
+
+
+def _answered(fetches: Sequence[str], body: bytes) -> dict[str, Any]:
+    """Fetch → its value, of those that are fed in a run's message."""
+    sent = sent_feeds(body)
+    return {name: sent[canonical_name(name)] for name in fetches}
 
 
 async def _beside(size: int, work: Callable[[], T]) -> T:
@@ -150,20 +164,28 @@ class RemoteSession:
         self._signatures: Mapping[str, Signature] = {}
         self._whole: Signature | None = None
         self._steps: dict[str, RemoteStep] = {}
+        self._entering = asyncio.Lock()
+        self._entered = False
         self._extending = asyncio.Lock()
         self._closed = False
 
     # Its life
 
     async def __aenter__(self) -> RemoteSession:
-        self._check_open()
+        async with self._entering:
+            self._check_open()
+            if not self._entered:
+                await self._enter()
+        return self
+
+    async def _enter(self) -> None:
         self._service.open()
         try:
             await (self._create() if self._is_new else self._join())
         except BaseException:
             await self._service.close()
             raise
-        return self
+        self._entered = True
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
@@ -248,6 +270,11 @@ class RemoteSession:
             raise errors.FailedPreconditionError("The graph is in the server: await fetch_graph()")
         return self._graph
 
+    @property
+    def graph_def(self) -> proto.GraphDef:
+        """The graph as a message.  Raises as `graph` does."""
+        return self.graph.to_graph_def()
+
     async def fetch_graph(self) -> Graph:
         """The graph as the server has it now, extensions included."""
         data = await self._service.look(f"{self._path()}/graph", "application/octet-stream")
@@ -325,6 +352,7 @@ class RemoteSession:
         reached or the connection broke, in which case the step may have run.
         """
         if type(fetches) is list and not fetches and not targets:
+            self._check_open()
             return []
         return await self.start(fetches, feeds, targets, options=options, metadata=metadata, run_id=run_id)
 
@@ -359,7 +387,7 @@ class RemoteSession:
     ) -> RemoteStep:
         """Start a step.  Arguments as for `run`; its errors come when it is awaited."""
         feeds = flat_feeds(feeds or {})
-        call = self.make_callable(fetches, feeds, targets)
+        call = self._callable(fetches, feeds, targets, None, answer_fed=True)
         return call.start(*feeds.values(), options=options, metadata=metadata, run_id=run_id)
 
     async def call(
@@ -389,9 +417,15 @@ class RemoteSession:
 
         Arguments as of `Session.make_callable`.  Names are looked up by the server, when it is called.
         """
+        return self._callable(fetches, feeds, targets, options)
+
+    def _callable(
+        self, fetches: Any, feeds: Iterable[Any], targets: Iterable[Any], options: Any, *, answer_fed: bool = False
+    ) -> RemoteCallable:
         self._check_open()
         mapper = FetchMapper(fetches)
-        return RemoteCallable(self, mapper, Request(self._graph or Graph(), mapper, feeds, targets), options)
+        request = Request(self._graph or Graph(), mapper, feeds, targets)
+        return RemoteCallable(self, mapper, request, options, answer_fed=answer_fed)
 
     def start_run(
         self,
@@ -407,19 +441,25 @@ class RemoteSession:
         self._check_open()
         settings = options_message(options)
         name = secrets.token_hex(8) if run_id is None else run_id
+        # A server does not tell what it is fed.
+        fed = both_fed_and_fetched(feeds, fetches)
+        asked = [each for each in fetches if each not in fed]
 
         async def run() -> Any:
             try:
                 await self._send_new_nodes()
                 known = self._known(feeds)
                 size = sum(getattr(value, "nbytes", 0) for value in feeds.values())
-                body = await _beside(size, lambda: run_message(feeds, known, fetches, targets, settings))
-                headers = {"Aexec-Run-Id": name}
-                if self._retry_runs:
-                    headers[KEY] = secrets.token_hex(16)
-                answer = await self._service.post_message(f"{self._path()}:run", body, headers)
-                values = await _beside(len(answer), lambda: read_response(answer, fetches, metadata))
-                return build(to_values(values))
+                body = await _beside(size, lambda: run_message(feeds, known, asked, targets, settings))
+                values = _answered(fed, body) if fed else {}
+                if asked or targets:
+                    headers = {"Aexec-Run-Id": name}
+                    if self._retry_runs:
+                        headers[KEY] = secrets.token_hex(16)
+                    answer = await self._service.post_message(f"{self._path()}:run", body, headers)
+                    got = await _beside(len(answer), lambda: read_response(answer, asked, metadata))
+                    values.update(zip(asked, got, strict=True))
+                return build(to_values([values[each] for each in fetches]))
             finally:
                 del self._steps[name]
 
@@ -548,7 +588,7 @@ class RemoteSession:
         self._check_open()
         if isinstance(more, Graph):
             more = more.to_graph_def()
-        added = proto.GraphDef.FromString(more) if isinstance(more, bytes) else as_message(more, proto.GraphDef)
+        added = as_message(more, proto.GraphDef)
         async with self._extending:
             await self._extend(added)
 

@@ -18,21 +18,42 @@ from aexec.framework.wire.tensor_codec import from_proto, to_proto
 from aexec.graph.signature import TensorInfo
 from aexec.runtime.config import RunMetadata, RunOptions
 from aexec.runtime.feeding.feeds import FeedSpec, in_host_memory
+from aexec.runtime.session.callable import canonical_name
 
-__all__ = ["fed_once", "options_message", "read_response", "read_tensors", "run_message"]
+__all__ = [
+    "both_fed_and_fetched",
+    "fed_once",
+    "options_message",
+    "read_response",
+    "read_tensors",
+    "run_message",
+    "sent_feeds",
+]
 
 
 def fed_once(names: Sequence[str], values: Iterable[Any]) -> dict[str, Any]:
     """Values by the names of the tensors that they are for.
 
     Raises:
-        InvalidArgumentError: a name comes twice.
+        InvalidArgumentError: a tensor comes twice.
     """
-    feeds = dict(zip(names, values, strict=True))
-    if len(feeds) < len(names):
-        twice = next(name for i, name in enumerate(names) if name in names[:i])
+    tensors = list(map(canonical_name, names))
+    if len(set(tensors)) < len(tensors):
+        twice = next(name for i, name in enumerate(names) if tensors[i] in tensors[:i])
         raise errors.InvalidArgumentError(f'Endpoint "{twice}" fed more than once.')
-    return feeds
+    return dict(zip(names, values, strict=True))
+
+
+def both_fed_and_fetched(feeds: Iterable[str], fetches: Iterable[str]) -> list[str]:
+    """Those of `fetches` that are tensors of `feeds`."""
+    fed = set(map(canonical_name, feeds))
+    return [name for name in fetches if canonical_name(name) in fed]
+
+
+def sent_feeds(body: bytes) -> dict[str, Any]:
+    """Tensor → its value in its type, of what `run_message` has made."""
+    feeds = proto.RunStepRequest.FromString(body).feed
+    return {canonical_name(feed.name): from_proto(feed.tensor) for feed in feeds}
 
 
 def run_message(

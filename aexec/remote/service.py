@@ -196,7 +196,8 @@ class Service:
             return ServerRestartedError(f"{message}. Connect again: a new session has a new graph and new variables")
         error = errors.from_code(code, message)
         if isinstance(fields.get("node"), str):
-            error.attach_node(fields["node"], str(fields.get("op")))
+            op = fields.get("op")
+            error.attach_node(fields["node"], None if op is None else str(op))
         return error
 
     def _unavailable(self, method: str, path: str, error: Exception, *, acted: bool) -> errors.OpError:

@@ -397,9 +397,9 @@ async def test_a_feed_that_is_named_twice_is_refused(open_session: Open) -> None
     with pytest.raises(errors.InvalidArgumentError, match='"a:0" fed more than once'):
         await session.partial_run_setup(["r1:0"], [a, "a:0", b])
     setup = await session.partial_run_setup(["r1:0"], [a, b])
-    with pytest.raises(errors.InvalidArgumentError, match=r"fed more than once|given twice"):
+    with pytest.raises(errors.InvalidArgumentError, match='"a:0" fed more than once'):
         await session.partial_run(setup, "r1:0", {a: 1, "a:0": 2, b: 3})
-    with pytest.raises(errors.InvalidArgumentError, match="given twice"):
+    with pytest.raises(errors.InvalidArgumentError, match='"a:0" fed more than once'):
         await session.partial_run(setup, "r1:0", {"a": 1, "a:0": 2, b: 3})
     assert await session.partial_run(setup, "r1:0", {b: 2, a: 1}) == 3
 

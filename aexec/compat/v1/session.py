@@ -186,6 +186,11 @@ class _Entering:
         """The graph as a message."""
         return self.graph.to_graph_def()
 
+    @property
+    def closed(self) -> bool:
+        """Has `close` been called?"""
+        return self._closed
+
     @contextmanager
     def _call(self, fetches: Any) -> Iterator[None]:
         """Around a call: what it raises before a step begins is Python's own, too.
@@ -345,7 +350,23 @@ class AsyncSession(_Entering):
     def make_callable(self, fetches: Any, feed_list: Iterable[Any] = (), accept_options: bool = False) -> Any:
         """A coroutine function of the values fed."""
         with self._call(fetches):
-            return self.awaitable.make_callable(fetches, feed_list)
+            call = self.awaitable.make_callable(fetches, feed_list)
+
+        async def run(*values: Any) -> Any:
+            with self._call(fetches):
+                return await call(*values)
+
+        return run
+
+    async def partial_run_setup(self, fetches: Any, feeds: Sequence[Any] = ()) -> Any:
+        """As `Session.partial_run_setup`, awaited."""
+        with self._call(fetches):
+            return (await self.awaitable.partial_run_setup(fetches, feeds)).handle
+
+    async def partial_run(self, handle: str, fetches: Any, feed_dict: Mapping[Any, Any] | None = None) -> Any:
+        """As `Session.partial_run`, awaited."""
+        with self._call(fetches):
+            return await self.awaitable.partial_run(handle, fetches, _feeds(self.graph, feed_dict))
 
     def list_devices(self) -> list[DeviceAttributes]:
         """The devices."""

@@ -74,7 +74,9 @@ class PartialRun(Step):
         if mapper.targets:
             raise errors.InvalidArgumentError("partial_run() requires empty target_list.")
         if len(given) != len(feeds):
-            raise errors.InvalidArgumentError("A feed is given twice, under both its names")
+            names = list(map(canonical_name, feeds))
+            twice = next(name for i, name in enumerate(names) if name in names[:i])
+            raise errors.InvalidArgumentError(f'Endpoint "{twice}" fed more than once.')
         specs = self._specs
 
         def convert() -> dict[int, Any]:

@@ -450,6 +450,7 @@ class Session:
             asyncio.CancelledError: the calling task was cancelled; the step has ended.
         """
         if type(fetches) is list and not fetches and not targets:
+            self._check_usable()
             return []
         call, build, feeds = self._find(fetches, feeds, targets)
         if fetch_devices:

@@ -77,7 +77,7 @@ async def test_tensors_serve_as_names() -> None:
         (["r1:0"], {}, "The fetch r1:0 has already been fetched."),
         (["r2:0"], {}, "Fetch r2:0 can't be computed from the feeds that have been fed so far."),
         (["r2:0"], {"c:0": "no number"}, "c:0"),
-        (["r2:0"], {"c:0": 1, "c": 1}, "twice"),
+        (["r2:0"], {"c:0": 1, "c": 1}, "fed more than once"),
         (["r2"], {"c:0": 1}, r"partial_run\(\) requires empty target_list."),
         (["r2:0"], {7: 1}, "Expected a tensor or its name, got 7"),
     ],

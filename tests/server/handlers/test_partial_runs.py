@@ -191,7 +191,7 @@ async def test_they_have_places_of_their_own(start: Start) -> None:
         ({"options": {"timeout_in_ms": 5}}, "has no timeout"),
         ({"inputs": {}}, "no inputs of a signature"),
         ({"feeds": {"a": "x"}}, "must be a number"),
-        ({"feeds": {"a": 1, "a:0": 2, "b": 3}, "fetches": ["r1"]}, "A feed is given twice"),
+        ({"feeds": {"a": 1, "a:0": 2, "b": 3}, "fetches": ["r1"]}, "fed more than once"),
         ({"feeds": {"bb": 1}}, "feed bb was not specified in partial_run_setup: there are a:0, b:0"),
     ],
 )
