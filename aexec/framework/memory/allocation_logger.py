@@ -1,6 +1,6 @@
-"""`AllocationLogger`: writes to the memory log what the running call takes of allocators.
+"""`AllocationLogger`: writes the allocations of the running call to the memory log.
 
-Next to read: `log_memory.py`, and `allocator.py` on who watches a call.
+Next to read: `log_memory.py`, and `allocator.py` for watchers of calls.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ __all__ = ["AllocationLogger"]
 
 
 class AllocationLogger:
-    """A watcher of allocations.
+    """A watcher that logs allocations.
 
     Args:
-        step_id: of the step that the call belongs to, or a `log_memory.SpecialStep`.
-        kernel_name: the node.
+        step_id: the id of the call's step, or a `log_memory.SpecialStep`.
+        kernel_name: the name of the call's node.
     """
 
     def __init__(self, step_id: int, kernel_name: str) -> None:
@@ -33,10 +33,10 @@ class AllocationLogger:
         return _Logged(allocator, self._step_id, self._kernel_name)
 
     def announce(self, num_bytes: int) -> None:
-        """It is logged once it is there, if at all."""
+        """Do nothing: memory is logged when it is there, if at all."""
 
     def announce_scratch(self, num_bytes: int) -> None:
-        """It is no allocator's, and not logged."""
+        """Do nothing: memory that comes from no allocator is not logged."""
 
     def kept(self, array: Any) -> None:
         """It was logged when it was made."""
@@ -46,7 +46,7 @@ class AllocationLogger:
 
 
 class _Logged(AllocatorWrapper):
-    """Tensors are logged as such, other memory as raw."""
+    """An allocator whose tensors are logged as tensors, and other memory as raw."""
 
     def __init__(self, allocator: Allocator, step_id: int, kernel_name: str) -> None:
         super().__init__(allocator)

@@ -1,12 +1,12 @@
 """Allocators: where the memory of arrays comes from, under a name and with statistics.
 
-A device has one, `Device.allocator`; `OpKernelConstruction`, `OpKernelContext` and the large outputs that kernels
-make before they fill them (`kernels/common/allocation.py`) take their memory from it.  What NumPy and CuPy make of
-their own, as the result of `x + y`, comes from them: it is known only once it is there.  Memory goes back when the
-last array that refers to it dies; there is no call to free it.
+A device has one, `Device.allocator`.  `OpKernelConstruction`, `OpKernelContext`, and large outputs that kernels make
+before they fill them (`kernels/common/allocation.py`) take their memory from it.  Memory that NumPy and CuPy allocate
+by themselves, as for the result of `x + y`, is known only afterwards.  Memory is freed when the last array that refers
+to it dies; there is no call to free it.
 
-A call of a kernel may be watched: within `watching` every allocator is seen through a wrapper, that tracks what is
-taken, say.  Next to read: `memory_account.py`, where limits are held.
+A kernel's call may be watched: within `watching` every allocator is wrapped, for example by one that tracks
+allocations.  Next to read: `memory_account.py`, where limits are held.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ Array = np.ndarray[Any, Any]
 
 
 class AllocatorAttributes(enum.IntFlag):
-    """What memory has to be fit for.  Those of an output are the union of what its consumers need."""
+    """What memory must be fit for.  An output's attributes are the union of its consumers' needs."""
 
     NONE = 0
     ON_HOST = 1
@@ -73,7 +73,7 @@ class AllocatorAttributes(enum.IntFlag):
     GPU_COMPATIBLE = 4
 
     def is_subset_of(self, other: AllocatorAttributes) -> bool:
-        """Does memory with the attributes `other` do for this?"""
+        """True if memory with the attributes `other` satisfies these."""
         return self | other == other
 
 
@@ -82,10 +82,10 @@ class AllocatorStats:
     """Use of an allocator.
 
     Attributes:
-        num_allocs: allocations ever made.
-        bytes_in_use, peak_bytes_in_use: now, and at most since the statistics were cleared.
-        largest_alloc_size: bytes of the largest allocation.
-        bytes_limit: None if there is none but the machine's.
+        num_allocs: the number of allocations so far.
+        bytes_in_use, peak_bytes_in_use: bytes in use now, and at most since the statistics were cleared.
+        largest_alloc_size: the bytes of the largest allocation.
+        bytes_limit: the limit; None if the machine's memory is the only one.
     """
 
     num_allocs: int = 0
@@ -106,11 +106,11 @@ class Allocator(abc.ABC):
     """A source of memory.  Any thread may allocate.
 
     Attributes:
-        name: as statistics and errors print it.
+        name: the name in statistics and errors.
     """
 
     name: str
-    # Can the sizes and ids of its allocations be asked for?
+    # True if it can tell the sizes and ids of its allocations.
     tracks_allocation_sizes = False
 
     @abc.abstractmethod
@@ -118,24 +118,24 @@ class Allocator(abc.ABC):
         """A uint8 array of uninitialised memory that begins at a multiple of `alignment`.
 
         Raises:
-            ResourceExhaustedError: there is not as much.
+            ResourceExhaustedError: there is not enough memory.
         """
 
     @abc.abstractmethod
     def stats(self) -> AllocatorStats:
-        """Its use."""
+        """Statistics of its use."""
 
     @abc.abstractmethod
     def clear_stats(self) -> None:
-        """Count allocations and peaks anew."""
+        """Start counting allocations and peaks anew."""
 
     def allocate_tensor(self, shape: Sequence[int], dtype: DType, device: str = "", *, zeros: bool = False) -> Array:
-        """An array, uninitialised or of zeros.  Of no elements it needs no memory; elements that are objects are None.
+        """An array, uninitialised or of zeros; objects are None.  An array without elements takes no memory.
 
         Args:
             shape: dimensions.
             dtype: element type.
-            device: for the message.
+            device: the device's name, for messages.
 
         Raises:
             ResourceExhaustedError: there is not enough memory.
@@ -154,22 +154,22 @@ class Allocator(abc.ABC):
         return np.ndarray(shape, dtype.np, memory)
 
     def _allocate(self, num_bytes: int, alignment: int, *, zeros: bool) -> Array:
-        """As `allocate`; cleared if wanted, by allocators that do so better than by writing."""
+        """As `allocate`; with `zeros`, memory that is cleared, by allocators that need not write it."""
         memory = self.allocate(num_bytes, alignment)
         if zeros:
             memory.fill(0)
         return memory
 
     def requested_size(self, array: Array) -> int:
-        """Bytes asked for when the array's memory was allocated; only if sizes are tracked."""
+        """The bytes requested for the array's memory; only if sizes are tracked."""
         raise errors.UnimplementedError(f"allocator {self.name} does not track allocation sizes")
 
     def allocated_size(self, array: Array) -> int:
-        """Bytes taken for it, alignment included; only if sizes are tracked."""
+        """The bytes taken for it, with alignment; only if sizes are tracked."""
         return self.requested_size(array)
 
     def allocation_id(self, array: Array) -> int:
-        """Number of the allocation, from 1; 0 if it is not one of this allocator's, or they are not counted."""
+        """The number of the allocation, from 1; 0 if it is not from this allocator, or sizes are not tracked."""
         return 0
 
     def __repr__(self) -> str:
@@ -180,16 +180,16 @@ class _Allocation(NamedTuple):
     owner: int
     requested: int
     allocated: int
-    # Its callback tells when the memory is gone.
+    # Its callback runs when the memory is freed.
     reference: weakref.ref[Array]
 
 
 class CpuAllocator(Allocator):
-    """Host memory, aligned, counted, and limited if wanted.
+    """An allocator of host memory: aligned, counted, with an optional limit.
 
     Args:
-        name: of the allocator.
-        limit_bytes: most that may be in use; None for no limit.
+        name: the allocator's name.
+        limit_bytes: the most bytes in use; None for no limit.
     """
 
     tracks_allocation_sizes = True
@@ -198,17 +198,17 @@ class CpuAllocator(Allocator):
         self.name = name
         self._limit = limit_bytes
         self._lock = threading.RLock()
-        # By the allocation's number, and the number by the identity of the array that owns the memory.
+        # Allocations by number; and numbers by the id of the array that owns the memory.
         self._live: dict[int, _Allocation] = {}
         self._numbers: dict[int, int] = {}
-        # Memory dies wherever its last reference is dropped, maybe while the lock is held, so its
-        # death is only noted here and accounted for by the next call.
+        # The last reference to memory may be dropped anywhere, even while the lock is held.  So freed memory is only
+        # noted here, and the next call accounts for it.
         self._dead: deque[int] = deque()
         self._last = itertools.count(1)
         self._in_use = self._peak = self._count = self._largest = 0
 
     def allocate(self, num_bytes: int, alignment: int = ALIGNMENT) -> Array:
-        """As `Allocator.allocate`.  Raises ResourceExhaustedError also where the machine has no more memory."""
+        """As `Allocator.allocate`.  Raises ResourceExhaustedError also if the machine has no more memory."""
         return self._allocate(num_bytes, alignment, zeros=False)
 
     def _allocate(self, num_bytes: int, alignment: int, *, zeros: bool) -> Array:
@@ -271,20 +271,20 @@ class CpuAllocator(Allocator):
             number = self._dead.popleft()
             gone = self._live.pop(number)
             self._in_use -= gone.requested
-            if self._numbers.get(gone.owner) == number:  # else another one is at its address by now
+            if self._numbers.get(gone.owner) == number:  # otherwise another array has its address by now
                 del self._numbers[gone.owner]
 
 
 def _address(owner: Array) -> int:
-    # In half the time of `owner.ctypes.data`.
+    # Takes half the time of `owner.ctypes.data`.
     return ctypes.addressof(ctypes.c_char.from_buffer(owner.data))
 
 
 class AllocatorWrapper(Allocator):
-    """Another allocator, watched by a subclass.
+    """A wrapper of another allocator, for subclasses that watch it.
 
     Args:
-        allocator: where the memory comes from.
+        allocator: the source of the memory.
     """
 
     def __init__(self, allocator: Allocator) -> None:
@@ -315,7 +315,7 @@ class AllocatorWrapper(Allocator):
 
 
 class TrackingAllocator(AllocatorWrapper):
-    """Another allocator, with a record of what was taken through this one: of one node, say."""
+    """A wrapper of another allocator that records the allocations made through it, of one node for example."""
 
     def __init__(self, allocator: Allocator) -> None:
         super().__init__(allocator)
@@ -330,11 +330,11 @@ class TrackingAllocator(AllocatorWrapper):
         return memory
 
     def live(self) -> list[Array]:
-        """The owners of memory that was taken through it and is still in use."""
+        """The owning arrays of memory that was taken through it and is still in use."""
         return [owner for reference in self._references if (owner := reference()) is not None]
 
     def used(self) -> proto.AllocatorMemoryUsed:
-        """What was taken through this allocator so far: in all, at most at a time, and what is left of it."""
+        """The memory taken through it so far: in total, at most at a time, and still in use."""
         records = list(self._records)
         live = peak = total = 0
         for _, change in records:
@@ -365,15 +365,15 @@ _made: dict[str, Allocator] = {}
 
 
 def register_allocator(name: str, make: Callable[[], Allocator], priority: int = 0) -> None:
-    """Offer an allocator of host memory; it is made when it is first wanted.
+    """Register an allocator of host memory, which is made at its first use.
 
     Args:
-        name: to ask for it by.
+        name: the name for `get_allocator`.
         make: makes it.
-        priority: that of the highest becomes `cpu_allocator()`.
+        priority: the allocator of highest priority is `cpu_allocator()`.
 
     Raises:
-        AlreadyExistsError: there is one of that name.
+        AlreadyExistsError: the name is taken.
     """
     with _lock:
         if name in _makers:
@@ -382,7 +382,7 @@ def register_allocator(name: str, make: Callable[[], Allocator], priority: int =
 
 
 def get_allocator(name: str) -> Allocator:
-    """The process's allocator of that name.  Raises NotFoundError if none is registered."""
+    """The process's allocator with this name.  Raises NotFoundError if none is registered."""
     with _lock:
         if name not in _makers:
             raise errors.NotFoundError(f"no allocator named '{name}'; there are {', '.join(_makers)}")
@@ -392,12 +392,12 @@ def get_allocator(name: str) -> Allocator:
 
 
 def allocator_names() -> list[str]:
-    """All names, those of the highest priority first."""
+    """All registered names, in order of priority."""
     return sorted(_makers, key=lambda name: (-_makers[name][0], name))
 
 
 def cpu_allocator() -> Allocator:
-    """The preferred allocator of host memory; wrapped while the call that asks is watched."""
+    """The preferred allocator of host memory, wrapped if the running call is watched."""
     return watched(get_allocator(allocator_names()[0]))
 
 
@@ -408,40 +408,40 @@ class AllocationWatcher(Protocol):
     """Sees what a call allocates."""
 
     def wrap(self, allocator: Allocator) -> Allocator:
-        """What the call gets in place of an allocator.  Called whenever one is asked for, from any thread."""
+        """Returns the allocator that the call gets in place of another.  Called for each request, from any thread."""
         ...
 
     def announce(self, num_bytes: int) -> None:
-        """The call is about to make something of so many bytes elsewhere.
+        """Note that the call is about to make an array of this size without an allocator.
 
         Raises:
-            ResourceExhaustedError: it must not.
+            ResourceExhaustedError: the memory is refused.
         """
         ...
 
     def announce_scratch(self, num_bytes: int) -> None:
-        """The call is about to need so many bytes more while it lasts, besides its outputs; raises as `announce`."""
+        """Note that the call is about to take scratch memory of this size; raises as `announce`."""
         ...
 
     def kept(self, array: Array) -> None:
-        """The call keeps this array for later ones (`OpKernelContext.allocate_persistent`, the value of a variable)."""
+        """Note that the call keeps an array for later calls (`allocate_persistent`, the value of a variable)."""
         ...
 
     def is_scratch(self, array: Array) -> None:
-        """The call needs this array for itself alone (`OpKernelContext.allocate_temp`)."""
+        """Note that an array is the call's scratch memory (`OpKernelContext.allocate_temp`)."""
         ...
 
 
-# How many calls are watched, in all threads and tasks: while it is 0 nobody need ask for `watchers`.
+# The number of watched calls, in all threads and tasks; while it is 0, `watchers` need not be called.
 WATCHED_CALLS = [0]
-# Of how many of them every allocation is to be seen, however small.
+# The number of watched calls whose every allocation is seen, however small.
 TRACKED_CALLS = [0]
-# Who watches what runs in this thread or task, the innermost last.
+# The watchers of this thread or task, the innermost last.
 _watchers: ContextVar[tuple[AllocationWatcher, ...]] = ContextVar("aexec_allocation_watchers", default=())
 
 
 def watched(allocator: Allocator) -> Allocator:
-    """An allocator as whoever watches the running call wants it to be seen."""
+    """An allocator, wrapped by the watchers of the running call."""
     found = _watchers.get()
     if not found and _otherwise is not None:
         return _otherwise.wrap(allocator)
@@ -450,26 +450,26 @@ def watched(allocator: Allocator) -> Allocator:
     return allocator
 
 
-# Sees what is allocated where nobody watches.
+# The watcher of allocations that no other watcher sees.
 _otherwise: AllocationWatcher | None = None
 
 
 def watch_the_rest(watcher: AllocationWatcher) -> None:
-    """Let `watcher` see what is allocated where nobody else watches."""
+    """Let `watcher` see the allocations that no other watcher sees."""
     global _otherwise
     _otherwise = watcher
 
 
 def watchers() -> tuple[AllocationWatcher, ...]:
-    """Who watches the running call, the innermost last."""
+    """The watchers of the running call, the innermost last."""
     return _watchers.get()
 
 
 def announce(num_bytes: int) -> None:
-    """The running call is about to have made so many bytes that come from no allocator; whoever watches it is told.
+    """Tell the watchers that the running call is about to take memory that comes from no allocator.
 
     Raises:
-        ResourceExhaustedError: it must not.
+        ResourceExhaustedError: the memory is refused.
     """
     if WATCHED_CALLS[0]:
         for watcher in _watchers.get():
@@ -477,35 +477,35 @@ def announce(num_bytes: int) -> None:
 
 
 def note_kept(array: Array) -> None:
-    """The running call keeps an array for later ones; whoever watches it is told."""
+    """Tell the watchers that the running call keeps an array for later calls."""
     if WATCHED_CALLS[0]:
         for watcher in _watchers.get():
             watcher.kept(array)
 
 
 def announce_scratch(num_bytes: int) -> None:
-    """The running call is about to need so many bytes more of its own, from no allocator, besides what it gives.
+    """Tell the watchers that the running call is about to take scratch memory from no allocator.
 
-    They count until it ends.
+    It counts until the call ends.
 
     Raises:
-        ResourceExhaustedError: it must not.
+        ResourceExhaustedError: the memory is refused.
     """
     if WATCHED_CALLS[0]:
         for watcher in _watchers.get():
             watcher.announce_scratch(num_bytes)
 
 
-# Bytes that are announced at a time, at least; and below which asking the system for its memory is not worth it.
+# The least bytes to announce at a time; asking the system for its free memory is not worth it for less.
 _ANNOUNCED = 1 << 20
 _UNCHECKED = 128 << 20
 
 
 class Growth:
-    """What a call makes piece by piece, and how much it will be nobody knows: it is announced now and then.
+    """Announces memory that a call makes piece by piece, when the total is not known before.
 
     Args:
-        joined: the pieces are joined in the end, and there twice meanwhile.
+        joined: True if the pieces are joined in the end, and so exist twice for a while.
     """
 
     __slots__ = ("_announced", "_joined", "_made")
@@ -516,11 +516,11 @@ class Growth:
         self._joined = joined
 
     def add(self, num_bytes: int) -> None:
-        """So many bytes more.  Raises ResourceExhaustedError if there is no room for them."""
+        """Count more bytes.  Raises ResourceExhaustedError if they are refused."""
         self._made += num_bytes
         if self._made <= self._announced:
             return
-        # What is joined is held twice in any case: a quarter of it more may come before it is asked again.
+        # Joined pieces exist twice in any case, so a quarter more may come before the next announcement.
         self._announced = self._made + max(_ANNOUNCED, self._made // 4 if self._joined else 0)
         announce(2 * self._announced if self._joined else self._made)
         if self._made > _UNCHECKED and (1 + self._joined) * self._announced > available_memory():
@@ -529,10 +529,10 @@ class Growth:
 
 @contextmanager
 def watching(watcher: AllocationWatcher, *, every: bool = True) -> Iterator[None]:
-    """Within, in this thread or task alone, allocators are wrapped by `watcher`, and by those around it.
+    """Context manager: inside, in this thread or task alone, `watcher` and the watchers around it see allocations.
 
     Args:
-        every: see small arrays too, which kernels otherwise make without an allocator: that takes microseconds.
+        every: True to see small arrays too, which kernels otherwise make without an allocator; costs microseconds.
     """
     token = _watchers.set((*_watchers.get(), watcher))
     with _lock:
@@ -548,12 +548,12 @@ def watching(watcher: AllocationWatcher, *, every: bool = True) -> Iterator[None
 
 
 class TrackedAllocations:
-    """A watcher that notes what a call took.
+    """A watcher that records the allocations of a call.
 
     Attributes:
-        wrapped_allocators: those that it used, by name.
-        temp_bytes: of what it needed for itself alone.
-        persistent_bytes, persistent_ids: of what it keeps, and the allocations' numbers.
+        wrapped_allocators: the allocators that it used, by name.
+        temp_bytes: the bytes of its scratch memory.
+        persistent_bytes, persistent_ids: the bytes that it keeps, and the numbers of these allocations.
     """
 
     def __init__(self) -> None:
@@ -566,7 +566,7 @@ class TrackedAllocations:
         return found or self.wrapped_allocators.setdefault(allocator.name, TrackingAllocator(allocator))
 
     def announce(self, num_bytes: int) -> None:
-        """It is noted once it is there."""
+        """Do nothing: memory is recorded when it is there."""
 
     def announce_scratch(self, num_bytes: int) -> None:
         self.temp_bytes += num_bytes
@@ -579,13 +579,13 @@ class TrackedAllocations:
         self.temp_bytes += array.nbytes
 
     def used(self) -> tuple[proto.AllocatorMemoryUsed, ...]:
-        """Of each allocator that was used, what was taken; see `TrackingAllocator.used`."""
+        """The memory taken from each allocator; see `TrackingAllocator.used`."""
         return tuple([wrapped.used() for wrapped in self.wrapped_allocators.values()])
 
 
 @contextmanager
 def tracking_allocations() -> Iterator[TrackedAllocations]:
-    """Within, in this thread or task alone, it is noted what is taken of any allocator."""
+    """Context manager: records the allocations in this thread or task."""
     tracked = TrackedAllocations()
     with watching(tracked):
         yield tracked

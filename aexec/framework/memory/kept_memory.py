@@ -1,9 +1,10 @@
-"""What a session's resources keep of tensors between calls: queues their elements, variables their values.
+"""Counts the arrays that a session's resources keep between calls, such as the elements of queues and variables'
+values.
 
-A resource that has a `kept` says so by it before it keeps an array.  From then on the array counts for the session, and
-it does until its memory dies: who takes an element out of a queue need not say that.  It counts in steps of some
-kilobytes, so that small tensors cost little.  `ResourceManager.create` gives resources what they need, if memory is
-counted at all.  What lives as long as a step (`TensorArray`, stacks) has no `kept`: the step looks for it.
+A resource with a `kept` attribute calls it before it keeps an array.  From then on the array counts for the session,
+until its memory is freed: taking an element out of a queue needs no call.  Memory is reserved some kilobytes at a time,
+so that small tensors cost little.  `ResourceManager.create` gives resources their `kept`, if memory is counted at all.
+Resources that live as long as a step (`TensorArray`, stacks) have none: the step itself looks for their values.
 Next to read: `memory_account.py`.
 """
 
@@ -23,11 +24,11 @@ from aexec.framework.memory.tensor_buffer import buffer_of, memory_bytes
 
 __all__ = ["KeptMemory"]
 
-# Bytes in which memory is reserved.
+# Memory is reserved in multiples of this many bytes.
 _GRAIN = 1 << 14
-# What a small array takes besides its elements, with what it is known by here.
+# Bytes of a small array besides its elements, including its entry here.
 _ARRAY_BYTES = 256
-# What a row of one takes besides, as an array of its own.
+# Bytes of a row besides its elements, as an array of its own.
 _ROW_BYTES = 150
 
 
@@ -46,27 +47,28 @@ class KeptMemory:
     Any thread may use it.
 
     Args:
-        account: of the session.
+        account: the session's account.
     """
 
     def __init__(self, account: MemoryAccount) -> None:
         self._account = account
         self._lock = threading.RLock()
-        # By the identity of the array that owns the memory.
+        # By the id of the array that owns the memory.
         self._kept: dict[int, _Kept] = {}
-        # Memory dies wherever its last reference is dropped: that is noted here, and accounted for by the next call.
+        # The last reference to memory may be dropped anywhere: freed memory is noted here, and the next call accounts
+        # for it.
         self._dead: deque[_Kept] = deque()
         self._used = self._reserved = 0
         account.reviewed_by(self._review)
 
     def keep(self, tensors: Iterable[Any], rows: int = 0) -> None:
-        """These are about to be kept; what is no array of the host is passed over.
+        """Count tensors that are about to be kept; ignores those that are no arrays of the host.
 
         Args:
-            rows: so many arrays are made of each, which are parts of it.
+            rows: the number of arrays that are made of each, as views.
 
         Raises:
-            ResourceExhaustedError: there is no room for them; then none counts.
+            ResourceExhaustedError: they exceed the limit; then none is counted.
         """
         with self._lock:
             new, size = self._new(tensors, rows)
@@ -77,7 +79,7 @@ class KeptMemory:
             self._add(new)
 
     def note(self, tensors: Iterable[Any]) -> None:
-        """`keep` for what is there already, and is not refused."""
+        """As `keep`, for tensors that exist already and are not refused."""
         with self._lock:
             new, size = self._new(tensors)
             used = self._used + size
@@ -87,10 +89,10 @@ class KeptMemory:
             self._add(new)
 
     def hold(self, resource: Any, num_bytes: int) -> None:
-        """A resource takes so many bytes in all from now on, until it dies.
+        """Count `num_bytes` for a resource, in place of what it took before, until it dies.
 
         Raises:
-            ResourceExhaustedError: there is no room for them; then it takes what it took before.
+            ResourceExhaustedError: they exceed the limit; then the previous number stays.
         """
         with self._lock:
             self._account_for_dead()
@@ -108,14 +110,14 @@ class KeptMemory:
             self._give_back()
 
     def close(self) -> None:
-        """The session has closed: nothing counts any more."""
+        """Stop counting: the session has closed."""
         with self._lock:
             self._account.give_back(self._reserved)
             self._kept.clear()
             self._used = self._reserved = 0
 
     def forget(self, tensors: Iterable[Any]) -> None:
-        """These are somebody else's from now on."""
+        """Stop counting tensors that belong to somebody else from now on."""
         if not self._kept:
             return
         with self._lock:
@@ -127,13 +129,13 @@ class KeptMemory:
 
     @property
     def num_bytes(self) -> int:
-        """What is kept, with what arrays take besides their elements."""
+        """The bytes of all kept arrays, with their overhead."""
         with self._lock:
             self._account_for_dead()
             return self._used
 
     def _new(self, tensors: Iterable[Any], rows: int = 0) -> tuple[dict[int, tuple[Any, int]], int]:
-        """Those whose memory is not counted: identity → owner, bytes; and their bytes together."""
+        """The tensors whose memory is not counted yet, as id → (owner, bytes); and the sum of the bytes."""
         if self._dead:
             self._account_for_dead()
         new: dict[int, tuple[Any, int]] = {}
@@ -170,14 +172,14 @@ class KeptMemory:
         self._give_back()
 
     def _review(self) -> None:
-        if self._lock.acquire(blocking=False):  # else somebody is about to do it
+        if self._lock.acquire(blocking=False):  # otherwise another thread is about to do it
             try:
                 self._account_for_dead()
             finally:
                 self._lock.release()
 
     def _remove(self, kept: _Kept) -> None:
-        if self._kept.get(kept.key) is kept:  # else it was forgotten, or another one is at its address by now
+        if self._kept.get(kept.key) is kept:  # otherwise it was forgotten, or another array has its address by now
             del self._kept[kept.key]
             self._used -= kept.num_bytes
 

@@ -1,7 +1,7 @@
-"""The memory that there is, and giving back what is not used any more.
+"""The available memory, and returning freed memory to the system.
 
-Linux grants nearly any allocation and kills the process when its pages are touched, so who is
-about to make something large, on a client's word, asks here first.
+Linux grants nearly any allocation, and kills the process when its pages are touched.  So code that is about to make
+something large at a client's request asks here first.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from pathlib import Path
 
 __all__ = ["available_memory", "is_out_of_memory", "return_freed_memory", "total_memory"]
 
-# Limit and use of the control group that the process runs in (version 2, version 1).
+# Files with limit and use of the process's control group (version 2, version 1).
 _CGROUP_FILES = (
     ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
     ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"),
 )
 
 
-# How NumPy says that it has no arrays of such a size.
+# NumPy's messages for arrays that are too large for it.
 _TOO_LARGE = (
     "Maximum allowed dimension exceeded",
     "array is too big",
@@ -32,12 +32,12 @@ _TOO_LARGE = (
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Does an exception of NumPy's say that an array is too large?"""
+    """True if an exception of NumPy's says that an array is too large."""
     return isinstance(error, MemoryError) or str(error).startswith(_TOO_LARGE)
 
 
 def available_memory() -> float:
-    """Bytes that the process can still get, as far as the system tells; infinity if it does not."""
+    """The bytes that the process can still get; infinity if the system does not tell."""
     available = math.inf
     with suppress(OSError, ValueError):
         for line in Path("/proc/meminfo").read_text().splitlines():
@@ -51,9 +51,9 @@ def available_memory() -> float:
 
 @cache
 def total_memory() -> float:
-    """Bytes that the machine has, or the process's control group may have; infinity if the system does not tell.
+    """The bytes of the machine, or the limit of the process's control group; infinity if the system does not tell.
 
-    Asked once: it reads files.
+    The result is remembered, because it takes reading files.
     """
     total = math.inf
     with suppress(AttributeError, ValueError, OSError):
@@ -65,9 +65,9 @@ def total_memory() -> float:
 
 
 def return_freed_memory() -> None:
-    """Give the system back what was freed, where the C library would keep it for later (glibc).
+    """Return freed memory to the system, which glibc would otherwise keep.
 
-    For use after large things of many pieces were let go of: it takes some milliseconds per hundred megabytes.
+    To be called after large structures of many parts were freed; takes some milliseconds per hundred megabytes.
     """
     if sys.platform == "linux":
         with suppress(OSError, AttributeError):  # another C library

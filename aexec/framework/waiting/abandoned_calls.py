@@ -1,10 +1,10 @@
-"""Calls in threads that nobody waits for any more: they end between two pieces of their work.
+"""Abandoned calls: calls in threads for which nobody waits any more end between two pieces of their work.
 
-When a step is over, by its deadline say, what still computes for it in a worker thread is abandoned: the step is
-answered at once, and the thread learns of it the next time it asks.  `in_pieces` and `let_others_run` ask
-for whoever uses them; `check_wanted` is for other loops.  A call is not abandoned while it changes state, which
-would be left half changed: it does that within `finishing`, and the step waits.  A call of a library runs to its end.
-Next to read: `loop_budget.py` for `giving_way`, `aexec/runtime/threads/worker_pool.py` for who abandons.
+When a step ends, by its deadline for instance, its calls in worker threads are abandoned.  The step is answered at
+once, and a thread notices the next time it asks.  `in_pieces` and `let_others_run` ask for their users; other loops
+call `check_wanted`.  A call that changes state does so within `finishing`: then it is not abandoned, and the step waits
+for it, so that nothing stays half changed.  A call into a library runs to its end. Next to read: `loop_budget.py` for
+`giving_way`, `aexec/runtime/threads/worker_pool.py`, which abandons calls.
 """
 
 from __future__ import annotations
@@ -17,31 +17,31 @@ __all__ = ["AbandonedError", "CallInThread", "check_wanted", "current_call", "fi
 
 
 class AbandonedError(BaseException):
-    """Nobody waits for the call that this thread is making.  Not to be caught, so no `Exception`."""
+    """Nobody waits for the call of this thread any more.  A BaseException, so that handlers do not catch it."""
 
 
 class CallInThread:
-    """A call that a thread makes, or will make.
+    """A call that a thread makes or will make.
 
     Attributes:
-        abandoned: nobody waits for it any more; set by any thread.
+        abandoned: True once nobody waits for it; set by any thread.
     """
 
     __slots__ = ("_claim", "abandoned")
 
     def __init__(self) -> None:
         self.abandoned = False
-        self._claim = threading.Lock()  # of who abandons it, or of it while it finishes
+        self._claim = threading.Lock()  # held while it is abandoned, and while it finishes
 
     def abandon(self) -> bool:
-        """Nobody waits for it any more, from any thread; False if it is finishing, and so is to be waited for."""
+        """Abandon the call, from any thread.  Returns False if it is finishing: then the caller must wait for it."""
         if self._claim.acquire(blocking=False):
             self.abandoned = True
         return self.abandoned
 
     @contextmanager
     def finishing(self) -> Iterator[None]:
-        """Within, on its own thread, it is not abandoned.  Raises AbandonedError if it has been."""
+        """Context manager, on the call's thread: inside it is not abandoned.  Raises AbandonedError if it was."""
         if self.abandoned or not self._claim.acquire(blocking=False):
             raise AbandonedError
         try:
@@ -51,7 +51,7 @@ class CallInThread:
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """What this thread does in this context is done for the call."""
+        """Context manager: this thread works for the call inside."""
         around, _here.call = _here.call, self
         try:
             yield
@@ -67,15 +67,15 @@ _here = _Here()
 
 
 def current_call() -> CallInThread | None:
-    """The call for which this thread works, None if that cannot be abandoned."""
+    """The call that this thread works for; None if it cannot be abandoned."""
     return _here.call
 
 
 @contextmanager
 def finishing() -> Iterator[None]:
-    """A context in which this thread's call changes state, and is not abandoned: a step that ends waits for it.
+    """Context manager in which this thread's call changes state: a step that ends waits for it.
 
-    Raises AbandonedError at its begin if the call is not wanted any more.
+    Raises AbandonedError at the start if the call was abandoned.
     """
     call = _here.call
     if call is None:
@@ -86,7 +86,7 @@ def finishing() -> Iterator[None]:
 
 
 def check_wanted() -> None:
-    """Raises AbandonedError if what this thread does is not wanted any more."""
+    """Raise AbandonedError if this thread's call was abandoned."""
     call = _here.call
     if call is not None and call.abandoned:
         raise AbandonedError

@@ -54,7 +54,7 @@ _CLOSED = "closed"
 
 
 class CancelSource(enum.Enum):
-    """Who or what cancels; the value is how messages put it."""
+    """Who or what cancels; the value is the text in messages."""
 
     API = "cancelled by its caller"
     CLIENT_LEFT = "the client left"
@@ -70,7 +70,7 @@ class CancelReason:
     Attributes:
         source: who or what cancelled.
         node: name of the node that caused it, or None.
-        words: anything to add for people.
+        words: further text for people.
     """
 
     source: CancelSource
@@ -78,7 +78,7 @@ class CancelReason:
     words: str = ""
 
     def to_error(self) -> errors.OpError:
-        """The status of whatever is cancelled for this reason: DEADLINE_EXCEEDED for a deadline, else CANCELLED."""
+        """The error of operations cancelled for this reason: DEADLINE_EXCEEDED for a deadline, else CANCELLED."""
         if self.source is CancelSource.DEADLINE:
             tail = f" ({self.words})" if self.words else ""
             return errors.DeadlineExceededError(f"Timed out waiting for notification{tail}", node=self.node)
@@ -141,22 +141,22 @@ class CancellationManager:
 
     @property
     def is_cancelled(self) -> bool:
-        """Has it been cancelled, and have all callbacks returned?"""
+        """True if it was cancelled and all callbacks have returned."""
         return self._phase is _CANCELLED
 
     @property
     def is_cancelling(self) -> bool:
-        """Are the callbacks running just now?"""
+        """True while the callbacks run."""
         return self._phase is _CANCELLING
 
     @property
     def cancel_requested(self) -> bool:
-        """Is it cancelling or cancelled?  What a long computation should look at between its parts."""
+        """True if it is cancelling or cancelled.  Long computations look at it between their parts."""
         return self._phase in (_CANCELLING, _CANCELLED)
 
     @property
     def status(self) -> errors.OpError | None:
-        """The error that it was cancelled with; of a bare `start_cancel()`, and before, None."""
+        """The error that it was cancelled with; None before, and after a bare `start_cancel()`."""
         if self._status is None and self._reason is not None:
             self._status = self._reason.to_error()
         return self._status
@@ -183,7 +183,7 @@ class CancellationManager:
         callbacks = self._callbacks
         if callbacks.setdefault(token, callback) is not callback:
             raise errors.InternalError(f"cancellation token {token} has a callback already")
-        # Not withdrawn in time means that the canceller has it, and calls it.
+        # If it can no longer be withdrawn, the canceller has taken it, and calls it.
         return self._phase is _ACTIVE or callbacks.pop(token, None) is None
 
     def register_callback_with_error_logging(self, token: int, callback: Callback, name: str) -> bool:
@@ -286,14 +286,14 @@ class CancellationManager:
             self._lock.release()
 
     def _say_what_waited(self, callbacks: list[Callback]) -> None:
-        """Where the session was closed, the status says which operation that ended."""
+        """Add to the status of a closed session which waiting operation that ended."""
         if self._status is not None and self._was_closed:
             waits = [callback.message for callback in reversed(callbacks) if type(callback) is _Interruption]
             self._operation = any(map(_names_operation, waits))
             self._status = closed_during(self._status, waits)
 
     def _say_what_waited_in(self, children: list[CancellationManager]) -> None:
-        # Not in the session's own: what it says is of all its steps.
+        # Not to the session's own status, which is for all its steps.
         if self._parent is not None and self._was_closed and not self._operation:
             for child in children:
                 if child._operation:
@@ -330,7 +330,7 @@ class CancellationManager:
 
 
 def _drain(table: dict[K, V]) -> list[tuple[K, V]]:
-    """Take all entries, whatever other threads take at the same time."""
+    """Take all entries; other threads may take some at the same time."""
     taken = []
     while table:
         try:
@@ -341,7 +341,7 @@ def _drain(table: dict[K, V]) -> list[tuple[K, V]]:
 
 
 def _run_all(callbacks: list[Callback]) -> None:
-    """Call each once, whatever the others raise.  Errors are logged; an interrupt is raised at the end."""
+    """Call each once, even if others raise.  Logs errors, and raises an interrupt at the end."""
     interrupt: BaseException | None = None
     for callback in callbacks:
         try:
@@ -355,7 +355,7 @@ def _run_all(callbacks: list[Callback]) -> None:
 
 
 def register_cancellation_callback(manager: CancellationManager | None, callback: Callback) -> Callable[[], object]:
-    """Register a callback with a manager that may be None; returns what takes it back (without waiting).
+    """Register a callback with a manager or None; returns a function that deregisters it without waiting.
 
     Raises:
         CancelledError: the manager is cancelling or cancelled.
@@ -389,7 +389,7 @@ async def wait(
 
     Args:
         manager: None never cancels.
-        message: of the CancelledError.
+        message: the CancelledError's message.
         derived: mark that error as one that only follows from another.
         give_back: called with the future's result if the task was cancelled in the short time
             between its delivery and the task's turn, so that nothing is lost.
@@ -415,14 +415,14 @@ async def wait(
     finally:
         if token != INVALID_TOKEN and manager is not None:
             manager.try_deregister_callback(token)
-        del future, interrupt  # the future may hold an error, whose traceback holds this frame
+        del future, interrupt  # the future may hold an error whose traceback refers to this frame
 
 
 def closed_during(status: errors.OpError, waits: Iterable[str]) -> errors.OpError:
-    """The status of what was cancelled because its session was closed, with what the first operation that waited says.
+    """The status of a step whose session was closed, with the message of the first operation that waited.
 
     Args:
-        waits: the messages of all that waited; those that name no operation add nothing.
+        waits: the messages of all waiting operations; those that name no operation are ignored.
     """
     named = next(filter(_names_operation, waits), None)
     return status if named is None else errors.CancelledError(f"{status.message} {named}")
@@ -433,7 +433,7 @@ def _names_operation(message: str) -> bool:
 
 
 class _Interruption:
-    """Ends a wait with a CancelledError, which has this message."""
+    """A callback that ends a wait with a CancelledError."""
 
     __slots__ = ("_derived", "_future", "message")
 

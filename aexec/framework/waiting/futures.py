@@ -1,4 +1,4 @@
-"""Completing asyncio futures from any thread, waiting for them, and asking which loop runs in this one."""
+"""Functions for asyncio futures: completing them from any thread, and waiting for them."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ def complete_on_loop(
     """Complete a future: at once if its loop runs on this thread, else when the loop gets to it.
 
     Args:
-        future: what somebody waits for on its loop.
+        future: a future of any loop.
         complete: sets its result or exception; called unless it is done by then.
-        too_late: called instead if it is done (its waiter was cancelled, say), or if the loop has closed.
+        too_late: called instead if the future is done (because its waiter was cancelled), or its loop has closed.
     """
     loop = future.get_loop()
 
@@ -49,14 +49,14 @@ def complete_on_loop(
         return
     try:
         loop.call_soon_threadsafe(complete_unless_done)
-    except RuntimeError:  # the loop has closed: nobody waits any more
+    except RuntimeError:  # the loop has closed, so nobody waits
         too_late()
 
 
 def complete_from(source: asyncio.Future[T] | Future[T], future: asyncio.Future[T]) -> None:
-    """Complete a future as another one is, of whichever thread, when that is done; not if that is cancelled.
+    """Complete `future` like `source`, a future of any thread, when that is done; ignores a cancelled source.
 
-    `asyncio.wrap_future` would cancel the source with the future, though others may wait for it too.
+    Unlike `asyncio.wrap_future` it does not cancel the source with the future, because others may wait for it too.
     """
 
     def complete(done: asyncio.Future[T] | Future[T]) -> None:
@@ -87,43 +87,43 @@ async def until_done(future: asyncio.Future[Any]) -> None:
 
 
 def without_frame(error: E) -> E:
-    """An error that was caught here, without the frame of whoever caught it.
+    """An error without the frame of the function that caught it.
 
-    A future that keeps the error, and that the frame refers to, would otherwise keep itself and all else there.
+    If that frame refers to the future that keeps the error, the two would otherwise keep each other alive.
     """
     traceback = error.__traceback__
     return error.with_traceback(None if traceback is None else traceback.tb_next)
 
 
 class PendingOutputs(asyncio.Future[Any]):
-    """The outputs of a synchronous kernel that has to wait for them, which it returns in their place.
+    """A future of its outputs, which a synchronous kernel returns when it has to wait for them.
 
-    So a kernel that mostly need not wait, such as an enqueue, costs no task.  Whoever makes the outputs
-    completes the future on its loop.  The executor cancels it if the step stops first.
+    So a kernel that rarely waits, such as an enqueue, needs no task.  The code that makes the outputs completes the
+    future on its loop.  The executor cancels it if the step stops first.
 
     Attributes:
-        cancelled_message: what TensorFlow says of such an operation that is cancelled; may be empty.
+        cancelled_message: TensorFlow's message for such an operation when it is cancelled; may be empty.
     """
 
     cancelled_message = ""
 
     def when_ended(self, callback: Callable[[asyncio.Future[Any]], object]) -> None:
-        """Call back on the loop, with the outputs, when they are completed or cancelled."""
+        """Call `callback` on the loop, with this future, when it is completed or cancelled."""
         self.add_done_callback(callback)
 
     def withdraw(self) -> bool:
-        """`cancel`, by a step that stops; True if that was all, so that it need not wait for the loop's next turn."""
+        """`cancel`, for a step that stops.  Returns True if the step need not wait for the loop's next turn."""
         self.cancel()
         return False
 
     def give_back(self) -> None:
-        """The step stopped after the outputs were delivered and before it took them."""
+        """Give the outputs back, because the step stopped after they were delivered and before it took them."""
 
 
 class PromptOutputs(PendingOutputs):
-    """Pending outputs that call back at once, and not in the loop's next turn.
+    """Pending outputs that call back at once instead of in the loop's next turn.
 
-    For what is completed in the middle of the executor's own work; it is not to be awaited by a task.
+    For futures that are completed in the middle of the executor's own work; no task may await one.
     """
 
     def __init__(self, *, loop: asyncio.AbstractEventLoop) -> None:
@@ -131,7 +131,7 @@ class PromptOutputs(PendingOutputs):
         self._to_call: list[Callable[[asyncio.Future[Any]], object]] = []
 
     def when_ended(self, callback: Callable[[asyncio.Future[Any]], object]) -> None:
-        """As of any, but before what completes it returns; at once if it has ended."""
+        """As `PendingOutputs.when_ended`, but calls back before the completing call returns, or at once."""
         if self.done():
             callback(self)
         else:
@@ -146,7 +146,7 @@ class PromptOutputs(PendingOutputs):
         self._call_back()
 
     def cancel(self, msg: Any = None) -> bool:
-        """As of any future."""
+        """As `Future.cancel`."""
         cancelled = super().cancel(msg)
         if cancelled:
             self._call_back()
@@ -158,5 +158,5 @@ class PromptOutputs(PendingOutputs):
             callback(self)
 
 
-# What a synchronous kernel may return in place of its outputs.
+# The types that a synchronous kernel may return in place of its outputs.
 AWAITABLE = (PendingOutputs, CoroutineType)

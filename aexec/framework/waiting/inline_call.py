@@ -1,9 +1,8 @@
-"""What a kernel raises when it finds, on the event loop, that it must not go on there.
+"""Exceptions by which a kernel says that it must not go on on the event loop.
 
-Cost estimates decide beforehand where a call runs.  Some things are known only once it
-runs: that a variable is being updated in a thread, or that a large array must be copied.
-The executor catches these, keeps the inputs, and runs the same call again; so a kernel
-raises them before it has changed anything.
+Cost estimates decide beforehand where a call runs.  Some facts are known only when it runs: a variable is being updated
+in a thread, or a large array must be copied.  The executor catches the exception, keeps the inputs, and makes the same
+call again; so a kernel must raise before it has changed anything.
 """
 
 from __future__ import annotations
@@ -17,18 +16,18 @@ __all__ = ["InlineCallError", "NeedsThreadError", "PostponedError", "check_inlin
 
 
 class InlineCallError(Exception):
-    """A call cannot go on on the event loop's thread.  Base of the two ways in which it can go on."""
+    """A call cannot go on on the event loop's thread; the subclasses say how it can."""
 
 
 class NeedsThreadError(InlineCallError):
-    """Run the call in a worker thread: it takes long."""
+    """Run the call in a worker thread, because it takes long."""
 
 
 class PostponedError(InlineCallError):
     """Run the call again later.
 
     Args:
-        when_ready: calls its argument once, from any thread, when that may succeed.
+        when_ready: calls its argument once, from any thread, when the call may succeed.
     """
 
     def __init__(self, when_ready: Callable[[Callable[[], object]], None]) -> None:
@@ -37,14 +36,14 @@ class PostponedError(InlineCallError):
 
 
 def on_event_loop() -> bool:
-    """Does this thread run an event loop?"""
+    """True if this thread runs an event loop."""
     return _get_running_loop() is not None
 
 
 def check_inline(nanoseconds: float) -> None:
-    """Raise NeedsThreadError if work that takes so long would hold up the event loop of this thread.
+    """Raise NeedsThreadError if work of this length would hold up this thread's event loop.
 
-    What is allowed, and what work takes per byte, row or object: `loop_budget.py`.
+    `loop_budget.py` has the limit, and the costs of work per byte, row or object.
     """
     if nanoseconds > current_budget().inline_ns and on_event_loop():
         raise NeedsThreadError("the call was to run in a thread")

@@ -1,12 +1,11 @@
-"""Several threads for one kernel: `in_pieces`.
+"""`in_pieces`: several threads work on one kernel call.
 
-A kernel cuts its work into pieces; the thread that it is called on, a worker or the event loop's, does them one after
-the other, and helper threads of the session take some of them while there are cores that no other kernel keeps busy.
-BLAS itself is held to one thread, so that pieces that call it do not wait for each other: see
-`runtime/threads/worker_pool.py`, which owns the helpers.  Where no session calls a kernel, pieces are done one after
-another.
+A kernel cuts its work into pieces.  The calling thread, a worker or the event loop's, does them one after another, and
+helper threads of the session take some of them while other kernels leave cores free.  BLAS is limited to one thread, so
+that pieces which call it do not wait for each other; see `runtime/threads/worker_pool.py`, which owns the helpers.
+Without a session there are no helpers.
 
-What the pieces are must follow from shapes alone, so that a result does not depend on the number of threads.
+The pieces must follow from shapes alone, so that no result depends on the number of threads.
 """
 
 from __future__ import annotations
@@ -24,13 +23,13 @@ from aexec.framework.waiting.abandoned_calls import check_wanted, current_call
 
 __all__ = ["HelperThreads", "at_once", "in_pieces", "use_helpers"]
 
-# Helpers of all sessions together; and after how many seconds one that nobody asks ends, so that others may have one.
+# The most helpers of all sessions together; and the seconds after which an idle one ends, so that others may have one.
 _MOST_HELPERS = max(32, 4 * (os.cpu_count() or 1))
 _IDLE_SECONDS = 5.0
 
 
 class _Here(threading.local):
-    # Of the session whose kernels this thread runs; is it a worker, that has been counted?
+    # The helpers of the session whose kernels this thread runs; and whether it is a worker that was counted.
     helpers: HelperThreads | None = None
     counted = False
 
@@ -39,10 +38,10 @@ _here = _Here()
 
 
 def in_pieces(pieces: int, work: Callable[[int], None]) -> None:
-    """Call `work(i)` for each i below `pieces`, in any order, on this thread and on helpers that are free.
+    """Call `work(i)` for each i below `pieces`, in any order, on this thread and on free helpers.
 
-    Returns when all have ended.  If one raises, no further one begins, and what it raised is raised; so it is if
-    nobody waits for this thread's call any more.
+    Returns when all have ended.  If a piece raises, or this thread's call is abandoned, no further piece begins, and
+    the error is raised.
     """
     helpers = _here.helpers
     if helpers is None or pieces < 2:
@@ -54,21 +53,22 @@ def in_pieces(pieces: int, work: Callable[[int], None]) -> None:
 
 
 def at_once(pieces: int) -> int:
-    """How many pieces, of so many, may be in work at a time: for what each of them needs."""
+    """How many of `pieces` pieces may be under way at the same time, to estimate their memory."""
     helpers = _here.helpers
     return max(1, min(pieces, 1 if helpers is None else helpers.threads))
 
 
 def use_helpers(helpers: HelperThreads | None) -> None:
-    """What runs on this thread, an event loop's, from now on belongs to a session with these helpers."""
+    """Use these helpers for the kernels that run on this event loop's thread from now on."""
     _here.helpers = helpers
 
 
 class _Job:
-    """Pieces that several threads take, one after the other.
+    """The pieces of one call, which several threads take.
 
     Attributes:
-        helping: how many helpers have begun and not ended; `waited_for` if the last one is to release `ended`.
+        helping: the number of helpers that have begun and not ended.
+        waited_for: True if the last of them has to release `ended`.
     """
 
     __slots__ = ("_call", "_failure", "_numbers", "_pieces", "_work", "ended", "helping", "waited_for")
@@ -82,7 +82,7 @@ class _Job:
         self.ended.acquire()
 
     def take(self) -> None:
-        """Do pieces until none is left, or one has failed."""
+        """Do pieces until none is left or one has failed."""
         pieces, work, numbers = self._pieces, self._work, self._numbers
         try:
             while self._failure is None and (i := next(numbers)) < pieces:
@@ -92,7 +92,7 @@ class _Job:
             self._failure = failure
 
     def help(self) -> None:
-        """Take pieces on a helper thread, for the job's call: if that is abandoned, the helper stops too."""
+        """Take pieces on a helper thread; it stops if the job's call is abandoned."""
         if self._call is None:
             self.take()
         else:
@@ -100,7 +100,7 @@ class _Job:
                 self.take()
 
     def result(self) -> None:
-        """Raises what a piece has raised, which refers to its frame: the job forgets it."""
+        """Raise the error of a piece, if there is one, and drop it, because it refers to frames."""
         failure, self._failure = self._failure, None
         try:
             if failure is not None:
@@ -110,7 +110,7 @@ class _Job:
 
 
 class _Helper:
-    """A thread that waits to be asked; `job` is what for, until it begins."""
+    """A helper thread; `job` is the job that it was asked to help with, until it begins."""
 
     def __init__(self, owner: HelperThreads, begin: Callable[[], None] | None) -> None:
         self.job: _Job | None = None
@@ -118,23 +118,23 @@ class _Helper:
         self._owner = weakref.ref(owner)
         self._bell, self._rung = threading.Lock(), False
         self._bell.acquire()
-        # It works only while another thread waits for it, so that nothing is lost if the interpreter ends.
+        # A daemon, as it works only while another thread waits: nothing is lost if the interpreter ends.
         self.thread = threading.Thread(target=self._run, name="aexec-helper", daemon=True)
         self.thread.start()
 
     def ring(self) -> None:
-        """Wake the thread; under the owner's lock."""
+        """Wake the thread; the caller holds the owner's lock."""
         if not self._rung:
             self._rung = True
             self._bell.release()
 
     @property
     def rings(self) -> bool:
-        """Was it woken, and has not heard of it?  Under the owner's lock."""
+        """True if it was woken and has not noticed yet; the caller holds the owner's lock."""
         return self._rung
 
     def heard(self) -> _Job | None:
-        """What it is asked for, if it still is; under the owner's lock."""
+        """Take the job that it was asked to help with, if it is still wanted; the caller holds the owner's lock."""
         self._rung = False
         job, self.job = self.job, None
         return job
@@ -153,14 +153,14 @@ class _Helper:
 
 
 class _HelperCount:
-    """How many helpers there are in the process."""
+    """The number of helpers in the process."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._number = 0
 
     def add(self, of_session: int) -> bool:
-        """One more, for a session that has so many: False if fewer are left than it has."""
+        """Count one more for a session that has `of_session`; returns False, and counts none, if fewer are left."""
         with self._lock:
             if of_session >= _MOST_HELPERS - self._number:
                 return False
@@ -178,15 +178,14 @@ _helper_count = _HelperCount()
 class HelperThreads:
     """The threads that help the kernels of one session.
 
-    They are no executor's: a product of a tenth of a millisecond is worth sharing only if another thread has
-    heard of it, and been waited for, in a fraction of that.
+    An executor of the standard library would be too slow: sharing a product of a tenth of a millisecond pays off only
+    if waking a thread and waiting for it take a fraction of that.
 
-    All sessions of a process together have a bounded number of them: a session has another one while more are left
-    than it has.
+    The number of helpers of a process is bounded: a session gets another one only while more are left than it has.
 
     Args:
-        threads: how many threads may be at work at once, those that the kernels were called on included.
-        begin: what a helper does first.
+        threads: the most threads at work on kernels at once, including those that called the kernels.
+        begin: called first by each helper.
     """
 
     def __init__(self, threads: int, begin: Callable[[], None] | None = None) -> None:
@@ -200,7 +199,7 @@ class HelperThreads:
 
     @contextmanager
     def for_kernel(self) -> Iterator[None]:
-        """What this thread, a worker, does in this context is a kernel, and may have help."""
+        """Context manager for a worker thread: inside it runs a kernel, which helpers may help."""
         _here.helpers, _here.counted = self, True
         with self._lock:
             self._at_work += 1
@@ -212,7 +211,7 @@ class HelperThreads:
                 self._at_work -= 1
 
     def share(self, pieces: int, work: Callable[[int], None]) -> None:
-        """As `in_pieces`."""
+        """The implementation of `in_pieces`."""
         job = _Job(pieces, work)
         asked = self._ask(pieces - 1, job)
         job.take()
@@ -221,7 +220,7 @@ class HelperThreads:
         job.result()
 
     def _ask(self, wanted: int, job: _Job) -> list[_Helper]:
-        """Ask so many helpers, or as many as are free, for help with a job."""
+        """Ask up to `wanted` free helpers to help with a job; returns those asked."""
         with self._lock:
             free = min(wanted, self.threads - self._at_work - (not _here.counted))
             if free <= 0 or self._closed:
@@ -230,7 +229,7 @@ class HelperThreads:
             while len(asked) < free and _helper_count.add(len(self._helpers)):
                 try:
                     asked.append(_Helper(self, self._begin))
-                except RuntimeError:  # the interpreter ends, or the system has no more: there is less help
+                except RuntimeError:  # the interpreter ends, or the system has no more threads
                     _helper_count.drop()
                     break
                 self._helpers.append(asked[-1])
@@ -241,10 +240,10 @@ class HelperThreads:
         return asked
 
     def help(self, helper: _Helper) -> bool:
-        """A helper, that was woken, helps with what it is asked for; False if it is to end."""
+        """Run on a helper that was woken: help with its job.  Returns False if the helper has to end."""
         with self._lock:
             job = helper.heard()
-            if job is None:  # it came too late, or there is nothing to come
+            if job is None:  # it came too late, or is closed
                 return not self._closed
             job.helping += 1
         job.help()
@@ -256,16 +255,16 @@ class HelperThreads:
         return True
 
     def keeps(self, helper: _Helper) -> bool:
-        """Is a helper that was not asked for long to go on?"""
+        """True if a helper that was idle for long should stay."""
         with self._lock:
             if helper.rings or self._closed or helper not in self._idle:
-                return True  # it is woken at this moment
+                return True  # it is being woken right now
             self._idle.remove(helper)
             self._helpers.remove(helper)
             return False
 
     def _wait(self, job: _Job, asked: list[_Helper]) -> None:
-        """Until those that have begun have ended; the others are not needed any more."""
+        """Wait for helpers that have begun, and release the others."""
         with self._lock:
             for helper in asked:
                 if helper.job is job:
@@ -280,7 +279,7 @@ class HelperThreads:
         self._at_work -= 1
 
     def close(self) -> list[threading.Thread]:
-        """End the threads, once no kernel runs: returns those that are about to end.  There is no help any more."""
+        """End all helpers, when no kernel runs; returns the threads that are about to end."""
         with self._lock:
             helpers, self._helpers, self._closed = self._helpers, [], True
             for helper in helpers:
@@ -288,5 +287,5 @@ class HelperThreads:
         return [helper.thread for helper in helpers]
 
     def __del__(self) -> None:
-        if hasattr(self, "_lock"):  # else it was never made whole, as what fails to be copied
+        if hasattr(self, "_lock"):  # `__init__` may not have run, as after a failed copy
             self.close()

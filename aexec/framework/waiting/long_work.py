@@ -45,8 +45,8 @@ __all__ = [
 
 T = TypeVar("T")
 
-# So many items are gone through in a thread between two looks at the clock: mostly they take some 0.1 ms, but there are
-# nodes that take a million times as long as others.
+# Items between two looks at the clock in a thread.  Mostly they take 0.1 ms together, but some nodes take a million
+# times as long as others.
 _PIECE = 8
 # Seconds until a thread gives the interpreter's lock to others, and until it gives its turn to other long work.
 _AT_A_STRETCH = 1e-3
@@ -65,17 +65,17 @@ class ShortWork:
     """Work on an event loop with a limited time.
 
     Args:
-        seconds: of the processor's time that it may take.
+        seconds: the processor time that it may take.
 
     Attributes:
-        look_at: by `perf_counter`: before, `go_on` need not be called.
+        look_at: `go_on` need not be called before this time, by `perf_counter`.
     """
 
     __slots__ = ("_end", "_seconds", "look_at")
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
-        # By the processor's time of this thread, which is asked seldom: the clock is cheaper.
+        # By this thread's processor time, which is read less often, because the clock is cheaper.
         self._end = self.look_at = 0.0
 
     def do(self, call: Callable[[], T]) -> T:
@@ -116,14 +116,14 @@ class ShortWork:
 
 
 class LongWork:
-    """One piece of work for a thread, that others may call off."""
+    """Work for a thread, which others may call off."""
 
     __slots__ = ("_call", "_looked", "_turn_began", "_wake")
 
     def __init__(self) -> None:
-        # What is shared with other calls in threads asks this whether it is wanted.
+        # Code shared with calls of kernels asks this whether the work is still wanted.
         self._call = CallInThread()
-        # Held but for the moment between being woken and going on.
+        # Released only from being woken to going on.
         self._wake = threading.Lock()
         self._wake.acquire()
         self._looked = self._turn_began = 0.0
@@ -138,7 +138,7 @@ class LongWork:
         _turns.withdraw(self)
 
     def do(self, call: Callable[[], T]) -> T:
-        """What `call()` returns, when it has its turn.  Raises CalledOffError if it was called off before its end."""
+        """Run `call` in turn; returns its result.  Raises CalledOffError if it is called off before the end."""
         _turns.take(self)
         _here.work = self
         try:
@@ -146,14 +146,14 @@ class LongWork:
             self._turn_began = self._looked = perf_counter()
             with suppress(CalledOffError, AbandonedError), self._call.running():
                 return call()
-            # Without the frames that the first one came through: they hold what was being made.
+            # A new error without the first one's frames, which refer to what was being made.
             raise CalledOffError
         finally:
             _here.work = None
             _turns.give_up(self)
 
     def go_on(self) -> None:
-        """Between two pieces.  Raises CalledOffError if it was called off."""
+        """Pause between two pieces if it is time to.  Raises CalledOffError if the work was called off."""
         self._check()
         if self.give_way():
             self._check()
@@ -185,16 +185,16 @@ class LongWork:
             raise CalledOffError
 
     def wait_for_turn(self) -> None:
-        """Called by the turns."""
+        """Wait until `wake`; called by the turns."""
         self._wake.acquire()
 
     def wake(self) -> None:
-        """Called by the turns: it has its turn, or was called off while it waited."""
+        """Wake the work: it has its turn, or was called off; called by the turns."""
         self._wake.release()
 
 
 class _Turns:
-    """Who works now, and who waits for it, in order.  `None` works only if nobody waits."""
+    """Whose turn it is, and the works that wait, in order.  It is nobody's turn only if none waits."""
 
     def __init__(self) -> None:
         self._guard = threading.Lock()

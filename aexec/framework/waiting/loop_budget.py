@@ -1,17 +1,16 @@
-"""The loop's time: what may be done on the event loop unasked, what goes to a thread, and what work costs.
+"""The loop budget: which work may be done on the event loop, which goes to a thread, and what work costs.
 
-Everything is derived from the *slice*, the time for which inline work may hold the event loop at a stretch
-(`SessionConfig.slice_seconds`).  How long work will take is judged before it begins, by its size and by what a unit
-of its kind costs (`COPY_NS`, `OBJECT_NS`, …); whoever finds that it is more than the loop can spare
-calls `check_inline`, or asks the budget, and does it in a thread.  `inline_call.py` has what is raised then,
-`runtime/threads/worker_pool.py` the threads, `docs/event-loop.md` the measured figures.
+Everything follows from the *slice*, the time for which inline work may hold the event loop
+(`SessionConfig.slice_seconds`).  The time of work is estimated before it begins, from its size and the cost of a unit
+(`COPY_NS`, `OBJECT_NS`, …).  Code that finds the estimate too long calls `check_inline`, or asks the budget, and does
+the work in a thread.  `inline_call.py` has the exceptions, `runtime/threads/worker_pool.py` the threads, and
+`docs/event-loop.md` the measured figures.
 
-A thread holds the loop as well for as long as it has the interpreter's lock.  So what threads do under the lock is
-cut into pieces of at most a slice (`LoopBudget.pieces`), and between two of them `let_others_run` gives the
-lock away.
+A thread, too, holds up the loop while it has the interpreter's lock.  So threads cut their work under the lock into
+pieces of at most a slice (`LoopBudget.pieces`), and release the lock between two pieces by `let_others_run`.
 
-Costs are of an ordinary core, in nanoseconds, and rounded: they decide where work is done, not how long it takes.
-The executor corrects those of kernels by what it measures.
+Costs are rounded nanoseconds on an ordinary core: they decide where work is done, not how long it takes.  The executor
+corrects those of kernels by measurement.
 """
 
 from __future__ import annotations
@@ -57,37 +56,37 @@ T = TypeVar("T")
 K = TypeVar("K")
 V = TypeVar("V")
 
-# How long inline work may hold the loop at a stretch, unless a session's config says otherwise.
+# The length of a slice, unless a session's config gives another one.
 SLICE_SECONDS = 1e-3
-# A slice that is shorter would be over before its first node has begun.
+# A shorter slice would be over before its first node has begun.
 SHORTEST_SLICE = 1e-5
 
 # Shares of a slice
 
-# One call may take so much of a slice unasked.  A slice that is all but over when the call begins lasts one and a half.
+# One call may take this part of a slice.  So a slice lasts at most one and a half, if the call begins at its end.
 _INLINE_SHARE = 0.5
-# Calls of less than this part of what may run inline are not compared with their estimate: that measures noise.
+# Calls shorter than this part of what may run inline are not compared with their estimate, as that measures noise.
 _MEASURED_SHARE = 0.1
-# What is done once and remembered (planning a graph) may hold the loop for so many slices: a thread costs it several
-# switches of the interpreter's lock, and what is wrong with a request would be known only later.  Where it takes so
-# many times as long as its nodes let expect, it is begun anew in a thread.
+# Work that is done once and remembered, such as planning a graph, may hold the loop for this many slices: a thread
+# would cost several switches of the interpreter's lock, and errors of a request would come later.  If it takes this
+# many times as long as expected by its nodes, it is begun anew in a thread.
 _ONCE_SLICES = 4.0
 _ONCE_AT_MOST = 8
 
 # What work costs
 
-# A hop to a thread and back takes 60–100 µs, so work of less is never worth one, however short the slices.
+# A hop to a thread and back takes 60–100 µs: shorter work stays on the loop, however short the slices are.
 HOP_NS = 100_000.0
 # Per byte: copying into fresh memory; reading or writing binary tensors and messages.
 COPY_NS = 0.25
 WIRE_NS = 0.5
 # Per element: converting numbers to another type, from array to array.
 CAST_NS = 1.0
-# Per Python object: looking at it, or making an array's element of it.
+# Per Python object: looking at it, or making it an array's element.
 OBJECT_NS = 30.0
 # Per Python object: adding up the bytes of an array of strings.
 MEASURE_NS = 100.0
-# Per row: joining elements to a batch, besides its bytes; cutting a batch into its rows.
+# Per row: joining elements to a batch, besides the bytes; cutting a batch into rows.
 JOIN_NS = 150.0
 CUT_NS = 250.0
 # Per element: moving it between a queue and an operation, in the slowest kind of queue (a heap).
@@ -95,10 +94,10 @@ MOVE_NS = 1_000.0
 # Per byte of text, and per number: JSON.
 JSON_READ_NS = 15.0
 JSON_WRITE_NS = 400.0
-# Per byte that comes out: inflating what was compressed.
+# Per byte of output: inflating compressed data.
 INFLATE_NS = 5.0
-# Per node: making a node of its message; pruning, passes, building its kernel and laying it out.  And the bytes of
-# one in a serialised graph, at least.
+# Per node: importing it from its message; pruning, passes, building its kernel and laying it out.  And the least bytes
+# of a node in a serialised graph.
 IMPORT_NODE_NS = 20_000.0
 PLAN_NODE_NS = 20_000.0
 # Per node: choosing its device.
@@ -106,7 +105,7 @@ PLACE_NODE_NS = 5_000.0
 NODE_BYTES = 50
 # Per element, of the costliest kernels whose time grows with their inputs; see `small_elements`.
 _SLOWEST_ELEMENT_NS = 30.0
-# Units of work that a thread does before it has seen how long they take, and how fast they become more.
+# The number of units of work that a thread does before it has measured them, and the factor by which it grows.
 _FIRST = 16
 _GROWTH = 8
 
@@ -115,16 +114,16 @@ class LoopBudget:
     """What a slice of some length allows.
 
     Args:
-        slice_seconds: how long inline work may hold the loop at a stretch.
+        slice_seconds: the length of a slice.
 
     Attributes:
         slice_seconds: as given.
         slice_ns: the same in nanoseconds.
-        inline_ns: what one call may take on the loop; what takes longer goes to a thread.
-        measured_seconds: calls of at least so many seconds are compared with what they were expected to take.
-        small_elements: arrays up to this size are small: kernels run on them inline without being asked for their cost.
-        plan_nodes, place_nodes: graphs of fewer nodes are planned, and placed, on the loop,
-        once_seconds: unless that turns out to take longer than this.
+        inline_ns: the longest call on the loop; longer ones go to a thread.
+        measured_seconds: calls of at least this length are compared with their estimate.
+        small_elements: the largest size of a small array: kernels run on such inline without being asked for the cost.
+        plan_nodes, place_nodes: graphs of fewer nodes are planned, and placed, on the loop.
+        once_seconds: planning or placing that takes longer than this is begun anew in a thread.
     """
 
     __slots__ = (
@@ -149,11 +148,11 @@ class LoopBudget:
         self.place_nodes = max(1, int(_ONCE_SLICES * self.slice_ns / PLACE_NODE_NS))
 
     def allows(self, nanoseconds: float) -> bool:
-        """May work that takes so long be done on the loop?"""
+        """True if work of this length may be done on the loop."""
         return nanoseconds <= self.inline_ns
 
     def pieces(self, nanoseconds: float) -> int:
-        """How many units of work that take so long each are done at a stretch: a slice's worth, at least one."""
+        """The number of units of this length in one piece of work: a slice's worth, at least one."""
         return max(1, int(self.slice_ns / nanoseconds))
 
     def __repr__(self) -> str:
@@ -171,21 +170,21 @@ _here = _Here()
 
 
 def current_budget() -> LoopBudget:
-    """The budget of the session that last opened a slice on this thread's event loop; elsewhere the default."""
+    """The budget of the session that last opened a slice on this thread's event loop; the default on other threads."""
     return _here.budget
 
 
 def use_budget(budget: LoopBudget) -> None:
-    """What runs on this thread from now on belongs to a session with this budget."""
+    """Use this budget for the work on this thread from now on."""
     _here.budget = budget
 
 
 def let_others_run() -> None:
-    """Give the interpreter's lock to whoever waits for it.  Called by threads, between two pieces of their work.
+    """Release the interpreter's lock for others.  Threads call it between two pieces of their work.
 
     A loop that waits for the lock would otherwise get it only after the interpreter's switch interval (5 ms).
-    Sleeping for no time at all would not do: this thread would have the lock again before another one woke up.
-    On an event loop's own thread it does nothing.  Raises AbandonedError if nobody waits for that work any more.
+    Sleeping for 0 seconds would not help: this thread would take the lock again before another one wakes up.
+    Does nothing on an event loop's own thread.  Raises AbandonedError if the thread's call was abandoned.
     """
     if _get_running_loop() is None:
         check_wanted()
@@ -193,15 +192,15 @@ def let_others_run() -> None:
 
 
 def let_lock_go() -> None:
-    """The same in a thread, for what is to be done although nobody waits for it any more."""
+    """As `let_others_run` in a thread, for work that must be done even if its call was abandoned."""
     time.sleep(1e-6)
 
 
 class Pace:
-    """How many units of work to do at a stretch: a slice's worth, judged by what the last ones took.
+    """The number of units of work in the next piece: a slice's worth, by the time of the last ones.
 
     Args:
-        most: at most so many; few at first, as some units take far longer than others of their kind.
+        most: the most units in a piece; the first pieces are small, because some units take far longer than others.
     """
 
     __slots__ = ("_began", "_most", "size")
@@ -212,7 +211,7 @@ class Pace:
         self._began = time.perf_counter()
 
     def rest(self) -> int:
-        """`let_others_run`; returns how many units to do next."""
+        """Call `let_others_run`; returns the number of units to do next."""
         took = time.perf_counter() - self._began
         few_enough = int(self.size * DEFAULT.slice_seconds / max(took, 1e-9))
         self.size = max(1, min(self._most, _GROWTH * self.size, few_enough))
@@ -224,10 +223,10 @@ class Pace:
 def giving_way(items: Iterable[T], nanoseconds: float) -> Iterator[T]:
     """Yield the items, and call `let_others_run` once in a slice.
 
-    On an event loop's own thread, where that does nothing, it costs nothing either.
+    On an event loop's own thread, where that does nothing, it adds no cost.
 
     Args:
-        nanoseconds: what the interpreter takes for an item, or less than that.
+        nanoseconds: the interpreter's time for an item, or less.
     """
     return _paced(items, nanoseconds) if _get_running_loop() is None else iter(items)
 

@@ -1,8 +1,7 @@
-"""`PostponingLock`: a lock of something that calls on worker threads may hold for long.
+"""`PostponingLock`: a lock that calls in worker threads may hold for long.
 
-A thread waits for it as for any lock.  An event loop never does: a kernel that finds it taken
-there is postponed, and runs again when it is free.  It is for synchronous kernels, which
-take it before they change anything.
+A thread waits for it as for any lock.  An event loop never waits: a kernel that finds it taken there is postponed, and
+runs again when the lock is free.  Synchronous kernels take it before they change anything.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ class PostponingLock:
 
     def _when_free(self, callback: Callable[[], object]) -> None:
         self._waiting.append(callback)
-        # Released before the append: whoever released did not see it.
+        # If it was released before the append, the releasing thread did not see this waiter.
         if not self._lock.locked():
             self._wake()
 

@@ -1,4 +1,4 @@
-"""How many processors this process may use."""
+"""The number of processors that this process may use."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ __all__ = ["num_processors"]
 
 
 def num_processors() -> int:
-    """Processors that this process may run on, where the system says so; else those of the machine."""
+    """The number of processors that this process may run on, or, if the system does not tell, of the machine."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,4 +1,4 @@
-"""What a session's worker threads can be asked for: `WorkerThreads`.  `runtime/threads/worker_pool.py` has the pool."""
+"""`WorkerThreads`: the interface of a session's worker threads, which `runtime/threads/worker_pool.py` implements."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ T = TypeVar("T")
 
 
 class OnCancel(enum.Enum):
-    """What happens to a call in a thread when whoever awaits it is cancelled.
+    """What happens to a running call in a thread when its awaiting task is cancelled.
 
-    A call that has not begun is withdrawn, either way.
+    A call that has not begun is withdrawn in any case.
     """
 
-    # It goes on and its result is dropped; whoever awaited it goes at once.  For calls that only compute.
+    # The task ends at once; the call goes on and its result is dropped.  For calls that only compute.
     ABANDON = "abandon"
-    # Whoever awaited it goes when it has ended.  For calls that change something: a file, a table, a reader.
+    # The task ends when the call has ended.  For calls that change something: a file, a table, a reader.
     WAIT = "wait"
 
 
@@ -37,20 +37,20 @@ class WorkerThreads(Protocol):
     ) -> Future[Any]:
         """Run `call(*args)` in a thread; `done(future)` is called on the loop.
 
-        The future's result is a list of what the call returned and the seconds that it took.
+        The future's result is a list of the call's result and its duration in seconds.
         """
         ...
 
     def start(self, call: Callable[..., T], *args: Any) -> asyncio.Future[T]:
-        """A future of what `call(*args)` returns, called in a thread; completed otherwise, it withdraws the call."""
+        """Call `call(*args)` in a thread; returns a future of its result.  Completing it earlier withdraws the call."""
         ...
 
     async def run(self, call: Callable[..., T], *args: Any, on_cancel: OnCancel = OnCancel.ABANDON) -> T:
-        """What `call(*args)` returns, called in a thread."""
+        """Call `call(*args)` in a thread, and return its result."""
         ...
 
     async def run_here_or_in_thread(
         self, call: Callable[..., T], *args: Any, on_cancel: OnCancel = OnCancel.ABANDON
     ) -> T:
-        """What `call(*args)` returns: called here, and in a thread if it raises NeedsThreadError here."""
+        """Call `call(*args)` here, or in a thread if it raises NeedsThreadError here; returns its result."""
         ...
