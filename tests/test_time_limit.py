@@ -21,7 +21,7 @@ import pytest
 import aexec
 from aexec import ops
 
-hangs = pytest.mark.time_limit(1)
+hangs = pytest.mark.time_limit(0.4)
 
 
 @hangs
@@ -80,6 +80,7 @@ import uvloop
 from tests.support import time_limit
 
 def pytest_configure(config):
+    time_limit._PATIENCE = 0.2
     config.pluginmanager.register(time_limit)
 
 if os.environ["AEXEC_TEST_LOOP"] == "uvloop":
@@ -116,14 +117,41 @@ def test_hanging_tests_fail_and_tell_what_is_in_flight(processes: str, loop: str
         text=True,
     ).stdout
     for name in FAILED:
-        assert f"test_hanging.py::test_{name} took longer than 1 s.  In flight were:" in output, output
+        assert f"test_hanging.py::test_{name} took longer than 0.4 s.  In flight were:" in output, output
     for name in ("has_a_hanging_fixture", "swallows_cancellation"):
-        assert f"teardown of test_hanging.py::test_{name} took longer than 1 s." in output, output
+        assert f"teardown of test_hanging.py::test_{name} took longer than 0.4 s." in output, output
     told = output.partition("test_waits_on_a_queue took longer")[2]
     assert "never_given" in told.partition("tasks:")[0], "the node that waits is in the dump of its step"
     assert 'await session.run("never_given:0")' in told, "the line of the test is in the stack of its task"
     assert "MainThread, at" in told
     assert f"{len(FAILED)} failed, 2 passed" in output, output
+
+
+IN_C = """
+import signal, time
+import pytest
+
+
+@pytest.mark.time_limit(0.1)
+def test_never_returns():
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGALRM})
+    time.sleep(3600)
+"""
+
+
+def test_process_whose_test_is_in_c_for_ever_is_ended(tmp_path: Path) -> None:
+    (tmp_path / "test_in_c.py").write_text(IN_C)
+    (tmp_path / "conftest.py").write_text(CONFTEST)
+    options = ["-n", "0", "-c", str(ROOT / "pyproject.toml"), "--rootdir", tmp_path, "-p", "no:cacheprovider"]
+    ended = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", *options, tmp_path],
+        cwd=ROOT,
+        env={**os.environ, "AEXEC_TEST_LOOP": "asyncio"},
+        capture_output=True,
+        text=True,
+    )
+    assert ended.returncode == 1
+    assert "in test_never_returns" in ended.stderr.partition("Timeout")[2], ended.stderr
 
 
 def test_process_that_was_stopped_gets_one_tick() -> None:

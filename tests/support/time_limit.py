@@ -8,8 +8,9 @@ them, so it does not fail.  From the limit on, each tick interrupts the test: th
 running event loop; later ones, or if no loop runs, raise `KeyboardInterrupt` in the main thread, which neither event
 loops nor hypothesis keep to themselves.  A phase that reached its limit fails, however it ends.
 
-A signal handler in Python cannot interrupt C code that never returns.  For that `pyproject.toml` sets pytest's
-`faulthandler_timeout`, which ends the process with the stacks of all its threads; pytest-xdist then names the test.
+A signal handler in Python cannot interrupt C code that never returns.  For that `faulthandler` ends the process after
+`LAST_RESORT` limits, with the stacks of all its threads; pytest-xdist then names the test.  Its timer, a thread, is set
+anew once a minute: pytest's own `faulthandler_timeout` does so for each test, which takes milliseconds of it.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import gc
 import signal
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -27,6 +29,7 @@ from types import FrameType
 from typing import Any
 
 import pytest
+from _pytest.faulthandler import fault_handler_stderr_fd_key
 
 from aexec.runtime.session.session import Session
 
@@ -34,13 +37,17 @@ __all__ = ["LIMIT", "SOAK_LIMIT", "in_flight", "limited_time"]
 
 LIMIT = 120.0
 SOAK_LIMIT = 3600.0
+LAST_RESORT = 15.0  # of a test's limit
 
 _TICKS = 8  # up to the limit
 _CANCELLING = 2  # ticks from the limit on that cancel tasks, where an event loop runs
 _PATIENCE = 1.0  # seconds between ticks from the limit on, at least: a test may need them to end
 _FRAMES = 30  # of a thread's stack, the innermost
 
+_EARLIER = 60.0  # seconds by which the process may be ended before its last resort
+
 _reached: list[str] = []  # what took too long in this process
+_end = 0.0  # when the process is ended, in seconds of the monotonic clock
 
 
 class _Timer:
@@ -141,8 +148,20 @@ def _limit(item: pytest.Item) -> float:
     return LIMIT if item.get_closest_marker("soak") is None else SOAK_LIMIT
 
 
+def _end_process(item: pytest.Item) -> None:
+    """Have the process ended when so much time has passed that this test is in C for ever."""
+    global _end
+    seconds = LAST_RESORT * _limit(item)
+    end = time.monotonic() + seconds
+    if not _end <= end < _end + min(_EARLIER, seconds):
+        stderr = item.config.stash[fault_handler_stderr_fd_key]  # while a test runs, pytest has another in its place
+        faulthandler.dump_traceback_later(seconds, exit=True, file=stderr)
+        _end = end
+
+
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> Iterator[None]:
+    _end_process(item)
     with limited_time(_limit(item), f"setup of {item.nodeid}"):
         return (yield)
 
@@ -162,9 +181,11 @@ def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
 def pytest_enter_pdb() -> None:
     """Whoever debugs a test has time."""
     signal.setitimer(signal.ITIMER_REAL, 0)
+    faulthandler.cancel_dump_traceback_later()
 
 
 def pytest_unconfigure() -> None:
     """Threads that a test left waiting do not keep the process from its end."""
+    faulthandler.cancel_dump_traceback_later()
     if _reached:
         faulthandler.dump_traceback_later(LIMIT, exit=True, file=2)
