@@ -1,11 +1,10 @@
-"""Memory accounts: what a step, a session or a whole server has in use, node by node, and the limit of it.
+"""Memory accounts: the memory that a step, a session or a server has in use, by node, with a limit.
 
-An account knows buffers, each once however many arrays are views of it, and forgets one when its memory dies.  A call
-of a kernel **reserves** what it is expected to make before it begins, so that what does not fit is refused before it
-is allocated, and gives back in the end what it did not use.  An account may be within another one, a step's within its
-session's: what is reserved or made counts for both.
-Next to read: `kept_memory.py` for what resources keep, and `aexec/runtime/interpreter/memory_accountant.py`, which has
-the calls of a step's kernels accounted for.
+An account counts buffers, each once, however many arrays are views of it, until its memory is freed.  A kernel's call
+**reserves** what it is expected to make before it begins, so that too much is refused before it is allocated; at its
+end it gives the rest back.  An account may be inside another one, as a step's is in its session's: then reservations
+and buffers count for both. Next to read: `kept_memory.py` for what resources keep, and
+`aexec/runtime/interpreter/memory_accountant.py`, which counts the calls of a step.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from aexec.framework.memory.unique_tensor_references import UniqueTensorReferenc
 
 __all__ = ["CallMemory", "MemoryAccount", "bytes_text"]
 
-# A report names so many nodes, and adds up the others.
+# The number of nodes that a report names; it adds up the others.
 REPORTED_NODES = 10
 
 
@@ -36,7 +35,7 @@ class _Buffer(NamedTuple):
     owner: int
     num_bytes: int
     node: str
-    # Its callback tells when the memory is gone.
+    # Its callback runs when the memory is freed.
     reference: weakref.ref[Any]
 
 
@@ -44,10 +43,10 @@ class MemoryAccount:
     """Memory in use by one step, session or server, by node, with an optional limit.  Any thread may use it.
 
     Args:
-        whose: what is accounted for, for messages: `step`, `session` or `server`.
-        setting: name of the setting that has the limit.
-        limit: bytes; None for no limit.
-        within: the account of what this is a part of, or None.
+        whose: `step`, `session` or `server`, for messages.
+        setting: the name of the setting that has the limit.
+        limit: the limit in bytes; None for no limit.
+        within: the account that this one is a part of, or None.
     """
 
     def __init__(
@@ -60,36 +59,37 @@ class MemoryAccount:
         self._lock = threading.RLock()
         self._buffers: dict[int, _Buffer] = {}
         self._numbers: dict[int, int] = {}
-        # Memory dies wherever its last reference is dropped: that is noted here, and accounted for by the next call.
+        # The last reference to memory may be dropped anywhere: freed memory is noted here, and the next call accounts
+        # for it.
         self._dead: deque[int] = deque()
         self._last = itertools.count()
         self._in_use = self._reserved = self._peak = 0
-        # Called before anything is refused: whoever has reserved memory that it may not need any more.
+        # Called before a refusal, to give back reserved memory that is no longer needed.
         self._reviews: list[weakref.WeakMethod[Callable[[], None]]] = []
 
     @property
     def in_use(self) -> int:
-        """Bytes of the buffers that are alive, and that are reserved."""
+        """The bytes of live buffers and of reservations."""
         with self._lock:
             self._account_for_dead()
             return self._in_use + self._reserved
 
     @property
     def peak(self) -> int:
-        """The most bytes that were in use, or reserved, at a time."""
+        """The most bytes in use and reserved at a time."""
         return self._peak
 
     @property
     def room(self) -> float:
-        """Bytes that may be reserved now, also of the accounts around this one."""
+        """The bytes that may be reserved now, in this account and in those around it."""
         around = math.inf if self.within is None else self.within.room
         return around if self.limit is None else min(around, self.limit - self.in_use)
 
     def reserve(self, num_bytes: int) -> None:
-        """Let nobody else have so many bytes.
+        """Reserve bytes.
 
         Raises:
-            ResourceExhaustedError: they would exceed the limit, or that of an account around this one.
+            ResourceExhaustedError: they would exceed the limit of this account or of one around it.
         """
         wanted = self._reserve(num_bytes)
         if wanted is None:
@@ -108,7 +108,7 @@ class MemoryAccount:
             self._peak = wanted
 
     def _reserve(self, num_bytes: int) -> int | None:
-        """Bytes that are in use and reserved then; None if they would exceed the limit."""
+        """Reserve bytes if the limit allows; returns the bytes in use and reserved then, or None."""
         with self._lock:
             self._account_for_dead()
             wanted = self._in_use + self._reserved + num_bytes
@@ -118,7 +118,7 @@ class MemoryAccount:
             return wanted
 
     def reviewed_by(self, review: Callable[[], None]) -> None:
-        """Call a method, which is not kept alive, before anything is refused here or by an account around this one."""
+        """Call a method before this account, or one around it, refuses memory; does not keep its object alive."""
         self._reviews.append(weakref.WeakMethod(review))
         if self.within is not None:
             self.within.reviewed_by(review)
@@ -132,14 +132,14 @@ class MemoryAccount:
                 self._reviews.remove(reference)
 
     def give_back(self, num_bytes: int) -> None:
-        """What was reserved is not needed, or in use."""
+        """Give back reserved bytes, because they are not needed, or counted as in use."""
         with self._lock:
             self._reserved -= num_bytes
         if self.within is not None:
             self.within.give_back(num_bytes)
 
     def take(self, num_bytes: int) -> None:
-        """`reserve` for what is there already, and is not refused."""
+        """As `reserve`, for memory that exists already and is not refused."""
         with self._lock:
             self._reserved += num_bytes
             self._peak = max(self._peak, self._in_use + self._reserved)
@@ -147,21 +147,21 @@ class MemoryAccount:
             self.within.take(num_bytes)
 
     def knows(self, array: Any) -> bool:
-        """Is the array's buffer counted?"""
+        """True if the array's buffer is counted."""
         return id(buffer_of(array)) in self._numbers
 
     def add(self, array: Any, node: str) -> None:
-        """A node made an array, or keeps it.  Nothing changes if its buffer is known."""
+        """Count an array that a node made or keeps, unless its buffer is counted already."""
         self._add(array, node, None)
 
     def _add(self, array: Any, node: str, size: int | None) -> None:
-        """As `add`; the size of the buffer, where it is known, is not asked for again."""
+        """As `add`, with the size of the buffer if it is known."""
         owner = buffer_of(array)
         with self._lock:
             self._account_for_dead()
             known = id(owner) in self._numbers
         if not known:
-            if size is None:  # which may take long, and nobody is to wait for the lock meanwhile
+            if size is None:  # measured before the lock is taken, because it may take long
                 size = memory_bytes(owner if isinstance(owner, np.ndarray) else array)
             self._insert(owner, size, node)
         if self.within is not None:
@@ -201,14 +201,14 @@ class MemoryAccount:
         self.give_back(size)
 
     def forget(self, array: Any) -> None:
-        """An array is somebody else's from now on; the accounts around this one go on counting it."""
+        """Stop counting an array here; the accounts around this one go on counting it."""
         with self._lock:
             number = self._numbers.get(id(buffer_of(array)))
             if number is not None:
                 self._remove(number)
 
     def check(self) -> None:
-        """Raises ResourceExhaustedError if more is in use than the limit allows, or one of an account around this."""
+        """Raise ResourceExhaustedError if the limit of this account, or of one around it, is exceeded."""
         with self._lock:
             self._account_for_dead()
             if self.limit is not None and self._in_use + self._reserved > self.limit:
@@ -217,7 +217,7 @@ class MemoryAccount:
             self.within.check()
 
     def report(self) -> list[str]:
-        """The nodes whose tensors take most, largest first: a line for each, and one for all others."""
+        """Lines with the nodes whose tensors take most, largest first, and one line for all others."""
         with self._lock:
             self._account_for_dead()
             sizes: Counter[str] = Counter()
@@ -242,7 +242,7 @@ class MemoryAccount:
         if buffer is None:
             return  # it was forgotten before it died
         self._in_use -= buffer.num_bytes
-        if self._numbers.get(buffer.owner) == number:  # else another one is at its address by now
+        if self._numbers.get(buffer.owner) == number:  # otherwise another array has its address by now
             del self._numbers[buffer.owner]
 
     def __repr__(self) -> str:
@@ -251,23 +251,23 @@ class MemoryAccount:
 
 
 class CallMemory:
-    """What one call of a kernel makes; a watcher of what it allocates (`allocator.watching`).
+    """The memory of one call of a kernel; a watcher of its allocations (`allocator.watching`).
 
     Args:
         step: the step's account.
-        node: name of the node.
+        node: the node's name.
     """
 
     def __init__(self, step: MemoryAccount, node: str) -> None:
         self._step = step
         self._node = node
-        # Bytes that are reserved and not yet in use, and that it has for itself.
+        # Reserved bytes that are not in use yet; and bytes of scratch memory.
         self._left = self._scratch = 0
 
     def begin(self, expected: int, scratch: int = 0) -> None:
-        """Reserve what the call is expected to make, and to need for itself besides.
+        """Reserve the expected outputs and scratch memory of the call.
 
-        Raises ResourceExhaustedError if that does not fit.
+        Raises ResourceExhaustedError if they exceed the limit.
         """
         self._step.reserve(expected + scratch)
         self._left += expected
@@ -289,27 +289,27 @@ class CallMemory:
         self.begin(0, num_bytes)
 
     def made(self, array: Any) -> None:
-        """What was announced is there."""
+        """Count an array that was announced."""
         self._use(array, self._step)
 
     def wrap(self, allocator: Allocator) -> Allocator:
         return _Announced(allocator, self)
 
     def kept(self, array: Any) -> None:
-        """It is the session's, beyond the step."""
+        """Count an array for the session, as it outlives the step."""
         self._use(array, self._step.within)
 
     def is_scratch(self, array: Any) -> None:
-        """It was noted when it was made."""
+        """Do nothing: the array was counted when it was made."""
 
     def end(self, outputs: Iterable[Any] = (), inputs: Sequence[Any] = ()) -> None:
-        """The call has ended: its outputs are in use, and nothing is reserved for it any more.
+        """End the call: count its outputs, and give back the rest of the reservation.
 
         Args:
-            inputs: what outputs may be parts of.
+            inputs: arrays that outputs may be views of.
 
         Raises:
-            ResourceExhaustedError: it made more than was expected, and than there is room for.
+            ResourceExhaustedError: it made more than was expected, and that exceeds the limit.
         """
         given = {id(buffer_of(array)) for array in inputs}
         new = UniqueTensorReferences()
@@ -319,7 +319,7 @@ class CallMemory:
         self._step.give_back(self._left + self._scratch)
         self._left = self._scratch = 0
         for array in new.freeze():
-            # A value that cannot be written to is a variable's, say: no step's.
+            # A read-only value belongs to a variable or the like, and not to the step.
             self._use(array, self._step if array.flags.writeable else self._step.within)
         self._step.check()
 
@@ -332,7 +332,7 @@ class CallMemory:
 
 
 class _Announced(AllocatorWrapper):
-    """Another allocator, whose allocations are accounted for."""
+    """A wrapper of an allocator that counts its allocations."""
 
     def __init__(self, allocator: Allocator, call: CallMemory) -> None:
         super().__init__(allocator)
@@ -346,7 +346,7 @@ class _Announced(AllocatorWrapper):
 
 
 def bytes_text(count: float) -> str:
-    """As TensorFlow writes bytes for people: `512B`, `1.5KiB`, `2.00MiB`."""
+    """Bytes as TensorFlow prints them: `512B`, `1.5KiB`, `2.00MiB`."""
     if count < 1024:
         return f"{count:.0f}B"
     for unit, digits in (("KiB", 1), ("MiB", 2)):

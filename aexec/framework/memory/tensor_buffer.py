@@ -1,7 +1,7 @@
 """Buffers: the memory behind arrays, which views share.
 
-Arrays alias each other freely (a slice, a reshape, an Identity), so what counts for
-copying, counting and keeping alive is the buffer, not the array.
+Arrays alias each other freely (a slice, a reshape, an Identity), so copying, counting and keeping alive are about
+buffers, not arrays.
 Next to read: `allocator.py`, and `unshared.is_unshared`, where Python's reference counts play the part of
 TensorFlow's TensorBuffer::RefCountIsOne.
 """
@@ -38,19 +38,19 @@ __all__ = [
 ]
 
 
-# Bytes: what vector instructions and libraries like best.
+# Bytes; the best alignment for vector instructions and libraries.
 ALIGNMENT = 64
-# Addresses that are sorted at a time.
+# The number of addresses that are sorted at a time.
 _SORTED = 1 << 16
-# Objects looked at at a stretch.
+# The number of objects in a piece of work.
 _AT_ONCE = DEFAULT.pieces(MEASURE_NS)
 CPU_ALLOCATOR = "cpu"
-# What Python needs for a string, besides its characters.
+# Bytes of a Python string besides its characters.
 STRING_BYTES = 40
 
 
 def buffer_of(array: Any) -> Any:
-    """The object that owns the memory of an array: the array itself, or what it is a view of in the end.
+    """The object that owns an array's memory: the array itself, or the last object in its chain of bases.
 
     Buffers are told apart by identity.  Of a memory-mapped or borrowed array it is the object that the
     memory was borrowed from, of a CuPy array its block of device memory.
@@ -66,27 +66,27 @@ def buffer_of(array: Any) -> Any:
 
 
 class TensorSizes(NamedTuple):
-    """Bytes of a tensor: of its elements, and what it takes in memory, which is more where they are strings."""
+    """Bytes of a tensor: those of its elements, and those that it takes in memory, which is more for strings."""
 
     num_bytes: int
     in_memory: int
 
 
 def num_bytes(array: Any) -> int:
-    """Bytes of all elements; of strings, also of their contents, of each object once.
+    """The bytes of all elements; for strings also of their contents, each object once.
 
-    Of many strings it takes long: see `measuring_ns`.
+    Takes long for many strings: see `measuring_ns`.
     """
     return sizes_of(array).num_bytes
 
 
 def memory_bytes(array: Any) -> int:
-    """`num_bytes`, with what Python needs for each string besides: more than the contents, mostly."""
+    """`num_bytes`, with Python's overhead for each string, which is mostly more than the contents."""
     return sizes_of(array).in_memory
 
 
 def sizes_of(array: Any) -> TensorSizes:
-    """Both, for what one of them takes."""
+    """`num_bytes` and `memory_bytes`, in the time of one."""
     total, count = int(array.nbytes), 0
     if array.dtype == object and array.size:
         for strings in _distinct_strings(np.ascontiguousarray(array).reshape(-1)):
@@ -96,10 +96,10 @@ def sizes_of(array: Any) -> TensorSizes:
 
 
 def _distinct_strings(objects: Any) -> Iterator[list[bytes]]:
-    """Each string among the elements of a vector once, many at a time.
+    """Yield lists with each distinct string object of a vector once.
 
-    They are told apart by their addresses, which are the elements: so Python makes no object of its own for each.
-    First in pieces: of a long vector that repeats few strings little is copied.
+    Objects are compared by their addresses, which are the array's elements, so that Python makes no object for each.
+    It works in pieces first, so that a long vector that repeats few strings is hardly copied.
     """
     addresses = np.ndarray(objects.shape, np.intp, objects)
     order = np.concatenate(
@@ -115,7 +115,7 @@ def _distinct_strings(objects: Any) -> Iterator[list[bytes]]:
 
 
 def _firsts(addresses: Any) -> Any:
-    """Where each address is first."""
+    """The index of the first occurrence of each address."""
     order = addresses.argsort()
     addresses = addresses[order]
     is_first = np.empty(order.size, bool)
@@ -125,7 +125,7 @@ def _firsts(addresses: Any) -> Any:
 
 
 def measuring_ns(array: Any) -> float:
-    """What `num_bytes` takes, in nanoseconds; 0 where the elements are no objects."""
+    """The time that `num_bytes` takes, in ns; 0 if the elements are no objects."""
     return MEASURE_NS * array.size if array.dtype == object else 0.0
 
 
@@ -137,12 +137,12 @@ _known: dict[int, tuple[int, weakref.ref[Any]]] = {}
 
 
 def new_allocation_id() -> int:
-    """A number for memory that is no array's."""
+    """A new id, for memory that belongs to no array."""
     return next(_ids)
 
 
 def allocation_id(array: Any) -> int:
-    """Number of the array's buffer, unique in the process; 0 if its owner cannot be told from others."""
+    """The id of the array's buffer, unique in the process; 0 if its owner cannot be identified."""
     owner = buffer_of(array)
     key = id(owner)
     entry = _known.get(key)
@@ -162,7 +162,7 @@ def _forget(key: int, dead: weakref.ref[Any]) -> None:
 
 
 def dtype_of(array: Any) -> DType:
-    """The type of tensor that an array is, as far as it shows: objects are judged by the first element."""
+    """The data type of an array as a tensor; for objects it is that of the first element."""
     dtype = dtypes.from_numpy(array.dtype)
     if dtype is not dtypes.string or array.dtype != object or array.size == 0:
         return dtype
@@ -175,16 +175,16 @@ def dtype_of(array: Any) -> DType:
 def allocation_description(
     array: Any, allocator_name: str = CPU_ALLOCATOR, *, single: bool = False
 ) -> proto.AllocationDescription:
-    """What is known of an array's memory.
+    """The AllocationDescription of an array's memory.
 
     Args:
-        single: nobody but the caller has a reference to it: see `unshared.single_references`.
+        single: True if only the caller has a reference to it: see `unshared.single_references`.
     """
     size = num_bytes(array)
     owner = buffer_of(array)
     return proto.AllocationDescription(
         requested_bytes=size,
-        # With what alignment takes, or of the whole that it is a part of.
+        # With alignment, or of the whole buffer that the array is a part of.
         allocated_bytes=max(size, owner.nbytes) if isinstance(owner, np.ndarray) else size,
         allocator_name=allocator_name,
         allocation_id=allocation_id(array),
@@ -196,7 +196,7 @@ def allocation_description(
 def tensor_description(
     array: Any, dtype: DType | None = None, allocator_name: str = CPU_ALLOCATOR, *, single: bool = False
 ) -> proto.TensorDescription:
-    """A tensor without its values.  Arguments as of `allocation_description`."""
+    """The TensorDescription of an array, without its values.  Arguments as for `allocation_description`."""
     described = allocation_description(array, allocator_name, single=single)
     message = proto.TensorDescription(allocation_description=described)
     message.dtype = (dtype or dtype_of(array)).enum

@@ -1,18 +1,18 @@
-"""Unshared arrays: whose memory may be written to, or kept without a copy, because nobody else can see it.
+"""Unshared arrays: a kernel may write over their memory, or keep it without a copy, because nothing else refers to it.
 
-TensorFlow asks a tensor's buffer whether its reference count is one; here Python's own counts tell.  A kernel's
-inputs are referred to by one list (or tuple) that the executor made for the call, out of argument slots that it
-emptied.  If the list's is the only reference to an array, that stays so, on whichever thread the call then runs:
-nobody can get hold of an array that nobody else refers to.  The same holds for its memory:
+TensorFlow asks a tensor's buffer whether its reference count is one; here Python's reference counts tell.  The executor
+takes a kernel's inputs out of their argument slots, and refers to them by one list (or tuple) made for the call.  If
+that list has the only reference to an array, this stays true on whichever thread the call runs: no code can reach an
+array that nothing else refers to.  The same holds for its memory:
 
-* The memory belongs to the array itself, or to one that only this array is a view of.  Every view of it, and
-  whoever exports its buffer, refers to the owner, and NumPy makes a view of a view refer to the owner, too.
-* So what is fetched, fed by somebody who still has it, a constant, kept by a stack, list, queue or session, or
-  still to go to another consumer, is counted; a variable's value is read-only besides.
-* Memory that is no array's own (borrowed from bytes, a file, another library) is never taken.
+* The memory belongs to the array itself, or to one that only this array is a view of.  Every view, and every exporter
+  of the buffer, refers to the owner; for a view of a view NumPy does so, too.
+* So there is a second reference to a value that is fetched, fed by a caller who still has it, a constant, kept by a
+  stack, list, queue or session, or waiting for another consumer.  A variable's value is read-only, too.
+* Memory that is not an array's own (borrowed from bytes, a file, another library) is never taken.
 
-A count that is too high, because an error's traceback or a tracer holds an array, costs a copy and nothing more.
-Where counts are only approximate, without a global interpreter lock, everything counts as shared.
+A count that is too high, because an error's traceback or a tracer refers to an array, only costs a copy.  Without a
+global interpreter lock counts are approximate, and everything counts as shared.
 Next to read: `op_kernel.OpKernelConstruction.forward_inputs`, and `state/tensor_cell.py`.
 """
 
@@ -28,12 +28,12 @@ from aexec.framework.memory.tensor_buffer import ALIGNMENT
 
 __all__ = ["COUNTS_ARE_EXACT", "FORWARDED_BYTES", "fits", "forwardable", "is_unshared", "single_references"]
 
-# Below this size a fresh array comes out of the processor's caches, and costs less than the question.
+# Bytes.  A smaller fresh array fits into the processor's caches, and costs less than the check.
 FORWARDED_BYTES = 1 << 16
 
 
 def is_unshared(inputs: Sequence[Any], position: int) -> bool:
-    """Is an input held by nobody but the list of inputs that a kernel was given, and does it own its memory?
+    """True if only a kernel's list of inputs refers to an input, and the input owns its memory.
 
     Then a cell may take it as its value.  See `OpKernelConstruction.take_list`.
     """
@@ -45,11 +45,11 @@ def is_unshared(inputs: Sequence[Any], position: int) -> bool:
 
 
 def forwardable(inputs: Sequence[Any], positions: Sequence[int]) -> Any | None:
-    """One of these inputs that an output may be written over, or None.
+    """An input that an output may be written over, or None.
 
     Args:
-        inputs: all inputs of a call, which nothing else of the executor refers to.
-        positions: of those to choose from; the output has the shape that they are broadcast to.
+        inputs: all inputs of a call, to which the executor has no other reference.
+        positions: the positions to choose from; the output has the shape that these inputs broadcast to.
     """
     for position in positions:
         array = inputs[position]
@@ -71,7 +71,7 @@ def _is_writable(array: Any) -> bool:
     owner = array.base
     if owner is None:
         return bool(flags.owndata)
-    # A view of all of it, but for what aligns it: of a part, the whole would be kept for longer.
+    # Only a view of the whole buffer, but for alignment: a part would keep the whole for longer.
     return bool(
         type(owner) is np.ndarray
         and sys.getrefcount(owner) == _OWNING
@@ -81,10 +81,9 @@ def _is_writable(array: Any) -> bool:
 
 
 def single_references(outputs: Any) -> tuple[bool, ...]:
-    """Of what a kernel has just returned, an array or a tuple of them, which has nobody a reference to but the caller?
+    """For each output that a kernel has just returned, True if only the caller refers to it.
 
-    The caller refers to `outputs` by one variable, and has put it nowhere else: not among the arguments of a call that
-    this one is an argument of, either.
+    The caller must refer to `outputs` by one variable alone; this call must not be an argument of another call with it.
     """
     if type(outputs) is tuple:
         return tuple(
@@ -101,7 +100,7 @@ def _has_memory_alone(array: Any) -> bool:
 
 
 def fits(shape: tuple[int, ...], inputs: Sequence[Any], positions: Sequence[int]) -> bool:
-    """Are these inputs broadcast to `shape`, if they can be broadcast at all?"""
+    """True if these inputs broadcast to `shape`, provided that they can be broadcast at all."""
     for position in positions:
         other = inputs[position].shape
         if other == shape:
@@ -114,8 +113,8 @@ def fits(shape: tuple[int, ...], inputs: Sequence[Any], positions: Sequence[int]
     return True
 
 
-# How many references are counted where nobody else has one: interpreters differ in how they pass
-# arguments, so each form is measured once on an array that certainly nobody else has.
+# The reference counts of an array without other references.  Interpreters differ in how they pass arguments, so each
+# form is measured once.
 
 
 def _count_listed() -> int:

@@ -1,7 +1,7 @@
-"""`Acceptor`: takes new connections of listening sockets, as many in a turn of the event loop as a slice is enough for.
+"""`Acceptor`: accepts connections, as many in a turn of the event loop as a slice has time for.
 
-uvloop by itself takes one in each turn.  Where runs compute, each turn has a slice of theirs, so that of hundreds of
-clients who come at once the last would be heard after seconds.  `listening.py` has the sockets.
+uvloop itself accepts one in each turn.  While runs compute, each turn has a slice of theirs, so the last of hundreds of
+clients that come at once would wait for seconds.  `listening.py` has the sockets.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ __all__ = ["Acceptor", "tcp_sockets", "unix_socket"]
 
 logger = logging.getLogger(__name__)
 
-# Of those who want to connect, so many may wait for each socket.
+# The most connections that wait to be accepted, for each socket.
 _BACKLOG = 1024
-# After the system has refused a connection, for want of files, it is asked again.
+# The pause after the system had no file left for a connection.
 _RETRY_SECONDS = 1.0
 
 
 async def tcp_sockets(host: str, port: int) -> list[socket.socket]:
-    """Sockets that listen on all addresses of a host.
+    """Returns sockets that listen on all addresses of a host.
 
     Args:
-        port: 0 for any that is free.
+        port: the port; 0 for any free one.
 
     Raises:
         OSError: there is no such host, or one of the addresses cannot be listened on.
@@ -49,7 +49,7 @@ async def tcp_sockets(host: str, port: int) -> list[socket.socket]:
 
 
 def unix_socket(path: str) -> socket.socket:
-    """A Unix socket that listens on a path, which must not be there."""
+    """Returns a Unix socket that listens on a path, which must not exist."""
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         listening.bind(path)
@@ -63,13 +63,13 @@ def unix_socket(path: str) -> socket.socket:
 class Acceptor:
     """Accepts connections of listening sockets, as many in a turn of the event loop as a slice has time for.
 
-    It is there until `close`.
+    It accepts until `close`.
 
     Args:
-        sockets: that listen, and are its own from now on.
+        sockets: the listening sockets, which it owns from now on.
         new_connection: makes the protocol of each connection.
-        tls: of all connections, or None.
-        handshake_seconds: how long TLS may take to begin.
+        tls: the TLS context of all connections, or None.
+        handshake_seconds: how long a TLS handshake may take.
     """
 
     def __init__(
@@ -94,14 +94,14 @@ class Acceptor:
         self._loop.add_reader(listening, self._accept, listening)
 
     def _accept(self, listening: socket.socket) -> None:
-        """Take connections until none waits, or the slice is over: then the rest are for the next turn."""
+        """Accept connections until none waits or the slice is over; the next turn continues."""
         end = perf_counter() + loop_budget.DEFAULT.slice_seconds
         while True:
             try:
                 connection, _ = listening.accept()
             except (BlockingIOError, InterruptedError):
                 return
-            except ConnectionError:  # it was given up meanwhile
+            except ConnectionError:  # the client has given it up
                 continue
             except OSError as error:
                 logger.warning("a connection cannot be taken: %s", error)
@@ -120,12 +120,12 @@ class Acceptor:
             await self._loop.connect_accepted_socket(
                 self._new_connection, connection, ssl=self._tls, ssl_handshake_timeout=self._handshake_seconds
             )
-        except (OSError, TimeoutError) as error:  # a client who speaks no TLS, say
+        except (OSError, TimeoutError) as error:  # for example a client that speaks no TLS
             logger.debug("a connection did not begin: %s", error)
             connection.close()
 
     def close(self) -> None:
-        """Take no more connections.  Those there are go on, but for those of which TLS has not begun."""
+        """Stop accepting.  Open connections go on, except those in a TLS handshake."""
         for retry in self._retries:
             retry.cancel()
         for listening in self._sockets:

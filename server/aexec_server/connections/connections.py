@@ -1,10 +1,10 @@
-"""`ConnectionTable`: the open connections of clients, which are bounded in number and in how long they may do nothing.
+"""`ConnectionTable`: the open connections of clients; bounds their number, and how long clients may do nothing.
 
-When there are as many as there may be, a new one takes the place of the one that has waited longest for its client: for
-a request, or else for a body.  One whose request is being answered is never closed for another.  An address that has
-many has to give up one of its own, and may not have the last share (`clients/client_shares.py`): requests that are
-answered for long keep nobody else out.  Once a second those are closed whose client is too slow: with the head of a
-request, between requests, or in taking an answer.  (How long a body may take `http/bodies.py` says, which reads it.)
+When there are as many connections as allowed, a new one replaces the one that has waited longest for its client: for a
+request, or else for a body.  A connection whose request is being answered is never closed for another.  An address with
+many connections gives up one of its own, and may not take the last share (`clients/client_shares.py`), so that requests
+with long answers keep nobody else out.  Once a second the table closes connections whose client is too slow: with the
+head of a request, between requests, or in taking an answer.  (`http/bodies.py` bounds the time of bodies.)
 
 `guarded_connection.py` has the connections of aiohttp's server, `hosts/relay.py` those of the front process.
 """
@@ -32,19 +32,20 @@ logger = logging.getLogger(__name__)
 
 _SWEEP_SECONDS = 1.0
 _WARN_EVERY = 60.0
-# When none waits, each newcomer looks through all: not too often.
+# If no connection waits, a new one looks through all of them at most this often.
 _LOOK_AGAIN_SECONDS = 0.01
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectionLimits:
-    """What `ServerConfig` says about connections.
+    """The limits of connections in `ServerConfig`.
 
     Attributes:
-        most: how many there may be.
-        header_seconds: how long the head of a request may take, from its first byte, or the connection's beginning.
+        most: the most connections.
+        header_seconds: how long the head of a request may take, from its first byte or the connection's beginning.
         idle_seconds: how long a connection may be open between two requests.
-        min_rate, slow_seconds: bytes of an answer that a client takes in a second, and for how long it may take fewer.
+        min_rate, slow_seconds: the least bytes of an answer that a client takes in a second, and how long it may be
+            slower.
     """
 
     most: int
@@ -59,7 +60,7 @@ class ConnectionLimits:
 
 
 class Waiting(enum.IntEnum):
-    """What of its client a connection waits for; those that come first here go first where one has to go."""
+    """What a connection waits for from its client; the first members are closed first for others."""
 
     FOR_REQUEST = 0
     FOR_BODY = 1
@@ -69,15 +70,15 @@ class Connection(Protocol):
     """What the table needs of a connection."""
 
     def waiting(self) -> tuple[Waiting, float] | None:
-        """What it waits for, and since when in the table's time; None while its request is being answered."""
+        """What it waits for, and since when by the table's clock; None while its request is being answered."""
         ...
 
     def is_overdue(self, now: float) -> bool:
-        """Is its client too slow?"""
+        """True if its client is too slow."""
         ...
 
     def close(self) -> None:
-        """Close it; what is written to a client who waits for nothing more is sent."""
+        """Close it; answers already written are still sent to a client that waits for nothing more."""
         ...
 
 
@@ -85,13 +86,13 @@ class ConnectionTable:
     """The open connections of clients: bounds their number, and closes those that are too slow or idle too long.
 
     Args:
-        limits: of all connections.
+        limits: the limits of connections.
 
     Attributes:
         limits: as given.
-        now: seconds of the loop's clock, not newer than some: cheap to ask for.
+        now: a recent time by the loop's clock, in seconds; cheap to read.
         lingering: connections that only wait for their clients to take a last answer.
-        shares: of the connections.
+        shares: the clients' shares of the connections.
     """
 
     def __init__(self, limits: ConnectionLimits) -> None:
@@ -99,11 +100,11 @@ class ConnectionTable:
         self.now = asyncio.get_running_loop().time()
         self.lingering = LingeringCloses()
         self.shares = ClientShares("connections", "connections", limits.most)
-        self._open: dict[Connection, str] = {}  # and their clients
-        # Those that may be closed for others, of a client or of all (None), longest waiting first, and since when they
-        # waited when that was found.
+        self._open: dict[Connection, str] = {}  # connection → its client
+        # By client, or None for all: connections that may be closed for others, longest waiting first, each with what
+        # it waited for when it was found.
         self._lines: dict[str | None, deque[tuple[Connection, tuple[Waiting, float]]]] = {}
-        self._none_waited: set[str | None] = set()  # of these, when it was last looked, which was just now
+        self._none_waited: set[str | None] = set()  # the clients of which none waited at the last look, a moment ago
         self._warned = -_WARN_EVERY
 
     def __len__(self) -> int:
@@ -111,14 +112,14 @@ class ConnectionTable:
 
     @property
     def busy(self) -> bool:
-        """Is any request on the way, or being answered?"""
+        """True if a request is coming in or being answered."""
         return any((waiting := c.waiting()) is None or waiting[0] is Waiting.FOR_BODY for c in self._open)
 
     def admit(self, connection: Connection, host: str) -> ShareError | None:
-        """Take one in that comes from this address, in another's place if need be.
+        """Admit a connection from this address, in place of another one if necessary.
 
         Returns:
-            Why not: all that might give way are being answered.
+            None, or why it is refused: all connections that could be closed are being answered.
         """
         caller = anyone_at(host)
         client = caller.client
@@ -131,7 +132,7 @@ class ConnectionTable:
         return None
 
     def remove(self, connection: Connection) -> None:
-        """It was closed."""
+        """Remove a closed connection."""
         client = self._open.pop(connection, None)
         if client is not None:
             self.shares.give_back(client)
@@ -139,7 +140,7 @@ class ConnectionTable:
                 self._lines.pop(client, None)
 
     def _make_room(self, client: str | None) -> bool:
-        """Close one of a client, or of any."""
+        """Close a waiting connection of a client, or of any client; returns whether one was closed."""
         self._warn()
         while True:
             line = self._lines.get(client) or self._find_waiting(client)
@@ -152,7 +153,7 @@ class ConnectionTable:
                 return True
 
     def _find_waiting(self, client: str | None) -> deque[tuple[Connection, tuple[Waiting, float]]] | None:
-        """Those that wait; None if there are none, or were none just now."""
+        """The waiting connections; None if there is none, or was none a moment ago."""
         self._lines.pop(client, None)
         if client in self._none_waited:
             return None
@@ -186,7 +187,7 @@ class ConnectionTable:
 
 
 class AnswerWatch:
-    """Does a client take its answer?  Asked once a second."""
+    """Tells, once a second, whether a client takes its answer fast enough."""
 
     __slots__ = ("_left", "_since")
 
@@ -197,7 +198,7 @@ class AnswerWatch:
     def is_stalled(self, transport: asyncio.WriteTransport, now: float, limits: ConnectionLimits) -> bool:
         left = transport.get_write_buffer_size()
         enough = limits.min_rate * limits.slow_seconds
-        # More than there was: what was there before has been taken, or it would not have been written.
+        # If more is left than before, the client has taken the earlier data: more would not be written otherwise.
         if not left or not self._left or left > self._left or self._left - left >= enough:
             self._left, self._since = left, now
             return False
@@ -205,7 +206,7 @@ class AnswerWatch:
 
 
 def refused_connection(refusal: ShareError) -> bytes:
-    """What a client is told for whom there is no connection."""
+    """The answer to a client whose connection is refused."""
     error = errors.UnavailableError(f"All connections that might give way are being answered. {refusal.message}")
     body = json.dumps(error_body(error, "/")).encode()
     head = (

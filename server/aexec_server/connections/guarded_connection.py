@@ -1,10 +1,10 @@
 """`GuardedConnection`: a connection of aiohttp's server that `connections.py` may close.
 
-It also refuses requests for runs before aiohttp reads them, where too many wait to be begun (`http/backlog.py`), and
-answers those that are over at once (`handlers/direct_runs.py`).
+It also refuses requests for runs before aiohttp reads them, when too many runs wait to begin (`http/backlog.py`), and
+answers direct runs (`handlers/direct_runs.py`).
 
-aiohttp closes connections between requests by itself (`keepalive_timeout`), but has no limit of their number, gives
-the head of a request as long as that, and waits for ever for a client who does not take an answer.
+aiohttp itself closes idle connections (`keepalive_timeout`).  But it does not bound their number, allows the head of a
+request the same time, and waits without end for a client that does not take an answer.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ __all__ = ["GuardedConnection", "guarded"]
 def guarded(
     server: web.Server, table: ConnectionTable, backlog: Backlog, direct: DirectRuns | None = None
 ) -> Callable[[], GuardedConnection]:
-    """Makes the protocols of new connections, as `create_server` asks for them.
+    """Returns the protocol factory for `create_server`.
 
     Args:
-        direct: answers some requests; None where all go to aiohttp.
+        direct: answers direct runs; None if all requests go to aiohttp.
     """
     return lambda: GuardedConnection(server(), table, backlog, direct)
 
@@ -46,14 +46,14 @@ class GuardedConnection(asyncio.Protocol):
         self._backlog = backlog
         self._direct = direct
         self._loop = asyncio.get_running_loop()
-        self._held: bytes | None = None  # a request that waits for its turn
-        self._run_passed_on = False  # the last that came was a run, all of it, and is aiohttp's
+        self._held: bytes | None = None  # the bytes of a request that waits for its turn
+        self._run_passed_on = False  # True if the last request was a whole run, which aiohttp has
         self._messages = MessageFollower(handler)
-        self._refused: PassedOver | None = None  # whose rest is on the way
-        # What it waits for that is no request's body, or else None; it is noticed once a second that a request ended.
+        self._refused: PassedOver | None = None  # a refused request, the rest of which is coming
+        # Since when it waits for anything but a body, else None; the end of a request is noticed once a second.
         self._since: float | None = table.now
         self._in_head = True
-        self._is_new = True  # nothing has come: aiohttp need not even wait for it yet
+        self._is_new = True  # nothing has come yet, and aiohttp may not be waiting for it
         self._body_since = 0.0
         self._answer = AnswerWatch()
 
@@ -123,7 +123,7 @@ class GuardedConnection(asyncio.Protocol):
         self._pass_on(data, begins_run=begins_run)
 
     def _answered(self, direct: DirectRuns, data: bytes, end: float, *, again: bool = False) -> bool:
-        """Is a request answered, or held until its turn?  See `DirectRuns.answer`."""
+        """True if a request was answered, or is held until its turn.  See `DirectRuns.answer`."""
         arrival = self._backlog.arrival(self._transport)
         fate = direct.answer(self._transport, data, arrival, end, again=again)
         if fate is Fate.ORDINARY:
@@ -150,12 +150,12 @@ class GuardedConnection(asyncio.Protocol):
             self._backlog.begun(self._transport)
 
     def _pass_on(self, data: bytes, *, begins_run: bool) -> None:
-        """Give aiohttp what came."""
+        """Pass received data on to aiohttp."""
         self._handler.data_received(data)
         self._messages.follow(data)
         self._run_passed_on = False
         if begins_run and not self._messages.between:
-            self._backlog.begun(self._transport)  # it waits for its client, who keeps nobody else from running
+            self._backlog.begun(self._transport)  # it waits for its client, and must not keep others from running
         if begins_run and self._direct is not None and (message := self._messages.read_just_now) is not None:
             self._run_passed_on = not message.should_close
             self._direct.passed_on(self._transport)
@@ -173,7 +173,7 @@ class GuardedConnection(asyncio.Protocol):
         return self._held is None and aiohttp_seam.awaits_request(self._handler)
 
     def _pass_over(self, request: PassedOver, plain: bool) -> None:
-        """Refuse a request, at its end; `plain` unless more came than belongs to it."""
+        """Refuse a request at its end; closes the connection unless `plain`: no data beyond the request has come."""
         self._refused = None if request.ended else request
         self._since = self._table.now
         if not plain:

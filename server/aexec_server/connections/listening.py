@@ -1,4 +1,4 @@
-"""A process whose application listens until it is told to stop, and then lets its runs end."""
+"""Runs an application that listens until it is told to stop, and then lets its runs end."""
 
 from __future__ import annotations
 
@@ -37,19 +37,18 @@ __all__ = [
 
 logger = logging.getLogger(__name__)
 
-# After runs were cancelled, how long their answers may take to get out; and until a process that is the server's ends,
-# whatever runs in it.
+# Seconds for answers of cancelled runs to be sent; and until a process of the server's own ends, whatever still runs.
 _SHUTDOWN_SECONDS = 3.0
 GRACE_SECONDS = 5.0
 _POLL_SECONDS = 0.02
-# How long what is left of a request's body is read after an answer that needed none of it.
+# How long the rest of a body is read after an answer that did not need it.
 _LINGERING_SECONDS = 2.0
-# A relay's connections are closed by the relay: here it could come upon the next request.
+# Only a relay closes its connections: closing one here could meet the next request.
 _FOR_EVER = 1e8
 
 
 def run_on_loop(serving: Coroutine[Any, Any, None]) -> None:
-    """Run what the process is there for, on uvloop where there is one; nobody waits for full collections of garbage."""
+    """Run the process's main coroutine, on uvloop if there is one, with full garbage collections at idle moments."""
     with collecting_when_asked():
         try:
             import uvloop
@@ -66,14 +65,14 @@ async def serve_app(
     *,
     path: str | None = None,
 ) -> None:
-    """Serve until something is put into `stop`; then drain, which something more in `stop` cuts short.
+    """Serve until an item is put into `stop`, then drain; a second item cuts that short.
 
     Args:
-        app: made by `make_app`.
+        app: an application of `make_app`.
         stop: see above.
         on_ready: called with the address when it listens.
-        path: of the Unix socket to listen on, for a process that trusts who connects and keeps its connections; None
-            for the configured address, and connections within limits.
+        path: the Unix socket to listen on, whose clients are trusted and not limited; None for the configured address,
+            with limited connections.
 
     Raises:
         OSError: the address cannot be listened on.
@@ -93,7 +92,7 @@ async def serve_app(
             on_ready(address)
             await told_to_stop(server, stop)
             runs = server.sessions.live_runs
-            # Session hosts end whenever their sessions do.
+            # A session host ends when its last session does, which is no news.
             level = logging.INFO if runs or path is None else logging.DEBUG
             logger.log(level, "told to stop: %d runs in flight", runs)
         await _drain(server, stop)
@@ -101,14 +100,14 @@ async def serve_app(
 
 @contextlib.asynccontextmanager
 async def serving_on_socket(app: web.Application, path: str) -> AsyncIterator[None]:
-    """As `serve_app` with a path, as long as the context lasts."""
+    """Context manager: serve on a Unix socket, as `serve_app` with a path."""
     async with _running(app, _FOR_EVER) as handlers, _listening_on_socket(app, handlers, path):
         yield
 
 
 @contextlib.asynccontextmanager
 async def _running(app: web.Application, idle_seconds: float) -> AsyncIterator[web.Server]:
-    """The application, set up; connections that are open in the end are closed.
+    """Context manager: set up the application; closes open connections at the end.
 
     Args:
         idle_seconds: how long a connection may be open without a request.
@@ -153,9 +152,9 @@ async def listening_to_clients(
     """Listen on the configured address, which is given, and keep the connections within limits as long as they last.
 
     Args:
-        new_connection: makes the protocol of each.
-        table: of the connections.
-        access: whose tokens are read again when SIGHUP comes.
+        new_connection: makes the protocol of each connection.
+        table: the table of connections.
+        access: its tokens are read again on SIGHUP.
     """
     tls = None
     if config.tls_cert is not None:
@@ -178,7 +177,7 @@ async def listening_to_clients(
 
 @contextlib.contextmanager
 def _reloading_on_hangup(access: AccessControl, tls: ServerTls | None) -> Iterator[None]:
-    """Read tokens and certificate again when SIGHUP comes; where there are none, it ends the process as ever."""
+    """Context manager: SIGHUP reads tokens and certificate again; without these it ends the process as usual."""
     sources = [one for one in (access.source, tls) if one is not None]
 
     tasks: set[asyncio.Task[None]] = set()
@@ -192,7 +191,7 @@ def _reloading_on_hangup(access: AccessControl, tls: ServerTls | None) -> Iterat
     loop = asyncio.get_running_loop()
     added = False
     if sources and hasattr(signal, "SIGHUP"):
-        # Not outside the main thread.
+        # Impossible outside the main thread.
         with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):
             loop.add_signal_handler(signal.SIGHUP, reload)
             added = True
@@ -206,17 +205,17 @@ def _reloading_on_hangup(access: AccessControl, tls: ServerTls | None) -> Iterat
 
 
 async def told_to_stop(server: Server, stop: asyncio.Queue[int]) -> None:
-    """Wait until something is in `stop`, and then for as long as balancers are given; after that nothing new begins."""
+    """Wait for an item in `stop`, then for the time that balancers are given; after that nothing new begins."""
     await stop.get()
     server.leaving = True
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(server.config.unready_seconds):
-            stop.put_nowait(await stop.get())  # told again: whoever drains is to know
+            stop.put_nowait(await stop.get())  # told again: for the one who drains
     server.draining = True
 
 
 async def _drain(server: Server, stop: asyncio.Queue[int]) -> None:
-    """Wait until no run is in flight, for as long as that may take."""
+    """Wait until no run is in flight, within the configured time."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(server.config.drain_seconds):
             while server.sessions.live_runs and stop.empty():
@@ -228,10 +227,10 @@ async def _drain(server: Server, stop: asyncio.Queue[int]) -> None:
 
 @contextlib.contextmanager
 def stop_signals(on_signal: Callable[[int], object]) -> Iterator[asyncio.Queue[int]]:
-    """A queue of the signals that ask the server to stop.
+    """Context manager: a queue of the signals that ask the server to stop.
 
     Args:
-        on_signal: called with how many have come, even while the loop is held up by what runs in Python.
+        on_signal: called with the number of signals so far, even while Python code holds up the loop.
     """
     loop = asyncio.get_running_loop()
     queue: asyncio.Queue[int] = asyncio.Queue()
@@ -244,11 +243,11 @@ def stop_signals(on_signal: Callable[[int], object]) -> Iterator[asyncio.Queue[i
         on_signal(told)
 
     for number in (signal.SIGTERM, signal.SIGINT):
-        # Not on Windows, nor outside the main thread; cancelling the task stops the server there.
+        # Impossible on Windows and outside the main thread, where cancelling the task stops the server.
         with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):
             loop.add_signal_handler(number, queue.put_nowait, number)
             added.append(number)
-            # The loop hears of signals through a file descriptor, whatever is called here.
+            # The loop gets signals through a file descriptor, whatever handler is set here.
             signal.signal(number, handle)
     try:
         yield queue

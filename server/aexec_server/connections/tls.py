@@ -1,4 +1,4 @@
-"""TLS of the server: its certificate, which is read again when its files change, and whose clients it serves."""
+"""TLS of the server: its certificate, which is read again when its files change, and the clients that it serves."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _POLL_SECONDS = 1.0
 class ServerTls:
     """The server's TLS context: reads certificates again when their files change.
 
-    TLS 1.2 and above, with the ciphers that the standard library takes for good.
+    It allows TLS 1.2 and above, with the standard library's default ciphers.
 
     Attributes:
-        context: for those who listen.
+        context: the context for listening sockets.
 
     Raises:
-        InvalidArgumentError: a file is not there, or not what it should be.
+        InvalidArgumentError: a file does not exist, or is not what it should be.
     """
 
     def __init__(self, config: ServerConfig) -> None:
@@ -57,16 +57,16 @@ class ServerTls:
             raise errors.InvalidArgumentError(f"TLS with {' and '.join(self._files)}: {error}") from None
 
     async def watch(self) -> None:
-        """Take the certificate and the key when they are written, until cancelled."""
+        """Reload certificate and key whenever their files change, until cancelled."""
         while True:
             await asyncio.sleep(_POLL_SECONDS)
             if await run_in_thread(self._watch.changed, on_cancel=OnCancel.ABANDON):
                 await self.reload()
 
     async def reload(self) -> None:
-        """Take the certificate and the key for new connections; the old ones stay if that fails, which is logged."""
+        """Load certificate and key for new connections; if that fails, log it and keep the old ones."""
         try:
-            # A context that has a certificate without its key is of no use: another tries them.
+            # A context with a certificate and without its key is useless, so a new one tries them first.
             await run_in_thread(lambda: self._load(self._new_context()), on_cancel=OnCancel.ABANDON)
             self._load(self.context)
         except errors.OpError as error:

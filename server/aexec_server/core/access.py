@@ -1,8 +1,8 @@
-"""`AccessControl`: which requests are answered at all.  It stands before the handler of every route of the table.
+"""`AccessControl`: decides which requests are answered, before the handler of every route.
 
-A request is refused that a page of another site has made (`settings/site_policy.py`), whose token is missing, unknown
-or asks too often (`clients/tokens.py`), or may not do what the route needs (`Scope`).  Handlers know the `Caller` of
-what is left.
+It refuses requests from pages of other sites (`settings/site_policy.py`), requests whose token is missing, unknown or
+over its rate (`clients/tokens.py`), and requests without the scope that the route needs (`Scope`).  Handlers get the
+`Caller` of the others.
 """
 
 from __future__ import annotations
@@ -52,25 +52,25 @@ class AccessControl:
     """Decides for each request whether it is answered: by its origin, its token, and the route's scope.
 
     Attributes:
-        source: of the tokens; None where none are wanted.
-        site: which pages may use the server.
+        source: the source of tokens; None if the server wants none.
+        site: the policy for web pages.
     """
 
     def __init__(self, config: ServerConfig) -> None:
         self._key = config.caller_key
         self._wants_tokens = config.wants_tokens
         self.source = TokenSource(config) if config.has_tokens else None
-        # No browser sends a token by itself: where one is needed, whatever name a page knows the server by will not do.
+        # A browser sends no token by itself: if tokens are needed, a page cannot use the server under any name.
         any_host = config.wants_tokens and not config.allowed_hosts
         self.site = SitePolicy(None if any_host else (config.host, *config.allowed_hosts), config.cors_origins)
 
     @property
     def front_says(self) -> bool:
-        """Does a front say who sends a request?  Then the same head is of the same caller, always."""
+        """True if a front says who sends a request: then equal heads are always from the same caller."""
         return self._key is not None
 
     def guard(self, route: Route) -> Handler:
-        """The route's handler, for those who may use it."""
+        """The route's handler, with the checks before it."""
         handler, check = route.handler, self.site.check
         if route.scope is Scope.OPEN:
 
@@ -90,9 +90,9 @@ class AccessControl:
         return guarded
 
     def caller(self, headers: CIMultiDictProxy[str]) -> Caller | None:
-        """Who may run what it sees, if that is all that is to be said of a request with these headers.
+        """The caller of requests with these headers, if nothing else decides whether it may run.
 
-        None for who may not, or whose requests are counted.
+        None if it may not, or if its requests are counted.
         """
         if self.source is None and self._key is None:
             return ANYONE

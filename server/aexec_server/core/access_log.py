@@ -1,6 +1,6 @@
-"""The access log: a line for each request, which tells sessions apart and gives no handle away.
+"""The access log: a line for each request, which distinguishes sessions without revealing their handles.
 
-A request that was a run has the run's id, and one whose caller named a trace, or that failed, the trace's.
+The line of a run has its run id; that of a failed request, or of one with a trace of its caller's, has the trace's id.
 """
 
 from __future__ import annotations

@@ -1,17 +1,18 @@
-"""`Admission`: which runs may begin, and in which order; what cannot begin soon is refused.
+"""`Admission`: decides which runs may begin, and in which order; refuses runs that cannot begin soon.
 
-A run that is admitted has a *slot*.  There are as many as keep the processors busy, or as can be done in a quarter of a
-second if that is more: runs that take next to nothing need not wait for each other.  How long one takes is known from
-those that ended: while others had slots too, it was their share of the time.  The others stand in line, in the
-order of their priorities and then of their arrival, and are refused if they stand there for long.  So with more offered
-than can be done, what is accepted does not take longer and longer.  docs/overload.md has figures.
+An admitted run has a *slot*.  There are as many slots as keep the processors busy, or as many as can be done in a
+quarter of a second if that is more, so that tiny runs need not wait for each other.  The time of a run is estimated
+from ended runs: the share of the time that each had while others had slots, too.  The other runs wait in line, by
+priority and then by arrival, and are refused if they wait for too long.  So accepted runs do not get slower and slower
+when more is offered than can be done.  docs/overload.md has figures.
 
-A slot is for who works.  A run that only waits (for a queue's element) gives its slot up, and so does, one at a time,
-one that has worked for long, and for much longer than others do: it goes on beside the others, in turns that the event
-loop gives to all alike (`aexec/runtime/threads/slices.py`), and those who want little need not wait for its end.
+Slots are for runs that work.  A run that only waits, for a queue's element for example, gives its slot up.  So does,
+one at a time, a run that has worked for long, and for much longer than others do.  It goes on beside the others, in
+turns that the event loop gives to all alike (`aexec/runtime/threads/slices.py`), and short runs need not wait for its
+end.
 
-A run that waits for a batch to be filled has no slot.  A full batch takes one (`BatchTurn`), for the run that leads it.
-How many batches wait for those that run is bounded by the time that they take (`check_batches`).
+A run that waits for its batch to be filled has no slot.  A full batch takes one (`BatchTurn`), for the run that leads
+it. `check_batches` bounds how long batches may wait for those before them.
 """
 
 from __future__ import annotations
@@ -37,33 +38,34 @@ from aexec_server.settings.server_config import ServerConfig
 
 __all__ = ["Admission", "AdmissionStatistics", "BatchSlot", "OverloadError"]
 
-# While there are runs with slots, it is looked so often whether they only wait.
+# The interval at which runs with slots are checked for those that only wait.
 _LOOK_SECONDS = 0.005
-# However long a run has waited for being read, it may stand in line for such a part of the time: there are looks then.
+# The part of the allowed time that a run may wait in line however long it waited to be read, so that it is checked at
+# least once.
 _LEAST_OF_LINE = 1 / 3
-# At so many of them, the oldest: where there are more slots, others get free soon.
+# The most runs checked at a time, oldest first: with more slots than that, others become free soon.
 _LOOKED_AT = 64
-# After so long a run has worked for long, if that is so many times as long as others do, of which some ended meanwhile;
-# of those one in so many seconds gives its slot up.
+# A run has worked for long after `_LONG_SECONDS`, if that is `_LONG_TIMES` as long as others take, some of which ended
+# meanwhile; every `_LONG_EVERY` seconds one such run gives its slot up.
 _LONG_SECONDS = 1.0
 _LONG_TIMES = 8
 _LONG_EVERY = 0.05
-# There are as many slots as can be done in so many seconds.
+# There are at least as many slots as runs that can be done in this many seconds.
 _SPREAD_SECONDS = 0.25
-# How many that is is known from so many runs, and by the last so many.
+# The time of runs is known once `_KNOWN` have ended, from the last `_REMEMBERED`.  Until then there are `_AT_FIRST`
+# times as many slots, and runs may wait as many times as long: a burst is no overload.
 _KNOWN = 8
-# Until then there are so many times as many, and they may stand in line for as much longer: a burst is no overload.
 _AT_FIRST = 4
 _REMEMBERED = 32
 
 
 class OverloadError(errors.ResourceExhaustedError):
-    """There is more to do than can be done."""
+    """More runs are offered than can be done."""
 
 
 @dataclass(frozen=True, slots=True)
 class AdmissionStatistics:
-    """Runs in flight, those of them with a slot, those in line; and how many were refused for the line so far."""
+    """The numbers of runs in flight, with a slot, and in line; and of runs refused because of the line so far."""
 
     in_flight: int
     with_slot: int
@@ -72,7 +74,7 @@ class AdmissionStatistics:
 
 
 class _Waiter:
-    """A run in line; `future` is completed with None when it has a slot, and with an error when it is to have none."""
+    """A run in line; `future` gets None when the run has a slot, or the error of its refusal."""
 
     __slots__ = ("future", "run")
 
@@ -86,13 +88,13 @@ class _Waiter:
 
 
 class _Ended:
-    """The runs that gave their slots back lately, at their ends.
+    """The latest runs that ended with a slot.
 
     Attributes:
-        count: how many are known.
-        latest: when the last did.
-        seconds: for how long they had their slots, on the average.
-        share: what they had of the server's time then, which those with slots share: seconds, on the average.
+        count: the number of known runs.
+        latest: when the last of them ended.
+        seconds: how long they had their slots, on average.
+        share: how much of the server's time each had, in seconds on average; runs with slots share the time equally.
     """
 
     __slots__ = ("_known", "_seconds", "_share", "latest")
@@ -100,7 +102,7 @@ class _Ended:
     def __init__(self) -> None:
         self.latest = -math.inf
         self._known: deque[tuple[float, float]] = deque()
-        self._seconds = self._share = 0.0  # of all that are known together
+        self._seconds = self._share = 0.0  # sums over the known runs
 
     @property
     def count(self) -> int:
@@ -115,7 +117,7 @@ class _Ended:
         return self._share / len(self._known) if self._known else 0.0
 
     def note(self, now: float, since: float, share: float) -> None:
-        """One that had a slot since then, and so many seconds of the time."""
+        """Record a run that ends now, had a slot since `since`, and `share` seconds of the time."""
         self.latest = now
         seconds = now - since
         self._known.append((seconds, share))
@@ -131,11 +133,11 @@ class Admission:
     """Gives slots to runs in order of priority and arrival, and refuses runs that cannot begin soon.
 
     Args:
-        config: of the server.
-        clock: seconds.
+        config: the server's settings.
+        clock: returns seconds.
 
     Attributes:
-        shares: of the runs in flight.
+        shares: the clients' shares of the runs in flight.
     """
 
     def __init__(self, config: ServerConfig, clock: Callable[[], float] = perf_counter) -> None:
@@ -143,10 +145,10 @@ class Admission:
         self._now = clock
         self._slots = config.run_slots
         self.shares = ClientShares("runs", "runs in flight", config.max_runs, config.max_client_runs)
-        self._holders: dict[Run, tuple[float, float]] = {}  # since when, and what a share of the time came to then
-        # What one share of the time since the beginning comes to, where those with slots have equal ones; until when.
+        self._holders: dict[Run, tuple[float, float]] = {}  # since when, and the value of `_share` then
+        # The seconds of one equal share of the time since the beginning, among runs with slots; and until when.
         self._share, self._shared_at = 0.0, clock()
-        self._line: list[tuple[int, int, _Waiter]] = []  # a heap; those whose future is done are of no account
+        self._line: list[tuple[int, int, _Waiter]] = []  # a heap; entries whose future is done are ignored
         self._numbers = itertools.count()
         self._waiting = 0
         self._ended = _Ended()
@@ -160,7 +162,7 @@ class Admission:
     # How many there may be at all
 
     def check(self, hosted: HostedSession, caller: Caller) -> None:
-        """Raise ResourceExhaustedError if no other run may be in flight of the caller, or none of the session."""
+        """Raise ResourceExhaustedError if the caller, or the session, may have no further run in flight."""
         self.shares.check(caller, quota=caller.quotas.runs)
         self._check_session(hosted)
 
@@ -172,26 +174,26 @@ class Admission:
             )
 
     def begin(self, hosted: HostedSession, run: Run, caller: Caller) -> None:
-        """A run is in flight until `end`.  Raises as `check`."""
+        """Count a run as in flight until `end`.  Raises as `check`."""
         self._check_session(hosted)
         self.shares.take(caller, quota=caller.quotas.runs)
         run.client = caller.client
         hosted.runs_admitted += 1
 
     def end(self, hosted: HostedSession, run: Run) -> None:
-        """It has ended, with or without a slot."""
+        """Account for a run that has ended, with or without a slot."""
         self.shares.give_back(run.client)
         hosted.runs_admitted -= 1
         held = self._let_go(run)
         if held is not None:
             since, share = held
-            if not (run.left or run.cancel_reason):  # else it says nothing of how long runs take
+            if not (run.left or run.cancel_reason):  # a cancelled run says nothing of how long runs take
                 self._ended.note(self._now(), since, (self._share - share) / run.joined)
             if self._line:
                 self._move()
 
     def check_batches(self, seconds: float) -> None:
-        """Raise ResourceExhaustedError if a batch that waits for those before it for so long is too late."""
+        """Raise ResourceExhaustedError if a batch that has to wait this long for others would be too late."""
         if seconds > _SPREAD_SECONDS + self._config.queue_seconds:
             self._refused += 1
             raise self._overload()
@@ -202,7 +204,7 @@ class Admission:
         return run in self._holders
 
     def takes(self, run: Run) -> bool:
-        """Give the run a slot, if one is free and nobody is in line."""
+        """Give the run a slot if one is free and no run is in line; returns whether it has one."""
         if self._line or (len(self._holders) >= self._slots and not self._has_slot()):
             return False
         self._hold(run)
@@ -221,16 +223,16 @@ class Admission:
             self._look_soon()
 
     def _let_go(self, run: Run) -> tuple[float, float] | None:
-        """It has no slot any more; what it had, if it had one."""
+        """Take a run's slot away; returns its entry, or None if it had no slot."""
         self._pass_time()
         return self._holders.pop(run, None)
 
     def _has_slot(self) -> bool:
-        """Is one free, of those that there are now?"""
+        """True if a slot is free now."""
         return self._free() > 0
 
     def _free(self) -> float:
-        """How many are free, of those that there are now; none if it is not more than 0."""
+        """The number of free slots now; none is free if it is 0 or less."""
         slots, share = self._slots, self._ended.share
         if self._ended.count < _KNOWN:
             slots *= _AT_FIRST
@@ -239,25 +241,25 @@ class Admission:
         return slots - len(self._holders)
 
     def passes(self, hosted: HostedSession) -> bool:
-        """May a run be begun that is over at once, and is never in flight?"""
+        """True if a run may begin that ends at once and is never in flight."""
         if self._line or (len(self._holders) >= self._slots and not self._has_slot()):
             return False
         most = hosted.max_runs or self._config.max_session_runs or self._config.max_runs
         return self.shares.roomy and hosted.runs_admitted < most
 
     async def wait(self, run: Run, level: int, deadline: float | None, since: float | None = None) -> None:
-        """Stand in line for a slot.
+        """Wait in line for a slot.
 
         Args:
-            run: whose `cancel` ends the waiting.
-            level: its priority, lower ones first.
-            deadline: until when it must be done, by `time.monotonic`; None for never.
-            since: when all of its request was there, by the same clock: of what it has waited from then on up to two
-                thirds of the time that there is count; None for now.
+            run: the run; its `cancel` ends the wait.
+            level: its priority; lower ones go first.
+            deadline: when it must be done, by `time.monotonic`; None for no deadline.
+            since: when all of its request had come, by the same clock; None for now.  The time since then counts as
+                waited, up to two thirds of the allowed time.
 
         Raises:
-            ResourceExhaustedError: it would take too long, which may be plain at once, or did.
-            DeadlineExceededError: the deadline was before.
+            ResourceExhaustedError: the wait would be too long, which may be certain at once, or was too long.
+            DeadlineExceededError: the deadline came first.
             CancelledError: the run was cancelled.
         """
         loop = asyncio.get_running_loop()
@@ -283,17 +285,17 @@ class Admission:
             raise error
 
     def is_full(self, more: int) -> bool:
-        """Would a run be refused at once that asks for no priority, with so many before it that are not in line yet?"""
+        """True if a run without priority would be refused at once, behind `more` runs that are not in line yet."""
         if self._ended.count < _KNOWN or more + len(self._holders) < self._slots:
             return False
         free = max(0.0, self._free())
         return more >= free and self._is_hopeless(DEFAULT_PRIORITY, self._config.queue_seconds, more - free)
 
     def _is_hopeless(self, level: int, seconds: float, more: float = 0) -> bool:
-        """Do so many stand before a newcomer, by what runs take, that its turn would not come within so many seconds?
+        """True if the turn of a new run would not come within `seconds`, by the time that runs take.
 
         Args:
-            more: how many do besides those in line.
+            more: the number of runs before it that are not in line yet.
         """
         share = self._ended.share
         if self._ended.count < _KNOWN or (self._waiting + more) * share < seconds:
@@ -316,7 +318,7 @@ class Admission:
         return loop.call_later(max(0.0, seconds), waiter.complete, error)
 
     def _move(self) -> None:
-        """Give the free slots to the first in line."""
+        """Give free slots to the first in line."""
         line = self._line
         while line and self._has_slot():
             waiter = heapq.heappop(line)[2]
@@ -335,7 +337,7 @@ class Admission:
             self._look_soon()
 
     def _free_slots(self) -> None:
-        """Take the slots of those that only wait, and, while others are in line, of one that has worked for long."""
+        """Take the slots of runs that only wait, and, if others are in line, of one run that has worked for long."""
         now = self._now()
         long = max(_LONG_SECONDS, _LONG_TIMES * self._ended.seconds)
         if now - self._ended.latest > long:
@@ -349,11 +351,11 @@ class Admission:
 
 
 class BatchSlot(BatchTurn):
-    """A slot for the step of a batch, taken by the run that leads it until that run ends.
+    """The slot for the step of a batch, which the leading run has until it ends.
 
     Args:
-        run: the one that may lead.
-        level: its priority, lower ones first.
+        run: the run that may lead.
+        level: its priority; lower ones go first.
     """
 
     def __init__(self, admission: Admission, run: Run, level: int) -> None:
@@ -367,7 +369,7 @@ class BatchSlot(BatchTurn):
         return self._admission.has_slot(self._run) or self._admission.takes(self._run)
 
     async def wait(self) -> None:
-        """See `BatchTurn`.  The run's deadline is not for the others: its step ends by it, and another run leads."""
+        """See `BatchTurn`.  The run's deadline ends only its own step: then another run leads the batch."""
         began = time.monotonic()
         try:
             await self._admission.wait(self._run, self.level, None)

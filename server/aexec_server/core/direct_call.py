@@ -1,7 +1,7 @@
-"""`DirectCall`: a call for runs whose requests all have the same head, and `DirectRun`, one of them.
+"""`DirectCall`: decodes requests for runs that have the same head; `DirectRun`: one such request.
 
-Each protocol makes its own (`handlers/runs.py`, `handlers/model_calls.py`) of the head of a request, if that says
-nothing out of the ordinary.  `handlers/direct_runs.py` uses them.
+Each protocol makes its own from an ordinary head (`handlers/runs.py`, `handlers/model_calls.py`).
+`handlers/direct_runs.py` uses them.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ __all__ = ["DirectCall", "DirectRun", "MakeDirectCall"]
 
 
 class DirectRun(Protocol):
-    """A request that was read.
+    """A decoded request.
 
     Attributes:
-        hosted: the session that it is for.
-        asked: the run.
+        hosted: the session to run.
+        asked: the run that it asks for.
     """
 
     @property
@@ -34,29 +34,29 @@ class DirectRun(Protocol):
     def asked(self) -> RunRequest: ...
 
     def check(self, served: ServedCall) -> None:
-        """Refuse before the run what its answer could not hold."""
+        """Raise, before the run, if the answer could not hold the outputs."""
 
     def write(self, run_id: str, served: ServedCall, values: Sequence[Any]) -> Answer:
-        """The answer."""
+        """Returns the answer."""
 
     def passed(self, arrival: float, decoded: float, ran: float) -> None:
-        """It was answered; when it came, was decoded and had run, by `time.monotonic`."""
+        """Record an answered request: when it came, was decoded, and had run, by `time.monotonic`."""
 
 
 class DirectCall(Protocol):
-    """What is known of a request by its head.
+    """The part of a request that its head determines.
 
     Attributes:
-        media: the type of answers that are not followed by tensors as bytes.
-        compresses: answers go compressed, if their client reads that.
+        media: the content type of answers without binary tensors.
+        compresses: True if answers are compressed for clients that accept it.
     """
 
     media: str
     compresses: bool
 
     def read(self, body: bytes, caller: Caller) -> DirectRun | None:
-        """Decode a request; None for one that is not as most are.  Raises what is wrong with it."""
+        """Decode a request; returns None for an unusual one.  Raises if the request is wrong."""
 
 
-# Makes one of the parameters of a path, and a head.  Raises what is wrong with that.
+# Makes a DirectCall of the parameters of a path and a head; None for an unusual head.  Raises if the request is wrong.
 MakeDirectCall = Callable[[Mapping[str, str], RawRequestMessage], DirectCall | None]

@@ -1,7 +1,7 @@
-"""Operations: runs that are answered later.  `Prefer: respond-async` makes one, and it is asked for the result.
+"""Operations: runs that are answered later.  `Prefer: respond-async` makes one; clients then ask it for the result.
 
-As google.longrunning and AIP-151: `{"name", "metadata", "done"}`, and once it is done `response` or `error`.  It goes
-on if nobody asks.  What it came to is kept for ten minutes at least.
+Its document follows google.longrunning and AIP-151: `{"name", "metadata", "done"}`, and `response` or `error` once it
+is done.  The run goes on if nobody asks.  Results are kept for at least ten minutes.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ __all__ = ["OperationStore", "RunOperation", "operation_response", "routes"]
 
 KEEP_SECONDS = 600.0
 _MAX_OPERATIONS = 10_000
-# However much others keep, there is room for one of so many parts of whoever has kept nothing.
+# A client that keeps nothing may always keep a result of one in this many parts of the room, whatever others keep.
 _PARTS = 8
 _HINT = "delete those whose results are known, or try again later"
 _MAX_WAIT = 600.0
@@ -48,11 +48,11 @@ class RunOperation:
     """A run that is answered later.
 
     Attributes:
-        id: which nobody can guess.
-        caller: who asked for it.
-        run: itself, once it is known.
-        answer: what it came to; None until it has ended.
-        ended_at: when that was, by the server's clock.
+        id: its id, which nobody can guess.
+        caller: the caller that asked for it.
+        run: the run, once it exists.
+        answer: the run's answer; None until it has ended.
+        ended_at: when it ended, by the server's clock.
     """
 
     def __init__(self, operation_id: str, caller: Caller) -> None:
@@ -65,13 +65,13 @@ class RunOperation:
         self._reason: str | None = None
 
     def attach(self, run: Run) -> None:
-        """It is this run."""
+        """Set its run."""
         self.run = run
         if self._reason is not None:
             run.cancel(self._reason)
 
     def cancel(self, reason: str) -> None:
-        """Cancel the run, now or as soon as it is known."""
+        """Cancel the run, now or as soon as it exists."""
         self._reason = self._reason or reason
         if self.run is not None and self.answer is None:
             self.run.cancel(reason)
@@ -81,13 +81,13 @@ class RunOperation:
         self._ended.set()
 
     async def wait(self, seconds: float) -> None:
-        """Wait for its end, but not longer."""
+        """Wait for its end, for `seconds` at most."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._ended.wait()
 
     def text(self) -> bytes | AnswerParts:
-        """The document; a large answer in it is not copied."""
+        """The document; it refers to a large answer without a copy."""
         metadata: dict[str, Any] = {} if self.run is None else {"run_id": self.run.id}
         head = f'{{"name":"operations/{self.id}","metadata":{bodies.encode_json(metadata)}'
         answer = self.answer
@@ -108,12 +108,12 @@ class OperationStore:
     """The operations of a server, by id.
 
     Args:
-        config: of the server.
+        config: the server's settings.
         handles: makes ids.
 
     Attributes:
-        shares: of the operations.
-        results: of the bytes that their results take; what would be too much is not kept, and says so.
+        shares: the clients' shares of the operations.
+        results: their shares of the bytes of results; a result that is too much is replaced by an error.
     """
 
     def __init__(self, config: ServerConfig, handles: Handles) -> None:
@@ -136,10 +136,10 @@ class OperationStore:
         return len(self._operations)
 
     def begin(self, caller: Caller) -> RunOperation:
-        """A new one.
+        """Returns a new operation.
 
         Raises:
-            ResourceExhaustedError: there are as many as may be, or their results take too much; of all, or the caller.
+            ResourceExhaustedError: the caller, or all callers together, have too many operations or too large results.
         """
         self._forget_old()
         self.results.check(caller)
@@ -149,7 +149,7 @@ class OperationStore:
         return operation
 
     def end(self, operation: RunOperation, answer: StoredAnswer, too_large: Callable[[str], web.Response]) -> None:
-        """It has come to this.
+        """End an operation with an answer.
 
         Args:
             too_large: makes the error of a result that is not kept.
@@ -167,7 +167,7 @@ class OperationStore:
         operation.end(answer, self._clock())
 
     def get(self, operation_id: str, caller: Caller) -> RunOperation:
-        """Raises NotFoundError for one that never was, is forgotten, or is another caller's."""
+        """The operation with this id.  Raises NotFoundError if it never was, is forgotten, or is another caller's."""
         operation = self._operations.get(operation_id)
         if operation is None or not caller.sees(operation.caller.name):
             raise lost_by_restart(self._handles, "Operation", operation_id) or errors.NotFoundError(
@@ -176,7 +176,7 @@ class OperationStore:
         return operation
 
     def delete(self, operation: RunOperation) -> None:
-        """Forget it; what runs, runs on."""
+        """Forget an operation; its run goes on."""
         if self._operations.pop(operation.id, None) is None:
             return
         self.shares.give_back(operation.caller.client)
@@ -191,7 +191,7 @@ class OperationStore:
 
 
 def routes(store: OperationStore, config: ServerConfig, budget: BodyBudget) -> list[Route]:
-    """Everything under /v1/operations."""
+    """The routes under /v1/operations."""
     handlers = _Handlers(store, config, budget)
     one = "/v1/operations/{operation}"
     call = partial(Route, scope=Scope.RUN)
@@ -248,7 +248,7 @@ class _Handlers:
 def operation_response(
     operation: RunOperation, status: int = 200, headers: dict[str, str] | None = None
 ) -> web.Response:
-    """Its document, as an answer."""
+    """An answer with the operation's document."""
     return web.Response(body=operation.text(), status=status, content_type="application/json", headers=headers)
 
 

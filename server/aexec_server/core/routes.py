@@ -1,7 +1,7 @@
-"""`Route`: one call of the HTTP API, with all that is to be said about it.
+"""`Route`: one call of the HTTP API, with everything that is known about it.
 
-Every module of handlers gives a list of these.  The application serves from them (`add_routes`), and whatever
-describes the API is made from them too, so that the two cannot differ.
+Every module of handlers has a list of routes.  The application serves them (`add_routes`), and the descriptions of the
+API are made from the same list, so that the two cannot differ.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ __all__ = ["AnsweredBy", "Handler", "Route", "add_routes", "route_of", "served_r
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 _PARAMETER = re.compile(r"\{(\w+)\}")
-# What a parameter of a path may be, if it is not as most are.
+# The patterns of parameters of paths that are not one segment without a colon.
 _PATTERNS = {"version": "[0-9]+", "tensor": ".+"}
 _SEGMENT = "[^/:]+"
-# A part of a path that is no parameter, and the parameter that is made of it where case is ignored.
+# A fixed part of a path, and the parameter that stands for it where case is ignored.
 _FIXED = re.compile(r"(?<=[/:])([A-Za-z]\w*)(?=[/:]|$)")
 _NUMBERED = re.compile(r"\{_(\d+)\}")
 _ROUTES: web.AppKey[dict[web.AbstractResource | None, Route]] = web.AppKey("routes", dict)
@@ -33,7 +33,7 @@ _SERVED: web.AppKey[list[Route]] = web.AppKey("served routes", list)
 
 
 class AnsweredBy(Enum):
-    """Which process answers a call, where sessions are in processes of their own (`hosts/front.py`)."""
+    """Which process answers a call of a server with session hosts (`hosts/front.py`)."""
 
     FRONT = "the one that clients connect to"
     NEW_SESSION = "the one that is chosen for a new session"
@@ -48,20 +48,20 @@ class Route:
 
     Attributes:
         method: `GET`, `POST`, …
-        path: such as `/v1/sessions/{session}:run`; a parameter is one segment, without a colon, but a tensor's handle
-            is all that follows.
-        handler: answers it.
-        scope: what a token has to be for.
+        path: such as `/v1/sessions/{session}:run`.  A parameter is one segment without a colon; a tensor's handle is
+            the rest of the path.
+        handler: answers the requests.
+        scope: the scope that a token needs.
         summary: what it is for, in a line.
-        request: the name of its body in the description of the API (`schemas/openapi.py`); None for no body.
-        response: the same of what a success is answered with.
-        status: of a success.
-        later: what 202 is answered with, for a client that asks to be answered later; None where nobody can.
-        parameters: header fields, and what follows the `?`, that it looks at.
-        ignore_case: its fixed parts may be in capitals too.
-        direct: of a call for runs, makes what answers those that are over at once (`handlers/direct_runs.py`).
-        traced: its requests have spans; not those that programs repeat to see how the server is.
-        process: what answers it; by default that of the path's `{session}` or `{operation}`, else the front.
+        request: the schema of its body in the description of the API (`schemas/openapi.py`); None for no body.
+        response: the schema of a successful answer.
+        status: the status of a successful answer.
+        later: the schema of the 202 for a client that asks to be answered later; None if that is impossible.
+        parameters: the header fields and query parameters that it uses.
+        ignore_case: True if its fixed parts may be in capitals, too.
+        direct: makes the `DirectCall` of a call for runs (`handlers/direct_runs.py`); else None.
+        traced: True if its requests have spans; False for health checks and the like.
+        process: the process that answers; by default that of the path's `{session}` or `{operation}`, else the front.
     """
 
     method: str
@@ -81,7 +81,7 @@ class Route:
 
     @property
     def answered_by(self) -> AnsweredBy:
-        """The process that answers it."""
+        """The process that answers requests for it."""
         if self.process is not None:
             return self.process
         parameters = _PARAMETER.findall(self.path)
@@ -90,17 +90,17 @@ class Route:
         return AnsweredBy.OPERATION if "operation" in parameters else AnsweredBy.FRONT
 
     def template(self, canonical: str) -> str:
-        """The path with its parameters, for people, under the prefix at which the application is mounted.
+        """The path with its parameters in braces, under the prefix at which the application is mounted.
 
         Args:
-            canonical: what aiohttp makes of `pattern`, where fixed parts may be parameters.
+            canonical: aiohttp's form of `pattern`, in which fixed parts may be parameters.
         """
         words = _FIXED.findall(self.path)
         return _NUMBERED.sub(lambda match: words[int(match[1])], canonical)
 
     @property
     def pattern(self) -> str:
-        """The path as aiohttp's router takes it."""
+        """The path for aiohttp's router."""
         path = self.path
         if self.ignore_case:
             path = _ignoring_case(path)
@@ -117,16 +117,16 @@ class Route:
 
 
 def _ignoring_case(path: str) -> str:
-    """Fixed parts become parameters of their own, whose patterns have a flag."""
+    """The path with fixed parts as parameters whose patterns ignore case."""
     numbers = itertools.count()
     return _FIXED.sub(lambda match: f"{{_{next(numbers)}:(?i:{match[1]})}}", path)
 
 
 def add_routes(app: web.Application, routes: Iterable[Route], guard: Callable[[Route], Handler]) -> None:
-    """Serve them; of those under one prefix, the first that fits is taken.
+    """Add routes to an application; under one prefix the first that matches is used.
 
     Args:
-        guard: gives the handler of a route, with whatever has to be checked before.
+        guard: returns the handler of a route, with the checks before it.
     """
     known, served = app.setdefault(_ROUTES, {}), app.setdefault(_SERVED, [])
     for route in routes:
@@ -139,7 +139,7 @@ def add_routes(app: web.Application, routes: Iterable[Route], guard: Callable[[R
 
 
 def served_routes(app: web.Application) -> Sequence[Route]:
-    """All that were added, in order."""
+    """All routes of an application, in the order in which they were added."""
     return app.get(_SERVED, ())
 
 

@@ -1,4 +1,4 @@
-"""`RunJournal`: what is noted of each run when it has ended, whatever became of it."""
+"""`RunJournal`: records each run when it has ended, whatever its outcome."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = ["RunJournal"]
 logger = logging.getLogger("aexec_server.steps")
 
 _OK, _CANCELLED, _DEADLINE_EXCEEDED = Code.OK.name, Code.CANCELLED.name, Code.DEADLINE_EXCEEDED.name
-# What `SessionStore.cancel_all` is told when the server stops.
+# The reason of `SessionStore.cancel_all` when the server stops.
 _SHUTDOWN = "shutdown"
 
 
@@ -31,9 +31,9 @@ class RunJournal:
     """Records each run that has ended: in metrics, in the step log, and in its span.
 
     Args:
-        metrics: of the server.
-        spans: gets one for each run; None for none.
-        log_steps: write a line for each run.
+        metrics: the server's metrics.
+        spans: makes a span for each run; None for no spans.
+        log_steps: True to log a line for each run.
     """
 
     def __init__(self, metrics: Metrics, spans: Spans | None = None, *, log_steps: bool = False) -> None:
@@ -42,12 +42,12 @@ class RunJournal:
         self._log_steps = log_steps
 
     def refused(self, hosted: HostedSession) -> None:
-        """A run was not even begun, for there are too many."""
+        """Record a run that was refused because there are too many."""
         self._metrics.runs.add((hosted.model, Code.RESOURCE_EXHAUSTED.name))
         self._metrics.cancellations.add((CancelCause.OVERLOAD,))
 
     def passed(self, hosted: HostedSession, run_id: str, seconds: float) -> None:
-        """A run was over at once, as it should."""
+        """Record a direct run that succeeded."""
         metrics = self._metrics
         metrics.runs.add((hosted.model, _OK))
         metrics.run_seconds.observe(seconds)
@@ -58,11 +58,11 @@ class RunJournal:
             _log(None, hosted, run, seconds)
 
     def ended(self, request: web.Request | None, hosted: HostedSession, run: Run, arrival: float) -> None:
-        """A run has ended, as its `outcome` says.
+        """Record a run that has ended with its `outcome`.
 
         Args:
-            request: that asked for it; None if it left before anybody knew of it.
-            arrival: when its request came, by `time.monotonic`.
+            request: the request for the run; None if its client left before aiohttp made the request.
+            arrival: when the request came, by `time.monotonic`.
         """
         metrics = self._metrics
         now = time.monotonic()
@@ -86,7 +86,7 @@ class RunJournal:
             self._metrics.cancel_seconds.observe(max(0.0, now - began))
 
     def count_kernels(self, stats: proto.StepStats) -> None:
-        """Add what a traced run says about its kernels."""
+        """Add the kernels of a traced run to the metrics."""
         seconds = self._metrics.kernel_seconds
         for device in stats.dev_stats:
             for node in device.node_stats:

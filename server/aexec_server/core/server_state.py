@@ -1,4 +1,4 @@
-"""`Server`: what all handlers share.  Each app has one, under the key `SERVER`."""
+"""`Server`: the state that all handlers share.  Each app has one, under the key `SERVER`."""
 
 from __future__ import annotations
 
@@ -31,38 +31,38 @@ __all__ = ["SERVER", "Server"]
 
 T = TypeVar("T")
 
-_MAX_QUEUES = 100  # that are told apart
+_MAX_QUEUES = 100  # with a metric of their own
 
 
 class Server:
     """The state of a server.
 
     Attributes:
-        config: its settings.
-        access: who may ask for what.
-        sessions: what it holds.
-        admission: of runs.
-        door: through which answers leave.
-        models: those of the sessions that it serves itself.
-        repository: where models come from.
-        uploads: models that clients have sent.
-        body_budget: of all requests.
-        backlog: requests for runs that have not begun.
-        operations: runs that are answered later.
-        answered_once: answers to requests that may be sent again.
-        opened: the configured sessions are open.
-        leaving: it was told to stop, and whoever can should go elsewhere.
-        draining: after that: nothing new begins.
-        sessions_elsewhere: the sessions that other processes list for who asks; None where clients make theirs here.
-        ready_elsewhere: are the models that are in another process ready?
-        metrics: what is counted in this process.
-        spans: makes spans of requests and runs; None for not.
-        all_metrics: what all processes count, from what is counted in this one.
-        activity: what was done in this process.
-        began: when, by the configuration's clock.
-        tensor_bytes_limit: what tensors may take, in this process and those behind it together; None for no limit, and
+        config: the settings.
+        access: decides who may ask for what.
+        sessions: the hosted sessions.
+        admission: decides which runs begin.
+        door: sends large answers.
+        models: the models that it serves.
+        repository: watches the files of models.
+        uploads: the models that clients have sent.
+        body_budget: the bytes that request bodies may take.
+        backlog: counts requests for runs that have not begun.
+        operations: the runs that are answered later.
+        answered_once: the stored answers to requests with an Idempotency-Key.
+        opened: True once the configured sessions are open.
+        leaving: True once it was told to stop: clients should go elsewhere.
+        draining: True after that, when nothing new begins.
+        sessions_elsewhere: lists the caller's sessions in other processes; None if clients' sessions are here.
+        ready_elsewhere: True if the models in another process are ready.
+        metrics: the metrics of this process.
+        spans: makes spans of requests and runs; None for no spans.
+        all_metrics: adds the metrics of all processes to those of this one.
+        activity: the errors that this process has answered with.
+        began: when it began, by the configuration's clock.
+        tensor_bytes_limit: the bytes that tensors may take in this process and those behind it; None for no limit, and
             in a session host, whose front reports the limit of all.
-        others: how other processes are.
+        others: the state of other processes.
     """
 
     def __init__(self, config: ServerConfig) -> None:
@@ -110,7 +110,7 @@ class Server:
 
     @property
     def ready(self) -> bool:
-        """Should clients send requests here?"""
+        """True if clients should send requests here."""
         return self.opened and not (self.leaving or self.draining) and self.repository.ready and self.ready_elsewhere()
 
     def check_accepting(self) -> None:
@@ -119,35 +119,35 @@ class Server:
             raise errors.UnavailableError("The server is shutting down")
 
     def request_ended(self, request: web.Request) -> None:
-        """The handler of a request has ended, however it did."""
+        """Clean up after a request whose handler has ended, in whatever way."""
         self.body_budget.give_back(request)
         self.backlog.begun(request.transport)
 
     def in_background(self, work: Coroutine[Any, Any, T], name: str) -> asyncio.Task[T]:
-        """Begin work that goes on when the request that asked for it has ended."""
+        """Start work that outlives the request that asked for it."""
         task = asyncio.get_running_loop().create_task(work, name=name)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
 
     async def background_ended(self) -> None:
-        """Wait for that.  All sessions must be closed."""
+        """Wait for all background work.  All sessions must be closed."""
         if self._tasks:
             await asyncio.wait(self._tasks)
 
     def of_callers(self) -> dict[str, tuple[int, int]]:
-        """Sessions and runs of callers who have a token, by name: a front divides their quotas."""
+        """(sessions, runs) of each caller with a token, by name; a front divides their quotas by it."""
         if not self.config.wants_tokens:
             return {}
         sessions, runs = self.sessions.shares.held, self.admission.shares.held
         return {name: (sessions.get(name, 0), runs.get(name, 0)) for name in sessions.keys() | runs.keys()}
 
     def may_change_models(self, caller: Caller) -> bool:
-        """The server's own, that is."""
+        """True if the caller may change the server's own models."""
         return caller.is_admin or self.config.allow_model_changes
 
     def changeable(self, hosted: HostedSession, caller: Caller) -> HostedSession:
-        """The session, if the caller may change it.  Raises PermissionDeniedError for one that is the server's own."""
+        """The session, if the caller may change it.  Raises PermissionDeniedError for the server's own."""
         if hosted.listed and not self.may_change_models(caller):
             raise errors.PermissionDeniedError(
                 f"Session '{hosted.handle}' is the server's own: clients may run it, but not change it"
@@ -156,7 +156,7 @@ class Server:
 
 
 def _memory(server: Server) -> dict[tuple[str, ...], float]:
-    """Bytes in use, and allowed."""
+    """Bytes in use and allowed, for the metrics."""
     sizes: dict[tuple[str, ...], float] = {("in_use",): server.sessions.memory.in_use}
     if server.tensor_bytes_limit is not None:
         sizes["limit",] = server.tensor_bytes_limit
@@ -164,7 +164,7 @@ def _memory(server: Server) -> dict[tuple[str, ...], float]:
 
 
 def _gpu_pools(sessions: SessionStore) -> dict[tuple[str, ...], float]:
-    """Bytes in use, at most, and allowed, by device."""
+    """Bytes in use, at most, and allowed, by device, for the metrics."""
     pools: dict[tuple[str, ...], float] = {}
     for device in {device for hosted in sessions for device in hosted.session.devices()}:
         if device.type == "GPU":
@@ -177,7 +177,7 @@ def _gpu_pools(sessions: SessionStore) -> dict[tuple[str, ...], float]:
 
 
 def _queue_sizes(sessions: SessionStore) -> dict[tuple[str, ...], float]:
-    """Elements of each model's queues, and those of all clients' queues together, whose names are anything."""
+    """The elements of each model's queues, and of all clients' queues together, whose names could be anything."""
     sizes: dict[tuple[str, ...], float] = {}
     for hosted in sessions:
         for name, queue in hosted.session.queues().items():

@@ -1,8 +1,8 @@
-"""Spans for OpenTelemetry: one for each request, and within it one for its run, if the server is asked to make them.
+"""OpenTelemetry spans: one for each request, with one for its run inside, if the server is asked for them.
 
-Who collects them is set up outside, as with `opentelemetry-instrument aexec serve --otel`, which sets it up in each
-process that Python begins, and so in the one from which session hosts are forked.  This module imports
-`opentelemetry`, which is an extra, where the first `Spans` is made.
+The exporter is set up outside, as by `opentelemetry-instrument aexec serve --otel`, which does so in each Python
+process, and thus in the one from which session hosts are forked.  The extra `opentelemetry` is imported when the first
+`Spans` is made.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["Spans"]
 
 _FLUSH_MS = 1000
-# A client may send any word for a method: names of spans have no others than these, as OpenTelemetry's conventions ask.
+# The methods that appear in names of spans, as OpenTelemetry's conventions ask: a client may send any word.
 _METHODS = frozenset(("CONNECT", "DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT", "TRACE"))
 
 
@@ -48,7 +48,7 @@ class Spans:
         self._server = trace.SpanKind.SERVER
 
     def middleware(self) -> Middleware:
-        """The outermost, around each request but those that only ask how the server is."""
+        """The outermost middleware: makes a span for each request, except health checks and the like."""
 
         @web.middleware
         async def around(request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -72,15 +72,15 @@ class Spans:
         return around
 
     def run_ended(self, model: str, run_id: str, outcome: str, seconds: float) -> None:
-        """Make the span of a run that has ended just now, in that of its request."""
+        """Make the span of a run that ends now, inside its request's."""
         end = time.time_ns()
         attributes = {"aexec.model": model, "aexec.run_id": run_id, "aexec.outcome": outcome}
         self._tracer.start_span("run", attributes=attributes, start_time=end - int(seconds * 1e9)).end(end)
 
     def flush(self) -> None:
-        """Wait until what was made is sent, for a second at most.
+        """Wait, for a second at most, until all spans are sent.
 
-        For processes that were forked: they end without what the SDK does at the end of others.
+        Forked processes need it: they end without the SDK's exit handler.
         """
         flush = getattr(self._provider, "force_flush", None)  # the SDK's; the API's own makes no spans
         if flush is not None:
