@@ -22,7 +22,7 @@ from benchmark_figure import Figure
 import aexec
 from aexec import ops
 from aexec.devices.device_registry import make_devices
-from aexec.graph.partitioning.partition import split
+from aexec.graph.partitioning.splitting import split
 from aexec.graph.passes import WorkingGraph
 from aexec.runtime.placement.placer import Placer
 

@@ -12,7 +12,8 @@ from aexec import proto
 from aexec.distributed.cluster_planner import ClusterPlanMaker, ClusterPlanner, TaskPartition
 from aexec.framework.device_contract.device import Device
 from aexec.framework.device_contract.device_name import DeviceName
-from aexec.graph.partitioning.partition import Partition, split
+from aexec.graph.partitioning.partition import Partition
+from aexec.graph.partitioning.splitting import split
 from aexec.graph.passes import WorkingGraph
 from aexec.runtime.plans.plan import PlanKey
 

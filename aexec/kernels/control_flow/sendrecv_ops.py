@@ -4,7 +4,7 @@ They run also when they are dead: a Send sends on that its input is dead, a Recv
 output.  A Recv whose value is there already returns it; otherwise it waits, without a task.  It is the Recv that
 copies, from where the Send says that the value is to where it is wanted; between the host's devices nothing is copied.
 Next to read: `aexec/framework/kernel_contract/transfer_ends.py`, which is what they compute, and
-`aexec/graph/partitioning/partition.py`, which puts them into graphs.
+`aexec/graph/partitioning/transfers.py`, which puts them into graphs.
 """
 
 from __future__ import annotations

@@ -20,7 +20,8 @@ from aexec.framework.types import MemoryType
 from aexec.framework.waiting.loop_budget import LoopBudget
 from aexec.graph.nodes.node import Node
 from aexec.graph.partitioning.node_memory_types import memory_by_type
-from aexec.graph.partitioning.partition import Ends, Partition, split
+from aexec.graph.partitioning.partition import Ends, Partition
+from aexec.graph.partitioning.splitting import split
 from aexec.graph.passes import WorkingGraph, optimize, pass_names, passes_before_placing
 from aexec.runtime.config import SessionConfig
 from aexec.runtime.functions.functions import Function

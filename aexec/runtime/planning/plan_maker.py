@@ -20,8 +20,9 @@ from aexec.framework.waiting.loop_budget import LoopBudget
 from aexec.graph.nodes.node import Node
 from aexec.graph.nodes.node_table import NodeTable
 from aexec.graph.nodes.prune import reachable
-from aexec.graph.partitioning.partition import Ends, Partition, split
+from aexec.graph.partitioning.partition import Ends, Partition
 from aexec.graph.partitioning.schedule import Costs
+from aexec.graph.partitioning.splitting import split
 from aexec.graph.passes import WorkingGraph, optimize, pass_names, passes_before_placing
 from aexec.graph.tensor_connections import ConnectedTable
 from aexec.runtime.config import SessionConfig

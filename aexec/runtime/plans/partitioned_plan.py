@@ -2,7 +2,7 @@
 
 Feeds enter and fetches leave on the host's device.  If all devices are the host's, values need not travel: then the
 partitions together are one plan, the *joint* plan, and that is the one to be compiled (`compiled/compiled_plan.py`).
-Next to read: `aexec/graph/partitioning/partition.py` for how the graph is split, and
+Next to read: `aexec/graph/partitioning/splitting.py` for how the graph is split, and
 `interpreter/partitioned_execution.py` for how the plans run beside one another.
 """
 

@@ -15,8 +15,9 @@ from aexec.framework.device_contract.device import Device
 from aexec.framework.device_contract.device_name import DeviceName
 from aexec.framework.shape import PartialTensorShape
 from aexec.graph.nodes.node import Node
-from aexec.graph.partitioning.partition import Ends, Partition, split
+from aexec.graph.partitioning.partition import Ends, Partition
 from aexec.graph.partitioning.schedule import Costs
+from aexec.graph.partitioning.splitting import split
 from aexec.graph.passes import WorkingGraph
 from tests.support.programs.graphs import GraphBuilder, counting_loop
 
