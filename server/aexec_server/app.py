@@ -19,6 +19,7 @@ from aexec_server.handlers import (
     partial_runs,
     queue_calls,
     runs,
+    runs_in_flight,
     session_calls,
     status,
     tensor_calls,
@@ -77,6 +78,7 @@ def _routes(server: Server, run_handlers: runs.RunHandlers) -> list[Route]:
     """Those under one prefix are tried in order: what is called most comes first."""
     calls = [
         *runs.routes(run_handlers),
+        *runs_in_flight.routes(run_handlers.in_flight),
         *operations.routes(server.operations, server.config, server.body_budget),
         *partial_runs.routes(run_handlers.partial_runs),
         *session_calls.routes(server),

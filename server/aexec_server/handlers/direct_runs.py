@@ -33,7 +33,8 @@ from aexec_server.core.access_log import log_access
 from aexec_server.core.direct_call import DirectCall, DirectRun
 from aexec_server.core.routes import Route
 from aexec_server.core.server_state import Server
-from aexec_server.handlers.runs import RunHandlers, run_options
+from aexec_server.handlers.run_execution import run_options
+from aexec_server.handlers.runs import RunHandlers
 from aexec_server.http.compression import INLINE_BYTES, LEAST_BYTES, coding_of, compressed
 from aexec_server.requests.run_response import JSON_LENGTH, check_answer_size
 from aexec_server.requests.run_table import RUN_ID, StartedRun
@@ -208,7 +209,7 @@ class DirectRuns:
         if len(data) - size != known.length or known.length > self._most or transport.get_write_buffer_size():
             return Fate.ORDINARY
         runs = self._runs
-        if self._server.draining or runs.sample_is_due:
+        if self._server.draining or runs.execution.sample_is_due:
             return Fate.ORDINARY
         if perf_counter() >= end:
             return Fate.LATER
@@ -225,7 +226,7 @@ class DirectRuns:
                 return Fate.ORDINARY
             run.check(served)
             fed = asked.values(served.inputs, served.input_dtypes)
-            deadline = runs.deadline(hosted.session, asked, arrival)
+            deadline = runs.execution.deadline(hosted.session, asked, arrival)
             options = run_options(asked, deadline, trace=asked.trace)
             decoded = time.monotonic()
             if deadline is not None and decoded >= deadline:
@@ -244,7 +245,7 @@ class DirectRuns:
                 transport.write(answer)
                 run.passed(arrival, decoded, ran)
                 seconds = time.monotonic() - arrival
-                runs.passed(hosted, run_id, seconds)
+                runs.execution.passed(hosted, run_id, seconds)
                 if self._server.config.access_log:
                     log_access("POST", known.path, 200, seconds, run_id)
                 return Fate.ANSWERED

@@ -93,7 +93,7 @@ async def run_model(
             asked.style = json_style(request)
             wanted.check(hosted.served(asked, by_admin=run.by_admin))
             decoded = time.monotonic_ns()
-            written = await runs.execute(hosted, run, asked, len(body), arrival, write)
+            written = await runs.execution.execute(hosted, run, asked, len(body), arrival, write)
         except errors.OpError:
             version.statistics.count_failure(began)
             raise

@@ -61,6 +61,7 @@ def routes(server: Server, runs: RunHandlers) -> list[Route]:
     both = (model, version)
     headers = ("Aexec-Run-Id", str(_JSON_LENGTH))
     call = partial(Route, scope=Scope.RUN, process=AnsweredBy.MODELS)
+    front = partial(Route, scope=Scope.RUN, process=AnsweredBy.FRONT)
     changes = Scope.MANAGE if server.config.allow_model_changes else Scope.ADMIN
     return [
         *(
@@ -99,15 +100,7 @@ def routes(server: Server, runs: RunHandlers) -> list[Route]:
             for p in (*both, "/v2/models")
         ),
         *(
-            call(
-                "GET",
-                p,
-                handlers.server_metadata,
-                "Name, version and extensions",
-                None,
-                "ServerMetadata",
-                process=AnsweredBy.FRONT,
-            )
+            front("GET", p, handlers.server_metadata, "Name, version and extensions", None, "ServerMetadata")
             for p in ("/v2", "/v2/")
         ),
         call("POST", "/v2/repository/index", handlers.index, "All models", "IndexRequest", "RepositoryIndex"),
@@ -172,7 +165,7 @@ class _Handlers:
         self.server.check_accepting()
         version = self._version(request)
         length = request.headers.get(_JSON_LENGTH)
-        stream = self.runs.new_stream()
+        stream = self.runs.in_flight.new_stream()
         running = asyncio.create_task(
             run_model(
                 self.runs, request, version, lambda body, hosted: _read(length, body, hosted), on_run=stream.attach

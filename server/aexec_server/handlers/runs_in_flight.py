@@ -1,0 +1,167 @@
+"""Runs in flight over HTTP: look at them, follow what they do, cancel one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+from aiohttp import web
+
+import aexec
+from aexec import errors
+from aexec.hosting import BatchedStep
+from aexec_server.clients.callers import Scope, caller_of
+from aexec_server.core.routes import Route
+from aexec_server.core.server_state import Server
+from aexec_server.http import bodies
+from aexec_server.http.answer_door import Holding
+from aexec_server.http.json_text import value_pieces
+from aexec_server.requests.run_events import media_of_events, write_events
+from aexec_server.requests.run_stream import RunStream
+from aexec_server.requests.run_table import Run, check_run_id, run_key
+from aexec_server.sessions.store import HostedSession
+
+__all__ = ["RunsInFlight", "routes"]
+
+_LAST_ID = ("Last-Event-ID",)
+_CANCEL_FIELDS = frozenset({"reason"})
+_MAX_REASON = 500
+# A trace's objects take so many times the memory of what it is made of.
+_TRACE_COPIES = 12
+# What waits is listed of steps with at most so many nodes, in so many lines.
+_MOST_REPORTED, _MOST_LINES = 20_000, 20
+
+
+def routes(handlers: RunsInFlight) -> list[Route]:
+    """Everything below `/v1/sessions/{session}/runs`."""
+    call = partial(Route, scope=Scope.RUN)
+    one = "/v1/sessions/{session}"
+    return [
+        call("GET", f"{one}/runs/{{run}}/events", handlers.events, "What a run does", None, "Events", 200, _LAST_ID),
+        call("GET", f"{one}/runs/{{run}}/trace", handlers.trace, "What was traced of a run", None, "ChromeTrace"),
+        call("GET", f"{one}/runs", handlers.list, "Runs in flight", None, "Runs"),
+        call("GET", f"{one}/runs/{{run}}", handlers.get, "One run in flight", None, "Run"),
+        call("POST", f"{one}/runs/{{run}}:cancel", handlers.cancel, "Cancel a run", "CancelRequest", "Cancelled"),
+    ]
+
+
+class RunsInFlight:
+    """Answers what clients ask about runs that are in flight, or were traced."""
+
+    def __init__(self, server: Server) -> None:
+        self.server = server
+        self.config = server.config
+        self.sessions = server.sessions
+
+    def _session(self, request: web.Request) -> HostedSession:
+        return self.sessions.get(request.match_info["session"], caller_of(request))
+
+    async def list(self, request: web.Request) -> web.StreamResponse:
+        """GET …/runs: those in flight, oldest first."""
+        with self._session(request).in_use() as hosted:
+            runs = map(self.describe, hosted.runs.of(self._seen(request, hosted)))
+            return await self.server.door.send(request, value_pieces({"runs": runs}), bodies.JSON, in_thread=False)
+
+    def _seen(self, request: web.Request, hosted: HostedSession) -> str | None:
+        """Whose runs the caller knows of; None for all."""
+        caller = caller_of(request)
+        return None if caller.is_admin else hosted.runs_owner(caller)
+
+    async def get(self, request: web.Request) -> web.Response:
+        """GET …/runs/{run}: one in flight."""
+        with self._session(request).in_use() as hosted:
+            run = self._in_flight(request, hosted)
+            return bodies.json_response(self.describe(run) | {"waits_for": _waits_for(run)})
+
+    def _in_flight(self, request: web.Request, hosted: HostedSession) -> Run:
+        run_id = request.match_info["run"]
+        run = hosted.runs.find(run_id, self._seen(request, hosted))
+        if run is None:
+            raise errors.NotFoundError(f"Run '{run_id[:80]}' is not in flight")
+        return run
+
+    async def events(self, request: web.Request) -> web.StreamResponse:
+        """GET …/runs/{run}/events"""
+        with self._session(request).in_use() as hosted:
+            run = self._in_flight(request, hosted)
+            if run.stream is None:
+                run.stream = RunStream(self.describe, self.config.max_answer_bytes)
+                run.stream.attach(run)
+            assert isinstance(run.stream, RunStream)
+            return await write_events(request, self.server.door, media_of_events(request), run.stream, run)
+
+    async def trace(self, request: web.Request) -> web.StreamResponse:
+        """GET …/runs/{run}/trace: Chrome's format."""
+        with self._session(request).in_use() as hosted:
+            run_id = request.match_info["run"]
+            metadata = hosted.runs.traces.find(run_key(hosted.runs_owner(caller_of(request)), run_id))
+            if metadata is None:
+                raise errors.NotFoundError(
+                    f"There is no trace of run '{run_id[:80]}': it has not ended, was not traced, or is forgotten"
+                )
+            door = self.server.door
+            return await door.send(request, _trace_parts(metadata, door.holding), "application/json; charset=utf-8")
+
+    def describe(self, run: Run) -> dict[str, Any]:
+        """What clients are told of a run in flight."""
+        step = run.step
+        description: dict[str, Any] = {
+            "run_id": run.id,
+            "state": "pending" if step is None else step.state.value,
+            "cancelled": run.cancelled,
+            "seconds": round(self.config.clock() - run.began, 6),
+        }
+        if step is not None:
+            statistics = step.statistics()
+            description |= {
+                "step_id": step.id,
+                "nodes": statistics.nodes,
+                "ready": statistics.ready,
+                "running": statistics.running,
+            }
+            if statistics.live_bytes is not None:
+                description |= {"live_bytes": statistics.live_bytes, "peak_bytes": statistics.peak_bytes}
+        return description
+
+    async def cancel(self, request: web.Request) -> web.Response:
+        """POST …/runs/{run}:cancel"""
+        with self._session(request).in_use() as hosted:
+            run_id = check_run_id(request.match_info["run"], "A run's id")
+            body = await bodies.read_body(request, self.config, self.server.body_budget)
+            reason = None
+            if body.strip():
+                fields = bodies.json_object(body)
+                bodies.check_fields(fields, _CANCEL_FIELDS, "the request")
+                reason = fields.get("reason")
+                if reason is not None and type(reason) is not str:
+                    raise bodies.expected('"reason" must be a string', reason)
+            caller = caller_of(request)
+            cancelled = hosted.runs.cancel(
+                run_id,
+                (reason or "by request")[:_MAX_REASON],
+                hosted.runs_owner(caller),
+                of_all=caller.is_admin,
+                caller=caller,
+            )
+            return bodies.json_response({"cancelled": cancelled})
+
+    def new_stream(self) -> RunStream:
+        """For a run whose outputs are to be told as they come."""
+        return RunStream(self.describe, self.config.max_answer_bytes, watched=True)
+
+
+def _trace_parts(metadata: aexec.RunMetadata, holding: Holding) -> Iterator[str]:
+    assert metadata.step_stats is not None
+    with holding(_TRACE_COPIES * metadata.step_stats.ByteSize()):
+        yield from value_pieces(metadata.chrome_trace())
+
+
+def _waits_for(run: Run) -> list[str]:
+    """What the nodes of a run do and wait for, a line for each, of the first of them."""
+    step = run.step
+    if step is None:
+        return ["its turn"]
+    if isinstance(step, BatchedStep):
+        return ["the step that it shares with other requests"]
+    return step.report(_MOST_LINES) if step.statistics().nodes <= _MOST_REPORTED else []
