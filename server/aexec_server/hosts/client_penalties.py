@@ -1,4 +1,4 @@
-"""`ClientPenalties`: clients that have broken session hosts wait before they get another, longer each time."""
+"""`ClientPenalties`: makes clients that have broken session hosts wait for their next host, longer each time."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from aexec_server.http.error_responses import HasHeaders
 
 __all__ = ["ClientPenalties", "PenaltyError"]
 
-# Seconds after the first host that a client broke; twice as many after each other one, up to the most.
+# The wait in seconds after the first broken host; it doubles with each further one, up to the maximum.
 _FIRST_SECONDS = 1.0
 _MOST_SECONDS = 60.0
-# After so long without another it is as if it had broken none.
+# Broken hosts are forgotten after this many seconds without another one.
 _FORGET_SECONDS = 600.0
 _MOST_CLIENTS = 10_000
 
 
 class PenaltyError(HasHeaders, errors.ResourceExhaustedError):
-    """The client has to wait."""
+    """The client has to wait for its next host."""
 
     def __init__(self, broken: int, seconds: float) -> None:
         left = math.ceil(seconds)
@@ -33,7 +33,7 @@ class PenaltyError(HasHeaders, errors.ResourceExhaustedError):
 
 
 class _Penalty(NamedTuple):
-    """How many hosts a client broke, when it broke the last, and until when it waits."""
+    """The number of hosts that a client broke, when it broke the last, and until when it waits."""
 
     broken: int
     at: float
@@ -44,15 +44,15 @@ class ClientPenalties:
     """Clients that have broken session hosts, and how long each waits for its next host.
 
     Args:
-        clock: seconds.
+        clock: returns seconds.
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._penalties: OrderedDict[str, _Penalty] = OrderedDict()  # who broke one longest ago comes first
+        self._penalties: OrderedDict[str, _Penalty] = OrderedDict()  # by when they last broke one, oldest first
 
     def note(self, client: str) -> None:
-        """It has broken a host."""
+        """Record that a client has broken a host."""
         now = self._clock()
         last = self._penalties.pop(client, None)
         broken = 1 if last is None or now - last.at > _FORGET_SECONDS else last.broken + 1

@@ -1,7 +1,8 @@
-"""The process that clients connect to, where sessions are in hosts: it sends requests on, and watches the hosts.
+"""The front: the process that clients connect to when sessions are in hosts.  It relays requests, and watches the
+hosts.
 
-It never reads a body, so that nothing in one can stop it.  What is asked for besides sessions (health, mostly) is
-answered by an application in this process, behind the same relay.
+It never reads a body, so that nothing in one can stop it.  An application in this process, behind the same relay,
+answers requests that are not for sessions, such as health checks.
 """
 
 from __future__ import annotations
@@ -39,11 +40,11 @@ _SHUTDOWN_SECONDS = 1.0
 
 
 class _Router:
-    """Which requests go where.
+    """Chooses the upstream of each request.
 
     Args:
-        routes: say where each call is answered.
-        named_here: is a session of this name in this process?
+        routes: the routes, which say where each call is answered.
+        named_here: returns whether a session with a name is in this process.
     """
 
     def __init__(
@@ -61,13 +62,13 @@ class _Router:
         self._models = frozenset() if config.models_in_front else frozenset([*config.graphs, *config.models])
 
     def __call__(self, request: RequestHead, caller: Caller) -> Upstream:
-        """Where the request of a caller goes.  Raises OpError if it is refused here."""
+        """The upstream for a caller's request.  Raises OpError if it is refused here."""
         process, name = self._find(request.method, request.target)
         if process is AnsweredBy.NEW_SESSION:
             return self._of_new(request, caller)
         upstream = self._of_known(process, name)
         if caller.name and isinstance(upstream, SessionHost) and not caller.sees(upstream.client):
-            return self._here  # which knows of somebody else's session as little as of none
+            return self._here  # which answers for another client's session as for none
         return upstream
 
     def _of_known(self, process: AnsweredBy, name: str) -> Upstream:
@@ -83,23 +84,23 @@ class _Router:
         host = self._hosts.of(handle)
         if host is not None:
             return host
-        # Of a session that is gone with its host, this process knows why.
+        # This process knows why a session went with its host.
         return self._here if self._hosts.why_gone(handle) else self._hosts.models or self._here
 
     def _of_named(self, name: str) -> Upstream:
         return self._of_model(name) or self._hosts.of_name(name) or self._here
 
     def _of_model(self, name: str) -> Upstream | None:
-        """Where the server's own session of this name is."""
+        """The upstream that has the server's own session with this name, or None."""
         models = self._hosts.models
         if models is not None and ("@" in name or name in self._models or name in models.models):
             return models
         return self._here if self._named_here(name) else None
 
     def _of_new(self, request: RequestHead, caller: Caller) -> Upstream:
-        """That of a name is where the name is, one that may be asked for again where it was before."""
+        """The upstream for a new session: the host that has its name, or that answered its key before, or a new one."""
         if not caller.may(Scope.MANAGE):
-            return self._here  # refused there
+            return self._here  # which refuses it
         query = dict(reversed(parse_qsl(request.target.partition(b"?")[2].decode("ascii"))))
         name = query.get("name")
         of_model = None if name is None else self._of_model(name)
@@ -108,10 +109,10 @@ class _Router:
 
 
 class _Gate:
-    """Says to the process that answers a request who sent it, by its token or else its address.
+    """Adds the caller to each request, by its token or else its address, for the process that answers.
 
     Args:
-        source: of the tokens; None where none are wanted.
+        source: the source of tokens; None if the server wants none.
     """
 
     def __init__(
@@ -127,13 +128,13 @@ class _Gate:
     def __call__(self, head: bytes, request: RequestHead, host: str) -> tuple[bytes, Upstream]:
         who = anyone_at(host) if self._source is None else self._source.table.identify(authorization_of(head))
         if isinstance(who, Refusal):
-            return with_caller(head, self._key, who), self._here  # refused in its words, unless no token is needed
+            return with_caller(head, self._key, who), self._here  # which refuses it, unless no token is needed
         upstream = self._route(request, who)
         return with_caller(head, self._key, self._hosts.part_of(who, upstream)), upstream
 
 
 async def run_front(config: ServerConfig, stop: asyncio.Queue[int], on_ready: Callable[[str], object]) -> None:
-    """Serve until something is put into `stop`, then let runs end.  Arguments as for `run_server`."""
+    """Serve until an item is put into `stop`, then let runs end.  Arguments as for `run_server`."""
     config = replace(config, caller_key=new_key(), server_run=new_server_run())
     with OwnFolder() as folder:
         hosts = Hosts(config, folder)
@@ -163,7 +164,7 @@ async def run_front(config: ServerConfig, stop: asyncio.Queue[int], on_ready: Ca
 
 @contextlib.asynccontextmanager
 async def _own_application(config: ServerConfig, hosts: Hosts, path: str) -> AsyncIterator[web.Application]:
-    """What answers here: health, and the configured sessions if they are to be in this process."""
+    """Context manager: the application of this process: health, and the configured sessions if they are here."""
     here = config if config.models_in_front else replace(config, graphs={}, models={}, model_repository=None)
     app = make_app(replace(here, access_log=False))
     server = app[SERVER]
@@ -178,7 +179,7 @@ async def _own_application(config: ServerConfig, hosts: Hosts, path: str) -> Asy
 
 
 async def _until_quiet(table: ConnectionTable) -> None:
-    """Until what the hosts answered last is written."""
+    """Wait until the last answers of the hosts are written."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(_SHUTDOWN_SECONDS):
             while table.busy:

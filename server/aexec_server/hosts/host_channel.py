@@ -1,7 +1,7 @@
-"""`HostChannel`: one end of the pair of sockets over which the front and a session host tell each other things.
+"""`HostChannel`: one end of the pair of sockets over which the front and a session host exchange messages.
 
-A message is a JSON object on a line of its own.  Neither end ever waits for the other: what a host leaves half written
-does not stop its front.  What the messages are: `host_process.py` answers them, `session_host.py` asks.
+A message is a JSON object on a line of its own.  Neither end waits for the other, so a half-written message of a host
+does not stop its front.  `session_host.py` sends the front's messages, `host_process.py` answers them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class HostChannel(asyncio.Protocol):
 
     Args:
         on_message: called with each message of the other end.
-        on_end: called when the other end is gone; not if this one was closed.
+        on_end: called when the other end is gone, unless this one was closed.
 
     Attributes:
         ended: done when nothing more will come.
@@ -32,14 +32,14 @@ class HostChannel(asyncio.Protocol):
         self._on_message = on_message
         self._on_end = on_end
         self._transport: asyncio.Transport | None = None
-        self._kept = bytearray()  # of a line that has not ended
-        self._closed = False  # by this end
+        self._kept = bytearray()  # the beginning of an incomplete line
+        self._closed = False  # True if this end was closed
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
 
     def say(self, message: dict[str, Any]) -> None:
-        """Send a message; nothing happens if the other end is gone."""
+        """Send a message; does nothing if the other end is gone."""
         if self._transport is not None and not self._transport.is_closing():
             self._transport.write(json.dumps(message, separators=(",", ":")).encode() + b"\n")
 
@@ -54,7 +54,7 @@ class HostChannel(asyncio.Protocol):
             self.close()
 
     def close(self) -> None:
-        """What was said is still sent."""
+        """Close this end; messages already given are still sent."""
         self._closed = True
         if self._transport is not None:
             self._transport.close()

@@ -1,6 +1,6 @@
-"""`HostFigures`: what the kernel says about a process, where it does (Linux): its memory, and its wait for a processor.
+"""`HostFigures`: a process's memory, and its wait for a processor, as Linux reports them.
 
-Elsewhere both are 0, so that nothing is ever too much.
+On other systems both are 0, so that no limit is ever exceeded.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ class HostFigures:
     """A process's memory, and its wait for a processor, as Linux reports them; 0 on other systems.
 
     Args:
-        pid: of the process.
+        pid: the id of the process.
     """
 
     def __init__(self, pid: int) -> None:
@@ -30,7 +30,7 @@ class HostFigures:
         return self._second_field("statm") * os.sysconf("SC_PAGE_SIZE")
 
     def waited(self) -> float:
-        """Seconds in which the process's main thread could have run, and there was no processor for it."""
+        """Seconds for which the process's main thread was ready and had no processor."""
         return self._second_field("schedstat") * 1e-9
 
     def _second_field(self, name: str) -> int:

@@ -1,7 +1,7 @@
-"""`HostLimits`: how many session hosts there are, and what of the server's limits each of them has.
+"""`HostLimits`: the number of session hosts, and each host's part of the server's limits.
 
-A fixed number of hosts has equal parts of what the server may have.  Where sessions have hosts of their own, each host
-has the server's limits, and the front holds what all have together: sessions and their memory.
+A fixed number of hosts divides the server's limits equally.  If sessions have hosts of their own, each host has the
+server's limits, and the front bounds the sessions and the memory of all together.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from aexec_server.settings.server_config import ServerConfig
 
 __all__ = ["HostLimits"]
 
-# Of the machine's memory, for all hosts together.
+# The part of the machine's memory for all hosts together.
 _MEMORY_SHARE = 0.8
-# Of that, for what hosts take that do nothing, and for one host.
+# The part of that for idle hosts, and also for one host.
 _EMPTY_SHARE = 0.5
 _ONE_SHARE = 0.5
 _EMPTY_BYTES = 16 << 20
 _MOST_HOSTS = 500
-# Where nobody knows how much memory there is.
+# The number of hosts if the amount of memory is unknown.
 _HOSTS_OF_UNKNOWN_MEMORY = 64
 # Started ahead of need: one of so many that there may be, and so many at most.
 _WARM_SHARE = 16
@@ -35,12 +35,12 @@ class HostLimits:
     """The number of session hosts, and each host's part of the server's limits.
 
     Attributes:
-        own: each session of a client has a host of its own, as long as there are hosts.
-        most: how many hosts there may be for clients' sessions.
-        warm: how many of them are started ahead of need, where sessions have hosts of their own.
-        most_bytes: of memory that all may have together, without what they share; None for no limit.
-        tensor_bytes: what the tensors of all may take together; None for no limit.
-        host: the settings of one.
+        own: True if each session of a client has a host of its own, as long as there are hosts.
+        most: the most hosts for clients' sessions.
+        warm: how many of them are started ahead of need, if sessions have hosts of their own.
+        most_bytes: the most memory of all hosts together, in bytes, without what they share; None for no limit.
+        tensor_bytes: the most bytes of tensors in all hosts together; None for no limit.
+        host: the settings of one host.
     """
 
     own: bool

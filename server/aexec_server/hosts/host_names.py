@@ -1,4 +1,4 @@
-"""`HostNames`: in which session host a session is that a client gave a name to."""
+"""`HostNames`: finds the session host of a session by the name that a client gave it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from aexec_server.hosts.session_host import SessionHost
 
 __all__ = ["HostNames"]
 
-# A host tells of a request for a name as soon as it has it; after so many seconds it never got it.
+# A host reports a request for a name as soon as it gets it; after this many seconds it never got it.
 _KNOWN_AFTER_SECONDS = 2.0
 
 
@@ -21,8 +21,8 @@ class _Reserved(NamedTuple):
 class HostNames:
     """The session host of each session that a client gave a name to.
 
-    A name is reserved for a host when a request for it is sent there, and free again when the host, which tells of its
-    names whenever they change, does not name it any more.
+    A name is reserved for a host when a request for it is sent there.  It is free again when the host, which reports
+    its names whenever they change, no longer has it.
     """
 
     def __init__(self) -> None:
@@ -31,17 +31,17 @@ class HostNames:
         self._told: dict[SessionHost, frozenset[str]] = {}
 
     def find(self, name: str) -> SessionHost | None:
-        """The host that has a session of this name, or is asked to make it."""
+        """The host that has a session with this name, or was asked to make it; None if there is none."""
         found = self._reserved.get(name)
         return None if found is None else found.host
 
     def reserve(self, name: str, host: SessionHost) -> None:
-        """A request for this name, which no other host has, is sent to this host."""
+        """Reserve a name, which no other host has, for the host that a request for it is sent to."""
         self._reserved[name] = _Reserved(host, time.monotonic())
         self._of.setdefault(host, set()).add(name)
 
     def settle(self, host: SessionHost) -> None:
-        """It has told something."""
+        """Take in a host's report."""
         told = self._told.get(host, frozenset())
         self._told[host] = host.names
         until = host.asked_at - _KNOWN_AFTER_SECONDS
@@ -55,7 +55,7 @@ class HostNames:
                 self.reserve(name, host)
 
     def remove(self, host: SessionHost) -> None:
-        """It has ended."""
+        """Forget an ended host."""
         self._told.pop(host, None)
         for name in self._of.pop(host, ()):
             del self._reserved[name]

@@ -1,13 +1,13 @@
-"""Which host a new session of a client goes to, and how many hosts there are: two ways.
+"""Chooses the host of a client's new session, and the number of hosts, in one of two ways.
 
 `SharedPlaces`: a fixed number of hosts, which all clients share.
 
-`OwnPlaces`: a host belongs to one client from its first request to its end, so that what a client does to it harms no
-other.  Each session has a host of its own while there are places.  A client may have as many hosts as there are free
-places, so that one client's sessions, however many, leave places for others; beyond that its sessions share its own
-hosts.  A client that has no host is refused when no place is left.
+`OwnPlaces`: a host belongs to one client from its first request to its end, so that a client can harm no other.  Each
+session has a host of its own while there are places.  A client may have as many hosts as there are free places, so that
+one client's sessions leave places for others; beyond that its sessions share its own hosts.  A client without a host is
+refused when no place is left.
 
-Nothing here waits, or knows of processes: `hosts.py` gives what starts and ends them.
+Nothing here waits or knows of processes: `hosts.py` passes in functions that start and end them.
 """
 
 from __future__ import annotations
@@ -22,39 +22,39 @@ from aexec_server.http.error_responses import HasHeaders
 
 __all__ = ["NoPlaceError", "OwnPlaces", "Places", "SharedPlaces"]
 
-# How long a host without sessions is kept for the next one of its client, and with how much memory at most.
+# How long an empty host is kept for its client's next session, and the most memory of such a host.
 _SPARE_SECONDS = 10.0
 _SPARE_BYTES = 128 << 20
 _RETRY_SECONDS = 5
 
 
 class Place(Protocol):
-    """What is to be known of a host.
+    """What the places need of a host.
 
     Attributes:
-        client: whose it is; None for nobody's, or everybody's.
+        client: the client that it belongs to; None for a shared or unused host.
     """
 
     client: str | None
 
     @property
     def ready(self) -> bool:
-        """Does it listen?"""
+        """True if it listens."""
         ...
 
     @property
     def load(self) -> int:
-        """Sessions, operations and runs that it may have."""
+        """The number of sessions, operations and runs that it may have."""
         ...
 
     @property
     def is_empty(self) -> bool:
-        """Does it hold nothing, as far as is known?  Only what is true in two turns of the event loop is certain."""
+        """True if it seems to hold nothing; it is certain only if this is true in two turns of the event loop."""
         ...
 
     @property
     def own_bytes(self) -> int:
-        """Of memory that it does not share."""
+        """The bytes of memory that it does not share."""
         ...
 
 
@@ -65,34 +65,34 @@ class Places(Protocol[P]):
     """The hosts of clients' sessions."""
 
     def take(self, client: str) -> P:
-        """One for a new session of a client.  Raises OpError if it may not have one now."""
+        """The host for a client's new session.  Raises OpError if the client may not have one now."""
         ...
 
     def fill(self) -> None:
-        """Start those that are missing."""
+        """Start the missing hosts."""
         ...
 
     def tidy(self) -> None:
-        """End those that nobody needs."""
+        """End the hosts that nobody needs."""
         ...
 
     def remove(self, place: P, *, broken: bool) -> None:
-        """It has ended.
+        """Remove an ended host.
 
         Args:
-            broken: it was killed, or ended by itself.
+            broken: True if it was killed, or ended by itself.
         """
         ...
 
     def of_client(self, client: str) -> Iterable[P]:
-        """Those that may have sessions of a client."""
+        """The hosts that may have sessions of a client."""
         ...
 
     def __iter__(self) -> Iterator[P]: ...
 
 
 class NoPlaceError(HasHeaders, errors.UnavailableError):
-    """As many clients have sessions as there are hosts."""
+    """All hosts belong to other clients."""
 
     def __init__(self, most: int) -> None:
         super().__init__(
@@ -106,17 +106,17 @@ class SharedPlaces(Generic[P]):
     """A fixed number of hosts, which all clients share: a new session goes to the least loaded one.
 
     Args:
-        most: how many there are.
-        new: starts one.
+        most: the number of hosts.
+        new: starts a host.
     """
 
     def __init__(self, most: int, new: Callable[[], P]) -> None:
         self._most = most
         self._new = new
-        self._places: list[P] = []  # of equals, the one that was chosen longest ago comes first
+        self._places: list[P] = []  # among equals, the one chosen longest ago comes first
 
     def take(self, client: str) -> P:
-        """That with the least to do."""
+        """The host with the least load."""
         if not self._places:
             raise errors.UnavailableError("No session host is there, another is being started: try again")
         place = min(self._places, key=lambda place: (not place.ready, place.load))
@@ -145,14 +145,14 @@ class SharedPlaces(Generic[P]):
 class OwnPlaces(Generic[P]):
     """Hosts that belong to one client each: a new session gets its own while there are places.
 
-    Invariants: a place in `_warm` has no client, and never had a request; a place in `_of[client]` has that client, and
-    keeps it until it ends.  Both together are `most` at most.
+    Invariants: a place in `_warm` has no client and never had a request; a place in `_of[client]` belongs to that
+    client until it ends.  Both together are at most `most`.
 
     Args:
-        most: how many there may be.
-        warm: how many are started ahead of need.
-        new, end: start one, and end one that holds nothing.
-        clock: seconds.
+        most: the most hosts.
+        warm: the number of hosts started ahead of need.
+        new, end: start a host, and end an empty one.
+        clock: returns seconds.
     """
 
     def __init__(
@@ -166,16 +166,16 @@ class OwnPlaces(Generic[P]):
         self._penalties = ClientPenalties(clock)
         self._warm: list[P] = []
         self._of: dict[str, list[P]] = {}
-        self._taken = 0  # how many there are in `_of`
-        self._spare_since: dict[P, float] = {}  # that were empty when `tidy` looked last, and since when
-        self._surely_spare: list[P] = []  # that were so the last two times; those first that are so for longest
+        self._taken = 0  # the number of hosts in `_of`
+        self._spare_since: dict[P, float] = {}  # empty at the last `tidy`, and since when
+        self._surely_spare: list[P] = []  # empty at the last two, longest first
 
     def take(self, client: str) -> P:
-        """An empty one of the client, a new one, or its own with the least to do.
+        """The client's empty host, a new one, or its least loaded one.
 
         Raises:
-            NoPlaceError: it has none, and no place is free.
-            PenaltyError: it has broken hosts.
+            NoPlaceError: the client has no host, and no place is free.
+            PenaltyError: the client has broken hosts.
         """
         self._penalties.check(client)
         own = self._of.get(client, [])
@@ -215,7 +215,7 @@ class OwnPlaces(Generic[P]):
             self._warm.append(self._new())
 
     def tidy(self) -> None:
-        """A client keeps one empty host at most, for some seconds, unless it has much memory."""
+        """End empty hosts, except one for each client, for some seconds, if that has little memory."""
         now = self._clock()
         before = self._spare_since
         self._spare_since = {place: before.get(place, now) for place in self._owned() if place.is_empty}

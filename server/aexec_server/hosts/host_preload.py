@@ -1,7 +1,7 @@
-"""Imported by the process from which session hosts are forked: whatever a graph may need, so that they share it.
+"""Imports whatever a graph may need, in the process from which session hosts are forked, so that they share it.
 
-Importing it ignores SIGTERM: service managers tell all processes of a service to stop, but hosts need the one from
-which they were forked until the one that started it has ended them.
+Importing this module ignores SIGTERM.  Service managers send that to all processes of a service, but hosts need the
+process that they were forked from until the front has ended them.
 """
 
 from __future__ import annotations
@@ -19,5 +19,5 @@ importlib.import_module("aexec_server.hosts.host_process")
 load_kernels()
 rehearse()
 collect_garbage()
-# The collector marks the objects that it looks at, by which their pages would be copied in each host.
+# The collector writes to the objects that it visits, so their pages would be copied in each host.
 freeze_heap()

@@ -1,8 +1,8 @@
 """A session host: a process that serves the application on a Unix socket, within limits of memory, files and threads.
 
-It is forked from a process that has imported all of aexec (`host_preload.py`): so it begins in hundredths of a second,
-and shares the memory of what was imported.  The front starts and watches it (`session_host.py`), and talks with it over
-a channel (`host_channel.py`).  It ends with the process that started it.
+It is forked from a process that has imported all of aexec (`host_preload.py`), so it starts in hundredths of a second
+and shares the memory of modules.  The front starts and watches it (`session_host.py`), and talks with it over a channel
+(`host_channel.py`).  It ends with the process that started it.
 """
 
 from __future__ import annotations
@@ -34,34 +34,34 @@ from aexec_server.watching.server_log import begin_log
 
 __all__ = ["SESSIONS_PATH", "failure", "run_host"]
 
-# The sessions that a host lists.  The front asks for them, clients cannot.
+# The path of a host's list of sessions, for the front; clients cannot reach it.
 SESSIONS_PATH = "/sessions"
 
 _PR_SET_PDEATHSIG = 1
 _MAX_FILES = 8192
 _MAX_PROCESSES = 4096
-# Address space is reserved (stacks, arenas) that is never used: as much as memory may be used, and this.
+# Stacks and arenas reserve address space that is never used: it may be the memory limit plus this.
 _RESERVED = 2**30
 
 
 def run_host(config: ServerConfig, path: str, sock: socket.socket, log_level: int) -> None:
-    """The process.
+    """The main function of the process.
 
     Args:
-        config: of the application.
-        path: of its socket.
-        sock: the channel to its front.
-        log_level: for its log, on standard error.
+        config: the settings of its application.
+        path: the path of its socket.
+        sock: its end of the channel to the front.
+        log_level: the level of its log, on standard error.
     """
     _end_with_parent(os.getppid())
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal's: who started it says when to stop
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # from the terminal: the front says when to stop
     limit_resources(config.max_host_bytes)
     begin_log(log_level, config.log_format)
     run_on_loop(_serve(config, path, sock))
 
 
 def _end_with_parent(parent: int) -> None:
-    """Be killed when the parent dies, however it does, and even if nothing here is able to notice."""
+    """Have the kernel kill this process when its parent dies, however that happens."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
@@ -69,7 +69,7 @@ def _end_with_parent(parent: int) -> None:
 
 
 def limit_resources(max_bytes: int | None) -> None:
-    """Bound what this process may take.  Memory beyond `max_bytes` is watched from outside; see `host_watch.py`."""
+    """Bound this process's files, threads and address space.  `host_watch.py` watches its memory from outside."""
     try:
         import resource
     except ImportError:  # Windows
@@ -79,7 +79,7 @@ def limit_resources(max_bytes: int | None) -> None:
     if max_bytes is not None and sys.platform == "linux":
         _limit(resource.RLIMIT_NPROC, _MAX_PROCESSES)
         _limit(resource.RLIMIT_DATA, 2 * max_bytes + _RESERVED)
-        # Should the machine's memory end, this goes before other processes.
+        # If the machine runs out of memory, this process is killed before others.
         with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
             file.write("500")
 
@@ -118,15 +118,15 @@ async def _serve(config: ServerConfig, path: str, sock: socket.socket) -> None:
 
 
 class _Told:
-    """What the front says, and is answered.
+    """Handles the front's messages.
 
     Attributes:
         channel: to the front.
-        stop: gets an item each time the host is told to stop: first to drain, then to cancel what runs.
+        stop: gets an item each time the host is told to stop: first to drain, then to cancel runs.
     """
 
     def __init__(self, server: Server) -> None:
-        self.channel = HostChannel(self._hear, lambda: os._exit(1))  # who started this process is gone
+        self.channel = HostChannel(self._hear, lambda: os._exit(1))  # the front is gone
         self.stop: asyncio.Queue[int] = asyncio.Queue()
         self._memory = server.sessions.memory
         self._own_limit = self._memory.limit
@@ -134,7 +134,7 @@ class _Told:
         self._sessions = server.sessions
 
     def begin(self) -> None:
-        """It listens: say so, and from now on of what sessions there are."""
+        """Report that this host listens, and from now on its sessions."""
         self.channel.say({"listens": True})
         self._sessions.on_change = self.report
 
@@ -142,18 +142,18 @@ class _Told:
         if "stop" in message:
             self.stop.put_nowait(0)
             return
-        allowed = message.get("memory_bytes")  # of all hosts together, what is left for this one
+        allowed = message.get("memory_bytes")  # what other hosts leave of the limit of all
         if allowed is not None:
             self._memory.limit = allowed if self._own_limit is None else min(allowed, self._own_limit)
         self.channel.say({"report": self._report.changes(counted=True), "asked": True})
 
     def report(self, *, counted: bool = False) -> None:
-        """Tell the front unasked what has changed; with `counted` also what was counted."""
+        """Send the front what has changed, without being asked; with `counted` also metrics and errors."""
         self.channel.say({"report": self._report.changes(counted=counted)})
 
 
 def _described(error: errors.OpError | OSError) -> dict[str, Any]:
-    """An error at a host's start, as `failure` reads it."""
+    """An error at a host's start, in the form that `failure` reads."""
     if isinstance(error, errors.OpError):
         return {"code": error.code.name, "message": error.message}
     return {"errno": error.errno, "message": error.strerror or str(error)}
@@ -168,7 +168,7 @@ def failure(described: dict[str, Any]) -> errors.OpError | OSError:
 
 
 def _add_own_routes(app: web.Application) -> None:
-    """What is not asked by a client, and of which there are no spans."""
+    """Add the routes that only the front uses, which have no spans."""
     server = app[SERVER]
     paths = {"GET": SESSIONS_PATH, "POST": WARM_UP_PATH}
     of_all = [route for route in session_calls.routes(server) if route.path == "/v1/sessions"]

@@ -1,8 +1,9 @@
-"""`rehearse` and `warm_up`: what a session host does for its first client is done before there is one.
+"""`rehearse` and `warm_up`: do the work of a session host's first requests before a client comes.
 
-`rehearse` serves once what a host serves, in the process from which hosts are forked.  What the first requests import,
-compile and remember is then there before a fork, and hosts share its memory.  `warm_up` makes a session in a host
-itself, whose pages are its own after that.  So the first session of a client takes no longer than another.
+`rehearse` serves once what a host serves, in the process from which hosts are forked.  So whatever the first requests
+import, compile and remember exists before a fork, and hosts share its memory.  `warm_up` makes a session in a host
+itself, which gives the host its own copies of the pages that it writes to.  So a client's first session takes no longer
+than another.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from aexec_server.settings.server_config import ServerConfig
 
 __all__ = ["WARM_UP_PATH", "rehearse", "warm_up"]
 
-# Where a host makes the session of `warm_up`: of what is asked for here no spans are made.
+# The path where a host makes the session of `warm_up`; requests for it have no spans.
 WARM_UP_PATH = "/warm-up"
 
 # A plan is compiled at its third run; Python specialises code that has run some ten times.
@@ -42,7 +43,7 @@ def rehearse() -> None:
     A process can be forked safely only without other threads: those that this needs have ended afterwards.
 
     Raises:
-        RuntimeError: it left one.
+        RuntimeError: a thread is left.
     """
     before = set(threading.enumerate())
     with tempfile.TemporaryDirectory(prefix="aexec-") as folder:
@@ -54,11 +55,11 @@ def rehearse() -> None:
 
 
 async def warm_up(server: Server, path: str) -> None:
-    """Make a session and close it, unless this process is told to stop meanwhile.  Nothing counts that.
+    """Make a session and close it, unless this process is told to stop meanwhile.  No metric counts it.
 
     Args:
-        server: that of this process.
-        path: of its socket, where `WARM_UP_PATH` is served as /v1/sessions is.
+        server: the server of this process.
+        path: the path of its socket, where `WARM_UP_PATH` is served as /v1/sessions is.
     """
     with contextlib.suppress(OSError, EOFError):
         async with _Client(path, server.config.caller_key) as client:
@@ -81,7 +82,7 @@ async def _serve(path: str) -> None:
 
 
 async def _ask(client: _Client) -> None:
-    """What a client asks: a session, some runs, and its end."""
+    """Do what a client does: make a session, run it, and delete it."""
     made = json.loads(await client.call("POST", "/v1/sessions", OCTETS, _graph()))
     session = f"/v1/sessions/{made['session_handle']}"
     run = json.dumps({"feeds": {"x:0": [1.0]}, "fetches": ["y:0"]}).encode()
@@ -95,8 +96,8 @@ class _Client:
     """A connection to a server, on its Unix socket.
 
     Args:
-        path: of the socket.
-        key: by which the server knows its front; None if it has none.
+        path: the socket's path.
+        key: the key by which the server knows its front; None if it has none.
     """
 
     def __init__(self, path: str, key: str | None = None) -> None:
@@ -111,7 +112,7 @@ class _Client:
         self._writer.close()
 
     async def call(self, method: str, target: str, media: str, body: bytes) -> bytes:
-        """The body of the answer."""
+        """Send a request; returns the body of the answer."""
         lines = [
             f"{method} {target} HTTP/1.1",
             "Host: localhost",

@@ -1,4 +1,4 @@
-"""`HostReport`: what a session host tells its front about itself, each time only what has changed."""
+"""`HostReport`: makes the reports of a session host to its front, each with what has changed."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ class HostReport:
         self._errors = 0
 
     def changes(self, *, counted: bool) -> dict[str, Any]:
-        """The fields of `_fields` that have changed since they were told last.
+        """The fields of `_fields` that have changed since the last report.
 
         Args:
-            counted: with `metrics` and `errors` since they were told last, if there are any.  All of a process's
-                metrics are read for that: too much for each session that is made or closed.
+            counted: True to add new `metrics` and `errors`.  That reads all metrics of the process, which is too much
+                for each session that is made or closed.
         """
         fields = self._fields()
         changed = {name: value for name, value in fields.items() if self._told.get(name) != value}
@@ -46,14 +46,14 @@ class HostReport:
         return changed
 
     def _fields(self) -> dict[str, Any]:
-        """What the front knows of a host.
+        """The state of this host, for the front.
 
-        ready: what it had to load is there.
-        models: names of the server's own sessions.
-        names: that clients gave to sessions, or ask for.
-        callers: sessions and runs of callers who have a token.
+        ready: True once its models are loaded.
+        models: the names of the server's own sessions.
+        names: the names that clients gave to sessions, or ask for.
+        callers: (sessions, runs) of each caller with a token.
         sessions: as `SessionStore.held`.
-        operations: runs that are answered later, and were not forgotten.
+        operations: the number of runs answered later that are not forgotten.
         status: as `process_status`.
         """
         server = self._server

@@ -1,4 +1,4 @@
-"""`HostTotals`: what all session hosts of a server have counted together, those that are no more included."""
+"""`HostTotals`: adds up what all session hosts of a server have counted, ended hosts included."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class HostTotals:
     """The sum of what all session hosts of a server have counted, ended hosts included.
 
     Attributes:
-        tensor_bytes: that those take that are there, as far as is known.
-        restarts: how many hosts ended unasked.
+        tensor_bytes: the bytes of tensors in live hosts, by their last reports.
+        restarts: the number of hosts that ended unasked.
     """
 
     def __init__(self) -> None:
@@ -34,7 +34,7 @@ class HostTotals:
         self._errors: deque[dict[str, Any]] = deque(maxlen=_KEPT_ERRORS)
 
     def note(self, host: SessionHost, report: dict[str, Any]) -> None:
-        """A host has told this."""
+        """Take in a host's report."""
         told = snapshot_from_json(report.get("metrics", {}))
         self._counted.add({name: samples for name, samples in told.items() if not is_gauge(name)})
         host.gauges = {**host.gauges, **{name: samples for name, samples in told.items() if is_gauge(name)}}
@@ -42,7 +42,7 @@ class HostTotals:
         self._count_tensors(host, host.tensor_bytes)
 
     def remove(self, host: SessionHost) -> None:
-        """It has ended."""
+        """Take in an ended host."""
         self._count_tensors(host, 0)
         del self._tensor_bytes[host]
         if host.status is not None:
@@ -53,11 +53,11 @@ class HostTotals:
         self._tensor_bytes[host] = num_bytes
 
     def metrics(self, hosts: Iterable[SessionHost]) -> list[Snapshot]:
-        """To be added up."""
+        """Snapshots to be added up, of live hosts and of ended ones together."""
         return [self._counted.sums, *(host.gauges for host in hosts)]
 
     def status(self, hosts: Iterable[SessionHost]) -> OtherProcesses:
-        """How hosts were when they were asked last."""
+        """The state of the hosts by their last reports."""
         return OtherProcesses(
             hosts={host.name: host.status for host in hosts if host.status is not None},
             ended=dict(self._ended),
@@ -66,12 +66,12 @@ class HostTotals:
 
 
 def largest_shares(front: Snapshot, hosts: Iterable[SessionHost]) -> dict[tuple[str, ...], float]:
-    """Of each shared resource, what the client holds of it that holds most.
+    """For each shared resource the most that one client holds.
 
-    Hosts that clients share do not say whose it is: what the largest holder of each has counts as one client's.
+    Hosts that clients share do not report names, so each host's largest holder counts as the same client.
 
     Args:
-        front: what the front process itself has.
+        front: the front's own metrics.
     """
     of_clients: defaultdict[str | None, Totals] = defaultdict(Totals)
     of_clients[None].add({_LARGEST: front.get(_LARGEST, {})})

@@ -1,8 +1,8 @@
-"""`HostWatch`: looks at all session hosts twenty times a second, asks them how they are, and ends those that break.
+"""`HostWatch`: looks at all session hosts twenty times a second, asks for their state, and kills broken ones.
 
-A host that is silent, or has more memory than it may, is killed; so is, while all together have more than they may, the
-largest host of the client whose hosts have most.  A host that does nothing for anybody is looked at and asked more
-seldom, so that hundreds of idle hosts cost next to nothing.
+It kills a host that is silent or exceeds its memory limit.  While all hosts together exceed theirs, it kills the
+largest host of the client whose hosts have most.  It looks at idle hosts, and asks them, less often, so that hundreds
+of them cost next to nothing.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from typing import Generic, Protocol, TypeVar
 __all__ = ["LOOK_SECONDS", "HostWatch"]
 
 LOOK_SECONDS = 0.05
-# Those that do nothing are looked at in one of so many looks.
+# Idle hosts are looked at in one of this many looks.
 _IDLE_LOOKS = 10
-# So long a host is taken to be busy after it was.
+# A host counts as busy for this long after it was.
 _BUSY_SECONDS = 1.0
 _ASK_SECONDS = 0.2
 _IDLE_ASK_SECONDS = 5.0
 _IDLE_CONNECTIONS = 2
-# All hosts together are asked once in so many seconds, at most.
+# The least interval between two questions to any hosts.
 _LEAST_ASK_SECONDS = 0.008
 
 
 class Watched(Protocol):
-    """What is looked at of a host; `SessionHost` says what it is."""
+    """The part of a `SessionHost` that the watch uses."""
 
     client: str | None
     own_bytes: int
@@ -63,12 +63,12 @@ class HostWatch(Generic[H]):
 
     Args:
         silence: seconds after which a host that does not answer is killed.
-        most_bytes: of memory that all hosts may have together, without what they share; None for no limit.
-        allowance: of tensors in a host, as `SessionHost.ask` takes it.
-        clock: seconds.
+        most_bytes: the most memory of all hosts together, without what they share; None for no limit.
+        allowance: returns the bytes of tensors that a host may have, for `SessionHost.ask`.
+        clock: returns seconds.
 
     Attributes:
-        own_bytes: of memory that all hosts have together, about.
+        own_bytes: the memory of all hosts together, approximately.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class HostWatch(Generic[H]):
         self._ask_seconds = _ASK_SECONDS
 
     async def look(self, hosts: Sequence[H]) -> None:
-        """Look at them once."""
+        """Look at the hosts once."""
         now = self._clock()
         self._looks += 1
         looked_at = [host for number, host in enumerate(hosts) if self._is_due(host, number, now)]
@@ -113,7 +113,7 @@ class HostWatch(Generic[H]):
     async def _end_silent(self, hosts: Sequence[H]) -> None:
         silent = [host for host in hosts if not host.told and host.silent_for > self._silence]
         if silent:
-            await asyncio.sleep(0)  # was it this loop that was late, and the answer is there?
+            await asyncio.sleep(0)  # if this loop was late, the answer may be here already
             await asyncio.sleep(0)
         for host in silent:
             if host.silent_for > self._silence:

@@ -1,8 +1,8 @@
 """`Hosts`: all session hosts of a server: those of clients' sessions, and one for its models.
 
-`host_places.py` says which host a new session goes to and how many there are, `host_watch.py` ends a host that is
-silent or has too much memory, `host_limits.py` has the figures.  The sessions of a host that ends are gone; `why_gone`
-says why, to those who ask for them.
+`host_places.py` chooses the host of a new session and the number of hosts, `host_watch.py` kills a host that is silent
+or has too much memory, `host_limits.py` has the limits.  The sessions of a host end with it; `why_gone` tells clients
+why.
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ __all__ = ["Hosts"]
 
 logger = logging.getLogger(__name__)
 
-# A host that ended before it was ready is followed by another after so many seconds, twice as many each time.
+# The pause before the next host, if one ended before it was ready; it doubles each time.
 _RETRY_SECONDS = 0.1
 _MAX_RETRY_SECONDS = 10.0
 _POLL_SECONDS = 0.02
-# How long hosts may take to end by themselves: after runs were cancelled, or if they have nothing to do.
+# How long hosts may take to end by themselves, after runs were cancelled or if they are empty.
 _GRACE_SECONDS = 2.0
 _MAX_GONE = 10_000
 _PRELOAD = "aexec_server.hosts.host_preload"
-# No session is made while all hosts together have more of their memory than this part.
+# No session is made while all hosts together use more than this part of their memory limit.
 _FULL_SHARE = 0.9
 
 
@@ -57,12 +57,12 @@ class Hosts:
     """The session hosts of a server: starts, finds and ends them.
 
     Args:
-        config: of the server.
-        folder: for their sockets; nobody else may look into it.
+        config: the server's settings.
+        folder: the folder for their sockets, closed to other users.
 
     Attributes:
         models: the host of the configured graphs; None if there is none.
-        limits: how many hosts there are, and what they may have.
+        limits: the number of hosts, and their limits.
     """
 
     def __init__(self, config: ServerConfig, folder: Path) -> None:
@@ -71,7 +71,7 @@ class Hosts:
         self._config = config
         self._folder = folder
         self._numbers = itertools.count(1)
-        self._by_name: dict[str, SessionHost] = {}  # all that live, and were not told to end for want of work
+        self._by_name: dict[str, SessionHost] = {}  # live hosts that were not told to end as idle
         self._places: Places[SessionHost] = (
             OwnPlaces(limits.most, limits.warm, self._new_session_host, self._end, time.monotonic)
             if limits.own
@@ -80,7 +80,7 @@ class Hosts:
         self._names = HostNames()
         self._spent = SpentKeys()
         self._shares = session_shares(config)
-        self._memory_quotas: dict[str, int] = {}  # of clients that have one
+        self._memory_quotas: dict[str, int] = {}  # by client, for those with a quota
         self._totals = HostTotals()
         self._watch = HostWatch(config.host_silence_seconds, limits.most_bytes, self._tensors_allowed, time.monotonic)
         self._gone: OrderedDict[str, str] = OrderedDict()
@@ -99,18 +99,18 @@ class Hosts:
     # Who does what
 
     def for_new(self, caller: Caller, name: str | None, key: bytes | None) -> SessionHost:
-        """The host for a request for a session, which is counted for it.
+        """The host for a request for a new session; the session is counted for it.
 
         Args:
-            caller: who asks: no two clients share a host where sessions have hosts of their own.
-            name: what the session is to be called.
-            key: by which the request may come again.
+            caller: the caller; with hosts of their own, no two clients share one.
+            name: the session's name, or None.
+            key: the key by which the request may come again, or None.
 
         Raises:
-            InvalidArgumentError: no name.
-            ForgottenError: the request of this key was carried out, in a host that has ended.
+            InvalidArgumentError: the name is malformed.
+            ForgottenError: the request with this key was carried out in a host that has ended.
             AlreadyExistsError: another client's session has the name.
-            ResourceExhaustedError, UnavailableError: the client may not have another now.
+            ResourceExhaustedError, UnavailableError: the client may not have another session now.
         """
         client = caller.client
         named = None if name is None else self._names.find(check_name(name))
@@ -124,7 +124,7 @@ class Hosts:
         return host
 
     def _keyed(self, client: str, key: bytes) -> SessionHost | None:
-        """The host that knows what became of an earlier request of this key."""
+        """The host that answered an earlier request with this key, or None."""
         if (client, key) in self._spent:
             raise ForgottenError("The request of this Idempotency-Key was carried out, and its session has ended")
         return next((host for host in self._places.of_client(client) if key in host.keys), None)
@@ -134,10 +134,10 @@ class Hosts:
             self._check_room(caller)
             if caller.quotas.memory_bytes is not None:
                 self._memory_quotas[caller.client] = caller.quotas.memory_bytes
-        return self._places.take(caller.client)  # another is started when this request does not wait any more
+        return self._places.take(caller.client)  # a replacement is started when this request no longer waits
 
     def _check_room(self, caller: Caller) -> None:
-        """Raise if a caller may have no other session: a host counts the sessions of its own client only."""
+        """Raise if the caller may have no further session.  A host cannot tell, as it knows its own client alone."""
         held: Counter[str] = Counter()
         for host in self._places:
             if host.client is not None:
@@ -151,25 +151,25 @@ class Hosts:
             )
 
     def of(self, handle: str) -> SessionHost | None:
-        """The host of a session or an operation whose handle it made; None if it is gone, or never was."""
+        """The host that made a handle, of a session or an operation; None if it is gone or never was."""
         return self._by_name.get(handle.partition("-")[0])
 
     def of_name(self, name: str) -> SessionHost | None:
-        """The host of a client's session that has a name."""
+        """The host of the client's session with this name, or None."""
         return self._names.find(name)
 
     def why_gone(self, handle: str) -> str | None:
-        """What became of a session with its host."""
+        """Why a session ended with its host; None if it did not."""
         name, separator, _ = handle.partition("-")
         return (
             f"Session {handle[:80]} is gone: its host {self._gone[name]}" if separator and name in self._gone else None
         )
 
     def metrics(self, front: Snapshot) -> Snapshot:
-        """What all processes have counted, hosts that are no more included, as of some tenths of a second ago.
+        """The metrics of all processes, ended hosts included, as of some tenths of a second ago.
 
         Args:
-            front: what this process has.
+            front: the metrics of this process.
         """
         kind = (self._shares.kind,)
         own: Snapshot = {
@@ -179,12 +179,12 @@ class Hosts:
         }
         hosts = self._by_name.values()
         of_all = merged([front, own, *self._totals.metrics(hosts)])
-        # All hosts have one limit of sessions, and each tells of it.
+        # All hosts share one limit of sessions, and each reports it.
         limits = {**of_all.get("aexec_shared_limit", {}), kind: self._shares.most}
         return {**of_all, "aexec_shared_limit": limits, "aexec_shared_largest": largest_shares(front, hosts)}
 
     def status(self) -> OtherProcesses:
-        """How each was when it was asked last."""
+        """The state of each host by its last report."""
         return self._totals.status(self._by_name.values())
 
     @property
@@ -192,14 +192,14 @@ class Hosts:
         return [] if self.models is None else [self.models]
 
     async def sessions(self, header: str | None, caller: Caller) -> list[dict[str, Any]]:
-        """Those that hosts list for a caller, whom the front's header tells; without a name the models' host alone."""
+        """The sessions that hosts list for a caller, given its header; those of the models if it has no name."""
         seen = self._places if caller.is_admin else self._places.of_client(caller.client) if caller.name else ()
         asked = [host for host in (*self._of_models, *seen) if host.ready]
         listed = await asyncio.gather(*(host.listed_sessions(header) for host in asked))
         return [session for sessions in listed for session in sessions]
 
     def part_of(self, caller: Caller, host: Upstream) -> Caller:
-        """The caller, with the quotas that are left for one host beside what the others have, as far as is known."""
+        """The caller with the quotas that other hosts leave for one host, by their last reports."""
         quotas = caller.quotas
         if quotas == NO_QUOTAS:
             return caller
@@ -215,7 +215,7 @@ class Hosts:
         return replace(caller, quotas=left)
 
     def _tensors_allowed(self, host: SessionHost) -> int | None:
-        """What tensors in a host may take, beside those in the other hosts, of all or of its client."""
+        """The bytes that tensors in a host may take, given those in the other hosts, of all clients or of its own."""
         if not self.limits.own or host is self.models:
             return None
         left = []
@@ -229,7 +229,7 @@ class Hosts:
     # Their lives
 
     async def start(self) -> None:
-        """Start them; returns when they listen.  Raises what opening the configured graphs raises."""
+        """Start the hosts; returns when they listen.  Raises what opening the configured graphs raises."""
         config = self._config
         some = config.graphs or config.models or config.model_repository or config.allow_model_changes
         if some and not config.models_in_front:
@@ -241,7 +241,7 @@ class Hosts:
             await host.started()
 
     def _fill(self) -> None:
-        """Start those that are missing, unless one could not be started just now."""
+        """Start the missing hosts, unless one has just failed to start."""
         if self._stopping or self._retrying is not None:
             return
         if self._model_config is not None and (self.models is None or self.models.ended is not None):
@@ -253,7 +253,7 @@ class Hosts:
 
     def _new(self, config: ServerConfig) -> SessionHost:
         name = f"{next(self._numbers):x}"
-        # They hear from the front who it is that asks, and get no tokens; when to stop they hear from it too.
+        # The front tells them who asks, and when to stop; they get no tokens.
         config = replace(
             config,
             hosts=0,
@@ -300,7 +300,7 @@ class Hosts:
         self._fill()
 
     def _end(self, host: SessionHost) -> None:
-        """Let a host end that holds nothing."""
+        """Let an empty host end."""
         del self._by_name[host.name]
         if host.client is not None:
             self._spent.add(host.client, host.keys)
@@ -317,7 +317,7 @@ class Hosts:
             self._fill()
 
     def _portable_config(self) -> ServerConfig:
-        """The configuration as another process can have it: graphs that are here are written to files."""
+        """The configuration for another process: graphs in this process are written to files."""
         numbers = itertools.count()
 
         def portable(source: GraphSource) -> GraphSource:
@@ -334,7 +334,7 @@ class Hosts:
         )
 
     async def drain(self, stop: asyncio.Queue[int]) -> None:
-        """Let runs end, as the configuration says and then a little; something in `stop` cancels them at once."""
+        """Let runs end, for the configured time and a little more; an item in `stop` cancels them at once."""
         self._stopping = True
         hosts = list(self._by_name.values())
         for host in hosts:
@@ -350,7 +350,7 @@ class Hosts:
                     await asyncio.sleep(_POLL_SECONDS)
 
     async def close(self) -> None:
-        """Kill those that live."""
+        """Kill the live hosts."""
         self._stopping = True
         if self._retrying is not None:
             self._retrying.cancel()

@@ -1,12 +1,12 @@
-"""A relay of HTTP/1: requests of clients go to Unix sockets, and answers come back, byte by byte and never kept.
+"""A relay of HTTP/1: passes requests of clients to Unix sockets, and answers back, without keeping their bytes.
 
-Each request is sent where `admit` says by its head; several may follow each other on a connection, and go
-to different places.  A connection to an `Upstream` carries one request at a time and is used again for whichever client
-comes next.  A client that leaves closes it, by which the upstream learns of that.  Whoever is slow holds up whoever
-sends: no more is kept of a message than a socket's buffer.
+`admit` chooses the upstream of each request by its head; requests on one connection may go to different upstreams.  A
+connection to an `Upstream` carries one request at a time, and is reused for the next client.  When a client leaves, the
+relay closes the upstream connection, which tells the upstream.  A slow receiver holds up its sender: the relay keeps no
+more of a message than a socket's buffer.
 
-What is no request in the strict form that `http/framing.py` reads is sent to the upstream `fallback`, with all that
-follows on that connection: it refuses it in its own words.
+Bytes that are no request in the strict form of `http/framing.py` go to the upstream `fallback`, with all that follows
+on that connection: it refuses them in its own words.
 """
 
 from __future__ import annotations
@@ -38,23 +38,23 @@ from aexec_server.watching.trace_context import parse_traceparent
 
 __all__ = ["Relay", "Upstream", "UpstreamConnection"]
 
-# A client that sends requests ahead of answers is read no further than this.
+# The most bytes read from a client that sends requests before it has its answers.
 _MAX_AHEAD = 64 * 1024
 _WRITE_BUFFER = 256 * 1024
 _MAX_IDLE = 512
 
-# Given the head of a request, what it says, and the address of its client's host.
+# Called with a head's bytes, the parsed head, and the client's address; returns the head to send, and the upstream.
 Admit = Callable[[bytes, RequestHead, str], tuple[bytes, "Upstream"]]
 
 
 class Upstream:
-    """Something that serves HTTP on a Unix socket, and connections to it.
+    """A server of HTTP on a Unix socket, with the connections to it.
 
     Attributes:
-        path: of the socket.
-        requests: how many were sent to it.
-        completed: how many of them it has answered, or were given up.
-        connecting: requests that wait for a connection to it.
+        path: the socket's path.
+        requests: the number of requests sent to it.
+        completed: the number of these that were answered or given up.
+        connecting: the number of requests that wait for a connection to it.
     """
 
     def __init__(self, path: str) -> None:
@@ -63,40 +63,40 @@ class Upstream:
         self._idle: list[UpstreamConnection] = []
 
     def idle_connection(self) -> UpstreamConnection | None:
-        """One that waits for a request, if there is one."""
+        """Take an idle connection, or None."""
         return self._idle.pop() if self._idle else None
 
     async def connect(self) -> UpstreamConnection:
-        """A new one.  Raises OSError."""
+        """Returns a new connection.  Raises OSError."""
         loop = asyncio.get_running_loop()
         _, connection = await loop.create_unix_connection(lambda: UpstreamConnection(self), self.path)
         return connection
 
     async def connect_ahead(self) -> None:
-        """Have a connection for its first request, so that it need not wait for one; without one if that fails."""
+        """Open a connection before the first request, if possible, so that the request need not wait for one."""
         with contextlib.suppress(OSError):
             self.give_back(await self.connect())
 
     def give_back(self, connection: UpstreamConnection) -> None:
-        """It has carried its request, and waits for another."""
+        """Make a connection idle that has carried its request."""
         if len(self._idle) < _MAX_IDLE:
             self._idle.append(connection)
         else:
             connection.close()
 
     def forget(self, connection: UpstreamConnection) -> None:
-        """It was lost."""
+        """Remove a lost connection."""
         if connection in self._idle:
             self._idle.remove(connection)
 
     def close_idle(self, keep: int = 0) -> None:
-        """Close those that wait for a request, but for so many."""
+        """Close idle connections, except `keep` of them."""
         closed, self._idle = self._idle[keep:], self._idle[:keep]
         for connection in closed:
             connection.close()
 
     async def why_lost(self) -> errors.OpError:
-        """What a client is told whose request it does not answer any more."""
+        """The error for a client whose request this upstream will not answer."""
         return errors.UnavailableError("The server is shutting down")
 
 
@@ -104,9 +104,9 @@ class UpstreamConnection(asyncio.Protocol):
     """One connection to an upstream.
 
     Attributes:
-        upstream: to which.
-        begun: something of the answer was passed on to the client.
-        keep_alive: it may carry another request after this answer.
+        upstream: the upstream that it is connected to.
+        begun: True once a part of the answer was passed on to the client.
+        keep_alive: True if it may carry another request after this answer.
     """
 
     def __init__(self, upstream: Upstream) -> None:
@@ -116,7 +116,7 @@ class UpstreamConnection(asyncio.Protocol):
         self._client: ClientConnection | None = None
         self._method = b""
         self._raw = False
-        self._kept = b""  # an answer's head that did not come whole
+        self._kept = b""  # an incomplete head of an answer
         self._body: Body | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -125,7 +125,7 @@ class UpstreamConnection(asyncio.Protocol):
         self.write = self._transport.write
 
     def begin(self, client: ClientConnection, method: bytes, *, raw: bool = False) -> None:
-        """From now on it is this client's, until an answer has ended; with `raw` for ever, whatever comes."""
+        """Give it to a client until the answer has ended; with `raw` until it is closed, whatever comes."""
         self._client = client
         self._method = method
         self._raw = raw
@@ -138,7 +138,7 @@ class UpstreamConnection(asyncio.Protocol):
         self.upstream.completed += 1
 
     def release(self) -> None:
-        """Request and answer have ended: it is free for the next."""
+        """Free it, as request and answer have ended."""
         self._end()
         transport = self._transport
         if self.keep_alive and not transport.is_closing() and not transport.get_write_buffer_size():
@@ -149,11 +149,11 @@ class UpstreamConnection(asyncio.Protocol):
 
     @property
     def ends_by_closing(self) -> bool:
-        """Is the end of the connection that of the answer?"""
+        """True if the end of the connection is the end of the answer."""
         return self._body is not None and self._body.until_closed
 
     def abandon(self) -> None:
-        """Nobody waits for the answer: the upstream sees that its client left."""
+        """Close it because nobody waits for the answer; so the upstream sees that its client left."""
         if self._client is not None:
             self._end()
         self._transport.abort()
@@ -163,7 +163,7 @@ class UpstreamConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         client = self._client
-        if client is None:  # an answer without a question
+        if client is None:  # an answer without a request
             self._transport.abort()
         elif self._raw:
             client.write(data)
@@ -208,7 +208,7 @@ class UpstreamConnection(asyncio.Protocol):
             client.answer_ended()
 
     def pause_reading(self) -> None:
-        """The client is slow."""
+        """Stop reading the answer, because the client is slow."""
         self._transport.pause_reading()
 
     def resume_reading(self) -> None:
@@ -235,9 +235,9 @@ class ClientConnection(asyncio.Protocol):
     """One connection of a client.
 
     Attributes:
-        status: of the last answer.
-        answer_head: its head, in bytes.
-        waits_since: in the table's time: it waits for a request.  None while one is being answered.
+        status: the status of the last answer.
+        answer_head: the bytes of its head.
+        waits_since: since when it waits for a request, by the table's clock; None while one is being answered.
     """
 
     def __init__(self, relay: Relay) -> None:
@@ -247,17 +247,17 @@ class ClientConnection(asyncio.Protocol):
         self._may_wait = relay.table.limits.header_seconds
         self._answer = AnswerWatch()
         self._relay = relay
-        self._request: RequestHead | None = None  # whose answer has not ended
-        self._receiving = False  # the request's body has not ended
-        self._answered = False  # the answer has ended
+        self._request: RequestHead | None = None  # the request whose answer has not ended
+        self._receiving = False  # True until the request's body has ended
+        self._answered = False  # True once the answer has ended
         self._upstream: UpstreamConnection | None = None
         self._connecting: asyncio.Task[None] | None = None
         self._raw = False
-        self._held = b""  # came, and was not passed on
-        self._holding_back = False  # reading is paused because of that
-        self._held_up = False  # reading is paused because the upstream is slow
-        self._slow = False  # the client does not take what is written
-        self._in_head = True  # a request's head is on the way, or the first one ought to be
+        self._held = b""  # received bytes that were not passed on
+        self._holding_back = False  # True while reading is paused because of `_held`
+        self._held_up = False  # True while reading is paused because the upstream is slow
+        self._slow = False  # True while the client does not take what is written
+        self._in_head = True  # True while a head is coming, or the first is due
         self._began = 0.0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -283,7 +283,7 @@ class ClientConnection(asyncio.Protocol):
         return self._answer.is_stalled(self._transport, now, self._relay.table.limits)
 
     def _wait_for(self, seconds: float) -> None:
-        """From now on it waits for a request, for so long."""
+        """Wait for a request, for `seconds`."""
         self.waits_since = self._relay.table.now
         self._may_wait = seconds
 
@@ -321,7 +321,7 @@ class ClientConnection(asyncio.Protocol):
             self._transport.pause_reading()
 
     def _begin(self, data: bytes) -> bytes:
-        """Send a request on; returns what comes after what was sent."""
+        """Pass a request on; returns the bytes behind what was passed on."""
         if data[0] in b"\r\n":  # after a body, some clients send an empty line
             data = data.lstrip(b"\r\n")
         end = data.find(b"\r\n\r\n") + 4
@@ -424,7 +424,7 @@ class ClientConnection(asyncio.Protocol):
         return data[taken:] if taken < len(data) else b""
 
     def pause_reading(self) -> None:
-        """Its request is not taken as fast as it comes."""
+        """Stop reading the request, because the upstream is slow."""
         self._held_up = True
         self._transport.pause_reading()
 
@@ -452,9 +452,9 @@ class ClientConnection(asyncio.Protocol):
     # From the upstream
 
     def answer_ended(self) -> None:
-        """All of it was written."""
+        """Account for an answer that was written completely."""
         self._answered = True
-        if not self._receiving:  # else the upstream reads the rest of the request away, or closes
+        if not self._receiving:  # otherwise the upstream reads the rest of the request, or closes
             self._finish()
 
     def _finish(self) -> None:
@@ -480,12 +480,12 @@ class ClientConnection(asyncio.Protocol):
         self._advance(data)
 
     def upstream_lost(self, connection: UpstreamConnection) -> None:
-        """It closed, or its process ended."""
+        """Handle an upstream connection that was closed, or whose process ended."""
         self._upstream = None
         if self._raw or self._answered or connection.ends_by_closing:
             self._transport.close()
         elif connection.begun:
-            self._transport.abort()  # half an answer must not be taken for a whole one
+            self._transport.abort()  # half an answer must not look like a whole one
         else:
             self._connecting = asyncio.ensure_future(self._refuse_lost(connection.upstream))
 
@@ -502,7 +502,7 @@ class ClientConnection(asyncio.Protocol):
         self._refuse(RequestError(413, message) if too_many else errors.InvalidArgumentError(message))
 
     def _refuse(self, error: errors.OpError) -> None:
-        """Answer in the upstream's place, and hear no more of this client."""
+        """Answer in the upstream's place, and close the connection."""
         if self._transport.is_closing():
             return
         self._upstream = None
@@ -516,7 +516,7 @@ class ClientConnection(asyncio.Protocol):
 
 
 def refusal(error: errors.OpError, request: RequestHead) -> bytes:
-    """The answer to a request that did not get to its upstream, or none from there."""
+    """The answer to a request that did not reach its upstream, or got no answer there."""
     body = json.dumps(error_body(error, request.path, _trace_id(request))).encode()
     media = "application/problem+json" if request.asks_for_problem else "application/json"
     status = status_of(error)
@@ -534,11 +534,10 @@ class Relay:
     """Passes requests from clients to upstreams, and answers back, without keeping either.
 
     Args:
-        admit: gives the upstream for a request, and the head to send in place of its head; raises the OpError with
-            which the request is refused.
-        fallback: where what is no proper request goes.
-        table: of the clients' connections.
-        access_log: log every request.
+        admit: returns the head to send and the upstream of a request; raises the OpError that refuses it.
+        fallback: the upstream for anything that is no proper request.
+        table: the table of clients' connections.
+        access_log: True to log every request.
 
     Attributes:
         admit, fallback, table: as given.
@@ -551,11 +550,11 @@ class Relay:
         self._access_log = access_log
 
     def __call__(self) -> ClientConnection:
-        """The protocol of a new connection, as `create_server` asks for it."""
+        """The protocol of a new connection, for `create_server`."""
         return ClientConnection(self)
 
     def log(self, request: RequestHead, status: int, began: float, answer_head: bytes = b"") -> None:
-        """Note a request that was answered."""
+        """Log a request that was answered."""
         if self._access_log:
             run_id = (header_of(answer_head, b"aexec-run-id") or b"").decode("ascii", "replace")
             seconds = time.perf_counter() - began
@@ -563,7 +562,7 @@ class Relay:
 
 
 def _trace_id(request: RequestHead) -> str:
-    """Of the trace that the client named; empty for none."""
+    """The id of the client's trace; "" without one."""
     named = request.header(b"traceparent")
     trace = None if named is None else parse_traceparent(named.decode("ascii", "replace"))
     return "" if trace is None else trace.trace_id

@@ -1,4 +1,4 @@
-"""`RelayedRoutes`: which process answers a request, by its first line alone and the routes that the server has.
+"""`RelayedRoutes`: finds the process that answers a request, by its first line and the server's routes.
 
 Next to read: `AnsweredBy` in `core/routes.py`, which says where each route is answered.
 """
@@ -12,32 +12,32 @@ from aexec_server.core.routes import AnsweredBy, Route
 
 __all__ = ["RelayedRoutes"]
 
-# The parameter of a path that says which of its kind.
+# The parameter of a path that names the session or the operation.
 _NAMED_BY = {AnsweredBy.SESSION: "session", AnsweredBy.OPERATION: "operation"}
-# In the order in which they are tried.
+# In the order in which they are matched.
 _RELAYED = (AnsweredBy.SESSION, AnsweredBy.NEW_SESSION, AnsweredBy.OPERATION, AnsweredBy.MODELS)
 _IN_FRONT = AnsweredBy.FRONT, ""
 
 
 class RelayedRoutes:
-    """Finds the process for a request by what its target begins with.
+    """Finds the process for a request by the beginning of its target.
 
-    What begins as a route does and is none goes where that route is answered: it is refused there.
+    A target that begins like a route, but is none, goes to the process of that route, which refuses it.
 
     Args:
-        routes: all that the server has.
+        routes: all routes of the server.
     """
 
     def __init__(self, routes: Collection[Route]) -> None:
         by_process = {process: [r for r in routes if r.answered_by is process] for process in _RELAYED}
         there = {process: these for process, these in by_process.items() if these}
-        # A group for each process, of what names the session or the operation, if anything.
+        # A group for each process, which matches the name of the session or operation, if there is one.
         self._pattern = re.compile("|".join(_beginnings(*each) for each in there.items()).encode() or rb"(?!)")
         self._processes = (AnsweredBy.FRONT, *there)
         self._makes = frozenset(route.method.encode() for route in by_process[AnsweredBy.NEW_SESSION])
 
     def find(self, method: bytes, target: bytes) -> tuple[AnsweredBy, str]:
-        """Where a request is answered, and of which session or operation it is, as the target spells it."""
+        """The process that answers a request, and its session or operation as the target spells it."""
         match = self._pattern.match(target)
         if match is None:
             return _IN_FRONT
@@ -50,7 +50,7 @@ class RelayedRoutes:
 
 
 def _beginnings(process: AnsweredBy, routes: Iterable[Route]) -> str:
-    """What the targets of these begin with, as a regular expression with one group."""
+    """A regular expression with one group for the beginning of the targets of these routes."""
     if process in _NAMED_BY:
         before = {re.escape(route.path.partition(f"{{{_NAMED_BY[process]}}}")[0]): None for route in routes}
         return f"(?:{'|'.join(before)})([^/:?#]+)"

@@ -1,6 +1,6 @@
-"""`SessionHost`: one host process, seen from the process that starts it: its start, what it tells, its end.
+"""`SessionHost`: the front's end of one host process: its start, its reports, its end.
 
-`host_watch.py` looks at it, `host_places.py` says whose it is.
+`host_watch.py` watches it, `host_places.py` gives it to clients.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ __all__ = ["SessionHost"]
 
 logger = logging.getLogger(__name__)
 
-# A request for a host that is being started waits for it; longer than forking one takes.
+# How long a request waits for a host that is being started; longer than a fork takes.
 _START_SECONDS = 20.0
 _END_SECONDS = 1.0
-# Of each host so many keys of requests are known that made sessions in it.
+# The most keys remembered for each host, of requests that made sessions in it.
 _MAX_KEYS = 1000
-# What an empty host has of memory that it does not share.
+# The bytes of an empty host that it does not share.
 _EMPTY_BYTES = 12 << 20
 
 
@@ -45,29 +45,29 @@ class SessionHost(Upstream):
     """A host process.
 
     Args:
-        name: what tells it from all others.
-        config: of its application.
-        path: of its socket.
-        on_report: called with the host, and what it tells, whenever it tells something.
+        name: its name, unique among hosts.
+        config: the settings of its application.
+        path: the path of its socket.
+        on_report: called with the host and each of its reports.
 
     Attributes:
-        client: whose sessions it has; None for anybody's.  Never another one's once it was set.
-        ready: it listens.
-        was_ready: it listened at some time.
-        serves: what it had to load is there, as far as is known.
-        models: names of its sessions that are the server's own, as far as is known.
-        names: of its sessions that clients gave names to, as far as is known.
-        keys: of requests that made sessions in it, and may come again; oldest first.
-        of_callers: sessions and runs of those who have a token, by name, when it was asked last.
-        ended: what became of it; None while it lives.
-        told: it ended because it was told to.
-        gauges: what it last said of how it is.
-        status: as `process_status` gave it when it was asked last; None before that.
-        own_bytes: of memory that it does not share with other hosts, about, when it was measured last.  What it was
-            forked with is shared until it is written to, and counts as resident in each host.
-        may_idle: it need not be asked while it works for nobody.
+        client: the client whose sessions it has, which never changes once set; None for a shared or unused host.
+        ready: True while it listens.
+        was_ready: True if it ever listened.
+        serves: True once its models are loaded, by its last report.
+        models: the names of the server's own sessions in it, by its last report.
+        names: the names that clients gave to sessions in it, by its last report.
+        keys: the keys of requests that made sessions in it and may come again, oldest first.
+        of_callers: name of a caller with a token → (sessions, runs), by its last report.
+        ended: why it ended; None while it lives.
+        told: True if it ended because it was told to.
+        gauges: its gauges, by its last report.
+        status: its `process_status`, by its last report; None before that.
+        own_bytes: the memory that it does not share with other hosts, approximately, at the last measurement.  Memory
+            from before the fork is shared until it is written to, though it counts as resident in each host.
+        may_idle: True if it need not be asked while it is idle.
         asked_at: when it was asked last, by the monotonic clock.
-        busy_until: until when it is to be looked at often, by the same clock.
+        busy_until: until when it is looked at often, by the same clock.
     """
 
     def __init__(
@@ -89,21 +89,21 @@ class SessionHost(Upstream):
         self.own_bytes = 0
         self.may_idle = not (config.graphs or config.models or config.model_repository)
         self.asked_at = self.busy_until = 0.0
-        self._requests_before = 0  # it was asked last
+        self._requests_before = 0  # when it was asked last
         self._on_report = on_report
         self._sessions = self._operations = 0  # when it was asked last
-        self._sent = 0  # requests for sessions that were sent to it, and of which it has not told
-        self._sent_before = 0  # of those, how many before it was asked
+        self._sent = 0  # requests for sessions sent to it that it has not reported
+        self._sent_before = 0  # of those, the ones from before it was asked last
         loop = asyncio.get_running_loop()
         self._started: asyncio.Future[errors.OpError | OSError | None] = loop.create_future()
         self._exited: asyncio.Future[None] = loop.create_future()
         self._process: ForkServerProcess | None = None
         self._figures: HostFigures | None = None
         self._channel = HostChannel(self._hear, lambda: None)
-        self._why: str | None = None  # it was killed, or told to stop
+        self._why: str | None = None  # why it was killed or told to stop
         self._killed = False
-        self._asked: tuple[float, float] | None = None  # not answered: when, and how long it had waited then
-        self._first_bytes = 0  # resident when it was ready
+        self._asked: tuple[float, float] | None = None  # an unanswered question: when, and `waited` then
+        self._first_bytes = 0  # its resident bytes when it became ready
 
     def __repr__(self) -> str:
         state = self.ended or ("ready" if self.ready else "starting")
@@ -113,27 +113,27 @@ class SessionHost(Upstream):
 
     @property
     def load(self) -> int:
-        """Sessions, operations and runs that it has, as far as is known."""
+        """The number of its sessions, operations and runs, as far as known."""
         return self.sessions + self._operations + self.runs
 
     @property
     def sessions(self) -> int:
-        """How many it has, or may have soon, as far as is known."""
+        """The number of sessions that it has or may have soon, as far as known."""
         return self._sessions + self._sent
 
     @property
     def runs(self) -> int:
-        """In flight, when it was asked last."""
+        """The number of runs in flight, by its last report."""
         return 0 if self.status is None else int(self.status["runs_in_flight"])
 
     @property
     def tensor_bytes(self) -> int:
-        """What its tensors took of memory when it was asked last."""
+        """The bytes of its tensors, by its last report."""
         return 0 if self.status is None else int(self.status["tensor_bytes"])
 
     @property
     def busy(self) -> bool:
-        """Does it work for anybody, or did it since it was asked last?  As far as is known."""
+        """True if it works for a client, or did since it was asked last, as far as known."""
         return self._works or self.requests != self._requests_before
 
     @property
@@ -142,15 +142,15 @@ class SessionHost(Upstream):
 
     @property
     def is_empty(self) -> bool:
-        """Does it hold nothing, as far as is known?
+        """True if it holds nothing, as far as known.
 
         The host reports each new session before it answers the request for it.  A report may have come that this loop
-        has not read yet: only what is true in two turns of the loop is certain.
+        has not read yet, so it is certain only if this is true in two turns of the loop.
         """
         return not (self._sessions or self._operations or self._works)
 
     def count_session(self, key: bytes | None = None) -> None:
-        """A request for a session is sent to it, which has this key if it may come again."""
+        """Count a request for a session that is sent to it, with the key by which it may come again."""
         self._sent += 1
         if key is not None:
             self.keys[key] = None
@@ -160,14 +160,14 @@ class SessionHost(Upstream):
     # As an upstream
 
     async def connect(self) -> UpstreamConnection:
-        """A new connection, once it listens."""
+        """Returns a new connection, once it listens."""
         await self._started_or_exited(_START_SECONDS)
         if not self.ready:
             raise ConnectionRefusedError
         return await super().connect()
 
     async def why_lost(self) -> errors.OpError:
-        """What its clients are told: it waits until that is known, for some milliseconds."""
+        """The error for its clients; waits some milliseconds until the cause is known."""
         await asyncio.wait([self._exited], timeout=_END_SECONDS)
         return errors.UnavailableError(f"The host of this session {self.ended or 'closed the connection'}")
 
@@ -213,10 +213,10 @@ class SessionHost(Upstream):
             await self._bury(process)
 
     async def _start(self, context: ForkServerContext, ours: socket.socket, theirs: socket.socket) -> ForkServerProcess:
-        """The process, which has one end of the channel.
+        """Start the process with one end of the channel; returns it.
 
         Raises:
-            OSError, EOFError: it cannot be started.  Our end of the channel is closed then.
+            OSError, EOFError: it cannot be started; our end of the channel is closed then.
         """
         level = logging.getLogger().getEffectiveLevel()
         process = context.Process(
@@ -240,7 +240,7 @@ class SessionHost(Upstream):
         return process
 
     def _hear(self, message: dict[str, Any]) -> None:
-        """What the process says."""
+        """Handle a message of the process."""
         if "report" in message:
             if "asked" in message:
                 self._asked = None
@@ -264,7 +264,7 @@ class SessionHost(Upstream):
         if not self._exited.done():
             process.kill()
             await asyncio.wait([self._exited])
-        await asyncio.wait([self._channel.ended], timeout=_END_SECONDS)  # what it said last is read
+        await asyncio.wait([self._channel.ended], timeout=_END_SECONDS)  # its last messages are read
         self._channel.close()
         if self._figures is not None:
             self._figures.close()
@@ -275,13 +275,13 @@ class SessionHost(Upstream):
         await asyncio.to_thread(Path(self.path).unlink, missing_ok=True)
 
     def tell_to_stop(self, why: str) -> None:
-        """Drain; told again: cancel what runs."""
+        """Tell it to drain; the second time, to cancel runs."""
         self.told = True
         self._why = self._why or f"was told to stop: {why}"
         self._channel.say({"stop": True})
 
     def kill(self, why: str) -> None:
-        """End it at once."""
+        """Kill it at once."""
         if self._process is not None and not self._killed and not self._exited.done():
             logger.warning("session host %s %s", self.name, why)
             self._killed = True
@@ -292,10 +292,10 @@ class SessionHost(Upstream):
     # Asking
 
     def ask(self, memory_bytes: int | None) -> None:
-        """Ask how it is, unless it has not answered the last time.
+        """Ask for its state, unless the last question is unanswered.
 
         Args:
-            memory_bytes: what its tensors may take from now on; None for what its configuration says.
+            memory_bytes: the most bytes of its tensors from now on; None for its configuration's.
         """
         if self.ready and self._asked is None and self._figures is not None:
             self.asked_at = time.monotonic()
@@ -305,7 +305,7 @@ class SessionHost(Upstream):
             self._channel.say({"ask": True} if memory_bytes is None else {"ask": True, "memory_bytes": memory_bytes})
 
     def _note(self, report: dict[str, Any]) -> None:
-        """What it tells about itself; what is not in it is as before."""
+        """Take in a report; fields that it lacks have not changed."""
         self._sessions = report.get("sessions", self._sessions)
         self._operations = report.get("operations", self._operations)
         self.status = report.get("status", self.status)
@@ -319,14 +319,14 @@ class SessionHost(Upstream):
         self._on_report(self, report)
 
     async def listed_sessions(self, caller: str | None) -> list[dict[str, Any]]:
-        """Those that it lists for a caller, whom the front's header names; none if it does not answer in time."""
+        """The sessions that it lists for a caller, given the front's header; none if it does not answer in time."""
         header = "" if caller is None else f"{CALLER_HEADER}: {caller}\r\n"
-        # ValueError: it was killed, and what it answered is not whole.
+        # ValueError: it was killed in the middle of its answer.
         with contextlib.suppress(OSError, TimeoutError, ValueError):
             async with asyncio.timeout(self.config.host_silence_seconds):
                 reader, writer = await asyncio.open_unix_connection(self.path)
                 try:
-                    # Of HTTP/1.0, as the answer may be large: its end is that of the connection.
+                    # HTTP/1.0, so that the end of a large answer is the end of the connection.
                     writer.write(f"GET {SESSIONS_PATH} HTTP/1.0\r\nHost: localhost\r\n{header}\r\n".encode())
                     answer = await reader.read()
                 finally:
@@ -338,11 +338,11 @@ class SessionHost(Upstream):
 
     @property
     def most_bytes(self) -> int | None:
-        """Of resident memory that it may have; None for no limit."""
+        """The most resident bytes that it may have; None for no limit."""
         return self.config.max_host_bytes
 
     def measure(self) -> int:
-        """How much of its memory is resident, in bytes; `own_bytes` is what it was then."""
+        """Measure its memory: returns the resident bytes, and sets `own_bytes`."""
         if self._figures is None or self._why is not None:
             return 0
         resident = self._figures.resident_bytes()
@@ -352,7 +352,7 @@ class SessionHost(Upstream):
 
     @property
     def silent_for(self) -> float:
-        """Seconds since a question that is not answered, without those in which the process had no processor."""
+        """Seconds since an unanswered question, without those in which the process had no processor."""
         if self._asked is None or self._figures is None:
             return 0.0
         asked, waited = self._asked

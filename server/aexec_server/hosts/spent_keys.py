@@ -1,4 +1,4 @@
-"""`SpentKeys`: keys of requests for sessions that were answered by session hosts which have ended since."""
+"""`SpentKeys`: remembers the keys of requests for sessions that were answered by session hosts which have ended."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _MOST_KEYS = 10_000
 class SpentKeys:
     """Idempotency keys whose stored answers went with an ended session host.
 
-    Of more than a server remembers, those of whoever has most are forgotten first.
+    If there are too many, those of the client with most keys are forgotten first.
     """
 
     def __init__(self) -> None:
@@ -21,7 +21,7 @@ class SpentKeys:
         self._count = 0
 
     def add(self, client: str, keys: Iterable[bytes]) -> None:
-        """The host of these keys of a client has ended."""
+        """Add a client's keys, whose host has ended."""
         for key in keys:
             of_client = self._of.setdefault(client, OrderedDict())
             if key not in of_client:
