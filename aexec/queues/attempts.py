@@ -17,7 +17,7 @@ from aexec.framework import errors
 from aexec.framework.waiting.futures import PendingOutputs, complete_on_loop, without_frame
 from aexec.queues.batching import Element
 
-__all__ = ["Attempt", "Close", "Dequeue", "Enqueue", "Operation", "settled"]
+__all__ = ["Attempt", "Close", "Dequeue", "Enqueue", "Operation", "WaitedFor", "settled"]
 
 Finish = Callable[[list[Element]], Any]
 

@@ -1,19 +1,16 @@
 """`QueueBase`: what all kinds of queues have in common.
 
-Two lines of attempts wait at a queue, enqueues and dequeues, each served strictly in order
-of arrival; only the head of a line is tried.  After every change both heads are tried again
-until neither gets further.  An operation that finds nobody before it and can be done at once
-needs no future and no task: the methods return its result, or else an `Attempt` to wait for.
+Two lines of attempts wait at a queue (`attempt_lines.py`), enqueues and dequeues.  An operation that finds nobody
+before it and can be done at once needs no future and no task: the methods return its result, or else an `Attempt` to
+wait for.
 
-A kind of queue says in which order elements are taken: see `kinds/fifo_queue.py`.  All methods may
-be called from any thread; the lock is held only for moves of references, and of so many that
-nobody waits long: an operation on many elements goes on in the loop's next turn.
+A kind of queue says in which order elements are taken: see `kinds/fifo_queue.py`.  All methods may be called from any
+thread; the lock is held only for moves of references, and of so many that nobody waits long: an operation on many
+elements goes on in the loop's next turn.
 """
 
 from __future__ import annotations
 
-import threading
-from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from itertools import chain
@@ -28,19 +25,14 @@ from aexec.framework.memory.kept_memory import KeptMemory
 from aexec.framework.shape import PartialTensorShape, shape_text
 from aexec.framework.state.ref_cell import RefCell
 from aexec.framework.state.resource_manager import ResourceManager, handle_from_tensor
-from aexec.framework.waiting.futures import running_loop
-from aexec.framework.waiting.loop_budget import DEFAULT, MOVE_NS
 from aexec.queues import batching
-from aexec.queues.attempts import Attempt, Close, Dequeue, Enqueue, Operation
+from aexec.queues.attempt_lines import UNBOUNDED, AttemptLines, deliver
+from aexec.queues.attempts import Attempt, Close, Dequeue, Enqueue
 from aexec.queues.batching import Element, Zeros
 
 __all__ = ["Element", "QueueBase", "QueueSpec", "QueueStatistics", "lookup_queue"]
 
 _shape_of = attrgetter("shape")
-# Elements that an unbounded queue may hold, as messages put it.
-UNBOUNDED = 2**31 - 1
-# Elements that are moved before the event loop gets its turn.
-_AT_ONCE = DEFAULT.pieces(MOVE_NS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +84,7 @@ class QueueStatistics:
         return size, f"{self.waiting_enqueues} enqueues and {self.waiting_dequeues} dequeues waiting"
 
 
-class QueueBase:
+class QueueBase(AttemptLines):
     """The base class of all queue kinds: two lines of waiting attempts, each served in order of arrival.
 
     Args:
@@ -103,18 +95,14 @@ class QueueBase:
         InvalidArgumentError: numbers of types and shapes differ, or a shape leaves open what it must not.
 
     Attributes:
-        kind: name of the op that makes such a queue.
         takes_whole_batches: a dequeue of many takes nothing until all that it wants is there.
         leading: types and shapes of components that it has in front of those that a node names.
         settings: attrs of its ops, of the same name in `QueueSpec`, besides those that all kinds have.
         capacity: number of elements that it may hold.
-        closed: no element can be put any more.
         dropped: it has left its container.
-        moves_left: elements that may be moved until others have their turn.
         kept: is told of elements that come, or None.
     """
 
-    kind: ClassVar[str] = ""
     takes_whole_batches: ClassVar[bool] = False
     leading: ClassVar[tuple[tuple[DType, PartialTensorShape], ...]] = ()
     settings: ClassVar[tuple[str, ...]] = ()
@@ -126,21 +114,14 @@ class QueueBase:
                 f"Shapes: {_shapes_text(spec.shapes)}"
             )
         self.check_shapes(spec.shapes)
-        self.name = name
+        super().__init__(name)
         self.spec = spec if spec.capacity >= 0 else replace(spec, capacity=UNBOUNDED)
         self.capacity = self.spec.capacity
         exact = all(shape.is_fully_defined for shape in spec.shapes)
         self._exact_shapes = [shape.as_tuple() for shape in spec.shapes] if exact else None
-        self.closed = False
         self.dropped = False
-        self._lock = threading.Lock()
-        self._enqueues: deque[Attempt] = deque()
-        self._dequeues: deque[Attempt] = deque()
-        self.moves_left = 0
         self.kept: KeptMemory | None = None
         self._peak = 0
-        self._enqueued = 0
-        self._dequeued = 0
 
     # What a kind of queue defines: these six, which may be bound methods of its container, and some methods
 
@@ -231,7 +212,7 @@ class QueueBase:
         if waiting:
             begun: Attempt | None = self._begin(Enqueue([element], room), self._enqueues)
             return begun
-        _deliver(completed)
+        deliver(completed)
         return None
 
     def enqueue_many(self, components: Sequence[Any]) -> Attempt | None:
@@ -270,7 +251,7 @@ class QueueBase:
         if waiting:
             begun: Element | Attempt = self._begin(Dequeue(1, up_to=False, finish=_first), self._dequeues)
             return begun
-        _deliver(completed)
+        deliver(completed)
         return element
 
     def dequeue_many(self, count: int, *, up_to: bool = False, finish: Any = None) -> Any:
@@ -321,7 +302,7 @@ class QueueBase:
             self.closed = True
             completed = self._fail_all(self._enqueues)
             completed += self._flush()
-        _deliver(completed)
+        deliver(completed)
         return None
 
     def close(self) -> None:
@@ -331,7 +312,7 @@ class QueueBase:
             completed = self._fail_all(self._enqueues) + self._fail_all(self._dequeues)
             # Kernels that found it may live on for a while.
             self._clear()
-        _deliver(completed)
+        deliver(completed)
 
     def statistics(self) -> QueueStatistics:
         with self._lock:
@@ -389,104 +370,12 @@ class QueueBase:
             f"(requested {requested}, current size {size})"
         )
 
-    # For attempts, without it
-
-    def abandon(self, attempt: Attempt) -> bool:
-        """An attempt was cancelled.  If it is being delivered just now (False), the delivery finds that out."""
-        with self._lock:
-            line = self._dequeues if isinstance(attempt.operation, Dequeue) else self._enqueues
-            try:
-                line.remove(attempt)
-            except ValueError:
-                return False
-            attempt.operation.abandon(self)
-            completed = self._flush()
-        _deliver(completed)
-        return True
-
-    def outcome_of(self, operation: Operation) -> Any:
-        """What an operation that is done comes to.  If making a batch of what it took fails, it has taken nothing."""
-        try:
-            return operation.outcome()
-        except BaseException:
-            if operation.error is None:
-                self.undo(operation)
-            raise
-
-    def undo(self, operation: Operation) -> None:
-        """Take back an operation that is done."""
-        with self._lock:
-            operation.undo(self)
-            completed = self._flush()
-        _deliver(completed)
-
     def give_back(self, elements: Sequence[Element]) -> None:
         """Put elements that were taken back to where they were."""
         with self._lock:
             self.restore_locked(elements)
             completed = self._flush()
-        _deliver(completed)
-
-    # Serving the lines
-
-    def _begin(self, operation: Operation, line: deque[Attempt]) -> Any:
-        """Do an operation at once if it is its turn and it can be done, else stand in line with it."""
-        loop = running_loop()
-        with self._lock:
-            attempt = None
-            self.moves_left = UNBOUNDED if loop is None else _AT_ONCE
-            if line or not operation.advance(self):
-                if loop is None:
-                    operation.abandon(self)
-                    raise errors.FailedPreconditionError(
-                        f"{self.kind} '{self.name}': the operation has to wait, and no event loop runs in this thread"
-                    )
-                attempt = Attempt(self, operation, loop)
-                line.append(attempt)
-            completed = self._flush()
-        _deliver(completed)
-        if attempt is None:
-            return self.outcome_of(operation)
-        return attempt.result() if attempt.done() else attempt
-
-    def _flush(self) -> list[Attempt]:
-        """Try the heads of both lines until neither gets further; returns the attempts that are done."""
-        completed: list[Attempt] = []
-        self.moves_left = _AT_ONCE
-        while True:
-            before = self._enqueued, self._dequeued, len(completed)
-            for line in (self._enqueues, self._dequeues):
-                while line and line[0].operation.advance(self):
-                    completed.append(line.popleft())
-            if self.moves_left <= 0:
-                if self._flush_later():
-                    return completed
-                self.moves_left = _AT_ONCE
-            elif before == (self._enqueued, self._dequeued, len(completed)):
-                return completed
-
-    def _flush_later(self) -> bool:
-        """Have the lines served in the next turn of a loop on which somebody waits; False if none runs."""
-        for attempt in (*self._dequeues, *self._enqueues):
-            try:
-                attempt.get_loop().call_soon_threadsafe(self._go_on)
-            except RuntimeError:  # that loop has closed
-                continue
-            return True
-        return False
-
-    def _go_on(self) -> None:
-        with self._lock:
-            completed = self._flush()
-        _deliver(completed)
-
-    @staticmethod
-    def _fail_all(line: deque[Attempt]) -> list[Attempt]:
-        failed = list(line)
-        line.clear()
-        for attempt in failed:
-            attempt.operation.error = errors.CancelledError(attempt.operation.cancelled_message)
-        return failed
+        deliver(completed)
 
     # Sharing
 
@@ -563,11 +452,6 @@ def lookup_queue(resources: ResourceManager, handle: Any) -> QueueBase:
 
 def _first(elements: list[Element]) -> Element:
     return elements[0]
-
-
-def _deliver(attempts: Iterable[Attempt]) -> None:
-    for attempt in attempts:
-        attempt.deliver()
 
 
 def _types_text(types: Iterable[DType]) -> str:
