@@ -1,10 +1,10 @@
 """Chrome traces: step statistics drawn as a timeline, for chrome://tracing and Perfetto.
 
-The events are those that TensorFlow's timeline module writes: per device one process for computing and one for
-tensors, arrows where data goes from row to row, and on demand the lives of tensors with the memory in use.  Rows
-("lanes") are the threads and streams that a node ran on, and more for those that were awaited beside others; of
-statistics that name no threads, as TensorFlow's, they are made up: one per node that runs beside others.
-Next to read: `trace_summary.py`, which adds up what was drawn.
+The events are those of TensorFlow's timeline module: for each device a process for computing and one for tensors,
+arrows where data goes from row to row, and on demand the lives of tensors with the memory in use.  Rows ("lanes") are
+the threads and streams that nodes ran on, and further ones for calls that were awaited beside others.  If statistics
+name no threads, as TensorFlow's do not, rows are assigned so that no two nodes of a row overlap.
+Next to read: `trace_summary.py`, which adds up the events.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Event = dict[str, Any]
 _LABEL = re.compile(r"(.*) = ([^(]*)\((.*)\)")
 _TRANSFER = re.compile(r".* = \w+\((.*) @([^;]*)(;.*)?")
 _ALLOCATORS_PID = 0
-# In microseconds: an arrow begins within the region that it comes from, not where that is over.
+# Microseconds: an arrow must begin inside the event that it comes from, and not at its end.
 _WITHIN = 0.001
 
 
@@ -36,9 +36,9 @@ def to_chrome_trace(
     """Draw step statistics.
 
     Args:
-        step_stats: of one step.
-        show_dataflow: draw arrows from producers to consumers.
-        show_memory: add tensors as objects, and counters of memory in use per allocator.
+        step_stats: the statistics of one step.
+        show_dataflow: True to draw arrows from producers to consumers.
+        show_memory: True to add tensors as objects, and counters of memory in use per allocator.
 
     Returns:
         `{"traceEvents": [...]}`, ready for `json.dump`.  Times are in microseconds: from the step's first event on, in
@@ -65,7 +65,7 @@ def to_chrome_trace(
 
 
 def _first_nanos(step_stats: proto.StepStats) -> int:
-    """When the first node of a step ran, since the epoch; 0 if that is not known as exactly."""
+    """When the first node of a step ran, in ns since the epoch; 0 if only microseconds are known."""
     every = [_begin(stats) for device in step_stats.dev_stats for stats in device.node_stats]
     return min(every, default=0)
 
@@ -76,7 +76,7 @@ def _begin(stats: proto.NodeExecStats) -> int:
 
 @dataclass(slots=True, eq=False)
 class _Run:
-    """One node run: from `start` to `end` in microseconds, drawn in row `lane`; `inputs` are names of tensors."""
+    """One run of a node, from `start` to `end` in microseconds, in row `lane`; `inputs` are names of tensors."""
 
     stats: proto.NodeExecStats
     start: float
@@ -97,7 +97,7 @@ class _Device:
 
 @dataclass(slots=True, eq=False)
 class _Tensor:
-    """An output of one run of a node: by whom, and until when it was used."""
+    """An output of one run of a node, with its uses."""
 
     name: str
     number: int
@@ -109,31 +109,31 @@ class _Tensor:
 
 
 class _Trace:
-    """Events in the making.
+    """Builds the events of a trace.
 
     Attributes:
-        began: nanoseconds since the epoch that are 0 in the trace.
-        names: announce the rows' headings; they come first.
-        events: all others.
+        began: the time, in ns since the epoch, that is 0 in the trace.
+        names: the events with the rows' headings, which come first.
+        events: all other events.
         tensors: the outputs of all devices.
     """
 
     def __init__(self, began: int) -> None:
         self.began = began
-        # What the times are told in, in microseconds: a tensor dies within the region of who used it last.
+        # The resolution of times, in microseconds: a tensor must end inside the event of its last user.
         self._tick = _WITHIN if began else 1
         self.names: list[Event] = [_heading("process_name", _ALLOCATORS_PID, name="Allocators")]
         self.events: list[Event] = []
         self.devices: list[_Device] = []
         self.tensors: list[_Tensor] = []
-        # By name, in the order in which they were there.
+        # By name, in the order in which they were made.
         self._by_name: dict[str, list[_Tensor]] = {}
         self._flows = 0
 
     def add_device(self, stats: proto.DeviceStepStats, pid: int) -> None:
-        """Take in the node runs of a device, whose process numbers are `pid` and the next.
+        """Add the node runs of a device, whose process numbers are `pid` and `pid + 1`.
 
-        Copies of a device that is there are more rows of it.
+        The copies of a known device become further rows of it.
         """
         copied_by = stats.device.removesuffix(COPIES)
         device = next((device for device in self.devices if device.name == copied_by), None)
@@ -187,7 +187,7 @@ class _Trace:
                 self._draw_arrow(tensor, device.pid, run)
 
     def draw_transfers(self) -> None:
-        """Arrows from sends to the receives that got what they sent: of the same tensor name, frame and iteration."""
+        """Draw arrows from sends to their receives: those with the same tensor name, frame and iteration."""
         sent: dict[tuple[str, str, str, str], tuple[_Device, _Run]] = {}
         received: list[tuple[tuple[str, str, str, str], _Device, _Run]] = []
         for device in self.devices:
@@ -205,12 +205,12 @@ class _Trace:
             if key in sent:
                 from_device, from_run = sent[key]
                 start = _event("s", "Transfer", key[0], from_device.pid, from_run.lane, _last_moment(from_run))
-                # A receive that waits began before the send: what was sent came while it waited.
+                # A waiting receive began before the send, so the arrow ends in the middle of it.
                 moment = min(max(run.start, from_run.end), _last_moment(run))
                 self._draw_flow(start, _event("f", "Transfer", key[0], device.pid, run.lane, moment) | {"bp": "e"})
 
     def draw_tensor(self, tensor: _Tensor) -> None:
-        """The birth of a tensor, and what it is once its producer is done."""
+        """Draw the creation of a tensor, and its description at the end of its producer."""
         run = tensor.producer
         born = _event("N", "Tensor", tensor.name, tensor.tensors_pid, run.lane, run.start)
         known = _event("O", "Tensor", tensor.name, tensor.tensors_pid, run.lane, run.end - self._tick)
@@ -219,8 +219,8 @@ class _Trace:
         self.events.append(known | {"id": tensor.number, "args": {"snapshot": {"tensor_description": text}}})
 
     def draw_memory(self) -> None:
-        """The end of each tensor, and per allocator the sum of the allocations that are in use."""
-        # Views of one allocation are in use together, as long as any of them is.
+        """Draw the end of each tensor, and for each allocator the memory in use."""
+        # An allocation is in use as long as any of its views is.
         together: dict[int, list[_Tensor]] = {}
         for tensor in self.tensors:
             gone = _event("D", "Tensor", tensor.name, tensor.tensors_pid, 0, tensor.last_use)
@@ -243,8 +243,8 @@ class _Trace:
                 self.events.append(counter | {"args": {allocator: in_use}})
 
     def _find(self, name: str, consumer: _Run) -> _Tensor | None:
-        """What a run got under this name: in a loop the last that was there before."""
-        # A receive put in by partitioning is named after its source: x/_3 carries x.
+        """The tensor that a run got under this name; in a loop, the latest one made before the run."""
+        # Partitioning names a receive after its source: x/_3 carries x.
         cut = name.rfind("/_")
         made = self._by_name.get(name) or (self._by_name.get(name[:cut]) if cut > 0 else None)
         if made is None:
@@ -273,7 +273,7 @@ def _last_moment(run: _Run) -> float:
 
 
 def _assign_threads(runs: Sequence[_Run], thread_names: Any) -> dict[int, str]:
-    """Put each run into the row of its thread; what may overlap others there, as coroutines do, into rows beside.
+    """Put each run into the row of its thread; runs that may overlap others, as coroutines do, get rows beside it.
 
     Returns:
         The rows' names.
@@ -291,7 +291,7 @@ def _assign_threads(runs: Sequence[_Run], thread_names: Any) -> dict[int, str]:
 
 
 def _assign_free(runs: Sequence[_Run]) -> dict[int, str]:
-    """Put each run into the first row whose last run has ended; rows have no names then."""
+    """Put each run into the first row that is free; these rows have no names."""
     ends = [0.0]
     for run in runs:
         run.lane = _free_row(ends, run)
@@ -299,7 +299,7 @@ def _assign_free(runs: Sequence[_Run]) -> dict[int, str]:
 
 
 def _free_row(ends: list[float], run: _Run) -> int:
-    """The first row in which nothing runs when this one begins, given when the last run of each ends."""
+    """The first row that is free when this run begins, given the end of each row's last run."""
     for row, last_end in enumerate(ends):
         if last_end < run.start:
             ends[row] = run.end
@@ -312,7 +312,7 @@ def _free_row(ends: list[float], run: _Run) -> int:
 
 
 def _read_label(stats: proto.NodeExecStats, *, is_gpu_trace: bool) -> tuple[str, str, Sequence[str]]:
-    """Name, op and inputs, of the label `name = Op(inputs)`; on a GPU from `name:Op` or `@@name:Op#id`."""
+    """(name, op, inputs) from the label `name = Op(inputs)`; on a GPU from `name:Op` or `@@name:Op#id`."""
     if is_copy(stats):
         return stats.node_name, op_of(stats), ()
     if is_gpu_trace:

@@ -1,9 +1,9 @@
-"""CostGraphDef: the nodes that a plan runs with what the cost model knows of each.
+"""CostGraphDef: the nodes that a plan runs, with the cost model's data on each.
 
-Nodes are numbered over all partitions, in which the ones that feed, fetch, send and receive are nodes as well.
-Times are whole microseconds, sizes bytes.  `compute_cost` is the longest run; `compute_time` and `memory_time` are
-together the average one, the latter what its inputs and outputs take to be read and written.  After TensorFlow's
-CostModel::AddToCostGraphDef, but that its `_SOURCE` and `_SINK` are left out.
+Nodes are numbered over all partitions, and include those that feed, fetch, send and receive.  Times are whole
+microseconds, sizes bytes.  `compute_cost` is the longest run.  `compute_time` and `memory_time` add up to the average
+run; the latter is the time to read its inputs and write its outputs.  After TensorFlow's
+CostModel::AddToCostGraphDef, without its `_SOURCE` and `_SINK`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _UNKNOWN = NodeCost()
 
 
 def cost_graph(partitions: Iterable[Partition], costs: CostModel) -> proto.CostGraphDef:
-    """What `costs` knows of the nodes of some partitions, which make one step."""
+    """The CostGraphDef of the partitions of one step."""
     message = proto.CostGraphDef()
     network = 0.0
     for partition in partitions:
@@ -56,7 +56,7 @@ def _add_outputs(entry: proto.CostGraphDef.Node, node: Node, partition: Partitio
         alias = -1 if output is None else _alias(node, output.allocation_id, partition, costs)
         size = -1 if output is None else output.max_bytes
         if output is not None and alias < 0 and output.allocation_id in costs.persistent_ids:
-            size = 0  # the node keeps it, and counts it as persistent memory
+            size = 0  # the node keeps it, so that it counts as persistent memory
         info = entry.output_info.add(size=size, alias_input_port=alias, dtype=dtype.base.enum)
         if output is not None and output.shape is not None:
             info.shape.CopyFrom(output.shape)
@@ -65,7 +65,7 @@ def _add_outputs(entry: proto.CostGraphDef.Node, node: Node, partition: Partitio
 
 
 def _alias(node: Node, allocation_id: int, partition: Partition, costs: CostModel) -> int:
-    """Position of the input whose buffer an output is, or -1."""
+    """The position of the input that shares its buffer with an output, or -1."""
     for position, (source, slot) in enumerate(node.in_edges if allocation_id else ()):
         known = (costs.find(partition.nodes[source].name) or _UNKNOWN).outputs
         if slot < len(known) and known[slot].allocation_id == allocation_id:

@@ -1,8 +1,8 @@
-"""The cost model of a graph: how long its nodes take and how much they give, learnt from measured steps.
+"""The cost model of a graph: the times of its nodes and the sizes of their outputs, learnt from measured steps.
 
-What is known is kept by node name, so that it holds for other sessions of the same graph; times also by
-the type of device that they were measured on.  All times are in microseconds.  It is filled from the step
-statistics of traced runs, or from CostGraphDefs, TensorFlow's too; `cost_graph.py` writes those.  After
+Costs are kept by node name, so that they hold for other sessions of the same graph; times also by type of device.  All
+times are in microseconds.  The model is filled from step statistics of traced runs, or from CostGraphDefs, including
+TensorFlow's; `cost_graph.py` writes those.  After
 TensorFlow's core/graph/costmodel.cc.  Next to read: `placement/cost_placement.py`, which places nodes by it.
 """
 
@@ -27,25 +27,25 @@ from aexec.runtime.profiling.step_stats import COPIES, op_of
 
 __all__ = ["CostModel", "NodeCost"]
 
-# Of a node that runs, and of one that nobody has measured.
+# The least time of a node that runs, which is also that of an unmeasured one.
 MIN_MICROS = 1.0
-# What they give is there already.
+# Ops whose outputs exist before the step.
 _THERE_ALREADY = frozenset({"Const", "VarHandleOp", "Variable", "VariableV2"})
-# TensorFlow tells what streams did as lanes of their own, and what they did together, which says how long nodes took.
+# TensorFlow reports each stream as a lane of its own, and all streams together in this one, which has the nodes' times.
 _ALL_STREAMS = "/stream:all"
 _SOURCE = "_SOURCE"
-# Of copies that nobody has measured.
+# Defaults for copies without measurements.
 _COPY_MICROS, _COPY_GBPS = 10.0, 80.0
 
 
 @dataclass(slots=True)
 class OutputCost:
-    """What is known of one output.
+    """Measured sizes of one output.
 
     Attributes:
-        bytes: of all times that the node ran, together.
-        max_bytes: the most of one time, -1 if it was never measured; `shape` and `dtype` are of that tensor.
-        allocation_id: of the buffer it was in the last time, 0 if not known.
+        bytes: the sum over all runs.
+        max_bytes: the most of one run, -1 if it was never measured; `shape` and `dtype` are of that tensor.
+        allocation_id: the id of its buffer in the last run, 0 if unknown.
     """
 
     bytes: float = 0
@@ -64,7 +64,7 @@ class OutputCost:
 
 @dataclass(slots=True)
 class Measured:
-    """So many runs of a node, and how long they took together, in microseconds."""
+    """The number of runs of a node, and the sum of their times in microseconds."""
 
     count: int = 0
     micros: float = 0.0
@@ -72,13 +72,13 @@ class Measured:
 
 @dataclass(slots=True)
 class NodeCost:
-    """What is known of one node.
+    """Measured costs of one node.
 
     Attributes:
-        measured: its runs, by the type of the device.
-        max_micros: the longest run.
-        outputs: what is known of its outputs, as many as were measured.
-        temp_bytes, persistent_bytes: memory that it used, and that it kept, the last time.
+        measured: its runs, by type of device.
+        max_micros: the time of the longest run.
+        outputs: its measured outputs.
+        temp_bytes, persistent_bytes: the scratch memory and the kept memory of its last run.
     """
 
     measured: dict[str, Measured] = field(default_factory=lambda: defaultdict(Measured))
@@ -89,23 +89,23 @@ class NodeCost:
 
     @property
     def count(self) -> int:
-        """How often it was measured."""
+        """The number of measured runs."""
         return sum(measured.count for measured in self.measured.values())
 
     @property
     def micros(self) -> float:
-        """How long it took in all."""
+        """The sum of the times of all runs."""
         return sum(measured.micros for measured in self.measured.values())
 
     def add_run(self, device_type: str, micros: float, count: int = 1) -> None:
-        """It ran, once more or several times, each of which took so long."""
+        """Add `count` runs, each of which took `micros`."""
         measured = self.measured[device_type]
         measured.count += count
         measured.micros += micros * count
         self.max_micros = max(self.max_micros, micros)
 
     def output(self, slot: int) -> OutputCost:
-        """What is known of an output, to be added to."""
+        """The costs of an output, to be updated."""
         while len(self.outputs) <= slot:
             self.outputs.append(OutputCost())
         return self.outputs[slot]
@@ -123,17 +123,16 @@ class NodeCost:
 
 
 class CostModel:
-    """What is known of a graph's costs.
+    """Measured costs of a graph's nodes and copies, and estimates from them.
 
     Args:
         costs: measured costs to begin with: step statistics of traced runs, CostGraphDefs, or other models.
-        copy_micros: what it takes to bring a value to another device, however small; None for what was measured, or
-            10 if nothing was.
-        copy_gbps: how many gigabits per second are copied between devices; None for what was measured, or 80.
-        link_micros: what it takes to send a value to another task of a cluster, however small.
-        link_gbps: how many gigabits per second are sent between tasks.
-        memory_gbps: how many gigabits per second a kernel reads or writes: what tells time of memory
-            access from time of computing.
+        copy_micros: the latency of a copy to another device; None for the measured one, or 10 without measurements.
+        copy_gbps: gigabits per second of copies between devices; None for the measured rate, or 80.
+        link_micros: the latency of sending a value to another task of a cluster.
+        link_gbps: gigabits per second between tasks.
+        memory_gbps: gigabits per second that a kernel reads or writes, which separates the time of memory access from
+            that of computing.
 
     Attributes:
         min_count: nodes that ran less often are taken for unmeasured: see `suppress_infrequent`.
@@ -173,7 +172,7 @@ class CostModel:
     # Learning
 
     def add(self, costs: CostModel | Message) -> None:
-        """Add what was measured elsewhere.
+        """Add costs that were measured elsewhere.
 
         Args:
             costs: another model, a StepStats, a RunMetadata with one or with a cost graph, or a CostGraphDef.
@@ -219,7 +218,7 @@ class CostModel:
                         self._add_run(name, device_type, measured.get(name, _micros(run)), run)
 
     def _add_copies(self, runs: Iterable[proto.NodeExecStats], copied: dict[str, float]) -> None:
-        """A receive takes as long as the copy that it wants, however long it waits for what it copies."""
+        """Add receives with the time of the copies that they wanted, without their waits."""
         for run in runs:
             micros = _micros(run)
             copied[_node_name(run)] = micros
@@ -239,7 +238,7 @@ class CostModel:
         self.persistent_ids.update(each for each in memory.persistent_tensor_alloc_ids if each > 0)
 
     def _add_cost_graph(self, graph: proto.CostGraphDef) -> None:
-        """One measurement of each node; those that are guessed say nothing."""
+        """Add one measurement of each node, except guessed ones."""
         for node in graph.node:
             micros = node.compute_time + node.memory_time or node.compute_cost
             if not micros or node.inaccurate:
@@ -253,19 +252,19 @@ class CostModel:
             cost.temp_bytes, cost.persistent_bytes = node.temporary_memory_size, node.persistent_memory_size
 
     def _add_metadata(self, metadata: proto.RunMetadata) -> None:
-        """The same step is in both, if both are there."""
+        """Add a RunMetadata; if it has both forms, they are of the same step and count once."""
         if metadata.HasField("step_stats"):
             self._add_step_stats(metadata.step_stats)
         else:
             self._add_cost_graph(metadata.cost_graph)
 
     def forget(self, names: Iterable[str]) -> None:
-        """Nodes of these names are as if nobody had measured them."""
+        """Forget the measurements of nodes with these names."""
         for name in names:
             self._nodes.pop(name, None)
 
     def suppress_infrequent(self) -> None:
-        """Take nodes that ran less than half as often as the median node for unmeasured."""
+        """Treat nodes that ran less than half as often as the median node as unmeasured."""
         counts = sorted(cost.count for cost in self._nodes.values() if cost.count)
         self.min_count = counts[len(counts) // 2] // 2 if counts else 1
 
@@ -278,19 +277,19 @@ class CostModel:
     # Estimates
 
     def find(self, name: str) -> NodeCost | None:
-        """What is known of a node; None if it was never measured."""
+        """The measured costs of a node; None if it was never measured."""
         return self._nodes.get(name)
 
     def is_measured(self, name: str) -> bool:
-        """Does an estimate of its time rest on measurements, of more than `min_count` runs?"""
+        """True if more than `min_count` runs of a node were measured."""
         cost = self._nodes.get(name)
         return cost is not None and cost.count > self.min_count
 
     def time_estimate(self, node: Node, device_type: str | None = None) -> float:
-        """How long one run of a node takes, in microseconds.
+        """The estimated time of one run of a node, in microseconds.
 
         Args:
-            device_type: where; times of other devices are taken if it never ran there.
+            device_type: the type of device; if the node never ran there, times of other devices count.
         """
         cost = self._nodes.get(node.name)
         if cost is None or cost.count <= self.min_count:
@@ -301,26 +300,26 @@ class CostModel:
         return max(MIN_MICROS, cost.micros / cost.count)
 
     def size_estimate(self, name: str, slot: int) -> float:
-        """How many bytes an output of a node has; 0 if that is not known."""
+        """The bytes of an output of a node; 0 if unknown."""
         cost = self._nodes.get(name)
         if cost is None or not cost.count or cost.count < self.min_count or slot >= len(cost.outputs):
             return 0.0
         return cost.outputs[slot].bytes / cost.count
 
     def copy_time(self, size: float) -> float:
-        """How long it takes to bring so many bytes to another device, in microseconds."""
+        """The time of copying `size` bytes to another device, in microseconds."""
         per_byte = self._copy_micros_per_byte()
         return self._copy_latency(per_byte) + size * per_byte
 
     def transfer_time(self, size: float, source: str, destination: str) -> float:
-        """How long it takes to bring so many bytes from a device to another, by their names, in microseconds."""
+        """The time of bringing `size` bytes from one device to another, by their names, in microseconds."""
         if _task_of(source) == _task_of(destination):
             return self.copy_time(size)
         return self.link_micros + size / _bytes_per_micro(self.link_gbps)
 
     @property
     def copy_micros(self) -> float:
-        """What it takes to bring a value to another device, however small, in microseconds."""
+        """The latency of a copy to another device, in microseconds."""
         return self._copy_latency(self._copy_micros_per_byte())
 
     def _copy_latency(self, per_byte: float) -> float:
@@ -332,11 +331,11 @@ class CostModel:
         return self.copies.micros_per_byte(1 / _bytes_per_micro(_COPY_GBPS))
 
     def memory_time(self, size: float) -> float:
-        """How long a kernel takes to read or write so many bytes, in microseconds."""
+        """The time in which a kernel reads or writes `size` bytes, in microseconds."""
         return size / _bytes_per_micro(self.memory_gbps)
 
     def __len__(self) -> int:
-        """Nodes of which something is known."""
+        """The number of nodes with measured costs."""
         return len(self._nodes)
 
     def __repr__(self) -> str:
@@ -353,18 +352,18 @@ def _bytes_per_micro(gbps: float) -> float:
 
 
 def _micros(run: proto.NodeExecStats) -> float:
-    """How long the kernel itself took; other people's statistics know microseconds alone."""
+    """The time of the kernel itself; statistics of other programs have whole microseconds."""
     nanos = run.op_end_rel_nanos - run.op_start_rel_nanos
     return nanos / 1e3 if nanos else float(run.op_end_rel_micros - run.op_start_rel_micros)
 
 
 def _node_name(run: proto.NodeExecStats) -> str:
-    """The node; names of what ran on a stream go on after a colon, which node names do not have."""
+    """The node's name; names of events on streams have a colon and a suffix, which node names do not."""
     return run.node_name.partition(":")[0]
 
 
 def _type_of(device: str) -> str | None:
-    """The type of a device; None if the name is that of something else: a lane of a trace."""
+    """The type of a device; None if the name is no device's, such as that of a lane of a trace."""
     try:
         return DeviceName.parse(device).type or ""
     except errors.InvalidArgumentError:

@@ -1,9 +1,8 @@
-"""Profiles: step statistics added up by op or by node, as TensorFlow's profiler does, to see where time goes.
+"""Profiles: step statistics added up by op or by node, as in TensorFlow's profiler.
 
-Times are of traced runs, which the interpreter runs node by node; what the event loop and the executor take
-between kernels is not in them.
-Next to read: `step_stats.py`, where the figures come from; `self_time.py`, what self time is; `trace_summary.py`,
-which adds up a trace that was written to a file.
+Times are of traced runs, which the interpreter runs node by node.  They do not include the time of the event loop and
+the executor between kernels. Next to read: `step_stats.py` for the statistics, `self_time.py` for self time, and
+`trace_summary.py`, which adds up a trace from a file.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ GROUPINGS = ("op", "node")
 
 @dataclass(frozen=True, slots=True)
 class NodeRun:
-    """One run of a node: its times in seconds, and what it did; see `ProfileEntry`."""
+    """One run of a node, with times in seconds; for the fields see `ProfileEntry`."""
 
     name: str
     op: str
@@ -36,19 +35,19 @@ class NodeRun:
 
 @dataclass(frozen=True, slots=True)
 class ProfileEntry:
-    """What the nodes of one op did, or one node; sums over all steps.
+    """The sums over all steps for one node, or for all nodes of one op.
 
     Attributes:
         name: the op, or the node.
-        op: of the node; the same as `name` where ops are the entries.
-        nodes: different nodes that ran.
-        calls: runs of their kernels; more than nodes in loops, and with several steps.
-        total_seconds: from a call's begin until its outputs were there, waiting included.
-        self_seconds: the part of it in which the kernel computed: without what it awaited, and without the nodes of
-            the functions that it called.
-        requested_bytes: memory that it had allocated; none for outputs that are part of an input, or overwrote it.
-        where: how many of the calls ran `inline` on the event loop's thread, in a worker `thread`, on a device's
-            `stream`, were `awaited` as coroutines are, or went to a `delegate`.
+        op: the node's op; equal to `name` if entries are ops.
+        nodes: the number of different nodes that ran.
+        calls: the number of kernel calls; more than nodes in loops, and with several steps.
+        total_seconds: the time from the start of each call until its outputs were there, including waits.
+        self_seconds: the part of it in which the kernel computed, without waits and without the nodes of called
+            functions.
+        requested_bytes: the allocated memory; none for outputs that are views of an input or overwrote one.
+        where: the number of calls that ran `inline` on the event loop's thread, in a worker `thread`, on a device's
+            `stream`, were `awaited`, or went to a `delegate`.
     """
 
     name: str
@@ -72,12 +71,12 @@ ORDERS: Mapping[str, Callable[[ProfileEntry], Any]] = {
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """Where the time of some steps went.
+    """The profile of some steps.
 
     Attributes:
-        by: `op` or `node`: what the entries are.
-        steps: how many were added up.
-        entries: in the order that was asked for.
+        by: `op` or `node`, the kind of the entries.
+        steps: the number of steps.
+        entries: the entries, in the requested order.
     """
 
     by: str
@@ -86,14 +85,14 @@ class Profile:
 
     @property
     def self_seconds(self) -> float:
-        """Of all entries, of all steps; threads run beside each other, so a step may take less."""
+        """The sum of self time over all entries and steps; a step may take less, because threads run in parallel."""
         return sum(entry.self_seconds for entry in self.entries)
 
     def table(self, top: int | None = None) -> str:
-        """Lines for people: calls, times in ms and memory are per step, `share` is of the self time of all.
+        """The profile as a table: calls, times in ms and memory are per step, `share` is that of all self time.
 
         Args:
-            top: print so many entries, and add up the others; None for all.
+            top: the number of entries to print, the others being added up; None for all.
         """
         shown = self.entries if top is None else self.entries[:top]
         rows = [_HEADINGS[self.by], *(self._cells(entry) for entry in shown)]
@@ -126,7 +125,7 @@ class Profile:
         return ", ".join(f"{where} {_number(self._per_step(count))}" for where, count in entry.where.items())
 
     def to_dict(self) -> dict[str, Any]:
-        """The same as plain data, ready for JSON; sums over all steps, times in seconds."""
+        """The profile as plain data for JSON; sums over all steps, times in seconds."""
         entries = [
             {
                 "name": entry.name,
@@ -144,7 +143,7 @@ class Profile:
 
 
 def profile_steps(steps: Iterable[proto.StepStats], *, by: str = "op", order_by: str = "self") -> Profile:
-    """Add up step statistics, of one step or of several runs of the same.
+    """Add up the statistics of one step, or of several runs of the same request.
 
     Args:
         by: `op` for an entry per op, `node` for one per node.
@@ -174,7 +173,7 @@ def _run(stats: proto.NodeExecStats, device: proto.DeviceStepStats) -> NodeRun:
 
 
 def profile_runs(runs: Iterable[NodeRun], steps: int, *, by: str = "op", order_by: str = "self") -> Profile:
-    """Add up runs of nodes, of so many steps.  Other arguments and errors as of `profile_steps`."""
+    """Add up runs of nodes from `steps` steps.  Other arguments and errors as for `profile_steps`."""
     if by not in GROUPINGS:
         raise errors.InvalidArgumentError(f"by must be one of {', '.join(GROUPINGS)}, got {by!r}")
     if order_by not in ORDERS:
@@ -188,7 +187,7 @@ def profile_runs(runs: Iterable[NodeRun], steps: int, *, by: str = "op", order_b
 
 @dataclass(slots=True)
 class _Sum:
-    """A `ProfileEntry` in the making."""
+    """The running sums of a `ProfileEntry`."""
 
     op: str
     nodes: set[str] = field(default_factory=set)
@@ -243,7 +242,7 @@ _HEADINGS: Mapping[str, tuple[str, ...]] = {"op": ("op", *_FIGURES), "node": ("n
 
 
 def _line(cells: Sequence[str], widths: Sequence[int], by: str) -> str:
-    """Names and the last column to the left, figures to the right."""
+    """A line of the table: names and the last column to the left, numbers to the right."""
     left = {0, len(cells) - 1} if by == "op" else {0, 1, len(cells) - 1}
     padded = [
         cell.ljust(width) if column in left else cell.rjust(width)
@@ -257,7 +256,7 @@ def _number(value: float) -> str:
 
 
 def _bytes(count: float) -> str:
-    """As TensorFlow's profiler writes them: `4B`, `1.50KB`, `2.30MB`."""
+    """Bytes as TensorFlow's profiler prints them: `4B`, `1.50KB`, `2.30MB`."""
     if count < 1e3:
         return f"{count:.0f}B"
     for unit in ("KB", "MB"):

@@ -1,8 +1,8 @@
-"""Self time: for how long a traced call computed by itself.
+"""Self time: for how long a traced call itself computed.
 
-What it awaits does not count, nor what other traced calls did within it: a function's body, say, whose nodes run while
-its call waits for them, some of them on its own stack.
-Next to read: `tracing.py`, which watches calls; `profile.py`, which adds up.
+Waits do not count, nor do traced calls inside it, such as the nodes of a called function, some of which run on the
+call's own stack.
+Next to read: `tracing.py`, which watches calls; `profile.py`, which adds the times up.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["SelfTime", "awaited"]
 
 
 class _Ended(threading.local):
-    """Per thread: nanoseconds of the watched stretches that ended within the one that is on now."""
+    """For each thread, the ns of watched blocks that ended inside the present one."""
 
     nanoseconds = 0
 
@@ -26,11 +26,11 @@ _ended = _Ended()
 
 
 class SelfTime:
-    """Adds up the stretches in which one call computes: each is a `with` block, on whatever thread.
+    """Adds up the time in which one call computes: each part is a `with` block, on any thread.
 
     Attributes:
-        nanoseconds: of all stretches, without what was watched within them.
-        nested: whether there was any such.
+        nanoseconds: the time of all blocks, without watched blocks inside them.
+        nested: True if there were such blocks.
     """
 
     __slots__ = ("_began", "_outer", "nanoseconds", "nested")
@@ -51,7 +51,7 @@ class SelfTime:
 
 
 async def awaited(coroutine: Coroutine[Any, Any, Any], self_time: SelfTime) -> Any:
-    """Await `coroutine`, adding up the stretches between its waits; gives what it returns, raises what it raises."""
+    """Await a coroutine, adding up its time between waits; returns or raises as it does."""
     return await _driven(coroutine, self_time)
 
 

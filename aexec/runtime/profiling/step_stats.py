@@ -1,8 +1,7 @@
 """Step statistics: what a traced step did, node by node, as StepStats.
 
-The collector of one device takes a record per node run and puts the messages together
-only when asked, so that tracing disturbs the timing little.  Dead nodes are not
-recorded; `_SOURCE`, with which each execution starts, is.
+The collector of a device keeps a record for each node run, and builds messages only when asked, so that tracing hardly
+changes the timing.  It records `_SOURCE`, with which each execution starts, and no dead nodes.
 Next to read: `tracing.py`, which watches the calls; `chrome_trace.py`, which draws them; `profile.py`, which adds
 them up.
 """
@@ -39,29 +38,29 @@ __all__ = [
 # The node with which each execution starts, on the thread of the event loop.
 SOURCE = "_SOURCE"
 
-# What the statistics of a device's copies are named after, behind its name, as in TensorFlow's.
+# The suffix of a device's name for the statistics of its copies, as in TensorFlow's.
 COPIES = "/memcpy"
-# Their names and labels: `node:MEMCPYHtoD`.
+# In the names and labels of copies: `node:MEMCPYHtoD`.
 _COPY = ":MEMCPY"
 
 _DELEGATED = "_DelegatedRegion"
-# What the names of streams end with, as those of threads do not.
+# The suffix of names of streams, which names of threads do not have.
 _STREAM = " stream"
 
-# A step with more node runs than this is not recorded to its end.
+# The most node runs that are recorded of a step.
 MAX_RECORDS = 1 << 20
 _MEGABYTE = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class NodeMemory:
-    """What a node did with memory, where that was tracked.
+    """The tracked memory of a node's run.
 
     Attributes:
-        allocators: use of each allocator.
-        temp_bytes: scratch memory.
-        persistent_bytes, persistent_ids: what it keeps after it has run, and the allocation ids.
-        referenced: arrays of variables that it touched.
+        allocators: the use of each allocator.
+        temp_bytes: the bytes of scratch memory.
+        persistent_bytes, persistent_ids: the bytes that it keeps after its run, and their allocation ids.
+        referenced: the arrays of variables that it used.
     """
 
     allocators: tuple[proto.AllocatorMemoryUsed, ...] = ()
@@ -75,9 +74,9 @@ class StepStatsCollector:
     """Collects the node runs of one step on one device.  Any thread may record.
 
     Args:
-        device: full name of the device.
-        allocator_name: of the memory of its outputs.
-        source: it begins with `_SOURCE`.
+        device: the full name of the device.
+        allocator_name: the name of the allocator of outputs.
+        source: True to begin with `_SOURCE`.
     """
 
     def __init__(self, device: str, allocator_name: str = CPU_ALLOCATOR, *, source: bool = True) -> None:
@@ -111,16 +110,16 @@ class StepStatsCollector:
 
         Args:
             node_name, op: the node.
-            inputs: names of its inputs; of a send or receive its `transfer_text`.
+            inputs: names of its inputs; for a send or receive its `transfer_text`.
             scheduled_ns: when it became ready, in nanoseconds since the epoch.
             start_ns, end_ns: when its kernel was called, and returned.
-            outputs: the arrays that it made; they are described, not kept.
-            thread_id: identifier of the thread that it ran on, or the name of the stream.
-            memory: use of memory, if tracked; otherwise that of the outputs is assumed.
-            busy_ns: for how long the kernel itself computed, if not from `start_ns` to `end_ns`: of one that waited
-                or called a function.
-            taken_ns: when the executor began with it, if that was before: to send it to a thread, say.
-            single: of each output, whether nobody else has a reference to it.
+            outputs: its outputs, which are described and not kept.
+            thread_id: the identifier of its thread, or the name of its stream.
+            memory: its memory, if tracked; otherwise only that of the outputs is known.
+            busy_ns: the time in which the kernel itself computed, if it waited or called a function; None for all the
+                time from `start_ns` to `end_ns`.
+            taken_ns: when the executor began with it, if that was earlier, for example to send it to a thread.
+            single: for each output, True if there is no other reference to it.
         """
         if len(self._records) >= MAX_RECORDS:
             return
@@ -134,7 +133,7 @@ class StepStatsCollector:
                 described = tensor_description(output, None, self._allocator_name, single=alone)
                 stats.output.add(slot=slot, tensor_description=described)
                 made += num_bytes(output)
-            elif isinstance(getattr(output, "value", None), np.ndarray):  # a variable's cell, which a device may hold
+            elif isinstance(getattr(output, "value", None), np.ndarray):  # a variable's cell, perhaps a device's
                 stats.referenced_tensor.append(allocation_description(output.value, self._allocator_name))
         self._describe_memory(stats, made, memory)
         stats.timeline_label = timeline_label(node_name, op, inputs, stats.memory)
@@ -143,13 +142,13 @@ class StepStatsCollector:
     def copy_done(
         self, node_name: str, kind: str, stream: str, start_ns: int, end_ns: int, allocator: str, copied_bytes: int
     ) -> None:
-        """Record a copy that a node wanted.
+        """Record a copy that a node needed.
 
         Args:
             kind: see `device_copies`.
-            stream: name of the stream that it was on.
-            start_ns, end_ns: when the stream began with it and was done, in nanoseconds since the epoch.
-            allocator: of the memory that it was made to.
+            stream: the name of its stream.
+            start_ns, end_ns: when the stream began it and finished it, in nanoseconds since the epoch.
+            allocator: the allocator of the destination.
         """
         if len(self._records) >= MAX_RECORDS:
             return
@@ -162,7 +161,7 @@ class StepStatsCollector:
         self._records.append(stats)
 
     def to_proto(self) -> proto.StepStats:
-        """What has been recorded so far."""
+        """The statistics recorded so far."""
         return proto.StepStats(
             dev_stats=[
                 proto.DeviceStepStats(
@@ -218,9 +217,9 @@ def _times(scheduled_ns: int, taken_ns: int, start_ns: int, end_ns: int, busy_ns
 def timeline_label(
     node_name: str, op: str, inputs: Sequence[str] | str, memory: Iterable[proto.AllocatorMemoryUsed] = ()
 ) -> str:
-    """`[cpu 12.3MB 4.5MB] name = Op(in1, in2)`: allocators of which more than 0.1 MB was used, then the call.
+    """`[cpu 12.3MB 4.5MB] name = Op(in1, in2)`: allocators with more than 0.1 MB used, then the call.
 
-    Of a send or receive `inputs` is its `transfer_text`, and the parenthesis is not closed.
+    For a send or receive `inputs` is its `transfer_text`, and the parenthesis is not closed.
     """
     text = ""
     for used in memory:
@@ -228,15 +227,15 @@ def timeline_label(
             peak = f" {used.peak_bytes / _MEGABYTE:.1f}MB" if used.peak_bytes > 0 else ""
             text += f"[{used.allocator_name} {used.total_bytes / _MEGABYTE:.1f}MB{peak}] "
     arguments = inputs if isinstance(inputs, str) else ", ".join(inputs)
-    # Sends and receives are labelled by what they carry, and the label is not closed, as in TensorFlow.
+    # As in TensorFlow, the labels of sends and receives name what they carry, and are not closed.
     closing = "" if op in TRANSFERS else ")"
     return f"{text}{node_name} = {op}({arguments}{closing}"
 
 
 def transfer_text(op: str, attrs: Mapping[str, Any], frame_iter: tuple[int, int] = (0, 0)) -> str:
-    """What a send or receive carries and where to or from: `tensor_name @device`, as TensorFlow labels it.
+    """What a send or receive carries, and to or from where: `tensor_name @device`, as in TensorFlow's labels.
 
-    Within a loop `;frame:iteration` follows, as in the keys of a rendezvous: it tells which send a receive belongs to.
+    In a loop `;frame:iteration` follows, as in the keys of a rendezvous; it matches receives with sends.
     """
     other = attrs.get("recv_device" if op in SENDS else "send_device", b"")
     frame, iteration = frame_iter
@@ -249,12 +248,12 @@ def _text(value: Any) -> str:
 
 
 def total_nanos(stats: proto.NodeExecStats) -> int:
-    """How long a call of a recorded node took, from its begin until its outputs were there."""
+    """The ns of a recorded call, from its start until its outputs were there."""
     return int(stats.all_end_rel_nanos - stats.op_start_rel_nanos)
 
 
 def self_nanos(stats: proto.NodeExecStats) -> int:
-    """For how long a recorded node computed by itself; all of what a delegate took, which nobody watches."""
+    """The ns in which a recorded node itself computed; for a delegate, whose work is not watched, all its time."""
     if op_of(stats) == _DELEGATED:
         return total_nanos(stats)
     return int(stats.op_end_rel_nanos - stats.op_start_rel_nanos)
@@ -273,18 +272,18 @@ def where_run(stats: proto.NodeExecStats, device: proto.DeviceStepStats) -> str:
         return "awaited"
     if device.thread_names.get(stats.thread_id, "").endswith(_STREAM):
         return "stream"
-    # The first record is that of `_SOURCE`, with which each execution starts, on its loop.
+    # The first record is that of `_SOURCE`, which runs on the event loop.
     return "inline" if stats.thread_id == device.node_stats[0].thread_id else "thread"
 
 
 def op_of(stats: proto.NodeExecStats) -> str:
-    """The op of a recorded node, which its label tells; "" if it has another kind of label."""
+    """The op of a recorded node, from its label; "" for another kind of label."""
     label = stats.timeline_label
     return label.rpartition(":")[2] if is_copy(stats) else label.partition(" = ")[2].partition("(")[0]
 
 
 def is_copy(stats: proto.NodeExecStats) -> bool:
-    """Is it a copy between memories, which a node wanted?"""
+    """True for a copy between memories."""
     return _COPY in stats.node_name
 
 

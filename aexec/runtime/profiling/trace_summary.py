@@ -1,7 +1,7 @@
-"""Trace summaries: a Chrome trace, read back and added up by op or by node, as a profile of the step that it shows.
+"""Trace summaries: reads a Chrome trace back, and adds it up by op or by node to a profile.
 
-What `chrome_trace.py` drew has all that a profile says.  Of other traces in this form, as TensorFlow's timeline module
-writes them, the times alone are known.
+Traces of `chrome_trace.py` have everything that a profile has.  Other traces of this form, such as those of
+TensorFlow's timeline module, have only times.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ def profile_trace(trace: Any, *, by: str = "op", order_by: str = "self") -> Prof
     """Add up the node runs of a Chrome trace.
 
     Args:
-        trace: what `json.load` gave: an object with `traceEvents`, or a list of events.
-        by, order_by: as of `profile_steps`.
+        trace: the result of `json.load`: an object with `traceEvents`, or a list of events.
+        by, order_by: as for `profile_steps`.
 
     Raises:
         InvalidArgumentError: no such trace, grouping or order.
@@ -32,8 +32,7 @@ def profile_trace(trace: Any, *, by: str = "op", order_by: str = "self") -> Prof
 
 
 def trace_facts(trace: Any) -> str:
-    """In a line: how many nodes ran, on how many devices, with how many copies between their memories, and how long
-    that took from the first to the last.
+    """A line with the numbers of node runs, devices and copies between memories, and the time from first to last.
 
     Raises:
         InvalidArgumentError: no such trace.

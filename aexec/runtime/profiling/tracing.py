@@ -1,6 +1,6 @@
-"""Tracing: what each node of a step did, as TensorFlow's StepStats or as lines on stderr.
+"""Tracing: records what each node of a step did, as TensorFlow's StepStats or as lines on stderr.
 
-A hook that costs nothing when unused: only a traced step wraps its kernels.
+It costs nothing when unused: only a traced step wraps its kernels.
 """
 
 from __future__ import annotations
@@ -53,10 +53,10 @@ class NodeEvent:
     """Something that happened to a node.
 
     Attributes:
-        seconds: since tracing began.
-        frame_iter: (frame id, iteration) of the node.
-        event: `ready`, `started`, `done`, `failed: ...`, `cancelled`; `dead`; of control flow `passed on`.
-        thread: name of the thread.
+        seconds: the time since tracing began.
+        frame_iter: the node's (frame id, iteration).
+        event: `ready`, `started`, `done`, `failed: ...`, `cancelled` or `dead`; for control flow `passed on`.
+        thread: the thread's name.
     """
 
     seconds: float
@@ -71,7 +71,7 @@ class NodeEvent:
 
 
 class TimedReady(list[PlanNode]):
-    """An iteration's list of ready nodes that knows since when each is, by `time.perf_counter_ns()` and its index."""
+    """An iteration's list of ready nodes with the `time.perf_counter_ns()` at which each became ready, by index."""
 
     def __init__(self, nodes: Sequence[PlanNode]) -> None:
         super().__init__(nodes)
@@ -96,29 +96,29 @@ class StepTracer(Protocol):
         ...
 
     def note(self, node: PlanNode, frame_iter: tuple[int, int], event: str) -> None:
-        """Something happened to a node that is no call of a kernel: it is dead, say."""
+        """Record an event of a node that is no kernel call, such as `dead`."""
         ...
 
     def story(self, name: str) -> tuple[NodeEvent, ...]:
-        """What happened to the node of this name, if that is collected."""
+        """The events of the node with this name, if they are collected."""
         ...
 
     def to_proto(self) -> proto.StepStats | None:
-        """What was collected, if anything is."""
+        """The collected statistics; None if this tracer collects none."""
         ...
 
     @property
     def copies(self) -> CopyWatcher | None:
-        """What sees the copies of the step, if they are collected."""
+        """The watcher of the step's copies; None if they are not collected."""
         ...
 
     async def settle(self) -> None:
-        """Wait for what devices have still to tell."""
+        """Wait for outstanding reports of devices."""
         ...
 
 
 class NodePrinter:
-    """A tracer that prints a line when a node begins, as AEXEC_DEBUG=3 asks."""
+    """A tracer that prints a line when a node begins, for AEXEC_DEBUG=3."""
 
     def __init__(self, step_id: int) -> None:
         self._step_id = step_id
@@ -126,12 +126,12 @@ class NodePrinter:
     def wrap(
         self, node: PlanNode, compute: Callable[..., Any], frame_iter: tuple[int, int], ready: int
     ) -> Callable[..., Any]:
-        """The same compute callable: it is about to be called."""
+        """Print a line; returns the same compute callable, which is about to be called."""
         debug_line(f"step {self._step_id}: {node.name} = {node.op}({', '.join(node.node.input_names())})")
         return compute
 
     def note(self, node: PlanNode, frame_iter: tuple[int, int], event: str) -> None:
-        """Kernels alone are printed."""
+        """Do nothing: only kernel calls are printed."""
 
     def story(self, name: str) -> tuple[NodeEvent, ...]:
         """Nothing is collected."""
@@ -142,38 +142,38 @@ class NodePrinter:
 
     @property
     def copies(self) -> None:
-        """They are not collected."""
+        """None: copies are not collected."""
 
     async def settle(self) -> None:
-        """Nothing is waited for."""
+        """Do nothing."""
 
 
 class OuterTracer:
-    """What a tracer around another one, if there is one, leaves to that."""
+    """A base class of tracers around another tracer or None; passes on everything but calls."""
 
     def __init__(self, inner: StepTracer | None) -> None:
         self._inner = inner
 
     def note(self, node: PlanNode, frame_iter: tuple[int, int], event: str) -> None:
-        """Told to the other one."""
+        """As the inner tracer."""
         if self._inner is not None:
             self._inner.note(node, frame_iter, event)
 
     def story(self, name: str) -> tuple[NodeEvent, ...]:
-        """What the other one collected."""
+        """As the inner tracer."""
         return () if self._inner is None else self._inner.story(name)
 
     def to_proto(self) -> proto.StepStats | None:
-        """What the other one collected."""
+        """As the inner tracer."""
         return None if self._inner is None else self._inner.to_proto()
 
     @property
     def copies(self) -> CopyWatcher | None:
-        """What the other one has for that."""
+        """The inner tracer's watcher."""
         return None if self._inner is None else self._inner.copies
 
     async def settle(self) -> None:
-        """The other one does."""
+        """As the inner tracer."""
         if self._inner is not None:
             await self._inner.settle()
 
@@ -188,7 +188,7 @@ class MemoryLogger(OuterTracer):
     def wrap(
         self, node: PlanNode, compute: Callable[..., Any], frame_iter: tuple[int, int], ready: int
     ) -> Callable[..., Any]:
-        """A compute callable that does the same and logs its outputs, and what it allocates."""
+        """A compute callable that does the same, and logs its outputs and allocations."""
         if self._inner is not None:
             compute = self._inner.wrap(node, compute, frame_iter, ready)
         watcher = AllocationLogger(self._step_id, node.name)
@@ -226,7 +226,7 @@ class MemoryLogger(OuterTracer):
 def once_there(
     out: Any, record: Callable[[Any], None], failed: Callable[[BaseException], None] = lambda error: None
 ) -> Any:
-    """Have `record` called with what a kernel is waiting for, or `failed`; returns what is to be waited for instead."""
+    """Call `record` with the outputs that a kernel waits for, or `failed`; returns what to await instead."""
     if isinstance(out, PendingOutputs):
 
         def ended(_: Any) -> None:
@@ -252,9 +252,9 @@ async def _recorded(coroutine: Any, record: Callable[[Any], None], failed: Calla
 
 
 def _memory(tracked: TrackedAllocations, outputs: Sequence[Any], inputs: Sequence[Any]) -> NodeMemory | None:
-    """What a kernel had allocated; None if all of its outputs are new, and nothing else is known."""
+    """The memory that a kernel allocated; None if all outputs are new, and nothing else is known."""
     used = tracked.used()
-    # Most kernels let NumPy allocate: of them only the outputs are known.
+    # Most kernels let NumPy allocate: then only the outputs are known.
     own = {id(buffer) for wrapped in tracked.wrapped_allocators.values() for buffer in wrapped.live()}
     given = [a for value in inputs for a in (value if isinstance(value, list | tuple) else (value,)) if _is_array(a)]
     others = [a for a in outputs if _is_array(a) and id(buffer_of(a)) not in own]
@@ -271,9 +271,9 @@ def _memory(tracked: TrackedAllocations, outputs: Sequence[Any], inputs: Sequenc
 
 
 def _memory_on_device(tracked: TrackedAllocations) -> NodeMemory | None:
-    """What a kernel of a device had allocated; None if it was not asked for it, and the outputs are all that is known.
+    """The memory that a device's kernel allocated; None if it was not tracked, and only outputs are known.
 
-    What it let go of until it returned is its temporary memory.
+    Memory that it freed before it returned is its scratch memory.
     """
     used = tracked.used()
     if not used:
@@ -293,17 +293,17 @@ def _is_array(value: Any) -> bool:
 
 
 class Tracer:
-    """Collects what each node of a step did, and when, under the device that it ran on.
+    """A tracer that collects the events and statistics of each node, by device.
 
     Args:
-        device: reported for a step in which no node ran.
+        device: the device to report if no node runs.
     """
 
     def __init__(self, device: str) -> None:
         self._device = device
         self._collectors: dict[str, StepStatsCollector] = {}
         self._began = time.perf_counter_ns()
-        # Times of one clock, that never goes back, told as nanoseconds since the epoch.
+        # Converts times of the monotonic clock to nanoseconds since the epoch.
         self._epoch = time.time_ns() - self._began
         self._events: dict[str, list[NodeEvent]] = {}
         self._copying: set[CopyingDevice] = set()
@@ -323,7 +323,7 @@ class Tracer:
         name = copy.device.name + COPIES
         collector = self._collectors.get(name)
         if collector is None:
-            # Streams of one device may be the first to tell at the same time.
+            # Several streams of a device may be the first to report at the same time.
             collector = self._collectors.setdefault(name, StepStatsCollector(name, source=False))
         allocator = CPU_ALLOCATOR if copy.kind == DEVICE_TO_HOST else copy.device.allocator.name
         begin, end = self._epoch + copy.begin, self._epoch + copy.end
@@ -331,16 +331,16 @@ class Tracer:
 
     @property
     def copies(self) -> CopyWatcher:
-        """This."""
+        """This tracer."""
         return self
 
     async def settle(self) -> None:
-        """Wait until devices have made, and told of, the copies that were queued so far."""
+        """Wait until devices have made and reported the copies queued so far."""
         for device in self._copying:
             await device.synchronise()
 
     def note(self, node: PlanNode, frame_iter: tuple[int, int], event: str) -> None:
-        """Remember an event of the node's story.  Called from any thread."""
+        """Record an event of a node.  Called from any thread."""
         self._note(node, frame_iter, event, time.perf_counter_ns())
 
     def _note(self, node: PlanNode, frame_iter: tuple[int, int], event: str, when: int) -> None:
@@ -349,7 +349,7 @@ class Tracer:
         self._events.setdefault(node.name, []).append(happened)
 
     def story(self, name: str) -> tuple[NodeEvent, ...]:
-        """What happened to the node of this name, in order."""
+        """The events of the node with this name, in order."""
         return tuple(self._events.get(name, ()))
 
     def wrap(
@@ -378,7 +378,7 @@ class Tracer:
             thread: int | str = 0,
         ) -> None:
             end = end or time.perf_counter_ns()
-            with SelfTime():  # so that recording is not time of a call around this one
+            with SelfTime():  # so that recording does not count for a call around this one
                 self.note(node, frame_iter, "done")
                 outputs = out if type(out) is tuple else () if out is None else (out,)
                 collector.node_done(
