@@ -16,7 +16,7 @@ from aexec.kernels.common.scratch import scratch
 __all__ = ["single_erf", "single_erfc"]
 
 # Elements at a time: what the loops touch stays in a core's second-level cache.
-_CHUNK = 32768
+_BLOCK = 32768
 # erf(x) / x as a quotient of polynomials in x**2 on [-4, 4], highest power first; error below 5e-7.
 _NUMERATOR = (
     -2.72614225801306e-10,
@@ -61,24 +61,24 @@ def _horner(xp: Any, coefficients: tuple[float, ...], x: Any, out: Any) -> None:
 
 def single_erf(xp: Any, x: Any) -> Any:
     """erf of a float32 array, with an error below 5e-7."""
-    return _in_chunks(xp, _erf, x)
+    return _in_cache_blocks(xp, _erf, x)
 
 
 def single_erfc(xp: Any, x: Any) -> Any:
     """erfc of a float32 array, with a relative error below 1e-6 where it is a normal number."""
-    return _in_chunks(xp, _erfc, x)
+    return _in_cache_blocks(xp, _erfc, x)
 
 
-def _in_chunks(xp: Any, function: Callable[[Any, Any, Any], None], x: Any) -> Any:
+def _in_cache_blocks(xp: Any, function: Callable[[Any, Any, Any], None], x: Any) -> Any:
     """`function(xp, part, out)` for stretches of an array, which several threads may take."""
     flat = x.reshape(-1)
     result = xp.empty_like(flat)
 
     def piece(i: int) -> None:
-        part = slice(i * _CHUNK, (i + 1) * _CHUNK)
+        part = slice(i * _BLOCK, (i + 1) * _BLOCK)
         function(xp, flat[part], result[part])
 
-    in_pieces(-(-flat.size // _CHUNK), piece)
+    in_pieces(-(-flat.size // _BLOCK), piece)
     return result.reshape(x.shape)
 
 

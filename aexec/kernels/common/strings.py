@@ -1,7 +1,7 @@
 """Helpers for kernels on string tensors: object arrays of bytes, element by element.
 
 A call that makes a list of an array, or fills an array from one, keeps the interpreter's lock to its end, so here
-all is done in chunks, and between two of them whoever waits for the lock gets it.
+all is done in pieces, and between two of them whoever waits for the lock gets it.
 Next to read: `aexec/kernels/string/string_ops.py`.
 """
 
@@ -41,7 +41,7 @@ JOINED_BYTES = 100
 # Elements at a time that Python objects are made of, and that something is done with.
 _FEW = 100
 _OBJECTS = loop_budget.DEFAULT.pieces(loop_budget.OBJECT_NS)
-_CHUNK = loop_budget.DEFAULT.pieces(_ELEMENT_NS)
+_PIECE = loop_budget.DEFAULT.pieces(_ELEMENT_NS)
 
 
 def string_cost(element_ns: float = _ELEMENT_NS, byte_ns: float = 0.5) -> Callable[..., float]:
@@ -92,7 +92,7 @@ def values_of(array: Any) -> list[Any]:
     if array.size <= _OBJECTS:
         values: list[Any] = array.ravel().tolist()
         return values
-    return [value for chunk in lists_of(array) for value in chunk]
+    return [value for piece in lists_of(array) for value in piece]
 
 
 def elements_of(array: Any) -> Iterable[Any]:
@@ -135,9 +135,9 @@ def map_strings(function: Callable[[bytes], Any], array: Any, dtype: Any = objec
     out, start = np.empty(array.size, dtype), 0
     if dtype is object and WATCHED_CALLS[0]:
         function = _announcing(function)
-    for chunk in lists_of(array, _CHUNK):
-        out[start : start + len(chunk)] = [function(s) for s in chunk]
-        start += len(chunk)
+    for piece in lists_of(array, _PIECE):
+        out[start : start + len(piece)] = [function(s) for s in piece]
+        start += len(piece)
     return out.reshape(array.shape)
 
 

@@ -16,7 +16,7 @@ from aexec.framework import errors
 from aexec.framework.kernel_contract.kernel_registry import kernel
 from aexec.framework.kernel_contract.op_kernel import Compute, OpKernelConstruction
 from aexec.framework.shape import shape_text
-from aexec.kernels.quantize.chunks import clamp, in_chunks
+from aexec.kernels.quantize.cache_blocks import clamp, in_cache_blocks
 
 __all__: list[str] = []
 
@@ -64,7 +64,7 @@ class _Levels:
             xp.floor(values, out=values)
             values *= step
 
-        return in_chunks(xp, x, np.float32, steps, whole=low.ndim > 0)
+        return in_cache_blocks(xp, x, np.float32, steps, whole=low.ndim > 0)
 
 
 def _attr_range(c: OpKernelConstruction) -> tuple[np.float32, np.float32]:

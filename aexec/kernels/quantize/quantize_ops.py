@@ -19,7 +19,7 @@ from aexec.framework import dtypes, errors
 from aexec.framework.kernel_contract.kernel_registry import kernel
 from aexec.framework.kernel_contract.op_kernel import Compute, OpKernelConstruction
 from aexec.kernels.array.array_ops import reshape
-from aexec.kernels.quantize.chunks import clamp, in_chunks, round_away
+from aexec.kernels.quantize.cache_blocks import clamp, in_cache_blocks, round_away
 
 __all__: list[str] = []
 
@@ -56,13 +56,13 @@ class _Integers:
         self.clip_high = min(self.high, np.float32(2**31 - 128))
 
     def cast(self, x: Any, steps: Callable[[Any], object], *, whole: bool) -> Any:
-        """What `steps` makes of x, brought into the limits, as integers, cut off behind the point; see `in_chunks`."""
+        """Apply `steps` to x, clamp to the limits, and truncate to integers; see `in_cache_blocks`."""
 
         def limited(values: Any) -> None:
             steps(values)
             clamp(self.xp, values, self.low, self.clip_high)
 
-        return in_chunks(self.xp, x, self.np, limited, whole=whole)
+        return in_cache_blocks(self.xp, x, self.np, limited, whole=whole)
 
 
 # ---------------------------------------------------------------- QuantizeV2
@@ -240,7 +240,7 @@ class _Dequantize:
             if origin is not None:
                 values += origin
 
-        return in_chunks(self.xp, x, self.result, steps, whole=axis >= 0)
+        return in_cache_blocks(self.xp, x, self.result, steps, whole=axis >= 0)
 
 
 @kernel("Dequantize", T=_QUANTIZED, dtype=(dtypes.float32,), cost=0.7, scratch=_of_ranges)

@@ -34,7 +34,7 @@ __all__ = [
 ]
 
 INT32_MAX = 2**31 - 1
-_CHUNK = 1 << 16
+_BLOCK = 1 << 16
 
 Array = Any
 
@@ -90,17 +90,17 @@ class RangeSampler:
         if unique:
             sampled, tries = self._unique(words, count)
         else:
-            sampled, tries = self._in_chunks(words, count), count
+            sampled, tries = self._in_blocks(words, count), count
         expected = [_expected_count(self.probability(x), count, tries) for x in (true_classes, sampled)]
         return sampled, expected[0], expected[1]
 
-    def _in_chunks(self, words: Words, count: int) -> Array:
-        if count <= _CHUNK:
+    def _in_blocks(self, words: Words, count: int) -> Array:
+        if count <= _BLOCK:
             return self.sample(words, count)
         sampled = np.empty(count, np.int64)
-        for start in range(0, count, _CHUNK):
+        for start in range(0, count, _BLOCK):
             let_others_run()
-            sampled[start : start + _CHUNK] = self.sample(words, min(_CHUNK, count - start))
+            sampled[start : start + _BLOCK] = self.sample(words, min(_BLOCK, count - start))
         return sampled
 
     def _unique(self, words: Words, count: int) -> tuple[Array, int]:
@@ -108,7 +108,7 @@ class RangeSampler:
         found, tries = np.empty(0, np.int64), 0
         while found.size < count:
             let_others_run()
-            size = min(max(2 * (count - found.size), 64), _CHUNK)
+            size = min(max(2 * (count - found.size), 64), _BLOCK)
             drawn = self.sample(words, size)
             firsts = np.sort(np.unique(drawn, return_index=True)[1])
             firsts = firsts[~np.isin(drawn[firsts], found)][: count - found.size]

@@ -1,4 +1,4 @@
-"""Chains of elementwise steps on floats, done chunk by chunk in a buffer that stays in the cache, by several cores.
+"""Chains of elementwise steps on floats, done block by block in a buffer that stays in the cache, by several cores.
 
 Next to read: `quantize_ops.py`.
 """
@@ -13,14 +13,14 @@ import numpy as np
 from aexec.framework.waiting.intra_op import in_pieces
 from aexec.kernels.common.scratch import scratch
 
-__all__ = ["clamp", "in_chunks", "round_away"]
+__all__ = ["clamp", "in_cache_blocks", "round_away"]
 
 # Elements at a time, and in a piece that one core does.
-_CHUNK = 32768
-_PIECE = 4 * _CHUNK
+_BLOCK = 32768
+_PIECE = 4 * _BLOCK
 
 
-def in_chunks(xp: Any, x: Any, dtype: Any, steps: Callable[[Any], object], *, whole: bool = False) -> Any:
+def in_cache_blocks(xp: Any, x: Any, dtype: Any, steps: Callable[[Any], object], *, whole: bool = False) -> Any:
     """What `steps` makes of float32 values, as an array of type `dtype`.
 
     Args:
@@ -35,8 +35,8 @@ def in_chunks(xp: Any, x: Any, dtype: Any, steps: Callable[[Any], object], *, wh
 
     def do(piece: int) -> None:
         end = min(flat.size, (piece + 1) * _PIECE)
-        for start in range(piece * _PIECE, end, _CHUNK):
-            part = out[start : min(end, start + _CHUNK)]
+        for start in range(piece * _PIECE, end, _BLOCK):
+            part = out[start : min(end, start + _BLOCK)]
             # What is a float32 in the end is computed where it will be.
             in_place = part.dtype == np.float32
             values = part if in_place else scratch.empty(xp, "quantize", part.shape, np.dtype(np.float32))

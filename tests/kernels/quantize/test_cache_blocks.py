@@ -1,4 +1,4 @@
-"""Chains of steps on chunks: the same as on the whole; rounding half a step away from zero is exact."""
+"""Chains of steps on blocks: the same as on the whole; rounding half a step away from zero is exact."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aexec.kernels.quantize.chunks import clamp, in_chunks, round_away
+from aexec.kernels.quantize.cache_blocks import clamp, in_cache_blocks, round_away
 
 
 @pytest.mark.parametrize("size", [0, 1, 32768, 32769, 131_072, 300_000])
 @pytest.mark.parametrize("dtype", [np.float32, np.uint8])
-def test_chunks_are_as_the_whole(size, dtype):
+def test_blocks_are_as_the_whole(size, dtype):
     x = np.random.default_rng(size).uniform(-300, 300, size).astype(np.float32)
 
     def steps(values):
@@ -20,7 +20,7 @@ def test_chunks_are_as_the_whole(size, dtype):
         values += np.float32(1)
 
     kept = x.copy()
-    got = in_chunks(np, x, dtype, steps)
+    got = in_cache_blocks(np, x, dtype, steps)
     np.testing.assert_array_equal(got, (np.clip(x, 3, 200) + 1).astype(dtype))
     assert got.dtype == dtype
     np.testing.assert_array_equal(x, kept)
@@ -33,9 +33,9 @@ def test_shapes_stay_and_steps_may_broadcast():
     def steps(values):
         clamp(np, values, bounds, bounds + 3)
 
-    np.testing.assert_array_equal(in_chunks(np, x, np.int8, steps, whole=True), np.clip(x, bounds, bounds + 3))
-    np.testing.assert_array_equal(in_chunks(np, x, np.int8, lambda values: None), x)
-    assert in_chunks(np, np.float32(2), np.int8, lambda values: None).shape == ()
+    np.testing.assert_array_equal(in_cache_blocks(np, x, np.int8, steps, whole=True), np.clip(x, bounds, bounds + 3))
+    np.testing.assert_array_equal(in_cache_blocks(np, x, np.int8, lambda values: None), x)
+    assert in_cache_blocks(np, np.float32(2), np.int8, lambda values: None).shape == ()
 
 
 def test_what_is_no_number_stays_none():
