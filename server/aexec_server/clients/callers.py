@@ -1,6 +1,6 @@
-"""Who asks: `Caller`, which each request has once it was admitted, and what one may do.
+"""`Caller`: who sends a request, and what it may do.
 
-Tokens make callers (`tokens.py`), `core/access.py` admits them, and sessions and runs belong to one
+Callers come from tokens (`tokens.py`), `core/access.py` finds that of each request, and sessions and runs belong to one
 (`sessions/store.py`).
 """
 
@@ -33,12 +33,12 @@ class Scope(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Quotas:
-    """What one caller may have at a time; None for what the server allows to all together.
+    """The most that one caller may have at a time; None for the server's own limit.
 
     Attributes:
-        sessions: open.
-        runs: in flight.
-        memory_bytes: that the tensors of all its sessions take.
+        sessions: open sessions.
+        runs: runs in flight.
+        memory_bytes: the bytes of tensors in all its sessions.
     """
 
     sessions: int | None = None
@@ -51,13 +51,13 @@ NO_QUOTAS = Quotas()
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Somebody who has a token, or uses a server without any.
+    """The owner of a token, or a user of a server without tokens.
 
     Attributes:
-        name: of the token, and of the owner of what is made with it; empty without one.
-        scopes: what it may do; ADMIN stands for all.
-        quotas: what it may have.
-        address: without a token, from where it comes, as `client_at` has it.
+        name: the token's name, which owns what is made with it; "" without a token.
+        scopes: what it may do; ADMIN includes all.
+        quotas: the most that it may have.
+        address: without a token, its address as `client_at` names it.
     """
 
     name: str
@@ -67,7 +67,7 @@ class Caller:
 
     @property
     def client(self) -> str:
-        """What tells it from other clients, with which it shares the server: its token's name, else its address."""
+        """The client that it counts as for shares: its token's name, or else its address."""
         return self.name or self.address
 
     @property
@@ -78,7 +78,7 @@ class Caller:
         return scope in self.scopes or Scope.ADMIN in self.scopes
 
     def sees(self, owner: str | None) -> bool:
-        """Does it know of what belongs to `owner`, or with None to the server?"""
+        """True if it may see things of `owner`, or with None those of the server."""
         return owner is None or owner == self.name or self.is_admin
 
 
@@ -87,29 +87,29 @@ class Refusal:
     """Why a request has no caller.
 
     Attributes:
-        token_given: there was one.
-        retry_after: it is known, but has asked too often, and may again in so many seconds; else None.
+        token_given: True if the request had a token.
+        retry_after: seconds until a known token that has asked too often may ask again; else None.
     """
 
     token_given: bool
     retry_after: int | None = None
 
 
-# Where no tokens are: all have one name, under which each may use whatever it knows the handle of.
+# The caller of a server without tokens: all share one name, and may use any session whose handle they know.
 ANYONE = Caller("", frozenset((Scope.RUN, Scope.MANAGE)))
 _KEY: web.RequestKey[Caller] = web.RequestKey("caller", Caller)
 
 
 @lru_cache(4096)
 def anyone_at(host: str) -> Caller:
-    """`ANYONE`, whose connection comes from this address."""
+    """`ANYONE` with this address."""
     return replace(ANYONE, address=client_at(host))
 
 
 def caller_of(request: web.Request) -> Caller:
-    """Who sent an admitted request."""
+    """The caller of an admitted request."""
     caller: Caller | None = request.get(_KEY)
-    if caller is None:  # a route that is not in the table
+    if caller is None:  # a route outside the table
         raise errors.InternalError(f"{request.method} {request.path} was not admitted")
     return caller
 

@@ -1,9 +1,9 @@
 """`ClientShares`: how much each client holds of something that all clients share, and how much it may hold.
 
-Runs, partial runs, sessions, bodies, kept results: of each kind there is so much, counted in things or in bytes.  One
-client may hold seven eighths.  Of the last eighth, one half is for clients that hold little, up to a 64th of all; the
-other half is for clients that hold nothing, one unit each: however much a client has taken, another one is served.
-A client is whoever has a token, else whoever comes from an address (`client_address.py`).
+There is one for each kind of thing: runs, partial runs, sessions, bodies, kept results, counted in things or in bytes.
+One client may hold seven eighths.  Half of the last eighth is for clients that hold little, up to a 64th of all; the
+other half is for clients that hold nothing, one unit each.  So however much a client has taken, another one is served.
+A client is the owner of a token, or else an address (`client_address.py`).
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from aexec_server.clients.callers import Caller
 __all__ = ["ClientShares", "ShareError"]
 
 _SHARES = 8
-# Who holds no more than one of so many parts holds little.
+# A client holds little if it has at most one in this many parts.
 _SMALL_PARTS = 64
-# What is less than so many units is not divided: all of it is for whoever comes.
+# Fewer units than this are not divided: any client may have all of them.
 _LEAST_UNITS = 4
 
 
 class ShareError(errors.ResourceExhaustedError):
-    """There is no more of something, or no more for this client."""
+    """Nothing is left of a shared thing, or nothing for this client."""
 
 
 class ClientShares:
@@ -29,19 +29,19 @@ class ClientShares:
 
     Args:
         kind: its name in the metrics.
-        what: of what there is so much, for messages: `runs in flight`.
+        what: its name in messages, such as `runs in flight`.
         most: how much there is.
-        of_one: how much one client may hold; None for all but the last share.
-        unit: how much each client may hold of what is kept for those who hold nothing.
-        hint: what a client can do for whom there is no more.
+        of_one: the most for one client; None for all but the last share.
+        unit: the amount reserved for each client that holds nothing.
+        hint: advice to a refused client, for messages.
 
     Attributes:
         kind: as given.
         most: as given.
-        most_of_one: what one client may hold, if no other holds anything.
-        in_use: what all hold together.
-        held: what each holds, by `Caller.client`; who holds nothing is not there.
-        refused: how often there was no more.
+        most_of_one: the most for one client if no other holds anything.
+        in_use: the amount that all clients hold together.
+        held: the amount by `Caller.client`, without clients that hold nothing.
+        refused: the number of refusals.
     """
 
     def __init__(
@@ -70,28 +70,28 @@ class ClientShares:
 
     @property
     def roomy(self) -> bool:
-        """May whoever comes, without a quota, take one unit more?"""
+        """True if any client without a quota may take one unit more."""
         return self.in_use + self._unit <= self._for_all
 
     @property
     def largest(self) -> int:
-        """What the client holds that holds most."""
+        """The amount of the client that holds most."""
         return max(self.held.values(), default=0)
 
     @property
     def largest_holder(self) -> str | None:
-        """The client that holds most; None if nobody holds anything."""
+        """The client that holds most; None if none holds anything."""
         return max(self.held, key=self.held.__getitem__, default=None)
 
     def holds_little(self, client: str) -> bool:
-        """Would a client hold little, if it held one unit more?"""
+        """True if a client would hold little with one unit more."""
         return self.held.get(client, 0) + self._unit <= self._little
 
     def refusal(self, caller: Caller, amount: int = 1, quota: int | None = None) -> ShareError | None:
-        """Why a caller may not take so much more; None if it may.
+        """Why a caller may not take `amount` more; None if it may.
 
         Args:
-            quota: how much it may hold, as its token says.
+            quota: the most that its token allows it, or None.
         """
         held = self.held.get(caller.client, 0)
         most_of_it = self._of_one if quota is None else quota if self._of_one is None else min(quota, self._of_one)
@@ -110,30 +110,30 @@ class ClientShares:
         return ShareError(f"{why}: {self._hint}")
 
     def _kept_from(self, held: int) -> int:
-        """What is not for a client that would hold so much."""
+        """The amount that is kept from a client that would hold `held`."""
         if held <= self._unit:
             return 0
         return self._last if held > self._little else (self._last + 1) // 2
 
     def check(self, caller: Caller, amount: int = 1, quota: int | None = None) -> None:
-        """Raises ShareError as `refusal` says."""
+        """Raise the ShareError of `refusal`, if there is one."""
         error = self.refusal(caller, amount, quota)
         if error is not None:
             self.refused += 1
             raise error
 
     def take(self, caller: Caller, amount: int = 1, quota: int | None = None) -> None:
-        """The caller holds so much more, until `give_back`.  Raises ShareError as `refusal` says."""
+        """Let the caller hold `amount` more, until `give_back`.  Raises the ShareError of `refusal`."""
         self.check(caller, amount, quota)
         self.hold(caller, amount)
 
     def hold(self, caller: Caller, amount: int = 1) -> None:
-        """The caller holds so much more, whatever there is."""
+        """Let the caller hold `amount` more, beyond all limits."""
         self.in_use += amount
         self.held[caller.client] = self.held.get(caller.client, 0) + amount
 
     def give_back(self, client: str, amount: int = 1) -> None:
-        """The client holds so much less."""
+        """Let the client hold `amount` less."""
         self.in_use -= amount
         left = self.held[client] - amount
         if left:
@@ -146,7 +146,7 @@ class ClientShares:
 
 
 def _named(caller: Caller) -> str:
-    """Who it is, as it knows itself."""
+    """The caller's own name, for messages."""
     if caller.name:
         return f"The token of '{caller.name}'"
     return f"Whoever asks from {caller.address}" if caller.address else "This client"

@@ -1,15 +1,16 @@
-"""`AnswerDoor`: every answer that may be large leaves through it.
+"""`AnswerDoor`: sends every answer that may be large.
 
-An answer that is made of what a session has (a graph, a kept tensor, a trace, a list) is given to `send` as an iterator
-of small parts.  Up to `PIECE` bytes of them are an ordinary answer.  A larger one has a *place*, of which there are
-`ServerConfig.max_answers`, and goes out in chunks while it is made.  A part is made when the client has taken those
-before it, so an answer takes `_WINDOW` bytes of memory, however large it is.  One thread at a time makes parts, in
-turns: all need the interpreter's lock, and more threads would only keep it from the event loop.
+Handlers pass answers made from a session's contents (a graph, a kept tensor, a trace, a list) to `send` as an iterator
+of small parts.  Up to `PIECE` bytes are an ordinary answer.  A larger answer takes a *place*, of which there are
+`ServerConfig.max_answers`, and is sent with chunked coding while it is made.  A part is made when the client has taken
+the earlier ones, so an answer takes `_WINDOW` bytes of memory, however large it is.  One thread at a time makes parts,
+in turn: all need the interpreter's lock, and more threads would only keep it from the event loop.
 
-An answer that was made whole, as a run's, is counted as long as any of it is in memory (`reserve`, `check_out`), and
-written in pieces too.  Of either a client has to take a piece within `ServerConfig.slow_seconds`, or its connection is
-closed and its place and memory are free: so whoever does not read keeps nothing for long.
-Next to read: `answer_parts.py`, which writes in pieces what was made whole.
+An answer that is made as a whole, such as a run's, counts as long as any of it is in memory (`reserve`, `check_out`),
+and is written in pieces, too.  A client must take each piece within `ServerConfig.slow_seconds`.  Otherwise its
+connection is closed, which frees place and memory, so that a client that does not read keeps nothing for long.
+
+Next to read: `answer_parts.py`, which writes whole answers in pieces.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ Part = str | bytes | memoryview
 # As `AnswerDoor.holding`.
 Holding = Callable[[int], AbstractContextManager[object]]
 
-# What an answer that is sent in pieces takes of memory: the parts of a piece, the piece, and what the connection keeps.
+# The memory of an answer that is sent in pieces: the parts of a piece, the piece, and the connection's buffer.
 _WINDOW = 8 * PIECE
 _LOOKING = (METH_GET, METH_HEAD)
 _RESERVED = web.ResponseKey("gives its memory back", weakref.finalize)
@@ -51,11 +52,11 @@ class AnswerDoor:
     """Sends answers that may be large: in chunks while they are made, a bounded number at a time.
 
     Args:
-        config: of the server.
-        memory: of all sessions, which answers are counted in.
+        config: the server's settings.
+        memory: the account of all sessions, in which answers count.
 
     Attributes:
-        shares: of the places.
+        shares: the clients' shares of the places.
     """
 
     def __init__(self, config: ServerConfig, memory: MemoryAccount) -> None:
@@ -76,17 +77,17 @@ class AnswerDoor:
         length: int | None = None,
         in_thread: bool = True,
     ) -> web.StreamResponse:
-        """Answer with these parts, one after the other.  Of HEAD nothing is made.
+        """Answer with these parts, one after another; makes none for HEAD.
 
         Args:
-            parts: made in turns in a thread, where `let_others_run` is called between them.
-            length: of all together in bytes, if that is known.
-            in_thread: False for what takes next to no time to make, or may be made on the event loop only: then each
-                part takes less than a slice.
+            parts: the parts; a thread makes them, and calls `let_others_run` between them.
+            length: the bytes of all parts together, if known.
+            in_thread: False for parts that take almost no time, or must be made on the event loop; then each takes less
+                than a slice.
 
         Raises:
             ResourceExhaustedError: there is no place, or not enough memory.
-            ConnectionError: the client has gone, or was too slow; or a part could not be made when others were sent.
+            ConnectionError: the client has left or was too slow, or making a part failed after others were sent.
         """
         said = {**(headers or {}), CONTENT_TYPE: content_type}
         if request.method == METH_HEAD:
@@ -113,10 +114,10 @@ class AnswerDoor:
     async def write(
         self, response: web.StreamResponse, request: web.Request, parts: Iterable[Part], *, nanoseconds: float
     ) -> None:
-        """Write parts of an answer that has begun, as of events, which need no place.
+        """Write parts of an answer that has begun, such as events, which need no place.
 
         Args:
-            nanoseconds: how long making them takes.
+            nanoseconds: the time that making them takes.
 
         Raises:
             ConnectionError: as `send`.
@@ -141,7 +142,7 @@ class AnswerDoor:
 
     @contextmanager
     def holding(self, size: int) -> Iterator[None]:
-        """Count bytes of memory while the context lasts.  Raises ResourceExhaustedError if there are not as many."""
+        """Context manager: count bytes of memory inside.  Raises ResourceExhaustedError if they exceed the limit."""
         self._memory.reserve(size)
         try:
             yield
@@ -160,22 +161,22 @@ class AnswerDoor:
     # Answers that are made whole
 
     def reserve(self, size: int) -> Callable[[web.Response], web.Response]:
-        """Count the memory that an answer will take, if that is much, until it was sent, or will not be.
+        """Count the memory that a large answer will take, until it is sent or dropped.
 
         Returns:
-            What is called with the answer.  If that never happens, the memory is given back when this is let go of.
+            A function to call with the answer.  If it is never called, dropping it gives the memory back.
 
         Raises:
-            ResourceExhaustedError: there is not so much.
+            ResourceExhaustedError: the answer exceeds the limit.
         """
         return _Reservation(self._memory, size) if size > PIECE else _as_it_is
 
     def check_out(self, request: web.Request, response: web.StreamResponse) -> web.StreamResponse:
-        """What is sent of a handler's answer: a large one is counted, unless it is already, and written in pieces.
+        """The answer to send for a handler's: a large one is counted, unless it is already, and written in pieces.
 
         Raises:
-            ResourceExhaustedError: there is not so much memory, and it was only looked for something.  What has been
-                done is told in any case: what is large of that is counted before it is done.
+            ResourceExhaustedError: the answer to a request that changes nothing exceeds the memory limit.  Requests
+                that change something are always answered; their large answers are counted before the change.
         """
         body = response.body if isinstance(response, web.Response) else None
         if not isinstance(body, bytes | AnswerParts) or len(body) <= PIECE:
@@ -193,12 +194,12 @@ class AnswerDoor:
 
 
 def _as_it_is(response: web.Response) -> web.Response:
-    """A small answer, which is not counted."""
+    """Returns a small answer as it is, uncounted."""
     return response
 
 
 class _Reservation:
-    """Bytes of an account; see `AnswerDoor.reserve`."""
+    """Reserved bytes of an account; see `AnswerDoor.reserve`."""
 
     def __init__(self, memory: MemoryAccount, size: int) -> None:
         memory.reserve(size)
@@ -206,7 +207,7 @@ class _Reservation:
         self._given_back.atexit = False
 
     def __call__(self, response: web.Response) -> web.Response:
-        """They are an answer's from now on: given back once, when it was sent or is let go of."""
+        """Tie the bytes to an answer: they are given back once it is sent or dropped."""
         found = self._given_back.detach()
         if found is not None:
             _, give_back, args, _ = found
@@ -216,10 +217,10 @@ class _Reservation:
 
 
 class _Pieces:
-    """Parts, joined to pieces.
+    """Joins parts to pieces.
 
     Attributes:
-        ended: all were taken.
+        ended: True when all parts were taken.
     """
 
     def __init__(self, parts: Iterable[Part]) -> None:
@@ -227,21 +228,21 @@ class _Pieces:
         self.ended = False
 
     def take(self) -> bytes:
-        """The next piece, or all that is left.  Other threads get their turn once in a slice."""
+        """Returns the next piece, or the rest.  Other threads get their turn once in a slice."""
         taken: list[bytes | memoryview] = []
         while not self._add(taken):
             loop_budget.let_others_run()
         return b"".join(taken)
 
     async def take_on_loop(self) -> bytes:
-        """The same on an event loop."""
+        """As `take`, on an event loop."""
         taken: list[bytes | memoryview] = []
         while not self._add(taken):
             await asyncio.sleep(0)
         return b"".join(taken)
 
     def _add(self, taken: list[bytes | memoryview]) -> bool:
-        """Add parts for a slice's time; True if it is a piece."""
+        """Add parts for the time of a slice; returns True if they make a piece."""
         began, size = perf_counter(), sum(map(len, taken))
         for data in self._parts:
             taken.append(data)
@@ -255,7 +256,7 @@ class _Pieces:
 
 
 def _sliced(parts: Iterable[Part]) -> Iterator[bytes | memoryview]:
-    """Bytes of the parts, none of them larger than a piece."""
+    """Yield the parts, cut so that none is larger than a piece."""
     for part in parts:
         data = part.encode() if isinstance(part, str) else part
         if len(data) <= PIECE:
@@ -266,7 +267,7 @@ def _sliced(parts: Iterable[Part]) -> Iterator[bytes | memoryview]:
 
 @contextmanager
 def _cut_off_by_errors(request: web.Request) -> Iterator[None]:
-    """Close the connection of an answer that has begun if something fails: nothing else could tell its client."""
+    """Context manager: an error closes the connection of an answer that has begun, the only way to tell the client."""
     try:
         yield
     except ConnectionError:

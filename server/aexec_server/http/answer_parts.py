@@ -1,10 +1,10 @@
 """`AnswerParts`: an answer whose large tensors are sent from their own memory, after the JSON that tells of them.
 
-Joined to one text they would be copied once more, and with the headers again.  Whoever needs an answer in one piece, to
-keep or compress it, asks `in_one_piece`.  `requests/run_response.py` makes them.
+Joining them would copy the tensors once more, and joining the headers again.  `in_one_piece` joins them for code that
+keeps or compresses an answer.  `requests/run_response.py` makes them.
 
-A large answer is written a piece at a time, and each has to be taken within some seconds (`taking`): a client that does
-not read loses its connection, and what is kept for it is free.
+A large answer is written a piece at a time, and the client must take each within some seconds (`taking`): a client that
+does not read loses its connection, which frees the answer.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from aiohttp.abc import AbstractStreamWriter
 
 __all__ = ["PIECE", "AnswerParts", "in_one_piece", "slices", "taking"]
 
-# Bytes of an answer that are written at a time; a thirtieth of the answer (`_SHARES`) if that is more.
+# The bytes of an answer that are written at a time; one part in `_SHARES` of the answer if that is more.
 PIECE = 1 << 16
 _SHARES = 30
 
@@ -28,11 +28,11 @@ class AnswerParts(Payload):
     """An answer as JSON followed by large tensors, each sent from its own memory.
 
     Args:
-        parts: bytes, one after the other.
+        parts: the bytes, in order.
 
     Attributes:
-        patience: seconds that a client may take for a piece; None for as long as the connection lasts.
-        when_sent: called when it was sent, or never will be.
+        patience: the seconds that a client may take for a piece; None for no limit.
+        when_sent: called when it was sent or dropped.
     """
 
     def __init__(self, parts: Sequence[bytes | memoryview]) -> None:
@@ -63,18 +63,18 @@ class AnswerParts(Payload):
                     await writer.write(piece)
 
     async def close(self) -> None:
-        """Let go of the parts.  aiohttp keeps a response until the next one on its connection."""
+        """Release the parts, as aiohttp keeps a response until the next one on its connection."""
         self._parts = ()
         self.when_sent()
 
 
 def in_one_piece(body: Any) -> bytes | None:
-    """The bytes of a response's body; None if it has none, or others than a run's answer has."""
+    """The body of a response as bytes; None if it has none, or another kind of body."""
     return bytes(body) if isinstance(body, bytes | AnswerParts) else None
 
 
 def slices(data: bytes | memoryview, size: int) -> Iterator[bytes | memoryview]:
-    """Bytes in parts of so many, which are not copied."""
+    """Yield views of the bytes, `size` at a time."""
     if len(data) <= size:
         yield data
         return
@@ -85,10 +85,10 @@ def slices(data: bytes | memoryview, size: int) -> Iterator[bytes | memoryview]:
 
 @asynccontextmanager
 async def taking(transport: asyncio.WriteTransport | None, seconds: float | None) -> AsyncIterator[None]:
-    """What is written within has to be taken by its client in so many seconds, or the connection is closed.
+    """Context manager: the client must take what is written inside within `seconds`, or the connection is closed.
 
     Raises:
-        ConnectionResetError: it was not.
+        ConnectionResetError: the client was too slow.
     """
     try:
         async with asyncio.timeout(seconds):

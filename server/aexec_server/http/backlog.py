@@ -1,12 +1,11 @@
-"""`Backlog`: requests for runs that were read and have not begun; where the first of them waits for long, new ones are
-refused before anything is made of them.
+"""`Backlog`: counts requests for runs that were read and have not begun; if the first waits for long, new ones are
+refused unread.
 
-`core/admission.py` refuses runs that would wait for a slot for too long, and says when all would: then those that ask
-for no priority are refused unread, which costs a tenth.  Where runs take next to nothing, no slot is waited for, and
-reading requests is what takes the time: then only what is refused unread makes room.  How long a request has waited is
-counted by the time in which the event loop came round: while the process had no processor, say, nobody could begin, and
-what waits after that is soon done with.  `MessageFollower` knows where
-requests begin, and `PassedOver` where one ends that is refused; `connections/guarded_connection.py` uses all.
+`core/admission.py` refuses runs that would wait too long for a slot, and tells when every new run would.  Then requests
+without a priority are refused unread, which costs a tenth of reading them.  Tiny runs do not wait for slots: reading
+their requests takes the time, and only refusing some unread makes room.  Waiting time counts only while the event loop
+turns, so that a suspended process does not make every request look late.  `MessageFollower` finds where requests begin,
+and `PassedOver` where a refused one ends; `connections/guarded_connection.py` uses all three.
 """
 
 from __future__ import annotations
@@ -27,9 +26,9 @@ from aexec_server.http.framing import FramingError, SizedBody, read_request_head
 
 __all__ = ["Backlog", "MessageFollower", "PassedOver"]
 
-# As long may runs wait that take next to nothing: many clients of a small graph are no overload.
+# Seconds that tiny runs may wait: many clients of a small graph are no overload.
 _PATIENCE = 0.25
-# While any wait it is looked so often whether the loop comes round; of what passes between two looks so much counts.
+# While requests wait, the loop's turning is checked at this interval; at most this much counts between two checks.
 _LOOK_SECONDS = 0.01
 _MOST_SECONDS = 0.1
 
@@ -38,7 +37,7 @@ _RUN = re.compile(
 )
 
 
-# What may be the wish for a priority, in a header or in a body.
+# May be a priority, in a header or in a body.
 _PRIORITY = re.compile(rb"priority", re.IGNORECASE)
 
 
@@ -46,18 +45,18 @@ class Backlog:
     """Counts requests for runs that were read and have not begun, and says when new ones are refused unread.
 
     Args:
-        clock: seconds.
-        on_refused: called for each request that is refused.
+        clock: returns seconds.
+        on_refused: called for each refused request.
 
     Attributes:
-        refused: how many were refused so far.
-        is_full: would a run of no priority be refused with so many before it?
+        refused: the number of refused requests so far.
+        is_full: returns whether a run without priority would be refused behind a number of others.
     """
 
     def __init__(self, clock: Callable[[], float] = monotonic, on_refused: Callable[[], object] = lambda: None) -> None:
         self._now = clock
         self._on_refused = on_refused
-        # When each came, what the turning time was then, and whether it is over.
+        # By connection: when the request came, the turning time then, and a function that tells whether it has ended.
         self._waiting: dict[asyncio.BaseTransport, tuple[float, float, Callable[[], bool]]] = {}
         self._turning, self._turned_at = 0.0, clock()
         self._looking: asyncio.TimerHandle | None = None
@@ -77,11 +76,11 @@ class Backlog:
         return len(self._waiting)
 
     def refuses(self, data: bytes) -> bool:
-        """Is a request for a run that begins with this to be refused?"""
+        """True if a request for a run that begins with `data` is to be refused."""
         return self.is_too_long() or (self.is_full(len(self)) and _PRIORITY.search(data) is None)
 
     def is_too_long(self) -> bool:
-        """Has the first of them waited for too long?"""
+        """True if the first request has waited for too long."""
         while self._waiting:
             transport, (came, since, has_ended) = next(iter(self._waiting.items()))
             if not has_ended():
@@ -91,7 +90,7 @@ class Backlog:
         return False
 
     def _pass_time(self, now: float) -> float:
-        """The turning time, in seconds: how long the loop has come round while requests waited."""
+        """The turning time in seconds: for how long the loop has turned while requests waited."""
         self._turning += min(now - self._turned_at, _MOST_SECONDS)
         self._turned_at = now
         return self._turning
@@ -101,13 +100,13 @@ class Backlog:
         self._looking = loop.call_later(_LOOK_SECONDS, self._look, loop) if self._waiting else None
 
     def refuse(self, transport: asyncio.Transport) -> None:
-        """Tell a client so."""
+        """Send the refusal to a client."""
         self.refused += 1
         self._on_refused()
         transport.write(self._refusal)
 
     def arrived(self, transport: asyncio.BaseTransport, has_ended: Callable[[], bool]) -> None:
-        """A request for a run was read from this connection; `has_ended` says that it was answered."""
+        """Count a request for a run that was read from a connection; `has_ended` tells whether it was answered."""
         now = self._now()
         if self._looking is None:
             self._turned_at = now
@@ -116,38 +115,38 @@ class Backlog:
         self._waiting[transport] = now, self._turning, has_ended
 
     def arrival(self, transport: asyncio.BaseTransport | None) -> float:
-        """When the request that a connection is at was read, by the clock: now, for one that was not said to be."""
+        """When the present request of a connection was read, by the clock; now, if it was not counted."""
         waiting = self._waiting.get(transport) if transport is not None else None
         return self._now() if waiting is None else waiting[0]
 
     def begun(self, transport: asyncio.BaseTransport | None) -> None:
-        """The request of a connection is carried out, was answered, or is not there any more."""
+        """Stop counting the request of a connection, which has begun, was answered, or is gone."""
         if transport is not None:
             self._waiting.pop(transport, None)
 
 
 class MessageFollower:
-    """Where on a connection of aiohttp's one request ends and the next begins, as long as that is plain.
+    """Finds where requests begin on a connection of aiohttp's, as long as that is certain.
 
-    It goes by what aiohttp has read, which costs next to nothing, and not by a reading of its own.
+    It uses what aiohttp has parsed, which costs almost nothing, and parses nothing itself.
 
     Attributes:
-        between: what comes next begins a request.
+        between: True if the next bytes begin a request.
     """
 
     __slots__ = ("_left", "_messages", "between")
 
     def __init__(self, handler: web.RequestHandler) -> None:
         self._messages = aiohttp_seam.parsed_messages(handler)
-        self._left: int | None = 0  # bytes of a body that are to come; None when that is not known any more
+        self._left: int | None = 0  # bytes of the body that are still to come; None if unknown
         self.between = True
 
     def begins_run(self, data: bytes) -> bool:
-        """Does a request for a run begin with this?"""
+        """True if a request for a run begins with `data`."""
         return self.between and _RUN.match(data) is not None
 
     def follow(self, data: bytes) -> None:
-        """Take note of what aiohttp was given just now."""
+        """Account for the data that aiohttp was just given."""
         if self._left is None:
             return
         self._left = self._size(data) if self.between else self._left
@@ -159,13 +158,13 @@ class MessageFollower:
 
     @property
     def read_just_now(self) -> aiohttp_seam.RawRequestMessage | None:
-        """The message that aiohttp has read, if it was one and all of it, and that is all that there is."""
+        """The message that aiohttp has just read, if the data was exactly one whole message."""
         messages = self._messages
         message = messages[0][0] if self.between and len(messages) == 1 else None
         return message if isinstance(message, aiohttp_seam.RawRequestMessage) else None
 
     def _size(self, data: bytes) -> int | None:
-        """Of the request that begins here; None if it is not plain, or its head is not all there."""
+        """The size of the request that begins with `data`; None if it is uncertain, or the head is incomplete."""
         messages = self._messages
         if len(messages) != 1:
             return None
@@ -176,7 +175,7 @@ class MessageFollower:
 
 
 class PassedOver:
-    """A request that nobody reads: `of` its beginning, then `take` what comes until it has `ended`."""
+    """A refused request, which is skipped: made by `of` from its beginning; `take` skips data until it has `ended`."""
 
     __slots__ = ("_body",)
 
@@ -185,7 +184,7 @@ class PassedOver:
 
     @staticmethod
     def of(data: bytes) -> PassedOver | None:
-        """None if it cannot be told where the request ends, or something comes after it."""
+        """The request that begins with `data`; None if its end is unknown, or something follows it."""
         try:
             head = read_request_head(data[: data.index(b"\r\n\r\n") + 4])
         except (ValueError, FramingError):
@@ -198,5 +197,5 @@ class PassedOver:
         return self._body.ended
 
     def take(self, data: bytes) -> bool:
-        """Is all of this the request's?"""
+        """Skip data; returns True if all of it belongs to the request."""
         return self._body.take(data)[1] == len(data)

@@ -59,7 +59,7 @@ __all__ = [
     "read_run_body",
 ]
 
-# As it came; a large one that has tensors in it is not copied once more to be bytes.
+# A body as it came; a large one with tensors is not copied to bytes.
 Body = bytes | memoryview
 
 T = TypeVar("T")
@@ -70,14 +70,14 @@ PROTOBUF = "application/x-protobuf"
 OCTETS = "application/octet-stream"
 _PROTOBUF_TYPES = frozenset({PROTOBUF, "application/protobuf", "application/vnd.google.protobuf"})
 
-# So much of a compressed body is inflated on the loop, and so much at a time in a thread.
+# The bytes of a compressed body that are inflated on the loop, and those at a time in a thread.
 _INFLATED_INLINE = int(loop_budget.DEFAULT.inline_ns / loop_budget.INFLATE_NS)
 _INFLATED_AT_ONCE = 2**21
-# Characters decoded at a stretch.
+# The number of characters that are decoded in a piece.
 _BASE64_AT_ONCE = 1 << 20
 _WHITE_SPACE = b" \t\r\n\v\f"
 _MAX_CHUNKS = 65536
-# A tensor of whatever type may begin at a multiple of so many bytes; bodies of so many are worth the trouble.
+# Tensors of any type may begin at a multiple of this many bytes; and the least size of bodies that are aligned.
 _ALIGNMENT = 16
 _ALIGNED_BYTES = 1 << 20
 _WBITS = {"gzip": 31, "x-gzip": 31, "deflate": 15}
@@ -102,15 +102,13 @@ def accepts(request: Headed) -> list[str]:
 
 
 async def beside(nanoseconds: float, work: Callable[[], T], deadline: float | None = None) -> T:
-    """Do work that takes about so long: in a thread if that would hold up the loop.
-
-    The same if it raises NeedsThreadError.
+    """Do work that takes about `nanoseconds`: in a thread if that, or a NeedsThreadError, says so; returns the result.
 
     Args:
-        deadline: when a thread is not waited for any more, by `time.monotonic`; None for never.
+        deadline: when to stop waiting for a thread, by `time.monotonic`; None for never.
 
     Raises:
-        DeadlineExceededError: that time has come.
+        DeadlineExceededError: the deadline has passed.
     """
     if loop_budget.DEFAULT.allows(nanoseconds):
         try:
@@ -126,10 +124,10 @@ async def beside(nanoseconds: float, work: Callable[[], T], deadline: float | No
 
 
 async def in_time(work: Awaitable[T], deadline: float | None) -> T:
-    """What comes of reading a run's request or writing its answer, if that is there by the run's deadline.
+    """Await the reading of a run's request, or the writing of its answer, until the run's deadline.
 
     Raises:
-        DeadlineExceededError: it is not.  The work is cancelled.
+        DeadlineExceededError: the deadline has passed; the work is cancelled.
     """
     if deadline is None:
         return await work
@@ -148,8 +146,8 @@ async def read_body(request: web.Request, config: ServerConfig, budget: BodyBudg
     Raises:
         RequestError: 413 for a body that is too large, before or after decompression; 415 for a
             coding that is not known; 408 if the client takes too long.
-        ResourceExhaustedError: it is too much for the budget.
-        InvalidArgumentError: a body that is cut off, or no data of its coding.
+        ResourceExhaustedError: it exceeds the budget.
+        InvalidArgumentError: it is cut off, or not of its coding.
     """
     if not request.body_exists:
         return b""
@@ -158,7 +156,7 @@ async def read_body(request: web.Request, config: ServerConfig, budget: BodyBudg
     if length is not None and length > limit:
         raise _too_large(limit)
     if length is not None and request.content.is_eof():
-        body = request.content.read_nowait()  # it is all here
+        body = request.content.read_nowait()  # the whole body is here
         budget.take(request, len(body))
     else:
         body = bytes(await _read_slowly(request, config, budget))
@@ -175,7 +173,7 @@ async def read_body(request: web.Request, config: ServerConfig, budget: BodyBudg
 
 
 async def read_run_body(request: web.Request, config: ServerConfig, budget: BodyBudget, aligned_at: int) -> Body:
-    """The same of a run.  If it is large, what begins at `aligned_at` lies so that tensors need not be moved."""
+    """As `read_body`, for a run.  In a large body the part from `aligned_at` on is aligned, so tensors need no copy."""
     length = request.content_length or 0
     if not aligned_at or length < _ALIGNED_BYTES or CONTENT_ENCODING in request.headers or request.content.is_eof():
         return await read_body(request, config, budget)
@@ -190,8 +188,8 @@ def _too_large(limit: int) -> RequestError:
 
 
 async def _read_slowly(request: web.Request, config: ServerConfig, budget: BodyBudget, padding: int = 0) -> bytearray:
-    """A body that is on the way, after so many bytes of nothing.  Raises what `read_body` says."""
-    # A large one goes back to the system when it is freed, thousands of pieces do not.
+    """Read a body that is still coming, after `padding` zero bytes.  Raises as `read_body`."""
+    # One large buffer goes back to the system when it is freed; thousands of pieces do not.
     body = bytearray(padding)
     chunks = received = 0
     loop = asyncio.get_running_loop()
@@ -209,7 +207,7 @@ async def _read_slowly(request: web.Request, config: ServerConfig, budget: BodyB
                     raise RequestError(413, f"The request's body has more than {_MAX_CHUNKS} chunks")
                 budget.take(request, len(data))
                 body += data
-                # By the least rate of what is missing: what came faster before does not let it stop for longer.
+                # By the least rate for the missing bytes: fast data earlier does not allow a longer pause now.
                 due = min(due + len(data) / config.min_body_rate, loop.time() + config.slow_seconds)
                 timeout.reschedule(min(due, latest))
     except TimeoutError:
@@ -223,7 +221,7 @@ async def _read_slowly(request: web.Request, config: ServerConfig, budget: BodyB
 
 
 async def _inflated(body: bytes, coding: str) -> AsyncIterator[bytes]:
-    """A body in pieces: nobody inflates more than is asked for."""
+    """Yield an inflated body in pieces; inflates no more than the caller asks for."""
     wbits = _WBITS.get(coding)
     if wbits is None:
         raise RequestError(
@@ -235,7 +233,7 @@ async def _inflated(body: bytes, coding: str) -> AsyncIterator[bytes]:
     try:
         data = decompressor.decompress(body, _INFLATED_INLINE)
         yield data
-        # What was read may be more than what came out: without a rest of the one there may be some of the other.
+        # The decompressor may have output left after it has read all input.
         while not decompressor.eof and (data or decompressor.unconsumed_tail):
             rest = decompressor.unconsumed_tail, _INFLATED_AT_ONCE
             data = await run_in_thread(decompressor.decompress, *rest, on_cancel=OnCancel.ABANDON)
@@ -262,7 +260,7 @@ def json_object(body: Body) -> dict[str, Any]:
 
 
 def check_fields(value: dict[str, Any], allowed: frozenset[str], where: str) -> None:
-    """Refuse fields that mean nothing: most are misspelt."""
+    """Raise InvalidArgumentError for unknown fields, most of which are misspelt."""
     if not allowed.issuperset(value):
         unknown = next(key for key in value if key not in allowed)
         raise errors.InvalidArgumentError(
@@ -283,7 +281,7 @@ def expected(what: str, value: Any) -> errors.InvalidArgumentError:
 def decode_base64(text: str, what: str) -> bytes:
     """The bytes of a base64 text (RFC 4648, section 4).
 
-    White space is passed over, as MIME's encoders break lines, and the padding at the end may be missing.
+    White space is ignored, because MIME encoders break lines, and padding may be missing.
 
     Raises:
         InvalidArgumentError: `text` is no base64.
@@ -329,11 +327,11 @@ async def read_message(kind: type[M], body: bytes, limits: MessageLimits) -> M:
 
 
 def parse_message(kind: type[M], body: bytes, limits: MessageLimits) -> tuple[M, float]:
-    """Decode a message; also says how many nanoseconds decoding its tensors takes.
+    """Decode a message; returns it, and the ns that decoding its tensors takes.
 
     Raises:
-        InvalidArgumentError: the bytes are none.
-        ResourceExhaustedError: it holds more than a message may.
+        InvalidArgumentError: the bytes are no such message.
+        ResourceExhaustedError: the message exceeds a limit.
         NeedsThreadError: on the event loop, which this would hold up.
     """
     size = scan(kind.DESCRIPTOR, body, limits)
@@ -349,13 +347,13 @@ def _parse(kind: type[M], body: bytes) -> M:
 
 
 def parse_graph(body: bytes, limits: MessageLimits) -> proto.FlatGraphDef:
-    """Decode a GraphDef, but for the attrs of its nodes.  Raises as `parse_message`."""
+    """Decode a GraphDef, except its nodes' attrs.  Raises as `parse_message`."""
     check_inline(scan(proto.GraphDef.DESCRIPTOR, body, limits).decode_ns)
     return _parse(proto.FlatGraphDef, body)
 
 
 def parse_with_graph(kind: type[M], body: bytes, limits: MessageLimits) -> tuple[M, proto.FlatGraphDef]:
-    """Decode a message with a field `graph_def`, which is left out and given by itself.  Raises as `parse_message`."""
+    """Decode a message and, separately, its field `graph_def`; returns both.  Raises as `parse_message`."""
     check_inline(scan(kind.DESCRIPTOR, body, limits).decode_ns)
     graph, rest = wire_format.without(body, kind.DESCRIPTOR.fields_by_name["graph_def"].number)
     return _parse(kind, rest), _parse(proto.FlatGraphDef, graph)

@@ -1,9 +1,7 @@
-"""`BodyBudget`: how many bytes of bodies all requests together may keep in memory, and those of each client.
+"""`BodyBudget`: bounds the bytes of bodies in memory, of all requests together and of each client.
 
-Each body is bounded by itself (`bodies.py`), but there may be a thousand at a time: unfinished, or
-inflated from little.
-What a request has taken is given back when it has been answered, or its client has left
-(`aexec_server/app.py`).
+Each body has its own bound (`bodies.py`), but there may be a thousand at a time, unfinished or inflated from little.
+The bytes of a request are given back when it was answered or its client has left (`aexec_server/app.py`).
 """
 
 from __future__ import annotations
@@ -19,9 +17,9 @@ from aexec_server.settings.server_config import ServerConfig
 
 __all__ = ["BodyBudget"]
 
-# So many of the largest bodies may be kept at a time, unless the configuration says otherwise.
+# The default budget is this many of the largest bodies.
 _BODIES = 8
-# After so many bytes of bodies, freed memory goes back to the system, as soon as their requests have let go of them.
+# Freed memory is returned to the system after each this many bytes of bodies.
 _RETURN_EVERY = 32 * 2**20
 _RETURN_AFTER = 0.5
 
@@ -32,36 +30,36 @@ class BodyBudget:
     """A number of bytes that requests share.
 
     Args:
-        config: of the server.
+        config: the server's settings.
 
     Attributes:
-        shares: of the clients.
+        shares: the clients' shares.
     """
 
     def __init__(self, config: ServerConfig) -> None:
         largest = config.max_body_bytes
         most = config.max_buffered_bytes or _BODIES * largest
         of_one = config.max_client_buffered_bytes
-        # However much others send, there is room for a body of whoever has none on the way.
+        # However much others send, there is room for a body of a client without one.
         self.shares = ClientShares("body_bytes", "bytes of bodies", most, of_one, unit=largest)
         self._given_back = 0
 
     @property
     def in_use(self) -> int:
-        """How many are taken."""
+        """The bytes in use."""
         return self.shares.in_use
 
     def take(self, request: web.Request, size: int) -> None:
-        """Count what a request keeps.
+        """Count bytes that a request keeps.
 
         Raises:
-            ResourceExhaustedError: it would be too much together, or of its client.
+            ResourceExhaustedError: they would be too much, in sum or for the client.
         """
         self.shares.take(caller_of(request), size)
         request[_TAKEN] = request.get(_TAKEN, 0) + size
 
     def give_back(self, request: web.Request) -> None:
-        """What a request has taken is free: it has ended."""
+        """Give back the bytes of a request that has ended."""
         size = request.get(_TAKEN)
         if size is None:
             return

@@ -14,18 +14,18 @@ __all__ = ["INLINE_BYTES", "LEAST_BYTES", "coding_of", "compress", "compressed"]
 
 # `deflate` is the zlib format, whatever its name says (RFC 9110, section 8.4.1.2).
 _WBITS = {"gzip": 31, "deflate": 15}
-# What has fewer is sent as it is.
+# Smaller answers are not compressed.
 LEAST_BYTES = 1024
-# What has more is compressed in a thread.
+# Larger answers are compressed in a thread.
 INLINE_BYTES = 16 * 1024
 _LEVEL = 1
 
 
 async def compress(request: web.Request, response: web.Response) -> web.Response:
-    """Compress an answer if its client can read that, and it is worth it.
+    """Compress an answer if its client accepts that, and it is worth it.
 
-    Tensors in binary form are compressed for those only that name one coding, as inference clients do: to others the
-    header is what their library can read, and not a wish.
+    Binary tensors are compressed only if the client names one coding, as inference clients do.  Other headers only list
+    what a library can read.
     """
     accepted = request.headers.get(ACCEPT_ENCODING)
     if accepted is None:
@@ -44,7 +44,7 @@ async def compress(request: web.Request, response: web.Response) -> web.Response
 
 
 def coding_of(accepted: str, *, binary: bool) -> str | None:
-    """In which coding an answer goes to a client that accepts these; None for as it is."""
+    """The coding of an answer to a client that accepts these; None for no coding."""
     codings = [part.strip().lower() for part in accepted.split(",")]
     if binary and len(codings) > 1:
         return None
@@ -52,6 +52,6 @@ def coding_of(accepted: str, *, binary: bool) -> str | None:
 
 
 def compressed(body: bytes, coding: str) -> bytes:
-    """A body in one of the codings that `coding_of` gives."""
+    """A body in a coding that `coding_of` has returned."""
     compressor = zlib.compressobj(_LEVEL, zlib.DEFLATED, _WBITS[coding])
     return compressor.compress(body) + compressor.flush()

@@ -1,7 +1,7 @@
-"""Errors on their way out: the status of HTTP that `Code.http_status` says, and one body that all clients read.
+"""Error answers: the HTTP status of `Code.http_status`, and one body for all clients.
 
-`error` serves clients of the inference protocols, `type`, `title`, `status`, `detail`
-and `instance` are RFC 9457's, `code`, `node` and `op` say what an `OpError` says.
+In the body, `error` is for clients of the inference protocols; `type`, `title`, `status`, `detail` and `instance` are
+RFC 9457's; `code`, `node` and `op` are the fields of an `OpError`.
 """
 
 from __future__ import annotations
@@ -46,25 +46,25 @@ _CLIENT_CLOSED_REQUEST = 499  # nginx's; the standard library has no phrase for 
 _CLOSED_BY_CLIENT = "Client Closed Request"
 _MAX_NAME = 200
 _RETRY_STATUSES = (429, 503)
-_REQUEST_ID = re.compile(r"[!-~]{1,200}")  # what can be printed, and has no blanks
+_REQUEST_ID = re.compile(r"[!-~]{1,200}")  # printable, without blanks
 _X_REQUEST_ID = istr("X-Request-Id")
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class Middleware(Protocol):
-    """What `web.middleware` makes: a layer around handlers."""
+    """A layer around handlers, as `web.middleware` makes it."""
 
     def __call__(self, request: web.Request, handler: Handler) -> Awaitable[web.StreamResponse]: ...
 
 
 class HasHeaders:
-    """Of an error: what its answer says besides its message.
+    """A base class of errors whose answers have more than a message.
 
     Attributes:
-        headers: of the answer.
-        status: of HTTP, if it is not that of the code.
-        reason: for programs, what the code does not tell; empty for nothing.
+        headers: headers of the answer.
+        status: the HTTP status, if it differs from the code's.
+        reason: a word for programs that says more than the code; "" for none.
     """
 
     headers: Mapping[str, str] = MappingProxyType({})
@@ -73,7 +73,7 @@ class HasHeaders:
 
 
 class RequestError(HasHeaders, errors.InvalidArgumentError):
-    """A request that HTTP itself has a status for: 405, 408, 413 and 415."""
+    """A refused request with a status of HTTP's own: 405, 408, 413, 415 or 422."""
 
     def __init__(self, status: int, message: str, headers: Mapping[str, str] | None = None) -> None:
         super().__init__(message)
@@ -93,7 +93,7 @@ def status_of(error: errors.OpError) -> int:
 
 
 def error_body(error: errors.OpError, instance: str, trace_id: str = "") -> dict[str, Any]:
-    """What a client is told: never a file name of this machine, never a traceback."""
+    """The body of an error answer, without file names of this machine and without a traceback."""
     message = error.message
     body: dict[str, Any] = {
         "error": message,
@@ -116,13 +116,12 @@ def error_body(error: errors.OpError, instance: str, trace_id: str = "") -> dict
 
 
 def public_error(error: errors.OpError, where: str) -> errors.OpError:
-    """The error that a client may see; faults of the server are logged.
+    """The error that a client may see; logs faults of the server.
 
-    What Python or a library says of a fault that nobody foresaw stays in the log, under a number that the client is
-    told too.
+    The text of an unforeseen exception stays in the log, under a number that the client gets, too.
 
     Args:
-        error: being handled.
+        error: the error, which is being handled.
         where: the request, for the log.
     """
     if status_of(error) != 500:
@@ -138,12 +137,12 @@ def public_error(error: errors.OpError, where: str) -> errors.OpError:
 
 
 def error_response(request: web.Request, error: errors.OpError, instance: str | None = None) -> web.Response:
-    """The answer to a request that failed; faults of the server are logged.
+    """The answer to a request that failed; logs faults of the server.
 
     Args:
-        request: to which this is the answer.
-        error: being handled.
-        instance: what it is about, if not the request's path.
+        request: the request.
+        error: the error, which is being handled.
+        instance: the subject of the error, if it is not the request's path.
     """
     trace = trace_of(request)
     status = status_of(error)
@@ -162,7 +161,7 @@ def error_response(request: web.Request, error: errors.OpError, instance: str | 
 
 
 def error_headers(error: errors.OpError, status: int) -> dict[str, str]:
-    """The headers that an answer with this status has because of the error."""
+    """The headers that the error adds to an answer with this status."""
     retry = {"Retry-After": "1"} if status in _RETRY_STATUSES else {}
     return {**retry, **(error.headers if isinstance(error, HasHeaders) else {})}
 
@@ -170,11 +169,11 @@ def error_headers(error: errors.OpError, status: int) -> dict[str, str]:
 def errors_as_responses(
     let_out: Callable[[web.Request, web.StreamResponse], web.StreamResponse], ended: Callable[[web.Request], object]
 ) -> Middleware:
-    """The outermost layer: whatever a handler raises becomes an answer, and a request id is echoed.
+    """The outermost middleware: makes answers of the errors of handlers, and echoes request ids.
 
     Args:
-        let_out: makes what is sent of a handler's answer.
-        ended: told of each request when its handler has ended, however it did.
+        let_out: returns the answer to send for a handler's answer.
+        ended: called with each request when its handler has ended, in whatever way.
     """
 
     @web.middleware
@@ -183,8 +182,8 @@ def errors_as_responses(
         try:
             response = let_out(request, await handler(request))
         except asyncio.CancelledError:
-            raise  # the client has gone
-        except ConnectionError:  # it has gone, or was sent away, and nobody reads an answer: that is no fault
+            raise  # the client has left
+        except ConnectionError:  # the client has left or was cut off, which is no fault
             if request.transport is not None:
                 request.transport.abort()
             response = web.Response(status=_CLIENT_CLOSED_REQUEST, reason=_CLOSED_BY_CLIENT)
@@ -200,7 +199,7 @@ def errors_as_responses(
 
 
 def _public(request: web.Request, error: Exception) -> errors.OpError:
-    """What a handler raised, in our words."""
+    """The public error for a handler's exception."""
     if isinstance(error, errors.OpError):
         return error
     if isinstance(error, web.HTTPException):
@@ -213,7 +212,7 @@ def _public(request: web.Request, error: Exception) -> errors.OpError:
 
 
 def say_ids(request: web.Request, response: web.StreamResponse) -> None:
-    """What the client called the request, if that is a name, and which trace it is of, if it may want to know."""
+    """Add the client's id of the request, if it is printable, and the trace's id, if the client may want it."""
     request_id = request.headers.get(_X_REQUEST_ID)
     if request_id is not None and _REQUEST_ID.fullmatch(request_id):
         response.headers[_X_REQUEST_ID] = request_id
@@ -223,7 +222,7 @@ def say_ids(request: web.Request, response: web.StreamResponse) -> None:
 
 
 def _from_http(request: web.Request, error: web.HTTPException) -> errors.OpError:
-    """aiohttp's own refusals (of the router, mostly) in our words."""
+    """The error for a refusal of aiohttp's own, mostly by its router."""
     if isinstance(error, web.HTTPNotFound):
         return errors.NotFoundError(f"There is nothing at {request.path}")
     if isinstance(error, web.HTTPMethodNotAllowed):

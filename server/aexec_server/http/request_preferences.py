@@ -1,6 +1,6 @@
-"""What a request preferences by headers besides its body: to be answered later, in events, once, or within some time.
+"""Preferences: what a request asks for by headers, to be answered later, in events, once, or within some time.
 
-A wish is honoured or refused.  `Prefer: respond-async` and `wait` are RFC 7240's, `Priority` is RFC 9218's,
+A preference is honoured or refused.  `Prefer: respond-async` and `wait` are RFC 7240's, `Priority` is RFC 9218's,
 `Idempotency-Key` is of draft-ietf-httpapi-idempotency-key-header, `Aexec-Timeout-Ms` ours.
 """
 
@@ -39,21 +39,20 @@ _PREFER = istr("Prefer")
 _KEY_TEXT = re.compile(r'"[ !#-\[\]-~]{1,255}"|[!#-~]{1,255}')
 _WAIT = re.compile(r'"?([0-9]{1,9})"?')
 _MILLISECONDS = re.compile(r"[0-9]{1,15}")
-# Of RFC 9218's dictionary of parameters its urgency, from 0 to 7; whether an answer may be sent in parts says nothing
-# about a run.
+# The urgency, 0 to 7, in RFC 9218's dictionary of parameters; its parameter for incremental answers is ignored.
 _URGENCY = re.compile(r"(?:^|,)[ \t]*u=([0-7])[ \t]*(?=[,;]|$)")
 _LEVELS = (25, 50, 75, 100, 200, 300, 400, 500)
 
 
 @dataclass(frozen=True, slots=True)
 class Preferences:
-    """What a run is to be besides being run.
+    """The preferences of a request for a run.
 
     Attributes:
-        key: the same request with the same key is carried out once; None for each time.
-        respond_async: answer with an operation, which will have the result.
-        wait: but wait so many seconds for the run's end before.
-        events: the media type in which what happens is to be told as it happens; None for an answer.
+        key: the Idempotency-Key; None to carry the request out each time.
+        respond_async: True to answer with an operation, which will have the result.
+        wait: seconds to wait for the run's end before that.
+        events: the media type of events to send while the run goes on; None for one answer.
     """
 
     key: str | None = None
@@ -63,7 +62,7 @@ class Preferences:
 
 
 def read_preferences(request: Headed) -> Preferences | None:
-    """Those of a run; None if there are none, as mostly.
+    """The preferences of a request for a run; None without any.
 
     Raises:
         InvalidArgumentError: they contradict each other, or cannot be read.
@@ -88,7 +87,7 @@ def _events(headers: Any) -> str | None:
 
 
 def read_key(request: Headed) -> str | None:
-    """The header Idempotency-Key.  Raises InvalidArgumentError for what is none."""
+    """The header Idempotency-Key, or None.  Raises InvalidArgumentError if it is malformed."""
     given = request.headers.getall(_KEY, ())
     if not given:
         return None
@@ -98,7 +97,7 @@ def read_key(request: Headed) -> str | None:
 
 
 def _preferences(headers: Any) -> tuple[bool, float]:
-    """Is the request to be answered later, and after how many seconds?  Preferences that are not known do not count."""
+    """(answer later, seconds to wait before) of the Prefer header; unknown preferences are ignored."""
     respond_async, wait = False, None
     for value in headers.getall(_PREFER, ()):
         for preference in value.split(","):
@@ -119,13 +118,13 @@ def _preferences(headers: Any) -> tuple[bool, float]:
 
 
 def refuse_preferences(request: Headed, *, key: bool = True) -> None:
-    """For calls that answer once, at once, and each time anew.
+    """Refuse preferences, for calls that honour none.
 
     Args:
-        key: refuse keys too.
+        key: True to refuse keys, too.
 
     Raises:
-        UnimplementedError: a request preferences otherwise.
+        UnimplementedError: the request has a preference.
     """
     headers = request.headers
     if key and _KEY in headers:
@@ -137,17 +136,16 @@ def refuse_preferences(request: Headed, *, key: bool = True) -> None:
 
 
 def read_timeout_header(text: str) -> float | None:
-    """Seconds; None for 0, which means none.  Raises InvalidArgumentError."""
+    """The header's seconds; None for 0, which means no timeout.  Raises InvalidArgumentError."""
     if not _MILLISECONDS.fullmatch(text):
         raise errors.InvalidArgumentError(f"{TIMEOUT} must be a whole number and not negative, got {text[:40]!r}")
     return int(text) / 1e3 or None
 
 
 def read_priority_header(text: str) -> int | None:
-    """A run's place in line, as its options have it, lower ones first: `u=3` is the default.
+    """A run's priority from the header's urgency, lower ones first; `u=3` is the default.
 
-    None if it says no urgency.  Browsers send this header of their own accord, so that one that cannot be read is
-    passed over, as RFC 9218 asks.
+    None without an urgency.  Browsers send this header by themselves, so a malformed one is ignored, as RFC 9218 asks.
     """
     found = _URGENCY.findall(text)
     return _LEVELS[int(found[-1])] if found else None
