@@ -22,6 +22,8 @@ from aexec.graph.graph import Graph
 from aexec.graph.meta_graph import MetaGraph
 from aexec.runtime.session.session import Session
 from aexec.runtime.session.session_classes import class_for_source
+from aexec.runtime.session.session_life import SessionLife
+from aexec.runtime.session.session_view import SessionView
 from aexec.runtime.threads.worker_pool import OnCancel, run_in_thread
 
 if TYPE_CHECKING:
@@ -162,6 +164,10 @@ def _kind_of_zip(path: Path) -> str:
     return _TORCH if any(name.endswith("/data.pkl") for name in names) else _ARCHIVE
 
 
+# What only sessions that are open have.
+_FIELDS = {*SessionView.__annotations__, *Session.__annotations__}
+
+
 class OpeningSession(Session):
     """A session whose source has to be read first; `aexec.Session` makes it of a path, bytes or a message.
 
@@ -177,6 +183,7 @@ class OpeningSession(Session):
     def __init__(self, source: Any, target: str = "", config: Any = None) -> None:
         self._source = source
         self._settings = config
+        self._life = SessionLife(0)
         # Held while the source is read.
         self._reading = asyncio.Lock()
 
@@ -213,11 +220,7 @@ class OpeningSession(Session):
 
     async def close(self, containers: Iterable[str] = ()) -> None:
         """Refuse to be entered from now on, and wait for the end of reading.  Idempotent."""
-        if self._closed is None:
-            self._closed = asyncio.get_running_loop().create_task(self._close(()), name=f"close {self!r}")
-        await asyncio.shield(self._closed)
-
-    async def _close(self, containers: tuple[str, ...]) -> None:
+        self._life.closed = True
         async with self._reading:
             pass
 
@@ -230,8 +233,7 @@ class OpeningSession(Session):
         self._refuse()
 
     def __getattr__(self, name: str) -> NoReturn:
-        # Only sessions that are open have fields.
-        if name in Session.__annotations__ or (name.startswith("_") and not name.endswith("_")):
+        if name in _FIELDS or (name.startswith("_") and not name.endswith("_")):
             self._refuse()
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
 

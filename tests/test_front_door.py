@@ -266,7 +266,7 @@ class TestUnclosed:
         async def forget() -> int:
             session = aexec.Session(doubling())
             await session.run("y:0", {"x:0": [1.0]})
-            await session._pool.close()  # what the warning is about, and must not outlive this test
+            await session._pools.first.close()  # what the warning is about, and must not outlive this test
             return session.id
 
         with pytest.warns(ResourceWarning, match=r"Unclosed session \d+: leave its `async with` block"):  # noqa: PT031

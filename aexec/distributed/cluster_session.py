@@ -33,11 +33,11 @@ from aexec.framework import errors
 from aexec.framework.device_contract.device import Device
 from aexec.framework.device_contract.device_name import DeviceName
 from aexec.framework.html_repr import block
-from aexec.framework.state.resource_manager import DEFAULT_CONTAINER
+from aexec.framework.state.resource_manager import DEFAULT_CONTAINER, ResourceManager
 from aexec.framework.waiting.cancellation import CancellationManager
 from aexec.graph.graph import Graph
 from aexec.queues.session_queue import Queue
-from aexec.runtime.config import RunOptions, SessionConfig
+from aexec.runtime.config import SessionConfig
 from aexec.runtime.interpreter.execution import Execution
 from aexec.runtime.interpreter.executor import Executor, StepEnvironment
 from aexec.runtime.interpreter.memory_accountant import StepMemory
@@ -46,7 +46,7 @@ from aexec.runtime.plans.absent_values import NO_VALUE, OnResult
 from aexec.runtime.profiling.tracing import StepTracer
 from aexec.runtime.session.run_types import Source
 from aexec.runtime.session.session import Session
-from aexec.runtime.session.step import Step
+from aexec.runtime.session.session_memory import SessionMemory
 
 __all__ = ["ClusterSession", "check_config", "open_at", "open_tasks"]
 
@@ -139,6 +139,15 @@ def _plain(value: Any) -> Any:
     return dict(value) if hasattr(value, "keys") else list(value)
 
 
+class _TasksMemory(SessionMemory):
+    """Limits are the tasks' own: the client watches steps only to gather what tasks tell."""
+
+    def watches(
+        self, step_id: int, resources: ResourceManager, device: str, *, trace: bool, report: bool
+    ) -> tuple[StepMemory | None, StepTracer | None]:
+        return None, ClusterTracer(trace=trace, report=report) if trace or report else None
+
+
 class ClusterSession(Session):
     """A session whose nodes run on the tasks of a cluster: the client's side of it.
 
@@ -183,7 +192,8 @@ class ClusterSession(Session):
         self._entering = asyncio.Lock()
         self._entered = False
         super().__init__(graph, "", config)
-        self._make_executor = self._executor
+        self._steps.make_executor = self._executor
+        self._steps.on_ended = self._step_ended
         self.engine.on_lost(self._lost)
         connection.handler = self._handle
 
@@ -202,11 +212,8 @@ class ClusterSession(Session):
         order = list(dict.fromkeys(device.type for device in found))
         return tuple(sorted(found, key=lambda device: order.index(device.type)))
 
-    def _watches(self, options: RunOptions | None, step_id: int) -> tuple[StepMemory | None, StepTracer | None]:
-        # Limits are the tasks' own.
-        if options is None or not (options.is_traced or options.report_tensor_allocations_upon_oom):
-            return None, None
-        return None, ClusterTracer(trace=options.is_traced, report=options.report_tensor_allocations_upon_oom)
+    def _make_limits(self) -> SessionMemory:
+        return _TasksMemory(self.config)
 
     def _make_planner(self, graph: Graph) -> Planner:
         return ClusterPlanner(graph, self._devices, self.config)
@@ -313,8 +320,8 @@ class ClusterSession(Session):
         fields = {"session": self.handle, "graph": plan.name, "targets": plan.targets, "in_parts": plan.in_parts}
         await self.engine.call(task.address, "register_graph", Message({**fields, "data": 0}, [plan.graph]))
         task.registered.add(plan.name)
-        assert self._loop is not None
-        weakref.finalize(plan, _deregister, weakref.ref(self), self._loop, task.name, plan.name).atexit = False
+        assert self._life.loop is not None
+        weakref.finalize(plan, _deregister, weakref.ref(self), self._life.loop, task.name, plan.name).atexit = False
 
     def deregister(self, task: str, name: str) -> None:
         """No plan uses a graph any more."""
@@ -323,15 +330,14 @@ class ClusterSession(Session):
             found.registered.discard(name)
             self.engine.push(found.address, "deregister_graph", Message({"session": self.handle, "graph": name}))
 
-    def step_ended(self, step: Step) -> None:
-        """As `Session.step_ended`; tasks are told that it is over everywhere."""
-        number, there = self._numbers.pop(step.id, (0, set[str]()))
-        super().step_ended(step)
+    def _step_ended(self, step_id: int) -> None:
+        """Have tasks told that a step is over everywhere."""
+        number, there = self._numbers.pop(step_id, (0, set[str]()))
         for name in there:
             # Told with the next step that it runs, or by itself if none comes soon.
             self._over.setdefault(name, []).append(number)
-        if there and self._telling is None and self._loop is not None:
-            self._telling = self._loop.call_later(_TELL_SECONDS, self._tell_over)
+        if there and self._telling is None and self._life.loop is not None:
+            self._telling = self._life.loop.call_later(_TELL_SECONDS, self._tell_over)
 
     def pop_ended_steps(self, task: str) -> list[int]:
         """The numbers of ended steps that the task has not been told of yet; they count as told from now on."""
@@ -408,7 +414,7 @@ class ClusterSession(Session):
             lost = [task for task in self.tasks.values() if task.lost]
             opened: dict[str, ClusterTask] = {}
             if lost:
-                await self._cancel_steps("tasks are recovered")
+                await self._steps.cancel_all("tasks are recovered")
                 opened = await self._opened_elsewhere(lost, loop.time() + timeout)
             for old in lost:
                 if _named(old.devices) != (there := _named(opened[old.name].devices)):
@@ -426,7 +432,7 @@ class ClusterSession(Session):
 
     async def _opened_elsewhere(self, lost: Sequence[ClusterTask], until: float) -> dict[str, ClusterTask]:
         """Lost tasks, by name, as they are at workers that are there now."""
-        assert self._loop is not None
+        assert self._life.loop is not None
         while True:
             taken = await self._replacements(lost, until)
             addresses = {name: taken.get(name, task.address) for name, task in self.tasks.items()}
@@ -435,13 +441,13 @@ class ClusterSession(Session):
             try:
                 return await open_at(self._connection, self.handle, self.config, addresses, taken)
             except errors.UnavailableError:  # one that was listed still, though it is dead
-                if self._loop.time() >= until:
+                if self._life.loop.time() >= until:
                     raise
                 await asyncio.sleep(_LOOK_SECONDS)
 
     async def _replacements(self, lost: Sequence[ClusterTask], until: float) -> dict[str, str]:
         """Task → the address of the worker that it is to be."""
-        assert self._loop is not None
+        assert self._life.loop is not None
         spec = ClusterSpec(self.config.cluster)
         while True:
             used = {task.address for task in self.tasks.values() if not task.lost}
@@ -454,7 +460,7 @@ class ClusterSession(Session):
                     taken[task.name] = found
             if len(taken) == len(lost):
                 return taken
-            if self._loop.time() >= until:
+            if self._life.loop.time() >= until:
                 missing = ", ".join(task.name for task in lost if task.name not in taken)
                 raise errors.DeadlineExceededError(f"There is no worker that could be {missing} again")
             await asyncio.sleep(_LOOK_SECONDS)

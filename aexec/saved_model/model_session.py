@@ -20,7 +20,6 @@ from google.protobuf.message import Message
 from aexec.graph.graph import Graph
 from aexec.runtime.config import SessionConfig
 from aexec.runtime.planning.cached_plan import CachedPlan
-from aexec.runtime.session.callable import SessionCallable
 from aexec.runtime.session.session import Session
 from aexec.runtime.session.step import Prepared
 from aexec.runtime.threads.worker_pool import OnCancel, run_in_thread
@@ -63,6 +62,7 @@ class ModelSession(Session):
         super().__init__(model.meta_graph, target, config or SessionConfig(place_pruned_graph=True))
         self.model = model
         self._ready = False
+        self._steps.hold_back = self._when_ready
         self._initialization: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> ModelSession:
@@ -91,8 +91,8 @@ class ModelSession(Session):
         finally:
             self._initialization = None
 
-    def _prepared(self, call: SessionCallable) -> Prepared:
-        prepared = super()._prepared(call)
+    def _when_ready(self, prepared: Prepared) -> Prepared:
+        """What a step waits for: the plan, and before that the model, unless it is ready or the step makes it so."""
         if self._ready or _initializing.get() is self:
             return prepared
         return asyncio.ensure_future(self._prepared_when_ready(prepared))
@@ -102,7 +102,7 @@ class ModelSession(Session):
         return prepared if isinstance(prepared, CachedPlan) else await prepared
 
     def _release_graph(self) -> None:
-        if self._owns_graph:
+        if self._graph.is_own:
             model: Any = self.model
             self.model = replace(model, meta_graph=replace(model.meta_graph, graph=Graph(), message=None))
         super()._release_graph()

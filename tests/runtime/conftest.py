@@ -15,7 +15,7 @@ from aexec.framework.device_contract.rendezvous import Rendezvous
 from aexec.framework.waiting import loop_budget
 from aexec.runtime.compiled import compiled_execution
 from aexec.runtime.plans import compilation_policy
-from aexec.runtime.session import run_explanation, session
+from aexec.runtime.session import run_explanation, session_steps
 from tests.support.stand_ins.plain_executor import PlainExecution
 from tests.support.waiting import assert_empty
 
@@ -35,7 +35,7 @@ def executor(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
     """Sessions that name no executor use the parameter's."""
     kind = getattr(request, "param", "default")
     if kind == "plain":
-        monkeypatch.setattr(session, "default_executor", lambda **_: PlainExecution)
+        monkeypatch.setattr(session_steps, "default_executor", lambda **_: PlainExecution)
     elif kind == "compiled":
         monkeypatch.setattr(compilation_policy, "COMPILE_AT", 1)
 

@@ -49,7 +49,7 @@ def chain(device: str, count: int) -> GraphBuilder:
 
 async def drained(opened: aexec.Session) -> int:
     """Bytes that count for a session when its devices are through with all they have to do."""
-    for each in opened.other_devices:
+    for each in opened.devices():
         await each.synchronise()
     in_use = opened.statistics().bytes_in_use
     assert in_use is not None

@@ -81,7 +81,7 @@ class PartialRun(Step):
 
         def convert() -> dict[int, Any]:
             self._check(given, wanted)
-            feed = self.session.tensors.feed
+            feed = self.owner.tensors.feed
             return {specs[name].position: feed(specs[name], value) for name, value in given.items()}
 
         try:

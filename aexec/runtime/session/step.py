@@ -90,7 +90,7 @@ class StepStatistics:
 
 
 class StepOwner(Protocol):
-    """What a step needs of its session.
+    """What a step needs of the steps of its session.
 
     Attributes:
         tensors: those that the session keeps under handles.
@@ -191,12 +191,12 @@ class Step:
         "_values",
         "environment",
         "metadata",
-        "session",
+        "owner",
     )
 
     def __init__(
         self,
-        session: StepOwner,
+        owner: StepOwner,
         environment: StepEnvironment,
         call: StepCall,
         prepared: Prepared,
@@ -215,7 +215,7 @@ class Step:
             build: makes the result of the fetched values.
             timeout: seconds from its beginning until it is cancelled with DeadlineExceededError, or None.
         """
-        self.session = session
+        self.owner = owner
         self.environment = environment
         self.metadata = metadata
         self._call = call
@@ -318,7 +318,7 @@ class Step:
         """From now on the session waits for it."""
         if self._timeout is not None:
             self._timer = self.environment.loop.call_later(self._timeout, self._deadline_passed)
-        self.session.step_began(self)
+        self.owner.step_began(self)
 
     def _deadline_passed(self) -> None:
         text = "Timed out waiting for notification"
@@ -339,7 +339,7 @@ class Step:
         elif not self.done:  # cancelled before its first turn
             self._state = StepState.CANCELLED
             self._ended = time.perf_counter()
-            self.session.step_ended(self)
+            self.owner.step_ended(self)
 
     def run(self) -> Coroutine[Any, Any, Any]:
         """Execute the step in the calling task, once.
@@ -384,8 +384,8 @@ class Step:
         else:
             cached = await self._planned()
         self._plan = cached.plan
-        if self.session.places is not None:
-            await self._take_place(self.session.places)
+        if self.owner.places is not None:
+            await self._take_place(self.owner.places)
         if cached.on_run is not None:
             cached.on_run(cached)
         self._execution = executor_of(self._plan, environment, environment.cancellation, self._on_result)
@@ -460,9 +460,9 @@ class Step:
                 if environment.memory is not None:
                     environment.memory.close()
                 environment.close()
-                if self._placed and self.session.places is not None:
-                    self.session.places.leave()
-                self.session.step_ended(self)
+                if self._placed and self.owner.places is not None:
+                    self.owner.places.leave()
+                self.owner.step_ended(self)
             if DEBUG >= 2:
                 debug_line(f"{self!r} after {(self._ended - self._began) * 1e3:.3f} ms")
 
@@ -470,11 +470,11 @@ class Step:
     def _looks_at_devices(self) -> bool:
         """Is there anything to see, or to account for, of what devices with memory of their own do?"""
         environment = self.environment
-        return environment.tracer is not None or (environment.memory is not None and bool(self.session.other_devices))
+        return environment.tracer is not None or (environment.memory is not None and bool(self.owner.other_devices))
 
     async def _handed_out(self, results: Sequence[Any]) -> list[Any]:
         """What the caller gets of fetched values, of which some are on devices."""
-        call, host = self._call, self.session.host_device
+        call, host = self._call, self.owner.host_device
         return [
             await hand_out(value, call.where_made(i), wanted_on, self._of_device, host, name)
             for i, (name, wanted_on, value) in enumerate(zip(call.fetches, call.ends.fetches, results, strict=True))
@@ -496,12 +496,12 @@ class Step:
         if not self._values:
             return ()
         use_budget(self.environment.slices.budget)
-        return list(map(self.session.tensors.feed, self._call.specs, self._values))
+        return list(map(self.owner.tensors.feed, self._call.specs, self._values))
 
     async def _save_tensors(self, tensors: TensorStore) -> None:
         """The session keeps those whose handle was fetched.  Large copies are made in a thread."""
         assert isinstance(self._prepared, CachedPlan)
-        names = self.session.fetched_nodes(self._prepared)
+        names = self.owner.fetched_nodes(self._prepared)
         try:
             check_inline(tensors.num_bytes * COPY_NS)
             owned = tensors.owned_tensors(names)
@@ -515,7 +515,7 @@ class Step:
         on_host = [tensor for tensor in owned.values() if type(tensor) is not DeviceTensor]
         if not current_budget().allows(sum(map(measuring_ns, on_host))):
             sizes = await self._in_thread(lambda: measured(owned))
-        self.session.tensors.state.add_tensors(owned, sizes)
+        self.owner.tensors.state.add_tensors(owned, sizes)
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
         """What `work` returns, done in a worker thread.  If the step is cancelled meanwhile, that is abandoned."""
@@ -568,13 +568,13 @@ class Step:
             else:
                 await environment.worker_pool.run(fill)
         if options.cost_graph and self._state is StepState.SUCCEEDED and self.metadata.step_stats is not None:
-            self.metadata.cost_graph = self.session.learn_costs(cached, self.metadata.step_stats)
+            self.metadata.cost_graph = self.owner.learn_costs(cached, self.metadata.step_stats)
 
     def _fill_from_nodes(self, metadata: RunMetadata, options: RunOptions, cached: CachedPlan) -> None:
         if self.environment.tracer is not None:
             metadata.step_stats = self.environment.tracer.to_proto()
         if options.output_partition_graphs:
-            metadata.partition_graphs.extend(self.session.executed_graphs(cached))
+            metadata.partition_graphs.extend(self.owner.executed_graphs(cached))
 
     def dump(self) -> str:
         """What the step is doing, for people: itself, then a line per node that runs or waits, and per feed to come."""
@@ -584,8 +584,8 @@ class Step:
         """The lines of `dump` but the first: at most so many, and one that counts the others."""
         if self.done:
             return []
-        if self._placed is False and self.session.places is not None:
-            return [f"waiting for its turn: of the session's steps {self.session.places.most} may run at a time"]
+        if self._placed is False and self.owner.places is not None:
+            return [f"waiting for its turn: of the session's steps {self.owner.places.most} may run at a time"]
         if self._execution is None:
             return []
         return report(self._execution, self.environment, [spec.name for spec in self._call.specs], limit)

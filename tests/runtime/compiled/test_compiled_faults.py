@@ -461,7 +461,7 @@ class Clock:
 
 
 async def longest_hold(session: aexec.Session, runs: int) -> float:
-    clock = session._slices
+    clock = session._steps.slices
     clock.longest = 0.0
     for _ in range(runs):
         await session.run("y:0", FEEDS)

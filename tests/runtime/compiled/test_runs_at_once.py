@@ -21,7 +21,7 @@ from aexec.framework.waiting.cancellation import CancellationManager
 from aexec.framework.waiting.inline_call import PostponedError
 from aexec.runtime.interpreter.executor import StepEnvironment
 from aexec.runtime.plans import compilation_policy
-from aexec.runtime.session import session, step
+from aexec.runtime.session import session_steps, step
 from tests.support import gates
 from tests.support.programs.graphs import GraphBuilder
 from tests.support.turns import turns_counted
@@ -129,7 +129,7 @@ async def test_nothing_is_made_that_nobody_needs(monkeypatch: pytest.MonkeyPatch
         await opened.run("y:0", FEEDS)
         kinds = (step.Step, CancellationManager, StepEnvironment)
         for kind in kinds:
-            monkeypatch.setattr(session, kind.__name__, counted(kind))
+            monkeypatch.setattr(session_steps, kind.__name__, counted(kind))
         np.testing.assert_array_equal(await call(X), -X - 1)
         np.testing.assert_array_equal(await opened.run("y:0", FEEDS), -X - 1)
         assert made == []

@@ -143,10 +143,10 @@ async def test_heavy_calls_and_what_follows_are_made_in_a_thread(kinds: str, wan
         for _ in range(compilation_policy.GIVE_UP_AT + 1):
             await call(X)
         CALLS.clear()
-        submitted = session._pool.statistics().submitted
+        submitted = session._pools.first.statistics().submitted
         assert (await call(X)).tolist() == (X + len(kinds)).tolist()
         assert places() == wanted
-        assert session._pool.statistics().submitted - submitted == len(wanted.replace("l", " ").split())
+        assert session._pools.first.statistics().submitted - submitted == len(wanted.replace("l", " ").split())
 
 
 @pytest.mark.parametrize("before", [0, 300])

@@ -14,7 +14,7 @@ from aexec.runtime.compiled import line_writer
 from aexec.runtime.interpreter import execution
 from aexec.runtime.planning import delegated
 from aexec.runtime.plans import compilation_policy
-from aexec.runtime.session import session
+from aexec.runtime.session import session_steps
 from tests.distributed.clusters import cluster_session
 from tests.support.programs.line_runs import Interruptions
 from tests.support.programs.seeds import Seeds
@@ -100,7 +100,7 @@ class Modes:
     _shuffled = _delegated = _interpreted
 
     def _plain(self, patch: pytest.MonkeyPatch, seed: int) -> None:
-        patch.setattr(session, "default_executor", lambda **_: PlainExecution)
+        patch.setattr(session_steps, "default_executor", lambda **_: PlainExecution)
 
     def _compiled(self, patch: pytest.MonkeyPatch, seed: int) -> None:
         patch.setattr(compilation_policy, "COMPILE_AT", 1)

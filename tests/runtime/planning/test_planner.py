@@ -19,6 +19,7 @@ from aexec.framework.op_contract import op_registry
 from aexec.framework.waiting.long_work import expect, go_on
 from aexec.framework.wire.attr_value import NameAttrList
 from aexec.runtime.functions import functions
+from aexec.runtime.session.session_steps import SessionSteps
 from tests.support.programs.functions import function_def
 from tests.support.programs.graphs import GraphBuilder
 from tests.support.programs.planning_bombs import BOMBS, constant
@@ -212,13 +213,13 @@ async def test_graph_that_was_executed_is_told_in_a_thread_if_it_is_large(
     graph_def, request = BOMBS["long chain"](length)
     threads = []
     async with aexec.Session(aexec.Graph.from_graph_def(graph_def)) as session:
-        graphs_of = session.executed_graphs
+        graphs_of = SessionSteps.executed_graphs
 
-        def noting(cached: Any) -> Any:
+        def noting(steps: SessionSteps, cached: Any) -> Any:
             threads.append(threading.current_thread() is not threading.main_thread())
-            return graphs_of(cached)
+            return graphs_of(steps, cached)
 
-        monkeypatch.setattr(session, "executed_graphs", noting)
+        monkeypatch.setattr(SessionSteps, "executed_graphs", noting)
         options, metadata = aexec.RunOptions(output_partition_graphs=True, trace=True), aexec.RunMetadata()
         await session.run(f"{request['fetches'][0]}:0", {"x:0": 1.0}, options=options, metadata=metadata)
     assert threads == [in_thread]

@@ -296,7 +296,7 @@ async def test_runs_of_one_request_share_a_callable() -> None:
                 await session.run(fetches, feeds, targets)
                 await session.run(fetches, feeds, targets)
         # Each flat form is looked up by itself, structures as the list of their names; plans are shared by all.
-        assert len(session._callables) == 8
+        assert len(session._callables._known) == 8
         assert session.statistics().plans == 2
 
 

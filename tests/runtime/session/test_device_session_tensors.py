@@ -106,7 +106,7 @@ async def test_they_are_accounted_for(device: str, copies: list[str]) -> None:
     async with session(device, session_tensor_bytes=3 << 20, session_bytes=1 << 30) as opened:
         for count in range(1, 4):
             await opened.run("h:0", {"x:0": mebibyte})
-            for each in opened.other_devices:
+            for each in opened.devices():
                 await each.synchronise()
             in_use = opened.statistics().bytes_in_use
             assert opened.tensors.num_bytes == count << 20

@@ -27,6 +27,8 @@ from aexec.framework.op_contract.op_registry import register_op
 from aexec.graph.meta_graph import MetaGraph
 from aexec.graph.signature import Signature
 from aexec.runtime.session import callable_cache
+from aexec.runtime.session.session_life import SessionLife
+from aexec.runtime.session.session_steps import SessionSteps
 from tests.support import gates
 from tests.support.programs.graphs import GraphBuilder, chain, counting_loop
 from tests.support.virtual_clock import run_virtual
@@ -202,7 +204,7 @@ class TestPlans:
             x = np.ones((4, 4), np.float32)
 
             def kept() -> list[str]:
-                return [call.fetches[0] for call in session._callables.values()]
+                return [call.fetches[0] for call in session._callables._known.values()]
 
             for name in ("node0:0", "node1:0", "node2:0", "node3:0"):
                 await session.run(name, {"x:0": x})
@@ -678,7 +680,7 @@ class TestHeavyFeeds:
         entered, leave = threading.Event(), threading.Event()
 
         async with aexec.Session(self.graph()) as session:
-            pool_submit = session._pool.submit
+            pool_submit = session._pools.first.submit
 
             def submit(loop: Any, call: Any, args: Any, done: Any) -> Any:
                 def held(*inputs: Any) -> Any:
@@ -688,7 +690,7 @@ class TestHeavyFeeds:
 
                 return pool_submit(loop, held, args, done)
 
-            session._pool.submit = submit  # type: ignore[method-assign]
+            session._pools.first.submit = submit  # type: ignore[method-assign]
             step = session.start("y:0", {"x:0": np.zeros(1_000_000)})
             await asyncio.to_thread(entered.wait)
             step.cancel("enough")
@@ -756,7 +758,7 @@ class TestMetadata:
         def fails(*_: Any) -> Any:
             raise RuntimeError("no graphs today")
 
-        monkeypatch.setattr(aexec.Session, "executed_graphs", fails)
+        monkeypatch.setattr(SessionSteps, "executed_graphs", fails)
         options = aexec.RunOptions(output_partition_graphs=True)
         async with aexec.Session(small().graph()) as session:
             with pytest.raises(RuntimeError, match="no graphs today"):
@@ -825,7 +827,7 @@ def test_objects_that_were_never_made_whole_go_quietly(monkeypatch: pytest.Monke
     ignored: list[Any] = []
     monkeypatch.setattr(sys, "unraisablehook", ignored.append)
     found = [cls for cls in _classes() if "__del__" in vars(cls)]
-    assert {aexec.Session} < set(found)
+    assert {SessionLife} < set(found)
     for cls in found:
         cls.__new__(cls)
         assert not ignored, cls

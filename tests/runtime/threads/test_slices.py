@@ -286,8 +286,8 @@ async def test_clients_that_run_again_and_again_take_turns(
 
         clients = [asyncio.create_task(client(number)) for number in range(8)]
         loop = asyncio.get_running_loop()
-        monkeypatch.setattr(session._slices, "_patience", 0.0)
-        session._slices.open(loop)
+        monkeypatch.setattr(session._steps.slices, "_patience", 0.0)
+        session._steps.slices.open(loop)
         LoopTurns.of(loop).began = 1.0  # a slice that is over: all begin in line
         await asyncio.gather(*clients)
     counts: Counter[int] = Counter()

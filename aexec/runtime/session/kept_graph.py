@@ -1,0 +1,56 @@
+"""`KeptGraph`: the graph of a session, while it is open and afterwards."""
+
+from __future__ import annotations
+
+from aexec.framework import errors
+from aexec.graph.graph import Graph
+from aexec.runtime.planning.planner import Planner
+from aexec.runtime.session.unused_graphs import remember_graph
+
+__all__ = ["KeptGraph"]
+
+
+class KeptGraph:
+    """The planner's graph; once the session is closed, what is left of it.
+
+    Args:
+        session_id: the session's number, for errors.
+        planner: has the graph while the session is open.
+
+    Attributes:
+        is_own: nobody else has the graph.  When the session closes the graph is freed, unless somebody has taken it
+            meanwhile.
+    """
+
+    def __init__(self, session_id: int, planner: Planner) -> None:
+        self.is_own = False
+        self._session_id = session_id
+        self._planner = planner
+        # Once the session is closed: how many nodes the graph had, and the graph, unless it was the session's own.
+        self._num_nodes: int | None = None
+        self._left: Graph | None = None
+
+    @property
+    def graph(self) -> Graph:
+        """The graph as it is now.  Raises FailedPreconditionError if it was freed."""
+        if self._num_nodes is None:
+            return self._planner.graph
+        if self._left is None:
+            raise errors.FailedPreconditionError(
+                f"Session {self._session_id} has been closed, and its graph was freed: take session.graph while it is "
+                "open"
+            )
+        return self._left
+
+    @property
+    def num_nodes(self) -> int:
+        """How many nodes it has, or had when the session was closed."""
+        return len(self._planner.graph) if self._num_nodes is None else self._num_nodes
+
+    def release(self) -> None:
+        """The session is closed: keep the graph where nothing else refers to it but the session, or not at all."""
+        graph = self._planner.graph
+        remember_graph(graph)
+        self._planner.release_graph()
+        self._num_nodes = len(graph)
+        self._left = None if self.is_own else graph
