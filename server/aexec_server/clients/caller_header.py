@@ -1,7 +1,7 @@
-"""How a front process tells the processes behind it who sent a request: in a header that clients cannot write.
+"""The header by which a front process tells the processes behind it who sent a request; clients cannot write it.
 
-The front (`hosts/front.py`) looks at tokens, and passes none on.  Its header begins with a key that only these
-processes know, and one that a client sends is taken away.
+The front (`hosts/front.py`) checks tokens, and passes none on.  Its header begins with a key that only these processes
+know; a client's header of this name is removed.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ __all__ = ["CALLER_HEADER", "authorization_of", "new_key", "read_caller", "with_
 
 CALLER_HEADER = istr("Aexec-Caller")
 _NONE = "-"
-# A client's heads are alike: those of up to so many bytes are remembered.
+# A client's heads are alike, so results for heads of up to this many bytes are remembered.
 _SHORT = 2048
-# The header, and the token.
+# The header `Authorization`, with its value as a group.
 _AUTHORIZATION = re.compile(rb"\r\nauthorization:[ \t]*([^\r\n]*?)[ \t]*(?=\r)", re.IGNORECASE)
 _OURS = re.compile(rb"\r\n(?:authorization|aexec-caller):[^\r\n]*", re.IGNORECASE)
 
 
 def new_key() -> str:
-    """128 random bits."""
+    """A key of 128 random bits."""
     return secrets.token_hex(16)
 
 
 def authorization_of(head: bytes) -> str | None:
-    """The value of `Authorization`; of several, what no token looks like."""
+    """The value of `Authorization`, or None; for several of them a value that is no token."""
     values = _AUTHORIZATION.findall(head)
     return b", ".join(values).decode("latin-1") if values else None
 
 
 def with_caller(head: bytes, key: str, who: Caller | Refusal) -> bytes:
-    """The head of a request, saying who sent it, and without its token."""
+    """The head of a request with its caller added, and without its token."""
     return _signed(head, key, who) if len(head) <= _SHORT else _signed.__wrapped__(head, key, who)
 
 
@@ -62,7 +62,7 @@ def _signed(head: bytes, key: str, who: Caller | Refusal) -> bytes:
 
 
 def read_caller(value: str | None, key: str) -> Caller | Refusal:
-    """Who the front says it is; nobody, if it was not the front that said so."""
+    """The caller in a front's header; a refusal if the header is not from the front."""
     given, _, said = (value or "").partition(" ")
     if not hmac.compare_digest(given.encode(), key.encode()):
         return Refusal(token_given=False)

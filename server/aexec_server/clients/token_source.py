@@ -24,10 +24,10 @@ class TokenSource:
     """The tokens of the configuration, read again when their file changes.
 
     Attributes:
-        table: of the tokens.
+        table: the known tokens.
 
     Raises:
-        NotFoundError, InvalidArgumentError: the file is not there, or not as it should be.
+        NotFoundError, InvalidArgumentError: the file does not exist, or is malformed.
     """
 
     def __init__(self, config: ServerConfig) -> None:
@@ -49,12 +49,12 @@ class TokenSource:
         return tokens
 
     async def reload_if_changed(self) -> None:
-        """Take the file's tokens if it was written since."""
+        """Load the file's tokens if it has changed."""
         if await run_in_thread(self._watch.changed, on_cancel=OnCancel.ABANDON):
             await self.reload()
 
     async def reload(self) -> None:
-        """Take the file's tokens; those that are known stay if that fails, which is logged."""
+        """Load the file's tokens; if that fails, log it and keep the known ones."""
         try:
             tokens = await run_in_thread(self._read, on_cancel=OnCancel.ABANDON)
         except errors.OpError as error:
@@ -65,11 +65,11 @@ class TokenSource:
 
 
 def add_line(path: Path, line: str) -> None:
-    """Add the line of a new token to a file, which is made if it is not there.
+    """Add the line of a new token to a file, which is created if necessary.
 
     Raises:
-        InvalidArgumentError: the file is not as it should be, or has tokens of that name.
-        NotFoundError: it cannot be written.
+        InvalidArgumentError: the file is malformed, or has tokens of that name.
+        NotFoundError: the file cannot be written.
     """
     text = _read_file(path) if path.exists() else ""
     separator = "" if not text or text.endswith("\n") else "\n"

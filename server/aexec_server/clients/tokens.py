@@ -1,10 +1,10 @@
-"""Bearer tokens: who may use the server.  Their file keeps no token, only what one can be recognised by.
+"""Bearer tokens: who may use the server.  Their file keeps digests, from which no token can be found.
 
 The file is TOML, a table for each name; `aexec token NAME` makes a token and its line:
 
     alice = {sha256 = "9f86d0…", scopes = ["run", "manage"], max_sessions = 4, rate = 50}
 
-Several digests under one name are tokens of the same owner: that is how one is replaced by another.
+Several digests under one name are tokens of the same owner, so that a new token can replace an old one.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = ["Token", "TokenTable", "new_token", "new_token_line", "read_tokens"]
 
 _PREFIX = "aexec_"
 _BYTES = 32
-_PREFIX_BYTES = 8  # of a digest: two tokens have the same ones as likely as somebody finds one
+_PREFIX_BYTES = 8  # of a digest; a collision is as unlikely as guessing a token
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _BEARER = re.compile(r"[Bb][Ee][Aa][Rr][Ee][Rr] +([A-Za-z0-9._~+/-]{1,512}=*)")
@@ -39,13 +39,13 @@ _MB = 2**20
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """What the file says of a name.
+    """A name in the file, with its tokens and limits.
 
     Attributes:
-        caller: who has it.
-        digests: SHA-256 of each of its tokens.
-        rate: requests a second; None for any number.
-        burst: requests that may come at once.
+        caller: the caller with these tokens.
+        digests: the SHA-256 of each token.
+        rate: requests per second; None for no limit.
+        burst: the most requests at once.
     """
 
     caller: Caller
@@ -55,17 +55,17 @@ class Token:
 
 
 def new_token() -> tuple[str, str]:
-    """A token, and its digest for the file.
+    """Returns a new token, and its digest for the file.
 
-    A token is 256 random bits, which nobody can try out: so one round of SHA-256 hides it as well as a slow hash
-    would, and a request costs no more than that.  Slow hashes are for what people think up.
+    A token is 256 random bits, too many to try.  So one round of SHA-256, which is fast, hides it as well as a slow
+    hash would; slow hashes are for passwords that people choose.
     """
     token = _PREFIX + secrets.token_urlsafe(_BYTES)
     return token, hashlib.sha256(token.encode()).hexdigest()
 
 
 def new_token_line(name: str, scopes: list[str], limits: Mapping[str, float]) -> tuple[str, str]:
-    """A token, and its line for the file.
+    """Returns a new token, and its line for the file.
 
     Raises:
         InvalidArgumentError: as `read_tokens`.
@@ -83,11 +83,11 @@ def read_tokens(text: str, where: str) -> list[Token]:
     """The tokens of a file.
 
     Args:
-        text: of the file.
-        where: its name, for messages.
+        text: the file's text.
+        where: the file's name, for messages.
 
     Raises:
-        InvalidArgumentError: it is not as it should be; no message repeats a value of it.
+        InvalidArgumentError: it is malformed; the message repeats no value of it.
     """
     try:
         tables = tomllib.loads(text)
@@ -101,7 +101,7 @@ def read_tokens(text: str, where: str) -> list[Token]:
 
 
 def _check_name(name: str, where: str) -> None:
-    """Raises InvalidArgumentError for what is no name of a token."""
+    """Raise InvalidArgumentError if a token cannot have this name."""
     if not _NAME.fullmatch(name):
         raise errors.InvalidArgumentError(f"{where}: a name is 1 to 64 letters, digits, _ or -")
 
@@ -153,7 +153,7 @@ class _Bucket:
         self._at = now
 
     def take(self, now: float) -> float:
-        """0 if a request may come now, or else in how many seconds."""
+        """Take a request if one is allowed: returns 0; otherwise the seconds until one is."""
         left = min(self.burst, self._left + (now - self._at) * self.rate)
         self._at = now
         if left >= 1.0:
@@ -164,10 +164,10 @@ class _Bucket:
 
 
 class TokenTable:
-    """The tokens that a server knows, and how fast each may ask.
+    """The tokens that a server knows, and the rate of each.
 
     Args:
-        clock: seconds.
+        clock: returns seconds.
     """
 
     def __init__(self, tokens: Iterable[Token], clock: Callable[[], float]) -> None:
@@ -176,7 +176,7 @@ class TokenTable:
         self.replace(tokens)
 
     def replace(self, tokens: Iterable[Token]) -> None:
-        """From now on these are the tokens; who has asked too often has so still."""
+        """Replace all tokens; the rates used so far stay."""
         buckets = self._buckets
         self._tokens = list(tokens)
         self._by_prefix = {d[:_PREFIX_BYTES]: (d, token) for token in self._tokens for d in token.digests}
@@ -191,10 +191,10 @@ class TokenTable:
         return len(self._tokens)
 
     def identify(self, header: str | None, *, counted: bool = True) -> Caller | Refusal:
-        """Who sent a request with this `Authorization`, which counts for how often one may ask.
+        """The caller with this `Authorization`, or a refusal; counts the request for the token's rate.
 
         Args:
-            counted: if not, those are refused of whom it is counted.
+            counted: False to count nothing, and to refuse tokens that have a rate.
         """
         if header is None:
             return Refusal(token_given=False)
@@ -202,7 +202,7 @@ class TokenTable:
         if match is None:
             return Refusal(token_given=True)
         digest = hashlib.sha256(match[1].encode()).digest()
-        # How long the look-up takes may tell of some bits of a digest, for which nobody can make a token.
+        # The time of the look-up may reveal some bits of a digest, but nobody can make a token from these.
         known, token = self._by_prefix.get(digest[:_PREFIX_BYTES], (b"", None))
         if not hmac.compare_digest(digest, known) or token is None:
             return Refusal(token_given=True)

@@ -1,7 +1,7 @@
-"""Where an HTTP/1 message ends: as much of it as a relay has to understand, and no more.
+"""Finds the end of HTTP/1 messages: the part of HTTP that a relay has to understand.
 
-A relay reads heads strictly, passes on the bytes of bodies without keeping them, and writes chunk sizes of its own, so
-that what it takes for the end of a request is its end for whoever gets it.  `hosts/relay.py` is that relay.
+The relay (`hosts/relay.py`) reads heads strictly, passes on the bytes of bodies without keeping them, and writes chunk
+sizes of its own.  So what it takes for the end of a request is the end for the receiver, too.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ MAX_HEAD = 32 * 1024
 _REQUEST = re.compile(
     rb"([A-Z]{1,20}) ([!-~]{1,8000}) HTTP/1\.([01])\r\n((?:[!#-'*+\-.0-9A-Z^-z|~]+:[^\r\n\0]*\r\n)*)\r\n"
 )
-# What a request that is not all there may begin with.
+# The beginning of an incomplete request.
 _BEGINNING = re.compile(rb"[A-Z]{0,20}(?: [!-~]{0,8000}(?: [HTP/1.0]{0,8}(?:\r\n?|\Z)|\Z)|\Z)")
 _BARE_LINE_FEED = re.compile(rb"(?<!\r)\n")
 _RESPONSE = re.compile(rb"HTTP/1\.([01]) ([1-5][0-9][0-9]) ")
@@ -40,11 +40,11 @@ _MAX_SIZE_LINE = 256
 
 
 class FramingError(Exception):
-    """It cannot be told where the message ends."""
+    """The end of the message cannot be determined."""
 
 
 class TooManyChunksError(FramingError):
-    """The body is cut into too many pieces."""
+    """The body has too many chunks."""
 
 
 class SizedBody:
@@ -62,7 +62,7 @@ class SizedBody:
         return not self._left
 
     def take(self, data: bytes) -> tuple[bytes, int]:
-        """What of `data` is to be passed on, and how many bytes of `data` belong to the body."""
+        """(bytes to pass on, number of bytes of `data` that belong to the body)."""
         if len(data) > self._left:
             data = data[: self._left]
         self._left -= len(data)
@@ -70,7 +70,7 @@ class SizedBody:
 
 
 class ChunkedBody:
-    """A body in chunks.  Each piece that arrives is passed on as one chunk, and trailers are left out."""
+    """A body with chunked coding.  Received data is passed on as chunks of its own, and trailers are dropped."""
 
     __slots__ = ("_chunks", "_in_chunk", "_line", "_trailers", "ended")
 
@@ -78,10 +78,10 @@ class ChunkedBody:
     until_closed = False
 
     def __init__(self) -> None:
-        self._in_chunk = 0  # bytes of the chunk that are to come, with the line end after them
-        self._line = b""  # the beginning of a line that did not come whole
+        self._in_chunk = 0  # bytes of the chunk still to come, with its line end
+        self._line = b""  # the beginning of an incomplete line
         self._chunks = 0
-        self._trailers = -1  # their bytes, after the last chunk
+        self._trailers = -1  # bytes of trailers after the last chunk; -1 before that
         self.ended = False
 
     def take(self, data: bytes) -> tuple[bytes, int]:
@@ -154,8 +154,8 @@ class RequestHead:
 
     Attributes:
         method, target: such as `POST`, `/v1/sessions/s:run`.
-        body: where it ends; None if all that comes belongs to it.
-        size: of the head, in bytes.
+        body: finds the end of the body; None if all that follows belongs to it.
+        size: the bytes of the head.
     """
 
     __slots__ = ("_head", "body", "method", "size", "target")
@@ -169,21 +169,21 @@ class RequestHead:
 
     @property
     def path(self) -> str:
-        """Without the query."""
+        """The target without its query."""
         return self.target.partition(b"?")[0].decode("ascii")
 
     def header(self, name: bytes) -> bytes | None:
-        """The first header of this name, in lower case; None if there is none."""
+        """The value of the first header with this lower-case name, or None."""
         return header_of(self._head, name)
 
     @property
     def asks_for_problem(self) -> bool:
-        """Would the client rather have errors as `application/problem+json`?"""
+        """True if the client prefers errors as `application/problem+json`."""
         return b"application/problem+json" in self._head
 
 
 def header_of(head: bytes, name: bytes) -> bytes | None:
-    """The first header of this name, in lower case, in a head; None if there is none."""
+    """The value of the first header with this lower-case name in a head, or None."""
     at = head.lower().find(b"\r\n" + name + b":")
     if at < 0:
         return None
@@ -195,9 +195,9 @@ class ResponseHead:
     """The head of an answer.
 
     Attributes:
-        status: three digits.
-        body: where it ends.
-        keep_alive: another request may follow.
+        status: the status, three digits.
+        body: finds the end of the body.
+        keep_alive: True if another request may follow.
     """
 
     __slots__ = ("body", "keep_alive", "status")
@@ -209,12 +209,12 @@ class ResponseHead:
 
 
 def looks_like_http(data: bytes) -> bool:
-    """May these bytes, which hold no whole head, become one?"""
+    """True if these bytes can be the beginning of a head."""
     return len(data) <= MAX_HEAD and _BEGINNING.match(data) is not None and _BARE_LINE_FEED.search(data) is None
 
 
 def read_request_head(head: bytes) -> RequestHead:
-    """Read it, up to and with its empty line.  Raises FramingError."""
+    """Read the head of a request, including its empty line.  Raises FramingError."""
     match = _REQUEST.fullmatch(head)
     if match is None:
         raise FramingError("no head of a request")
@@ -248,7 +248,7 @@ def _length(head: bytes, at: int) -> int:
 
 
 def read_response_head(head: bytes, method: bytes) -> ResponseHead:
-    """Read the head of the answer to a request of such a method.  Raises FramingError."""
+    """Read the head of the answer to a request with this method.  Raises FramingError."""
     match = _RESPONSE.match(head)
     if match is None:
         raise FramingError("no head of an answer")

@@ -1,16 +1,16 @@
-"""`AnsweredOnce`: requests with a key are carried out once, and answered again and again.
+"""`AnsweredOnce`: carries out requests with an Idempotency-Key once, and answers repetitions with the stored answer.
 
-draft-ietf-httpapi-idempotency-key-header-07.  Such a request goes on if its client leaves, who will ask again: it is
-refused as long as the first runs, and then gets its answer.  What was refused because there is too much to do was not
-carried out, and is tried again.
+It follows draft-ietf-httpapi-idempotency-key-header-07.  Such a request goes on if its client leaves, because the
+client will ask again.  A repetition is refused while the first request runs, and then gets its answer.  A request that
+was refused for overload was not carried out, and is tried again.
 
-Keys belong to the client that sent them, whose token it is, or else whose address.  Where there are no tokens the first
-answer tells a secret, and whoever sends it with the request gets the answer at another address too.
+Keys belong to the client that sent them: its token, or else its address.  Without tokens the first answer has a secret;
+a repetition with that secret gets the answer from another address, too.
 
-Answers are kept for a day, as far as there is room: of the client that has most the oldest go first, so that nobody's
-go for a stranger's.  What is left of one is the mark that the request was carried out, and a repetition is refused: it
-is never carried out again.  When there are too many marks, the oldest of the client with most go; but the last 500 of a
-client are kept for ten minutes at least.
+Answers are kept for a day, as far as there is room.  The oldest of the client with most go first, so that no client
+loses its own to a stranger's.  A mark stays that the request was carried out: a repetition is then refused, and never
+carried out again.  If there are too many marks, the oldest of the client with most go; but the last 500 of a client are
+kept for at least ten minutes.
 """
 
 from __future__ import annotations
@@ -36,23 +36,23 @@ from aexec_server.settings.server_config import ServerConfig
 
 __all__ = ["BEGUN", "SECRET", "AnsweredOnce", "ForgottenError"]
 
-# Of an answer: what was asked for had begun when it failed.
+# On an error answer: True if the request had begun when it failed.
 BEGUN = web.ResponseKey("had it begun", bool)
 SECRET = istr("Idempotency-Secret")
 _KEEP_SECONDS = 24 * 3600.0
 _MAX_KEYS = 50_000
-# So many keys of a client are remembered for so long, however many others use.
+# This many keys of a client are remembered for this long, however many other clients use.
 _SURE_KEYS = 500
 _SURE_SECONDS = 600.0
 _HASH_NS = 2.0  # a byte
 _TRY_AGAIN = (429, 503)
 
-# Begins what goes on without the request that asked for it.
+# Starts work, under a name, that outlives its request.
 Begin = Callable[[Coroutine[Any, Any, web.Response], str], "asyncio.Task[web.Response]"]
 
 
 class ForgottenError(HasHeaders, errors.FailedPreconditionError):
-    """A request was carried out, and its answer is not there any more."""
+    """A request was carried out, and its answer is no longer kept."""
 
     status = 410
     reason = "answer_forgotten"
@@ -60,14 +60,14 @@ class ForgottenError(HasHeaders, errors.FailedPreconditionError):
 
 @dataclass(slots=True)
 class _Entry:
-    """A request that was carried out, or is being.
+    """A request with a key that was carried out or is under way.
 
     Attributes:
-        fingerprint: of what it asked for.
-        began: when, by the server's clock.
-        answer: None until it is known, and once it is forgotten.
-        ended: it was carried out.
-        secret: that its answer told; empty for none.
+        fingerprint: a digest of the request.
+        began: when it began, by the server's clock.
+        answer: its answer; None before, and once it is forgotten.
+        ended: True once it was carried out.
+        secret: the secret in its answer; empty for none.
     """
 
     fingerprint: bytes
@@ -81,8 +81,8 @@ class _Keys:
     """The keys of one client, oldest first.
 
     Attributes:
-        entries: all.
-        answered: those whose answers are kept.
+        entries: all entries.
+        answered: the entries whose answers are kept.
     """
 
     __slots__ = ("answered", "entries")
@@ -96,18 +96,18 @@ class AnsweredOnce:
     """Carries out requests with an Idempotency-Key once, and answers repeated ones with the stored answer.
 
     Args:
-        config: of the server.
-        begin: begins what goes on without the request that asked for it.
+        config: the server's settings.
+        begin: starts work that outlives its request.
 
     Attributes:
-        keys: how many of them clients have used.
-        shares: of the bytes that answers take.
+        keys: the number of known keys.
+        shares: the clients' shares of the bytes of answers.
     """
 
     def __init__(self, config: ServerConfig, begin: Begin) -> None:
         self._begin = begin
         self._clock = config.clock
-        # Nothing is kept free: what somebody needs who has less, is taken from who has most.
+        # No room is kept free: what a client with less needs is taken from the one with most.
         most = config.max_stored_bytes
         self.shares = ClientShares("stored_bytes", "bytes of answers", most, config.max_client_stored_bytes, unit=most)
         self.keys = ClientShares("keys", "keys of requests", _MAX_KEYS, unit=_MAX_KEYS)
@@ -117,17 +117,17 @@ class AnsweredOnce:
     async def answer(
         self, request: web.Request, key: str | None, body: bytes, work: Callable[[], Awaitable[web.Response]]
     ) -> web.Response:
-        """The answer to a request: that of `work`, or the one that was given before.
+        """The answer to a request: the stored one, or that of `work`.
 
         Args:
-            key: chosen by the client; those of others are others.  None for no key, and an answer made anew.
-            work: carries it out.  With a key it goes on if who awaits this is cancelled.
+            key: the client's key; None to carry the request out in any case.
+            work: carries the request out.  With a key it goes on if the awaiting task is cancelled.
 
         Raises:
             AbortedError: the same request is being carried out.
-            FailedPreconditionError: it was carried out, and its answer is not kept any more.
-            RequestError: 422: there was another request of that key.
-            ResourceExhaustedError: no other key can be remembered.
+            FailedPreconditionError: it was carried out, and its answer is no longer kept.
+            RequestError: 422, the key was used for another request.
+            ResourceExhaustedError: no further key can be remembered.
         """
         if key is None:
             return await work()
@@ -137,7 +137,7 @@ class AnsweredOnce:
         name, fingerprint = await beside(len(body) * _HASH_NS, lambda: _digests(request, client, key, body))
         entry = self._find(client, name)
         if secret is not None and (entry is None or entry.secret != secret):
-            # There was an answer, or there would be no secret.
+            # The secret proves that there was an answer.
             raise ForgottenError(f"The answer that told this {SECRET} is not known any more, or was to another key")
         if entry is None:
             entry = self._remember(caller, name, fingerprint)
@@ -163,7 +163,7 @@ class AnsweredOnce:
         return entry
 
     def _remember(self, caller: Caller, name: bytes, fingerprint: bytes) -> _Entry:
-        """A new key.  Raises ResourceExhaustedError if there is no room for it."""
+        """Add a new key.  Raises ResourceExhaustedError if there is no room for it."""
         while self.keys.refusal(caller) is not None and self._forget_one():
             pass
         self.keys.take(caller)
@@ -172,7 +172,7 @@ class AnsweredOnce:
         return entry
 
     def _forget_one(self) -> bool:
-        """Forget the oldest key of who has most, if it may be forgotten."""
+        """Forget the oldest key of the client with most, if it may be forgotten; returns whether it was."""
         client = self.keys.largest_holder
         if client is None:
             return False
@@ -213,14 +213,14 @@ class AnsweredOnce:
         return response
 
     def _keep(self, caller: Caller, name: bytes, entry: _Entry, answer: StoredAnswer) -> None:
-        """Keep an answer, if there is room, or can be made without taking any from who has less."""
+        """Keep an answer, if there is room, or room can be made without dropping answers of clients with less."""
         if self._makes_room(caller, answer.size):
             entry.answer = answer
             self.shares.take(caller, answer.size)
             self._clients[caller.client].answered[name] = entry
 
     def _makes_room(self, caller: Caller, size: int) -> bool:
-        """Drop what has to go for so many bytes; nothing, if that would not do."""
+        """Drop answers to make room for `size` bytes; drops none, and returns False, if that is impossible."""
         shares, client = self.shares, caller.client
         if size > shares.most_of_one:
             return False
@@ -245,7 +245,7 @@ class AnsweredOnce:
         return True
 
     def _drop_answer(self, client: str, name: bytes) -> None:
-        """Keep the mark alone."""
+        """Drop an answer; its mark stays."""
         entry = self._clients[client].answered.pop(name)
         assert entry.answer is not None
         self.shares.give_back(client, entry.answer.size)
@@ -262,7 +262,7 @@ class AnsweredOnce:
 
 
 def _digests(request: web.Request, client: str, key: str, body: bytes) -> tuple[bytes, bytes]:
-    """Of what makes two requests of a client the same one, and of what they ask for."""
+    """(digest of the key with its scope, digest of the request)."""
     named = "\0".join([client, request.method, request.path_qs, key])
     asked = hashlib.sha256(
         f"{media_type(request)}\0{request.headers.get('Inference-Header-Content-Length')}\0".encode()

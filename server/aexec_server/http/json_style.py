@@ -1,9 +1,9 @@
-"""How an answer's JSON has numbers that JavaScript cannot read, or not exactly: a client says so in `Accept`.
+"""`JsonStyle`: how an answer's JSON writes numbers that JavaScript cannot read exactly, as `Accept` asks.
 
     Accept: application/json; nan=null; int64=string
 
-Without it NaN and infinities are the tokens `NaN`, `Infinity` and `-Infinity`, which Python, TensorFlow Serving and its
-clients know, and whole numbers are numbers of any size.  `json_text.py` writes them.
+By default NaN and infinities are the tokens `NaN`, `Infinity` and `-Infinity`, which Python, TensorFlow Serving and its
+clients know, and integers are numbers of any size.  `json_text.py` writes them.
 """
 
 from __future__ import annotations
@@ -25,12 +25,11 @@ _ACCEPT = istr("Accept")
 
 @dataclass(frozen=True, slots=True)
 class JsonStyle:
-    """What is written otherwise than it is by default.
+    """Deviations from the default form.
 
     Attributes:
-        nan: NaN and infinities are `"null"`, which loses which they were, or a `"string"` that says it; None for
-            tokens.
-        int64_as_string: elements of int64 and uint64 are strings, small ones too, so that an output has one type.
+        nan: `"null"` writes NaN and infinities as null, `"string"` as strings; None as tokens.
+        int64_as_string: True to write all elements of int64 and uint64 as strings.
     """
 
     nan: str | None = None
@@ -38,10 +37,10 @@ class JsonStyle:
 
 
 def json_style(request: Headed) -> JsonStyle | None:
-    """What the request asks for; None for JSON as it is by default.
+    """The style that the request asks for; None for the default.
 
     Raises:
-        InvalidArgumentError: a value that the parameter does not have.
+        InvalidArgumentError: a parameter has an unknown value.
     """
     accept = request.headers.get(_ACCEPT)
     if accept is None or ";" not in accept:
@@ -65,7 +64,7 @@ def _one_of(name: str, value: str, known: tuple[str, ...]) -> str:
 
 
 def styled(array: npt.NDArray[Any], style: JsonStyle | None) -> Any:
-    """Nested lists of an array of numbers, whose numbers are as the style has them."""
+    """An array of numbers as nested lists, with numbers in the style's form."""
     if style is not None:
         if style.int64_as_string and array.dtype.kind in "iu" and array.dtype.itemsize == 8:
             texts = np.fromiter(map(str, array.ravel().tolist()), object, array.size)
@@ -79,5 +78,5 @@ def styled(array: npt.NDArray[Any], style: JsonStyle | None) -> Any:
     return array.tolist()
 
 
-# As JSON's tokens, and as protobuf's JSON has them.
+# JSON's tokens, which protobuf's JSON uses as strings.
 _NAMES = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}

@@ -27,38 +27,38 @@ from aexec_server.http.json_style import JsonStyle, styled
 
 __all__ = ["array_pieces", "array_text", "loads", "value_pieces"]
 
-# Bytes parsed and numbers written at a stretch.
+# The number of bytes parsed, and of numbers written, in a piece.
 _PIECE = loop_budget.DEFAULT.pieces(loop_budget.JSON_READ_NS)
 _ELEMENTS = loop_budget.DEFAULT.pieces(loop_budget.JSON_WRITE_NS)
 # Where one of these is, not all that follows are items of the same list.
 _MARKS = (b'"', b"[", b"]", b"{", b"}", b"\\")
 _SPACE = re.compile(rb"[ \t\n\r]*+")
-# Characters of white space skipped at a stretch.
+# The number of characters of white space skipped in a piece.
 _SKIPPED = 1 << 20
 
 # Values written at a stretch, of which so many characters are as good as one; characters of a long text.
 _SMALL_VALUES = 500
 _CHARACTERS_OF_VALUE = 64
-# An iterator of fewer items is a list.
+# Iterators with fewer items are made lists.
 _FEW = 16
 _SCALARS = frozenset({int, float, bool, type(None)})
 _CHARACTERS = 1 << 15
 
-# Bytes of memory that Python's values take, by what they are written with: an object, a list, a quote, a comma.
+# Estimated bytes of Python's values for each character of these: objects, lists, quotes, commas.
 _BYTES_OF = {b"{": 184, b"[": 64, b'"': 28, b",": 32}
 _MAX_OBJECT_BYTES = 512 << 20
 _SMALL_ENOUGH = _MAX_OBJECT_BYTES // max(_BYTES_OF.values())  # whatever it is made of
 _COUNTED = 1 << 20
 
-# Two, as a search for one letter is ten times as fast as one for either.
+# Two patterns, because searching for one letter is ten times as fast as searching for either.
 _EXPONENT, _CAPITAL_EXPONENT = re.compile(rb"e\+?\d{3}"), re.compile(rb"E\+?\d{3}")
-# All digits as 0.
+# Maps all digits to 0.
 _DIGITS = bytes.maketrans(b"123456789", b"0" * 9)
-# Digits; a shorter number is finite with an exponent of two digits.
+# The number of digits up to which a number with an exponent of two digits is finite.
 _LONG = 200
 _LONG_NUMBER = b"0" * _LONG
 
-# Everything but a surrogate that is escaped without the other half of its pair.
+# Matches texts without an escaped surrogate that lacks the other half of its pair.
 _SOUND = re.compile(
     rb"(?:[^\\]|\\(?:[^u]|u(?![dD][89a-fA-F])[0-9a-fA-F]{4}|u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}))*+",
     re.DOTALL,
@@ -76,7 +76,7 @@ def _named_twice(key: str) -> ValueError:
     return ValueError(f"{key[:80]!r} is named twice in an object")
 
 
-# Without `parse_float` the C code makes floats itself, and of what is too large an infinity.
+# Without `parse_float` the C code makes floats itself, and makes infinities of too large numbers.
 _DECODER = json.JSONDecoder(object_pairs_hook=_members)
 _CHECKING = json.JSONDecoder(object_pairs_hook=_members, parse_float=finite_float)
 _encode = json.JSONEncoder(separators=(",", ":")).encode
@@ -86,10 +86,10 @@ def loads(body: bytes) -> Any:
     """The value of a JSON text in UTF-8.  NaN, Infinity and -Infinity are numbers.
 
     Raises:
-        ValueError: no JSON, or no UTF-8; a name twice in an object, a surrogate without the other of its pair, or a
-            decimal number that is too large.
-        RecursionError: nested deeper than any tensor.
-        ResourceExhaustedError: it would take more memory than a request may.
+        ValueError: the body is no JSON or no UTF-8, an object has a name twice, a surrogate lacks the other of its
+            pair, or a decimal number is too large.
+        RecursionError: it is nested deeper than any tensor.
+        ResourceExhaustedError: its values would take more memory than a request may.
     """
     _check_size(body)
     _check_surrogates(body)
@@ -110,7 +110,7 @@ def _whole(text: str, decoder: json.JSONDecoder) -> Any:
         value, end = decoder.scan_once(text, 0)  # type: ignore[attr-defined]  # and this
     except StopIteration:
         end = -1
-    return value if end == len(text) else decoder.decode(text)  # it skips white space around it, or says what is wrong
+    return value if end == len(text) else decoder.decode(text)  # `decode` skips white space, or raises
 
 
 def _check_size(body: bytes) -> None:
@@ -128,7 +128,7 @@ def _check_size(body: bytes) -> None:
 
 
 def _may_be_too_large(body: bytes) -> bool:
-    """Is there an exponent of three digits, or a number so long that it may be too large with one of two?"""
+    """True if a number may be too large: it has an exponent of three digits, or one of two and very many digits."""
     if len(body) <= _COUNTED:
         return _is_suspect(body)
     for start in range(0, len(body), _COUNTED):
@@ -157,15 +157,15 @@ def _check_surrogates(body: bytes) -> None:
 
 
 class _Pieces:
-    """A parser of one long text.
+    """Parses one long text in pieces.
 
     Args:
-        text: as it is.
-        decoder: of its pieces.
+        text: the text.
+        decoder: decodes pieces.
 
     Attributes:
         text: as given.
-        body: a byte for each of its characters; those that mean something to JSON are ASCII.
+        body: one byte for each character; characters with a meaning in JSON are ASCII.
     """
 
     def __init__(self, text: str, decoder: json.JSONDecoder) -> None:
@@ -192,7 +192,7 @@ class _Pieces:
         return value, end
 
     def skip(self, position: int) -> int:
-        """Where the white space ends that is at `position`."""
+        """The end of the white space at `position`."""
         while True:
             match = _SPACE.match(self.body, position, position + _SKIPPED)
             assert match is not None
@@ -226,7 +226,7 @@ class _Pieces:
             position = self._next(position, b"}")
 
     def _name(self, position: int) -> tuple[str, int]:
-        """A member's name, and where its value begins."""
+        """A member's name, and the position of its value."""
         position = self.skip(position)
         if self.body[position : position + 1] != b'"':
             raise ValueError(f"Expecting a name in quotes at character {position}")
@@ -237,13 +237,13 @@ class _Pieces:
         return key, position + 1
 
     def _piece(self, opening: str, start: int, end: int, closing: str) -> Any:
-        """What is between two commas."""
+        """Decode the items between `start` and `end`, as one list or object."""
         value = self._decode(f"{opening}{self.text[start:end]}{closing}")
         loop_budget.let_others_run()
         return value
 
     def _next(self, position: int, closing: bytes) -> int:
-        """Where the next item begins, after the comma that has to be here."""
+        """The position of the next item, behind the required comma."""
         if self.body[position : position + 1] != b",":
             raise ValueError(f"Expecting ',' or '{closing.decode()}' at character {position}")
         position = self.skip(position + 1)
@@ -290,7 +290,7 @@ class _Pieces:
         return self._cut_among_marks(start, stop if backslash < 0 else backslash, bracket)
 
     def _cut_among_marks(self, start: int, stop: int, bracket: bytes) -> tuple[int, bool]:
-        """The same where strings, lists or objects begin between the two."""
+        """As `_cut`, if strings, lists or objects begin between `start` and `stop`."""
         piece = self.bytes[start:stop]
         opening, closing, commas = (piece == 91) | (piece == 123), (piece == 93) | (piece == 125), piece == 44
         if self.body.find(b'"', start, stop) >= 0:
@@ -317,7 +317,7 @@ def array_text(array: npt.NDArray[Any], style: JsonStyle | None = None) -> str:
 
 
 def array_pieces(array: npt.NDArray[Any], style: JsonStyle | None = None) -> Iterator[str]:
-    """The same in pieces, each made in a slice's time."""
+    """As `array_text`, in pieces that each take less than a slice."""
     if array.size <= _ELEMENTS:
         yield _lists_text(array, style)
         return
@@ -337,7 +337,7 @@ def array_pieces(array: npt.NDArray[Any], style: JsonStyle | None = None) -> Ite
 
 
 def value_pieces(value: Any) -> Iterator[str]:
-    """A value as JSON, in pieces.  Iterators are lists, whose items are made when it is their turn."""
+    """A value as JSON, in pieces.  Iterators are written as lists, with items made one at a time."""
     if isinstance(value, dict):
         yield from _members_pieces(value)
     elif isinstance(value, str):
@@ -370,7 +370,7 @@ def _members_pieces(members: dict[str, Any]) -> Iterator[str]:
 
 
 def _looked_into(value: Any) -> Any:
-    """The value; of an iterator of a few items a list."""
+    """The value; a list in place of an iterator with few items."""
     if not isinstance(value, Iterator):
         return value
     first = list(islice(value, _FEW))
@@ -409,7 +409,7 @@ def _string_pieces(text: str) -> Iterator[str]:
 
 
 def _room_after(value: Any, room: int) -> int:
-    """What is left of room for so many values after this one; less than 0 if it has more."""
+    """The room for values that is left after this one; negative if it does not fit."""
     if isinstance(value, dict):
         value = value.values()
     elif not isinstance(value, list | tuple):
@@ -435,6 +435,6 @@ def _lists_text(array: npt.NDArray[Any], style: JsonStyle | None) -> str:
     values = styled(array, style)
     if style is None and array.dtype.kind in "fiu":
         text = repr(values)
-        if "n" not in text:  # numbers that are finite, and so as JSON has them, but for spaces
+        if "n" not in text:  # finite numbers, which are JSON except for spaces
             return text.replace(" ", "")
     return _encode(values)

@@ -1,4 +1,4 @@
-"""`LostError`: what a handle stands for is gone, and not because its client let it go."""
+"""`LostError`: the thing that a handle stands for is gone, though its client did not end it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class LostError(HasHeaders, errors.NotFoundError):
     """The session, operation or partial run of a handle is gone, and its client did not end it.
 
     Args:
-        reason: for programs, `server_restarted` or `host_ended`.
+        reason: a word for programs, `server_restarted` or `host_ended`.
     """
 
     def __init__(self, message: str, reason: str) -> None:
@@ -25,11 +25,11 @@ class LostError(HasHeaders, errors.NotFoundError):
 
 
 def lost_by_restart(handles: Handles, what: str, handle: str) -> LostError | None:
-    """The error for a handle of an earlier start of the server; None if it is of this one, or no handle.
+    """The error for a handle from an earlier start of the server; None for a handle of this start, or for none.
 
     Args:
-        handles: makes those of this start.
-        what: it stands for, `Session`.
+        handles: makes the handles of this start.
+        what: the kind of thing, such as `Session`.
     """
     if not handles.is_of_another_run(handle):
         return None

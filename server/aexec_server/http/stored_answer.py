@@ -1,4 +1,4 @@
-"""`StoredAnswer`: an answer that was given, or will be, to be given again."""
+"""`StoredAnswer`: an answer that can be given again."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from aexec_server.http.answer_parts import in_one_piece
 __all__ = ["StoredAnswer"]
 
 _KEPT = ("Content-Type", "Inference-Header-Content-Length", "Aexec-Run-Id", "Location", "Preference-Applied")
-# What one takes besides its body, about.
+# The bytes of a stored answer besides its body, approximately.
 _OVERHEAD = 1000
 
 
@@ -21,8 +21,8 @@ class StoredAnswer:
     """An answer, or the future of one, that can be given again.
 
     Attributes:
-        status, body: as they were.
-        headers: those that say something of the body, or where something is.
+        status, body: those of the answer.
+        headers: its headers about the body, and about locations.
     """
 
     status: int
@@ -43,5 +43,5 @@ class StoredAnswer:
         return self.headers.get("Content-Type", "").partition(";")[0]
 
     def response(self, headers: Mapping[str, str] | None = None) -> web.Response:
-        """It, with further headers."""
+        """A response with this answer and further headers."""
         return web.Response(body=self.body, status=self.status, headers={**self.headers, **(headers or {})})
