@@ -2,6 +2,7 @@
 
 What other modules use is listed.  What is listed is used by other modules, by scripts, by tests or in the
 documentation, or is the type of something that is.  What nobody uses is not there.
+Classes and functions are small.
 """
 
 from __future__ import annotations
@@ -311,3 +312,67 @@ def test_nothing_is_defined_for_nobody(
         and not (defined in (module.listed or ()) and (name, defined) in used_by_readers)
     }
     assert not unused, ", ".join(sorted(unused))
+
+
+# How large they may be: lines of a class and of a function, and branches of a function.
+_LINES_OF_CLASS, _LINES_OF_FUNCTION, _BRANCHES = 400, 70, 25
+# Which are larger, with the reason.
+_LARGE = {
+    "aexec.runtime.session.session.Session": "what users call; the rest of it is being cut off",
+    "aexec.runtime.session.step.Step": "the life of a step, which is being cut",
+    "aexec.remote.remote_session.RemoteSession": "what users call, as of Session",
+    "aexec.runtime.interpreter.execution.Execution": "the interpreter's loop, which shares its state in one object",
+    "aexec.runtime.interpreter.execution.Execution._run_slice": "the loop itself: a call for each node would cost more",
+    "aexec_server.settings.message_scan._Scan.message": "a loop over bytes: a call would take longer than a field",
+    "aexec_server.settings.server_config.ServerConfig": "a list of settings, each with what it means",
+}
+_BRANCHING = (ast.If, ast.IfExp, ast.For, ast.AsyncFor, ast.While, ast.ExceptHandler, ast.Assert, ast.match_case)
+AnyFunction = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def _branches(function: AnyFunction) -> int:
+    """McCabe's measure, of a function without those inside it, where each operand of `and` and `or` is a branch too."""
+    found, left = 1, list[ast.AST](function.body)
+    while left:
+        node = left.pop()
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda):
+            continue
+        if isinstance(node, _BRANCHING):
+            found += 1
+        elif isinstance(node, ast.BoolOp):
+            found += len(node.values) - 1
+        elif isinstance(node, ast.comprehension):
+            found += 1 + len(node.ifs)
+        left.extend(ast.iter_child_nodes(node))
+    return found
+
+
+def _sizes(module: str, nodes: Iterable[ast.AST]) -> Iterator[tuple[str, str]]:
+    """The large classes and functions of a module, and how large each is."""
+    owners = {id(inner): f"{node.name}." for node in nodes if isinstance(node, ast.ClassDef) for inner in node.body}
+    for node in nodes:
+        if not isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            continue
+        assert node.end_lineno is not None
+        name, lines = f"{module}.{owners.get(id(node), '')}{node.name}", node.end_lineno - node.lineno + 1
+        most = _LINES_OF_CLASS if isinstance(node, ast.ClassDef) else _LINES_OF_FUNCTION
+        if lines > most:
+            yield name, f"has {lines} lines, more than {most}"
+        elif not isinstance(node, ast.ClassDef) and lines > _BRANCHES // 2 and (count := _branches(node)) > _BRANCHES:
+            yield name, f"has {count} branches, more than {_BRANCHES}"
+
+
+def test_classes_and_functions_are_small(parsed: dict[str, Module]) -> None:
+    large = dict(found for name, module in parsed.items() for found in _sizes(name, module.nodes))
+    larger = [f"{name} {how}" for name, how in large.items() if name not in _LARGE]
+    assert not larger, "; ".join(larger)
+    assert not _LARGE.keys() - large.keys(), "no longer large: take them off the list"
+
+
+def test_large_functions_are_found() -> None:
+    branching = "def f(x):\n" + "    if x and x or x: pass\n" * 13
+    nested = "class A:\n    def g(self):\n        def h():\n            pass\n" + "        pass\n" * 70
+    assert dict(_sizes("m", _nodes(ast.parse(branching + nested)))) == {
+        "m.f": "has 40 branches, more than 25",
+        "m.A.g": "has 73 lines, more than 70",
+    }

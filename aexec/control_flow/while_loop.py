@@ -214,19 +214,7 @@ def while_loop(
         if shapes is not None:
             shapes = [PartialTensorShape([])] * len(counting) + shapes
 
-        def goes_on(values: list[Tensor]) -> Any:
-            in_time = [] if limit is None else [ops.less(values[0], limit)]
-            holds = condition(*pack(given, values[len(counting) :]))
-            return ops.logical_and(in_time[0], holds) if in_time else holds
-
-        def once(values: list[Tensor]) -> list[Any]:
-            counted = [value + 1 for value in values[: len(counting)]]
-            result = body(*pack(given, values[len(counting) :]))
-            if len(given) == 1 and not (type(result) in (list, tuple) and len(result) == 1):
-                result = [result]
-            check_same_structure(list(given), list(result), "The loop variables and what the body gives")
-            return counted + leaves_of(list(result))
-
+        goes_on, once = _counting(condition, body, given, limit)
         if is_functional_here(graph, functional):
             start = [ops.identity(value) if value.dtype.is_ref else value for value in start]
             invariants = shapes or [value.static_shape for value in start]
@@ -242,6 +230,32 @@ def while_loop(
         exits = exits[len(counting) :]
     packed = pack(given, exits)
     return packed if given is loop_vars else packed[0]
+
+
+def _counting(
+    condition: Callable[..., Any], body: Callable[..., Any], given: Any, limit: Tensor | None
+) -> tuple[Callable[[list[Tensor]], Any], Callable[[list[Tensor]], list[Any]]]:
+    """Condition and body of a loop over flat values; with a limit the first of these counts the iterations.
+
+    Args:
+        given: the structure of the loop variables.
+    """
+    counted = 0 if limit is None else 1
+
+    def goes_on(values: list[Tensor]) -> Any:
+        in_time = [] if limit is None else [ops.less(values[0], limit)]
+        holds = condition(*pack(given, values[counted:]))
+        return ops.logical_and(in_time[0], holds) if in_time else holds
+
+    def once(values: list[Tensor]) -> list[Any]:
+        counters = [value + 1 for value in values[:counted]]
+        result = body(*pack(given, values[counted:]))
+        if len(given) == 1 and not (type(result) in (list, tuple) and len(result) == 1):
+            result = [result]
+        check_same_structure(list(given), list(result), "The loop variables and what the body gives")
+        return counters + leaves_of(list(result))
+
+    return goes_on, once
 
 
 def _shapes(given: Any, loop_vars: Any, invariants: Any) -> list[PartialTensorShape]:

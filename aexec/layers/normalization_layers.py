@@ -6,6 +6,7 @@ What moves the averages is in the collection `update_ops`: a training op that wa
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from aexec import nn, ops
@@ -69,20 +70,7 @@ def batch_normalization(
     """
     with layer_scope(name, "batch_normalization", reuse):
         x = as_inputs(inputs)
-        rank = x.static_shape.rank
-        if rank is None:
-            raise errors.InvalidValueError("the rank of the inputs must be known")
-        axes = [axis] if isinstance(axis, int) else list(axis)
-        if any(not -rank <= at < rank for at in axes):
-            raise errors.InvalidValueError(f"Invalid axis: {axes}, for inputs of shape {x.static_shape}")
-        axes = sorted(at % rank for at in axes)
-        data_format = {4: {1: "NCHW", 3: "NHWC"}, 5: {1: "NCDHW", 4: "NDHWC"}}.get(rank, {}).get(axes[0])
-        can_be_fused = len(axes) == 1 and data_format is not None
-        if fused and not can_be_fused:
-            raise errors.InvalidValueError(
-                f"fused batch normalization is for one axis of channels of images or volumes, got axis {axes} "
-                f"of shape {x.static_shape}"
-            )
+        rank, axes, data_format = _axes_of_channels(x, axis, fused)
         sizes = {at: known_size(x, at, f"dimension {at}") for at in axes}
         shape = list(sizes.values()) if len(axes) == 1 else [sizes.get(at, 1) for at in range(rank)]
         dtype = dtypes.float32 if x.dtype.base.size == 2 else x.dtype.base
@@ -92,27 +80,40 @@ def batch_normalization(
             return made
 
         gamma = beta = None
+        learned = partial(weight, trainable=trainable)
         if scale:
-            gamma = weight(
-                "gamma",
-                gamma_initializer,
-                regularizer=gamma_regularizer,
-                constraint=gamma_constraint,
-                trainable=trainable,
-            )
+            gamma = learned("gamma", gamma_initializer, regularizer=gamma_regularizer, constraint=gamma_constraint)
         if center:
-            beta = weight(
-                "beta", beta_initializer, regularizer=beta_regularizer, constraint=beta_constraint, trainable=trainable
-            )
+            beta = learned("beta", beta_initializer, regularizer=beta_regularizer, constraint=beta_constraint)
         moving = (
             weight("moving_mean", moving_mean_initializer, trainable=False, partitioner=False),
             weight("moving_variance", moving_variance_initializer, trainable=False, partitioner=False),
         )
-        if can_be_fused and fused is not False and data_format is not None:
+        if fused is not False and data_format is not None:
             return _fused(x, gamma, beta, moving, shape, data_format, training, momentum, epsilon)
         broadcast = None if axes == [rank - 1] or len(axes) > 1 else [sizes.get(at, 1) for at in range(rank)]
         reduced = [at for at in range(rank) if at not in axes]
         return _in_steps(x, gamma, beta, moving, reduced, broadcast, training, momentum, epsilon)
+
+
+def _axes_of_channels(x: Tensor, axis: int | Sequence[int], fused: bool | None) -> tuple[int, list[int], str | None]:
+    """The rank of inputs, the axes of their channels, and the format with which one op normalizes them, if one does."""
+    rank = x.static_shape.rank
+    if rank is None:
+        raise errors.InvalidValueError("the rank of the inputs must be known")
+    axes = [axis] if isinstance(axis, int) else list(axis)
+    if any(not -rank <= at < rank for at in axes):
+        raise errors.InvalidValueError(f"Invalid axis: {axes}, for inputs of shape {x.static_shape}")
+    axes = sorted(at % rank for at in axes)
+    data_format = {4: {1: "NCHW", 3: "NHWC"}, 5: {1: "NCDHW", 4: "NDHWC"}}.get(rank, {}).get(axes[0])
+    if len(axes) > 1:
+        data_format = None
+    if fused and data_format is None:
+        raise errors.InvalidValueError(
+            f"fused batch normalization is for one axis of channels of images or volumes, got axis {axes} "
+            f"of shape {x.static_shape}"
+        )
+    return rank, axes, data_format
 
 
 def _fused(

@@ -63,17 +63,12 @@ def raw_rnn(
         state = pack(state, [convert_to_tensor(leaf) for leaf in leaves_of(state)])
         inputs = pack(first, [convert_to_tensor(leaf) for leaf in leaves_of(first)])
         batch = ops.shape(leaves_of(inputs)[0])[0]
+        structure: Any = cell.output_size if emitted is None else emitted
         if emitted is None:
             dtype = leaves_of(state)[0].dtype.base
-            structure: Any = cell.output_size
-            zeros = [_zeros([batch, size], dtype) for size in leaves_of(cell.output_size)]
+            zeros = [_zeros([batch, size], dtype) for size in leaves_of(structure)]
         else:
-            structure = emitted
-            examples = [convert_to_tensor(leaf) for leaf in leaves_of(emitted)]
-            zeros = [
-                _zeros(ops.concat_v2([ops.expand_dims(batch, 0), ops.shape(one)], 0), one.dtype.base)
-                for one in examples
-            ]
+            zeros = _zeros_like(structure, batch)
         arrays = [
             TensorArray(zero.dtype.base, 0, dynamic_size=True, clear_after_read=False, infer_shape=False)
             for zero in zeros
@@ -108,6 +103,12 @@ def raw_rnn(
             parallel_iterations=parallel_iterations,
         )
         return pack(structure, written), last, of_loop if keeps else None
+
+
+def _zeros_like(structure: Any, batch: Tensor) -> list[Tensor]:
+    """Zeros for a batch of what a structure has examples of."""
+    examples = [convert_to_tensor(leaf) for leaf in leaves_of(structure)]
+    return [_zeros(ops.concat_v2([ops.expand_dims(batch, 0), ops.shape(one)], 0), one.dtype.base) for one in examples]
 
 
 def _zeros(shape: Any, dtype: Any) -> Tensor:

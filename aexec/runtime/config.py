@@ -172,6 +172,18 @@ class SessionConfig:
             raise errors.InvalidArgumentError(
                 f"max_waiting_steps must not be negative, and goes with max_steps, got {self.max_waiting_steps}"
             )
+        if self.build_cost_model < 0 or self.build_cost_model_after < 0:
+            raise errors.InvalidArgumentError("build_cost_model and build_cost_model_after must not be negative")
+        if self.max_inlined_nodes < 0:
+            raise errors.InvalidArgumentError(f"max_inlined_nodes must not be negative, got {self.max_inlined_nodes}")
+        for name in ("session_tensor_bytes", "step_bytes", "session_bytes", "max_image_pixels", "printed_bytes"):
+            if (limit := getattr(self, name)) is not None and limit < 0:
+                raise errors.InvalidArgumentError(f"{name} must not be negative, got {limit}")
+        _check_timeout("operation_timeout", self.operation_timeout)
+        self._check_devices()
+        self._check_names()
+
+    def _check_devices(self) -> None:
         for name in ("share", "device_filters"):
             if isinstance(value := getattr(self, name), str):
                 raise errors.InvalidArgumentError(f"{name} must be a collection of names, got the string {value!r}")
@@ -191,14 +203,8 @@ class SessionConfig:
                 raise errors.InvalidArgumentError(
                     f"cost_model must be an aexec.CostModel, got {type(self.cost_model).__name__}"
                 )
-        if self.build_cost_model < 0 or self.build_cost_model_after < 0:
-            raise errors.InvalidArgumentError("build_cost_model and build_cost_model_after must not be negative")
-        if self.max_inlined_nodes < 0:
-            raise errors.InvalidArgumentError(f"max_inlined_nodes must not be negative, got {self.max_inlined_nodes}")
-        for name in ("session_tensor_bytes", "step_bytes", "session_bytes", "max_image_pixels", "printed_bytes"):
-            if (limit := getattr(self, name)) is not None and limit < 0:
-                raise errors.InvalidArgumentError(f"{name} must not be negative, got {limit}")
-        _check_timeout("operation_timeout", self.operation_timeout)
+
+    def _check_names(self) -> None:
         pass_names(self.graph_passes)
         if isinstance(self.delegates, str):
             if self.delegates != "auto":

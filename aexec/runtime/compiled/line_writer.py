@@ -7,7 +7,7 @@ Next to read: `line_layout.py`, `line_costs.py`, and `plans/blocks.py`, which fi
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 import numpy as np
 
@@ -163,9 +163,7 @@ class LineWriter:
         layout, root = self.layout, self.layout.root
         nodes = [item for item in root.items[run[0] : run[-1] + 1] if isinstance(item, PlanNode)]
         made = dict.fromkeys(name for node in nodes for name in layout.made(node))
-        every = (name for position in run for name in layout.used_at(root, position))
-        used = dict.fromkeys(name for name in every if name not in layout.constants)
-        given = [name for name in used if name not in made]
+        given = self._given_to_part(run, made)
         kept = [name for name in made if layout.last_use.get(name, -1) >= end]
         let_others_run()
         signature = f"part{len(self.text.functions)}({', '.join(['x', *given])})"
@@ -185,6 +183,13 @@ class LineWriter:
             # Not where only the taking of what was fetched is left: such a run cannot be cancelled any more.
             # A part that has gone to a thread does not know of `end`.
             main.add("end = yield" if part.yields else LOOK_AT_CLOCK)
+
+    def _given_to_part(self, run: list[int], made: Collection[str]) -> list[str]:
+        """What the items at the positions of `run` use of what others have made."""
+        layout = self.layout
+        every = (name for position in run for name in layout.used_at(layout.root, position))
+        used = dict.fromkeys(name for name in every if name not in layout.constants)
+        return [name for name in used if name not in made]
 
     # Blocks
 

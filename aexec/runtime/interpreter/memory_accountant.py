@@ -339,26 +339,9 @@ class MemoryAccountant(OuterTracer):
                 self.note(node, frame_iter, f"failed: {error.message}")
                 raise
 
-        def end(call: CallMemory, out: Any, arguments: Sequence[Any]) -> None:
-            outputs = out if type(out) is tuple else (out,)
-            inputs = _inputs(node, arguments)
-            try:
-                call.end(filter(_is_array, outputs), list(filter(_is_array, inputs)))
-            except errors.ResourceExhaustedError as error:
-                raise memory.refused(node, inputs, error) from None
-
         def count(call: CallMemory, out: Any) -> None:
             with suppress(errors.ResourceExhaustedError):  # nobody can be told now: the next call does not fit
-                end(call, out, ())
-
-        def failed(call: CallMemory, error: BaseException) -> BaseException:
-            call.end()
-            if self._report and isinstance(error, MemoryError):
-                error = errors.ResourceExhaustedError(f"OOM when running {{{{node {node.name}}}}} ({node.op}): {error}")
-            if not isinstance(error, errors.ResourceExhaustedError) or "Current usage from" in error.message:
-                return error
-            limited = "Config." in error.message
-            return self._with_report(node, error) if limited or self._report else error
+                self._end(node, call, out, ())
 
         if inspect.iscoroutinefunction(compute):
 
@@ -368,14 +351,14 @@ class MemoryAccountant(OuterTracer):
                     with watching(call, every=memory.is_exact):
                         out = await compute(*arguments)
                 except BaseException as error:
-                    told = failed(call, error)
+                    told = self._failed(node, call, error)
                     try:
                         if told is error:
                             raise
                         raise told from error
                     finally:
                         del told  # whose traceback refers to this frame
-                end(call, out, arguments)
+                self._end(node, call, out, arguments)
                 return out
 
             return accounted_await
@@ -386,7 +369,7 @@ class MemoryAccountant(OuterTracer):
                 with watching(call, every=memory.is_exact):
                     out = compute(*arguments)
             except BaseException as error:
-                told = failed(call, error)
+                told = self._failed(node, call, error)
                 try:
                     if told is error:
                         raise
@@ -396,10 +379,29 @@ class MemoryAccountant(OuterTracer):
             if isinstance(out, AWAITABLE):
                 call.end()
                 return once_there(out, lambda out: count(call, out))
-            end(call, out, arguments)
+            self._end(node, call, out, arguments)
             return out
 
         return accounted
+
+    def _end(self, node: PlanNode, call: CallMemory, out: Any, arguments: Sequence[Any]) -> None:
+        """A call has given its outputs.  Raises ResourceExhaustedError if there is no room for them."""
+        outputs = out if type(out) is tuple else (out,)
+        inputs = _inputs(node, arguments)
+        try:
+            call.end(filter(_is_array, outputs), list(filter(_is_array, inputs)))
+        except errors.ResourceExhaustedError as error:
+            raise self._memory.refused(node, inputs, error) from None
+
+    def _failed(self, node: PlanNode, call: CallMemory, error: BaseException) -> BaseException:
+        """What is told of a call that has failed."""
+        call.end()
+        if self._report and isinstance(error, MemoryError):
+            error = errors.ResourceExhaustedError(f"OOM when running {{{{node {node.name}}}}} ({node.op}): {error}")
+        if not isinstance(error, errors.ResourceExhaustedError) or "Current usage from" in error.message:
+            return error
+        limited = "Config." in error.message
+        return self._with_report(node, error) if limited or self._report else error
 
     def _with_report(self, node: PlanNode, error: errors.ResourceExhaustedError) -> errors.ResourceExhaustedError:
         return errors.ResourceExhaustedError(error.message + self._memory.report(node.device))

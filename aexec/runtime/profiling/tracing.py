@@ -292,11 +292,112 @@ def _is_array(value: Any) -> bool:
     return isinstance(value, np.ndarray)
 
 
+class _WatchedCall:
+    """A call of a kernel in a step that is traced.
+
+    Args:
+        ready: `time.perf_counter_ns()` when the node became ready.
+    """
+
+    def __init__(
+        self,
+        tracer: Tracer,
+        node: PlanNode,
+        compute: Callable[..., Any],
+        frame_iter: tuple[int, int],
+        ready: int,
+    ) -> None:
+        self._taken = time.perf_counter_ns()
+        self._tracer = tracer
+        self._node = node
+        self._device = node.queued_on
+        self._compute = compute
+        self._frame_iter = frame_iter
+        self._ready = ready
+        memory = CPU_ALLOCATOR if node.queued_on is None else node.queued_on.allocator.name
+        self._collector = tracer.collector(node.device, memory)
+
+    def _failed(self, error: BaseException) -> None:
+        cancelled = isinstance(error, asyncio.CancelledError)
+        said = "cancelled" if cancelled else f"failed: {type(error).__name__}: {error}"
+        self._tracer.note(self._node, self._frame_iter, said)
+
+    def _record(
+        self,
+        start: int,
+        out: Any,
+        tracked: TrackedAllocations,
+        self_time: SelfTime | None,
+        inputs: Sequence[Any] = (),
+        single: Sequence[bool] = (),
+        end: int = 0,
+        thread: int | str = 0,
+    ) -> None:
+        end = end or time.perf_counter_ns()
+        with SelfTime():  # so that recording does not count for a call around this one
+            self._tracer.note(self._node, self._frame_iter, "done")
+            outputs = out if type(out) is tuple else () if out is None else (out,)
+            self._collector.node_done(
+                self._node.name,
+                self._node.op,
+                _label_inputs(self._node, self._frame_iter),
+                self._tracer.epoch + self._ready,
+                self._tracer.epoch + start,
+                self._tracer.epoch + end,
+                outputs,
+                thread or threading.get_ident(),
+                _memory(tracked, outputs, inputs) if self._device is None else _memory_on_device(tracked),
+                None if self_time is None else self_time.nanoseconds,
+                taken_ns=self._tracer.epoch + self._taken,
+                single=single,
+            )
+
+    async def await_it(self, *inputs: Any) -> Any:
+        """What the kernel gives; it is a coroutine function."""
+        start, self_time = time.perf_counter_ns(), SelfTime()
+        self._tracer.note(self._node, self._frame_iter, "started")
+        try:
+            with tracking_allocations() as tracked:
+                out = await awaited(self._compute(*inputs), self_time)
+        except BaseException as error:
+            self._failed(error)
+            raise
+        single = single_references(out)
+        self._record(start, out, tracked, self_time, (), single)
+        return out
+
+    def call(self, *inputs: Any) -> Any:
+        """What the kernel gives, or what it is to be waited for."""
+        start, self_time = time.perf_counter_ns(), SelfTime()
+        self._tracer.note(self._node, self._frame_iter, "started")
+        timer = None if self._device is None else self._device.stream_timer()
+        try:
+            with tracking_allocations() as tracked, self_time:
+                returned = self._compute(*inputs)
+        except BaseException as error:
+            self._failed(error)
+            raise
+        if isinstance(returned, AWAITABLE):
+            if type(returned) is CoroutineType:
+                returned = awaited(returned, self_time)
+            return once_there(returned, lambda out: self._record(start, out, tracked, self_time), self._failed)
+        if timer is not None:
+            stream = timer.stream
+            timer.stop(lambda begin, end: self._record(begin, returned, tracked, None, inputs, (), end, stream))
+            return returned
+        single = single_references(returned)
+        self._record(start, returned, tracked, self_time if self_time.nested else None, inputs, single)
+        return returned
+
+
 class Tracer:
     """A tracer that collects the events and statistics of each node, by device.
 
     Args:
         device: the device to report if no node runs.
+
+    Attributes:
+        epoch: what times of the monotonic clock lack of nanoseconds since the epoch.
     """
 
     def __init__(self, device: str) -> None:
@@ -304,11 +405,13 @@ class Tracer:
         self._collectors: dict[str, StepStatsCollector] = {}
         self._began = time.perf_counter_ns()
         # Converts times of the monotonic clock to nanoseconds since the epoch.
-        self._epoch = time.time_ns() - self._began
+        self.epoch = time.time_ns() - self._began
         self._events: dict[str, list[NodeEvent]] = {}
         self._copying: set[CopyingDevice] = set()
 
-    def _collector(self, device: str, allocator: str = CPU_ALLOCATOR) -> StepStatsCollector:
+    def collector(self, device: str, allocator: str = CPU_ALLOCATOR) -> StepStatsCollector:
+        """What collects the nodes of a device; those without one ran on the step's."""
+        device = device or self._device
         found = self._collectors.get(device)
         if found is None:
             found = self._collectors[device] = StepStatsCollector(device, allocator)
@@ -326,7 +429,7 @@ class Tracer:
             # Several streams of a device may be the first to report at the same time.
             collector = self._collectors.setdefault(name, StepStatsCollector(name, source=False))
         allocator = CPU_ALLOCATOR if copy.kind == DEVICE_TO_HOST else copy.device.allocator.name
-        begin, end = self._epoch + copy.begin, self._epoch + copy.end
+        begin, end = self.epoch + copy.begin, self.epoch + copy.end
         collector.copy_done(copy.node, copy.kind, copy.stream, begin, end, allocator, copy.num_bytes)
 
     @property
@@ -356,87 +459,10 @@ class Tracer:
         self, node: PlanNode, compute: Callable[..., Any], frame_iter: tuple[int, int], ready: int
     ) -> Callable[..., Any]:
         """A compute callable that does the same and records it."""
-        taken = time.perf_counter_ns()
-        device = node.queued_on
-        collector = self._collector(
-            node.device or self._device, CPU_ALLOCATOR if device is None else device.allocator.name
-        )
+        watched = _WatchedCall(self, node, compute, frame_iter, ready)
         self._note(node, frame_iter, "ready", ready)
-
-        def failed(error: BaseException) -> None:
-            cancelled = isinstance(error, asyncio.CancelledError)
-            self.note(node, frame_iter, "cancelled" if cancelled else f"failed: {type(error).__name__}: {error}")
-
-        def record(
-            start: int,
-            out: Any,
-            tracked: TrackedAllocations,
-            self_time: SelfTime | None,
-            inputs: Sequence[Any] = (),
-            single: Sequence[bool] = (),
-            end: int = 0,
-            thread: int | str = 0,
-        ) -> None:
-            end = end or time.perf_counter_ns()
-            with SelfTime():  # so that recording does not count for a call around this one
-                self.note(node, frame_iter, "done")
-                outputs = out if type(out) is tuple else () if out is None else (out,)
-                collector.node_done(
-                    node.name,
-                    node.op,
-                    _label_inputs(node, frame_iter),
-                    self._epoch + ready,
-                    self._epoch + start,
-                    self._epoch + end,
-                    outputs,
-                    thread or threading.get_ident(),
-                    _memory(tracked, outputs, inputs) if device is None else _memory_on_device(tracked),
-                    None if self_time is None else self_time.nanoseconds,
-                    taken_ns=self._epoch + taken,
-                    single=single,
-                )
-
-        if inspect.iscoroutinefunction(compute):
-
-            async def traced_await(*inputs: Any) -> Any:
-                start, self_time = time.perf_counter_ns(), SelfTime()
-                self.note(node, frame_iter, "started")
-                try:
-                    with tracking_allocations() as tracked:
-                        out = await awaited(compute(*inputs), self_time)
-                except BaseException as error:
-                    failed(error)
-                    raise
-                single = single_references(out)
-                record(start, out, tracked, self_time, (), single)
-                return out
-
-            return traced_await
-
-        def traced(*inputs: Any) -> Any:
-            start, self_time = time.perf_counter_ns(), SelfTime()
-            self.note(node, frame_iter, "started")
-            timer = None if device is None else device.stream_timer()
-            try:
-                with tracking_allocations() as tracked, self_time:
-                    returned = compute(*inputs)
-            except BaseException as error:
-                failed(error)
-                raise
-            if isinstance(returned, AWAITABLE):
-                if type(returned) is CoroutineType:
-                    returned = awaited(returned, self_time)
-                return once_there(returned, lambda out: record(start, out, tracked, self_time), failed)
-            if timer is not None:
-                stream = timer.stream
-                timer.stop(lambda begin, end: record(begin, returned, tracked, None, inputs, (), end, stream))
-                return returned
-            single = single_references(returned)
-            record(start, returned, tracked, self_time if self_time.nested else None, inputs, single)
-            return returned
-
-        return traced
+        return watched.await_it if inspect.iscoroutinefunction(compute) else watched.call
 
     def to_proto(self) -> proto.StepStats:
-        collectors = self._collectors or {self._device: self._collector(self._device)}
+        collectors = self._collectors or {self._device: self.collector(self._device)}
         return merge(collectors[device].to_proto() for device in sorted(collectors))

@@ -43,6 +43,7 @@ _HOSTS = "session hosts"
 _OPERATION = "operation"
 
 
+# As long as its list of settings: it does nothing else than to check them.
 @dataclass(frozen=True, slots=True)
 class ServerConfig:
     """Settings of a server; docs/settings.md lists them.
