@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+from aexec_server.app import route_table
 from aexec_server.connections.connections import ConnectionLimits, ConnectionTable
 from aexec_server.connections.guarded_connection import guarded
+from aexec_server.core.routes import Route
 from aexec_server.core.server_state import Server
-from aexec_server.http.backlog import Backlog
+from aexec_server.http.backlog import _RUN, Backlog
 from aexec_server.settings.server_config import ServerConfig
 from aiohttp import web
 
@@ -238,3 +241,17 @@ async def test_chunks_are_not_followed(served: Served) -> None:
     assert await status(reader) == 200 and served.backlog.refused == 0
     first.close()
     writer.close()
+
+
+def test_routes_of_runs_are_known_by_their_first_line() -> None:
+    """All that begin a run: what is refused unread is told by bytes, not by the table of routes."""
+    routes = [route for route in route_table(Server(ServerConfig())) if "{partial}" not in route.path]
+    told = {route.path for route in routes if _RUN.match(f"{route.method} {filled(route)} ".encode())}
+    assert {route.path for route in routes if route.direct is not None} <= told
+    answers = {"RunResponse", "PredictResponse", "ClassifyResponse", "RegressResponse", "InferResponse"}
+    answered = {route.path for route in routes if route.method == "POST" and route.response in answers}
+    assert told == answered, "a route of runs is to be in `_RUN` of backlog.py"
+
+
+def filled(route: Route) -> str:
+    return re.sub(r"{\w+}", "1", route.path)
