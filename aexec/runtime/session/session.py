@@ -1,10 +1,9 @@
-"""`Session`: a graph, its state, and the runs in flight.
+"""`Session`: a graph, its state, and the runs in flight; its making, entering, changing and closing.
 
-A run goes: names → `SessionCallable` → plan → execution → results.  `SessionCallables` resolves the names, once for
-each request; `SessionSteps` begins the step.  `run` executes in the calling task; `start` returns a `Step` that runs in
-a task of its own; `make_callable` resolves the names once for many runs.  Read `session_callables.py` and `callable.py`
-for what a request becomes, `session_steps.py` for how a step begins, `planning/planner.py` for its plan, and
-`interpreter/execution.py` for how a plan is executed.
+Users have all in one class: `SessionView` shows what there is to see, `SessionRuns` runs the graph.  A run goes:
+names → `SessionCallable` → plan → execution → results.  Read `session_runs.py`, then `session_callables.py` and
+`callable.py` for what a request becomes, `session_steps.py` for how a step begins, `planning/planner.py` for its plan,
+and `interpreter/execution.py` for how a plan is executed.
 """
 
 from __future__ import annotations
@@ -12,10 +11,8 @@ from __future__ import annotations
 import asyncio
 import itertools
 import weakref
-from collections.abc import Generator, Iterable, Mapping
-from concurrent.futures import Future
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, Unpack, overload
+from collections.abc import Generator, Iterable
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from google.protobuf.message import Message
 
@@ -31,43 +28,31 @@ from aexec.framework.waiting.futures import running_loop
 from aexec.framework.wire.messages import as_message
 from aexec.graph.graph import Graph, current_graph
 from aexec.graph.meta_graph import MetaGraph
-from aexec.graph.nodes.node import Node, Tensor
-from aexec.graph.signature import (
-    named_inputs,
-)
 from aexec.queues.session_queue import Queue
 from aexec.resources.shared_containers import SharingResourceManager
-from aexec.runtime.config import RunMetadata, RunOptions, SessionConfig, callable_arguments
-from aexec.runtime.feeding.fetches import FetchMapper, flat_feeds
+from aexec.runtime.config import SessionConfig
 from aexec.runtime.planning.planner import Planner
-from aexec.runtime.session.callable import SessionCallable
 from aexec.runtime.session.kept_graph import KeptGraph
-from aexec.runtime.session.partial_run import PartialRun, PartialRunTable
-from aexec.runtime.session.run_types import Feeds, Fetched, RunSettings, Source, T, TargetsLike
+from aexec.runtime.session.partial_run import PartialRunTable
+from aexec.runtime.session.run_types import Source
 from aexec.runtime.session.session_callables import SessionCallables
 from aexec.runtime.session.session_classes import class_for_source, class_for_target
 from aexec.runtime.session.session_life import SessionLife
 from aexec.runtime.session.session_memory import SessionMemory
 from aexec.runtime.session.session_queues import SessionQueues
+from aexec.runtime.session.session_runs import SessionRuns
 from aexec.runtime.session.session_steps import SessionSteps
 from aexec.runtime.session.session_tensors import SessionTensors
-from aexec.runtime.session.session_view import SessionView
-from aexec.runtime.session.step import Step
 from aexec.runtime.session.unused_graphs import free_unused_graphs
 from aexec.runtime.threads.thread_pools import ThreadPools
 
 __all__ = ["Session"]
 
-K = TypeVar("K")
-
-# So often a plan is run until nothing about it is new: it is compiled at its third.
-_WARM_UP_RUNS = 5
-
 _session_ids = itertools.count(1)
 _sessions: weakref.WeakSet[Session] = weakref.WeakSet()
 
 
-class Session(SessionView):
+class Session(SessionRuns):
     """Runs a graph inside the current event loop.
 
     Args:
@@ -187,285 +172,7 @@ class Session(SessionView):
         """All sessions of this process that are still referred to, closed ones included."""
         return tuple(_sessions)
 
-    # Running
-
-    # fmt: off
-    @overload
-    async def run(self, fetches: str | Tensor, feeds: Feeds = ..., targets: TargetsLike = ..., **settings: Unpack[RunSettings]) -> Fetched: ...  # noqa: E501
-    @overload
-    async def run(self, fetches: Node, feeds: Feeds = ..., targets: TargetsLike = ..., **settings: Unpack[RunSettings]) -> None: ...  # noqa: E501
-    @overload
-    async def run(self, fetches: list[T], feeds: Feeds = ..., targets: TargetsLike = ..., **settings: Unpack[RunSettings]) -> list[Fetched]: ...  # noqa: E501
-    @overload
-    async def run(self, fetches: dict[K, T], feeds: Feeds = ..., targets: TargetsLike = ..., **settings: Unpack[RunSettings]) -> dict[K, Fetched]: ...  # noqa: E501
-    @overload
-    async def run(self, fetches: tuple[str | Tensor, str | Tensor], feeds: Feeds = ..., targets: TargetsLike = ..., **settings: Unpack[RunSettings]) -> tuple[Fetched, Fetched]: ...  # noqa: E501
-    @overload
-    async def run(self, fetches: tuple[str | Tensor, ...], feeds: Feeds = ..., targets: TargetsLike = ..., **settings: Unpack[RunSettings]) -> tuple[Fetched, ...]: ...  # noqa: E501
-    @overload
-    async def run(self, fetches: list[Any], feeds: Feeds = ..., targets: TargetsLike = ..., **settings: Unpack[RunSettings]) -> list[Any]: ...  # noqa: E501
-    @overload
-    async def run(self, fetches: dict[K, Any], feeds: Feeds = ..., targets: TargetsLike = ..., **settings: Unpack[RunSettings]) -> dict[K, Any]: ...  # noqa: E501
-    @overload
-    async def run(self, fetches: Any, feeds: Feeds = ..., targets: TargetsLike = ..., **settings: Unpack[RunSettings]) -> Any: ...  # noqa: E501
-    # fmt: on
-
-    async def run(
-        self,
-        fetches: Any,
-        feeds: Mapping[Any, Any] | None = None,
-        targets: TargetsLike = (),
-        *,
-        options: RunOptions | Message | None = None,
-        metadata: RunMetadata | None = None,
-        fetch_devices: Mapping[Any, str] | None = None,
-    ) -> Any:
-        """Run one step in the calling task.
-
-        Args:
-            fetches: a tensor, an operation, the name of one, or a nested structure of these.
-            feeds: tensor (or its name) → value: an array, nested lists, or of another type that is known
-                (`aexec.register_feed_type`).  Any tensor of the graph can be fed.  What is in the memory of one of
-                the session's devices, a CuPy array or what has `__dlpack__`, enters the graph there.
-            targets: operations to run without fetching anything.
-            options: deadline and tracing.
-            metadata: filled with statistics if `options` asks for them.
-            fetch_devices: fetched tensor (or its name) → name of the device in whose memory its value is to be, as
-                an array of its own.
-
-        Returns:
-            Values in the structure of `fetches`: arrays, NumPy scalars, `bytes`; None for operations.
-
-        Raises:
-            InvalidArgumentError: bad feeds or fetches, or a kernel's own error.
-            NotFoundError: a fetch, feed or target that names nothing.
-            DeadlineExceededError: the deadline passed.
-            CancelledError: the step was cancelled, or the session closed.
-            asyncio.CancelledError: the calling task was cancelled; the step has ended.
-        """
-        if type(fetches) is list and not fetches and not targets:
-            self._check_usable()
-            return []
-        call, build, feeds = self._callables.find(fetches, feeds, targets)
-        if fetch_devices:
-            call = self._callables.on_devices(call, None, fetch_devices)
-        values = tuple(feeds.values()) if feeds else ()
-        result, _, rest = self._steps.begin(call, values, options, metadata, build)
-        return result if rest is None else await rest
-
-    async def call(
-        self,
-        signature: str | None = None,
-        inputs: Mapping[str, Any] | None = None,
-        /,
-        *,
-        options: RunOptions | Message | None = None,
-        metadata: RunMetadata | None = None,
-        **named: Any,
-    ) -> dict[str, Fetched]:
-        """Run one step by a signature's own names: `await session.call("serving_default", x=x)`.
-
-        Args:
-            signature: as `Session.signature` takes its name.
-            inputs: values by input name, for names that are no keywords.
-            named: further values by input name.
-            options, metadata: as for `run`.
-
-        Returns:
-            Output name → value.
-
-        Raises:
-            NotFoundError: there is no such signature.
-            InvalidArgumentError: an input is missing, or there is none of that name.
-            OpError, asyncio.CancelledError: as `run` does.
-        """
-        chosen = self.signature(signature)
-        feeds = chosen.feeds(named_inputs(inputs, named))
-        return await self.run(chosen.fetches(), feeds, options=options, metadata=metadata)
-
-    def start(
-        self,
-        fetches: Any,
-        feeds: Mapping[Any, Any] | None = None,
-        targets: Iterable[Any] = (),
-        *,
-        options: RunOptions | Message | None = None,
-        metadata: RunMetadata | None = None,
-        fetch_devices: Mapping[Any, str] | None = None,
-    ) -> Step:
-        """Start a step in a task of its own.  Arguments as for `run`; its errors come when it is awaited.
-
-        What is wrong with the request itself raises at once, but for graphs so large that planning
-        them takes a thread.
-        """
-        call, build, feeds = self._callables.find(fetches, feeds, targets)
-        if fetch_devices:
-            call = self._callables.on_devices(call, None, fetch_devices)
-        step = self._steps.new_step(call, tuple(feeds.values()) if feeds else (), options, metadata, build)
-        step.launch()
-        return step
-
-    def make_callable(
-        self,
-        fetches: Any,
-        feeds: Iterable[Any] = (),
-        targets: Iterable[Any] = (),
-        options: RunOptions | None = None,
-        *,
-        feed_devices: Mapping[Any, str] | None = None,
-        fetch_devices: Mapping[Any, str] | None = None,
-        fetch_skip_sync: bool = False,
-        connections: Iterable[tuple[Any, Any]] = (),
-    ) -> SessionCallable:
-        """A signature that is resolved once, for many runs: `await call(x)` is cheaper than `run`.
-
-        Args:
-            fetches, targets: as for `run`; or as fetches a CallableOptions message, which says all of it.
-            feeds: tensors, or their names, in the order in which calls give their values.
-            options: of each call that gives none.
-            feed_devices: fed tensor (or its name) → name of the device in whose memory each of its values has to be.
-                Without it, each call sees where they are.
-            fetch_devices: as for `run`.
-            fetch_skip_sync: calls do not wait until devices have computed what is fetched; whatever uses it on the
-                stream that was current in the caller's thread comes after that.  A kernel that fails on the device
-                later than it was queued fails no step then.
-            connections: pairs of tensors, or their names: in each call the first takes the place of the second, as if
-                its value were fed there.
-
-        These four are those of TensorFlow's CallableOptions.  The plan is made by the first call.
-
-        Raises:
-            NotFoundError: a fetch, feed or target that names nothing.
-            InvalidArgumentError: a tensor that is fed twice, or fed and fetched, or of another graph; nothing
-                to fetch or run; a device that there is not, or one for a tensor that is not fed or fetched; connections
-                of tensors of different types, or by which one would depend on itself.
-            UnimplementedError: a device cannot hold values of a tensor's type; a message with a field that is ignored.
-        """
-        if isinstance(fetches, Message):
-            return self.make_callable(**callable_arguments(fetches))
-        call = self._callables.make(fetches, feeds, targets, options, connections)
-        if feed_devices or fetch_devices or fetch_skip_sync:
-            return self._callables.on_devices(call, feed_devices, fetch_devices, skip_sync=fetch_skip_sync)
-        return call
-
-    async def warm_up(
-        self,
-        signature: str | None = None,
-        inputs: Mapping[str, Any] | None = None,
-        /,
-        *,
-        runs: int = _WARM_UP_RUNS,
-        options: RunOptions | Message | None = None,
-        **named: Any,
-    ) -> None:
-        """Do before the first request what it would have to wait for: `await session.warm_up("serving_default", x=x)`.
-
-        With inputs the signature is run with them, so often that its plan is made, compiled, and what it takes of
-        memory is there.  Without any its plan is made, and without a name those of all signatures.
-
-        Args:
-            signature, inputs, named, options: as for `call`.
-            runs: how often.
-
-        Raises:
-            NotFoundError, InvalidArgumentError: as `call` does.
-            OpError, asyncio.CancelledError: as `run` does.
-        """
-        if inputs or named:
-            for _ in range(runs):
-                await self.call(signature, inputs, options=options, **named)
-            return
-        names = [signature] if signature is not None or not self._signatures else list(self._signatures)
-        for chosen in map(self.signature, names):
-            call, _, _ = self._callables.find(chosen.fetches(), chosen.feeds(dict.fromkeys(chosen.inputs)), ())
-            await self.make_plan(call)
-
-    async def make_plan(self, call: SessionCallable) -> None:
-        """Make the plan of a callable now, in place of at its first run.
-
-        Raises:
-            InvalidArgumentError, NotFoundError: as a call would.
-        """
-        await self._plan_of(call)
-
-    def stop_delegating(self) -> None:
-        """Plans that are made from now on are run here alone: nodes will be added that no delegate is to see."""
-        self._planner.stop_delegating()
-
-    def run_threadsafe(
-        self,
-        fetches: Any,
-        feeds: Mapping[Any, Any] | None = None,
-        targets: Iterable[Any] = (),
-        *,
-        options: RunOptions | None = None,
-        metadata: RunMetadata | None = None,
-    ) -> Future[Any]:
-        """`run` for callers on other threads; returns at once, with a future of the results.
-
-        Cancelling the future cancels the step.  Arguments and errors as for `run`.
-
-        Raises:
-            FailedPreconditionError: the session belongs to no loop yet (enter it, or run something there
-                first), its loop does not run, or this is the loop's own thread.
-        """
-        loop = self._life.loop
-        if loop is None or not loop.is_running():
-            raise errors.FailedPreconditionError(
-                f"Session {self.id} belongs to no event loop that runs: enter it with 'async with' in one first"
-            )
-        if running_loop() is loop:
-            raise errors.FailedPreconditionError(
-                f"run_threadsafe is for other threads than that of {loop!r}: await Session.run here"
-            )
-        coroutine = self.run(fetches, feeds, targets, options=options, metadata=metadata)
-        return asyncio.run_coroutine_threadsafe(coroutine, loop)
-
-    async def partial_run_setup(
-        self,
-        fetches: Any,
-        feeds: Iterable[Any] = (),
-        targets: Iterable[Any] = (),
-        *,
-        options: RunOptions | Message | None = None,
-    ) -> PartialRun:
-        """Start a step that is fed and fetched in several calls of `partial_run`.
-
-        Args:
-            fetches, targets: as for `run`: all that will be asked for.
-            feeds: tensors, or their names: all that will be fed.
-            options: of the step as a whole, its deadline above all.
-
-        The step ends when everything was fed and fetched, by its first error, when it is cancelled,
-        or with the session.
-
-        Raises:
-            InvalidArgumentError, NotFoundError: as `run`.
-            ResourceExhaustedError: too many partial runs of the session have not ended.
-        """
-        self._partial_runs.make_room()
-        call = self.make_callable(fetches, feeds, targets)
-        call.signature = replace(call.signature, in_parts=True)
-        step = self._steps.new_step(call, (), options, None, kind=PartialRun)
-        assert isinstance(step, PartialRun)
-        await step.planned()
-        step.begin(self.graph, call)
-        self._partial_runs.add(step)
-        return step
-
-    async def partial_run(self, setup: PartialRun | str, fetches: Any, feeds: Mapping[Any, Any] | None = None) -> Any:
-        """Go on with a partial run: feed some of its feeds, and wait for some of its fetches.
-
-        Args:
-            setup: what `partial_run_setup` gave, or its handle.
-
-        Raises:
-            InvalidArgumentError: the run has ended; a feed or fetch that was not named at the set-up, or was
-                given or taken before; a fetch that needs feeds which are still to come.
-            OpError: the step's error; it is over then.
-        """
-        self._check_usable()
-        return await self._partial_runs.go_on(setup, FetchMapper(fetches), flat_feeds(feeds or {}))
+    # What changes it
 
     async def extend(self, more: Graph | Message | bytes) -> None:
         """Add nodes to the session's graph.
@@ -572,7 +279,3 @@ class Session(SessionView):
     def queues(self) -> dict[str, Queue]:
         """The queues that were made so far, by the names under which `queue` finds them."""
         return self._queues.all()
-
-    def _check_usable(self) -> asyncio.AbstractEventLoop:
-        """The running loop, to which the session belongs from now on."""
-        return self._life.check_usable()

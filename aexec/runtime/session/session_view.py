@@ -211,7 +211,7 @@ class SessionView:
             FailedPreconditionError: a delegate that the config names is not installed.
             InvalidArgumentError, NotFoundError: as a call would.
         """
-        self._steps.check_usable()
+        self._check_usable()
         return await self._planner.regions(call.signature)
 
     async def captured_regions(self, call: SessionCallable) -> list[CapturedReport]:
@@ -225,7 +225,7 @@ class SessionView:
         return [region.report() for region in cached.captured]
 
     async def _plan_of(self, call: SessionCallable) -> CachedPlan:
-        self._steps.check_usable()
+        self._check_usable()
         prepared = self._steps.prepared(call)
         return prepared if isinstance(prepared, CachedPlan) else await prepared
 
@@ -249,3 +249,7 @@ class SessionView:
             table("devices", ["memory"], [(d.name, d.memory_facts()) for d in self._devices], len(self._devices)),
         ]
         return block(f"Session {self.id}", f"{self._graph.num_nodes} nodes, {self._facts()}", *tables)
+
+    def _check_usable(self) -> asyncio.AbstractEventLoop:
+        """The running loop, to which the session belongs from now on."""
+        return self._life.check_usable()
