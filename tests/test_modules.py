@@ -318,7 +318,6 @@ def test_nothing_is_defined_for_nobody(
 _LINES_OF_CLASS, _LINES_OF_FUNCTION, _BRANCHES = 400, 70, 25
 # Which are larger, with the reason.
 _LARGE = {
-    "aexec.runtime.session.session.Session": "what users call; the rest of it is being cut off",
     "aexec.runtime.session.step.Step": "the life of a step, which is being cut",
     "aexec.remote.remote_session.RemoteSession": "what users call, as of Session",
     "aexec.runtime.interpreter.execution.Execution": "the interpreter's loop, which shares its state in one object",
