@@ -146,11 +146,12 @@ async def test_constants_of_closed_session_are_freed(
     path.write_bytes(imported())
     for _ in range(3):
         await use_once(path)
-    await of_nothing()  # a session that begins or closes sees that the last one's graph is not used any more
-    assert large() == 0
+    while large():  # the thread that has read a graph may refer to it a moment longer than who waited for it
+        await of_nothing()
 
 
 async def of_nothing() -> None:
+    """A session that begins or closes sees that the last one's graph is not used any more."""
     async with aexec.Session(aexec.Graph()):
         pass
 
