@@ -187,6 +187,8 @@ class ClusterSession(Session):
         self._over: dict[str, list[int]] = {}
         self._telling: asyncio.TimerHandle | None = None
         self._registering: dict[tuple[str, str], asyncio.Task[None]] = {}
+        # By task and name of a graph, the plans that it is the graph of.
+        self._users: dict[tuple[str, str], weakref.WeakSet[RemotePlan]] = {}
         self._pinging: set[asyncio.Task[None]] = set()
         self._recovering = asyncio.Lock()
         self._entering = asyncio.Lock()
@@ -306,9 +308,10 @@ class ClusterSession(Session):
         """
         if task.lost:
             raise errors.UnavailableError(task.lost)
+        key = (task.name, plan.name)
+        self._note_user(key, plan)
         if plan.name in task.registered:
             return
-        key = (task.name, plan.name)
         registering = self._registering.get(key)
         if registering is None:
             registering = asyncio.get_running_loop().create_task(self._register(task, plan))
@@ -320,11 +323,20 @@ class ClusterSession(Session):
         fields = {"session": self.handle, "graph": plan.name, "targets": plan.targets, "in_parts": plan.in_parts}
         await self.engine.call(task.address, "register_graph", Message({**fields, "data": 0}, [plan.graph]))
         task.registered.add(plan.name)
-        assert self._life.loop is not None
-        weakref.finalize(plan, _deregister, weakref.ref(self), self._life.loop, task.name, plan.name).atexit = False
 
-    def deregister(self, task: str, name: str) -> None:
-        """No plan uses a graph any more."""
+    def _note_user(self, graph: tuple[str, str], plan: RemotePlan) -> None:
+        """A plan uses a graph as long as it lives, and so may others whose graph is the same."""
+        users = self._users.setdefault(graph, weakref.WeakSet())
+        if plan not in users:
+            users.add(plan)
+            assert self._life.loop is not None
+            weakref.finalize(plan, _plan_is_gone, weakref.ref(self), self._life.loop, *graph).atexit = False
+
+    def plan_is_gone(self, task: str, name: str) -> None:
+        """A plan uses a graph of a task no more, which lets go of it if no other does."""
+        if any(True for _ in self._users.get((task, name), ())):
+            return
+        self._users.pop((task, name), None)
         found = self.tasks.get(task)
         if found is not None and name in found.registered:
             found.registered.discard(name)
@@ -515,8 +527,8 @@ class ClusterSession(Session):
         await self._connection.close()
 
 
-def _deregister(session: weakref.ref[ClusterSession], loop: asyncio.AbstractEventLoop, task: str, name: str) -> None:
-    """A plan is gone, in whichever thread."""
+def _plan_is_gone(session: weakref.ref[ClusterSession], loop: asyncio.AbstractEventLoop, task: str, name: str) -> None:
+    """See `ClusterSession.plan_is_gone`; called in any thread."""
     found = session()
     if found is not None and not found.closed and not loop.is_closed():
-        loop.call_soon_threadsafe(partial(found.deregister, task, name))
+        loop.call_soon_threadsafe(partial(found.plan_is_gone, task, name))

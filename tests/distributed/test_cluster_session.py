@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import time
+import weakref
 from pathlib import Path
 
 import numpy as np
@@ -11,8 +13,10 @@ import pytest
 
 import aexec
 from aexec import errors, ops, proto
+from aexec.distributed.cluster_planner import RemotePlan
 from aexec.distributed.cluster_session import ClusterSession
 from aexec.distributed.memory_engine import CutOff, MemoryCluster, NetworkFaults
+from aexec.distributed.task import ClusterTask
 from aexec.framework import dtypes
 from tests.distributed.clusters import chain, check_idle, cluster_session, on
 from tests.support import gates
@@ -35,6 +39,30 @@ async def test_a_step_over_three_tasks() -> None:
         assert kept.describe()["graphs"] == 1, "a partition is sent once"
         await check_idle(cluster)
     assert not any(worker.sessions for worker in cluster.workers.values())
+
+
+async def test_graph_of_two_plans_stays_until_neither_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    registered = ClusterSession.register_graph
+    plans: list[RemotePlan] = []
+
+    async def register_for_two(session: ClusterSession, task: ClusterTask, plan: RemotePlan) -> None:
+        if not task.registered:
+            plans.append(copy.copy(plan))
+            await registered(session, task, plans[0])
+        await registered(session, task, plan)
+
+    monkeypatch.setattr(ClusterSession, "register_graph", register_for_two)
+    async with cluster_session(chain(1).graph()) as (session, cluster):
+        await session.run("n0:0", {"x:0": [1.0]})
+        (task,) = [task for task in session.tasks.values() if task.registered]
+        (name,) = task.registered
+        (kept,) = cluster.workers[task.address].sessions.values()
+        gone = weakref.ref(plans.pop())
+        assert gone() is None
+        await asyncio.sleep(0)  # the session is told in a turn of its loop
+        assert task.registered == {name}, "the other plan has it still"
+        np.testing.assert_array_equal(await session.run("n0:0", {"x:0": [1.0]}), [-1])
+        assert kept.describe()["graphs"] == 1
 
 
 def test_a_short_step_is_a_message_and_its_answer_per_task_and_value() -> None:
