@@ -224,9 +224,12 @@ async def test_a_part_looks_at_the_graph_once_however_much_it_fetches() -> None:
     g("y", "AddV2", last, "late", T=F)
     fetches = [f"n{number}:0" for number in range(0, 2000, 2)]
     async with aexec.Session(g.graph()) as session:
+        began = time.process_time()
+        await session.run([*fetches, "y:0"], {"x:0": 1, "late:0": 1})
+        whole_step = time.process_time() - began
         setup = await session.partial_run_setup([*fetches, "y:0"], ["x:0", "late:0"])
         began = time.process_time()
         results = await session.partial_run(setup, fetches, {"x:0": 1})
-        assert time.process_time() - began < 1
+        assert time.process_time() - began < 5 * whole_step  # planning included; a fifth of that is usual
         assert results == [-1] * 1000
         assert await session.partial_run(setup, "y:0", {"late:0": 1}) == 2

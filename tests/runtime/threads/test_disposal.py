@@ -206,45 +206,46 @@ class Gate:
     def take_apart(self) -> None:
         self.opened.wait()
 
+    def __enter__(self) -> Gate:
+        dispose(self, nodes=NODES)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.opened.set()
+
 
 async def test_a_process_that_ends_does_not_wait_for_it() -> None:
-    gate = Gate()
-    dispose(gate, nodes=NODES)
-    graphs = [chain(with_placeholder()).graph() for _ in range(3)]
-    for graph in graphs:
-        dispose(graph, nodes=len(graph))
-    leave_undisposed()
-    gate.opened.set()
+    with Gate():
+        graphs = [chain(with_placeholder()).graph() for _ in range(3)]
+        for graph in graphs:
+            dispose(graph, nodes=len(graph))
+        leave_undisposed()
     await disposed()
     assert all(len(graph) == NODES + 1 for graph in graphs)
 
 
 async def test_a_large_function_is_not_laid_out_for_runs_that_have_ended() -> None:
     async with aexec.Session(with_function().graph()) as session:
-        gate = Gate()  # which lets nothing else have its turn
-        dispose(gate, nodes=NODES)
-        leaving = session.start("out", {"x": 1.0}, options=aexec.RunOptions(timeout=0.05))
-        with pytest.raises(errors.DeadlineExceededError):
-            await leaving
-        (work,) = session._planner._work.tasks.values()
-        assert work.called_off
-        gate.opened.set()
+        with Gate():  # which lets nothing else have its turn
+            leaving = session.start("out", {"x": 1.0}, options=aexec.RunOptions(timeout=0.05))
+            with pytest.raises(errors.DeadlineExceededError):
+                await leaving
+            (work,) = session._planner._work.tasks.values()
+            assert work.called_off
         await until(lambda: not session._planner._work.tasks)
         assert np.isfinite(await session.run("out:0", {"x": 0.0}))
 
 
 async def test_but_it_is_for_those_that_still_wait() -> None:
     async with aexec.Session(with_function().graph()) as session:
-        gate = Gate()
-        dispose(gate, nodes=NODES)
-        leaving, staying = (session.start("out:0", {"x": 0.0}) for _ in range(2))
-        await until(lambda: session._planner._work.tasks)
-        assert leaving.cancel()
-        with pytest.raises(errors.CancelledError):
-            await leaving
-        (work,) = session._planner._work.tasks.values()
-        assert not work.called_off
-        gate.opened.set()
+        with Gate():
+            staying, leaving = (session.start("out:0", {"x": 0.0}) for _ in range(2))
+            await until(lambda: session._planner._work.tasks)  # the first of them waits: the other may not yet
+            assert leaving.cancel()
+            with pytest.raises(errors.CancelledError):
+                await leaving
+            (work,) = session._planner._work.tasks.values()
+            assert not work.called_off
         assert np.isfinite(await staying)
 
 
