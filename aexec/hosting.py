@@ -29,7 +29,7 @@ module, and nothing below them.  `aexec_server` is one, and a test holds it to t
 * `dispose`: takes the graph of a closed session apart, if it is the server's own; `leave_undisposed` stops that.
 * `load_kernels`: imports all ops and kernels and what they need, for a process from which others are forked.
 * `PartialRun`: a step in parts, as `Session.partial_run_setup` gives it.
-* `Queue`: a session's, as `Session.queue` gives it; `queue_class`: of which class are the queues that an op makes?
+* `Queue`: a session's, as `Session.queue` gives it; `queue_class`: the class of the queues that an op makes.
 * `return_freed_memory`: after large things were let go of, gives the system what the C library keeps.
 * `MemoryAccount`: what several sessions may take together, for `SessionConfig.memory_account`; `total_memory`: what the
   machine has.

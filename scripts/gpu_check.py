@@ -31,7 +31,7 @@ from aexec.devices.cuda_signals import SIGNALS
 from aexec.devices.device_registry import register_device_factory, unregister_device_factory
 from aexec.framework import errors
 from aexec.framework.kernel_contract import kernel_registry
-from aexec.framework.types import DEVICE_GPU, MemoryType
+from aexec.framework.types import DEVICE_GPU
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
@@ -212,7 +212,7 @@ def _failed_calls(device: CudaDevice, every: int) -> dict[str, str]:
 
 def _check_call(device: CudaDevice, call: Any) -> None:
     """Make a call of NumPy's kernel and of the GPU's, if there is one that has anything in its memory."""
-    from tests.kernels.kernel_calls import check_alike
+    from tests.kernels.kernel_calls import check_alike, in_host_memory, outputs_of
 
     c = call.construction(device.xp)
     try:
@@ -220,29 +220,21 @@ def _check_call(device: CudaDevice, call: Any) -> None:
     except errors.OpError:
         return
     c.host_memory = kernel.host_memory
-    of_inputs, of_outputs = (
-        [where is MemoryType.HOST_MEMORY for where in memory]
-        for memory in (c.input_memory_types, c.output_memory_types)
-    )
+    of_inputs, of_outputs = in_host_memory(c)
     built = kernel.build(c)
     if all((*of_inputs, *of_outputs)) or built.variables or built.wants_context:
         return
     try:
-        want = call.registration(c).build(call.construction(np)).compute(*call.inputs)
+        want = outputs_of(call.of_numpy(), call.inputs)
     except errors.OpError:
         return  # it read a file that is gone
     inputs = [x if on_host else device.xp.asarray(x) for x, on_host in zip(call.inputs, of_inputs, strict=True)]
-    got = built.compute(*inputs)
-    for one, other, on_host in zip(*map(_outputs, (got, want)), of_outputs, strict=True):
+    for one, other, on_host in zip(outputs_of(built, inputs), want, of_outputs, strict=True):
         if not isinstance(one, device.xp.ndarray):
             assert on_host, f"the result is {type(one)}, no array on the GPU"
             check_alike(one, other)
         else:
             check_alike(one.get(), other)
-
-
-def _outputs(made: Any) -> tuple[Any, ...]:
-    return made if isinstance(made, tuple) else () if made is None else (made,)
 
 
 # Cases that a GPU answers otherwise, with the reason.

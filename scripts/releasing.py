@@ -67,12 +67,17 @@ class ReleaseError(Exception):
     """Why there can be no release: what is wrong and what to do."""
 
 
+def _is_relative(target: str) -> bool:
+    """Does a link lead to a file of the repository: not to an address, nor within the page?"""
+    return re.match(r"[a-z]+:|#", target) is None
+
+
 def absolute_links(markdown: str, url: str, version: str) -> str:
     """The text with links to files of the repository made absolute.  Other links, anchors and code stay."""
 
     def absolute(match: re.Match[str]) -> str:
         target = match[2]
-        if re.match(r"[a-z]+:|#", target):
+        if not _is_relative(target):
             return match[0]
         return match[1] + FILE_URL.format(url=url.rstrip("/"), version=version, path=target) + match[3]
 
@@ -254,7 +259,7 @@ class Release:
         if not metadata.get_all("Project-URL"):
             raise ReleaseError("metadata: no Project-URL")
         description = str(metadata.get_payload())
-        relative = [match[2] for match in _LINK.finditer(description) if not re.match(r"[a-z]+:|#", match[2])]
+        relative = [match[2] for match in _LINK.finditer(description) if _is_relative(match[2])]
         if relative:
             raise ReleaseError(f"metadata: README has relative links: {', '.join(relative)}")
 

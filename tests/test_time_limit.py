@@ -96,6 +96,24 @@ FAILED = (
 )
 
 
+def run_tests(
+    folder: Path, name: str, source: str, processes: str = "0", loop: str = "asyncio"
+) -> subprocess.CompletedProcess[str]:
+    """Run a file of tests in processes of their own."""
+    (folder / name).write_text(source)
+    (folder / "conftest.py").write_text(CONFTEST)
+    options = ["-n", processes, "-c", str(ROOT / "pyproject.toml"), "--rootdir", folder, "-p", "no:cacheprovider"]
+    # A process of pytest-xdist that found itself in another's environment would wait for that one.
+    own = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_XDIST")}
+    return subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", *options, folder],
+        cwd=ROOT,
+        env={**own, "AEXEC_TEST_LOOP": loop},
+        capture_output=True,
+        text=True,
+    )
+
+
 def test_every_test_has_a_limit(request: pytest.FixtureRequest) -> None:
     assert request.config.pluginmanager.is_registered(time_limit)
     assert signal.getitimer(signal.ITIMER_REAL)[1] == time_limit.LIMIT / 8
@@ -104,18 +122,7 @@ def test_every_test_has_a_limit(request: pytest.FixtureRequest) -> None:
 @pytest.mark.time_limit(600)
 @pytest.mark.parametrize(("processes", "loop"), [("0", "uvloop"), ("1", "asyncio")])
 def test_hanging_tests_fail_and_tell_what_is_in_flight(processes: str, loop: str, tmp_path: Path) -> None:
-    (tmp_path / "test_hanging.py").write_text(HANGING)
-    (tmp_path / "conftest.py").write_text(CONFTEST)
-    options = ["-n", processes, "-c", str(ROOT / "pyproject.toml"), "--rootdir", tmp_path, "-p", "no:cacheprovider"]
-    # A process of pytest-xdist that found itself in another's environment would wait for that one.
-    own = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_XDIST")}
-    output = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", *options, tmp_path],
-        cwd=ROOT,
-        env={**own, "AEXEC_TEST_LOOP": loop},
-        stdout=subprocess.PIPE,
-        text=True,
-    ).stdout
+    output = run_tests(tmp_path, "test_hanging.py", HANGING, processes, loop).stdout
     for name in FAILED:
         assert f"test_hanging.py::test_{name} took longer than 0.4 s.  In flight were:" in output, output
     for name in ("has_a_hanging_fixture", "swallows_cancellation"):
@@ -140,16 +147,7 @@ def test_never_returns():
 
 
 def test_process_whose_test_is_in_c_for_ever_is_ended(tmp_path: Path) -> None:
-    (tmp_path / "test_in_c.py").write_text(IN_C)
-    (tmp_path / "conftest.py").write_text(CONFTEST)
-    options = ["-n", "0", "-c", str(ROOT / "pyproject.toml"), "--rootdir", tmp_path, "-p", "no:cacheprovider"]
-    ended = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", *options, tmp_path],
-        cwd=ROOT,
-        env={**os.environ, "AEXEC_TEST_LOOP": "asyncio"},
-        capture_output=True,
-        text=True,
-    )
+    ended = run_tests(tmp_path, "test_in_c.py", IN_C)
     assert ended.returncode == 1
     assert "in test_never_returns" in ended.stderr.partition("Timeout")[2], ended.stderr
 

@@ -326,7 +326,9 @@ class ClusterSession(Session):
 
     def _note_user(self, graph: tuple[str, str], plan: RemotePlan) -> None:
         """A plan uses a graph as long as it lives, and so may others whose graph is the same."""
-        users = self._users.setdefault(graph, weakref.WeakSet())
+        users = self._users.get(graph)
+        if users is None:
+            users = self._users[graph] = weakref.WeakSet()
         if plan not in users:
             users.add(plan)
             assert self._life.loop is not None

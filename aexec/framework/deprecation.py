@@ -26,7 +26,7 @@ class Renamed:
 
 
 def warn_deprecated(what: str, instead: str, removed_in: str, *, stacklevel: int = 1) -> None:
-    """Warns whoever called the caller of this function.
+    """Warn the caller's caller that what it used is deprecated.
 
     Args:
         what: what was used.

@@ -1,7 +1,7 @@
 """The kinds of queues: which class makes the queue that a node of an op asks for.
 
 A kind is plugged in by `register_queue_kind`; the built-in ones are in `aexec/queues/kinds`, and importing that
-registers them.  Whoever has to do something for each kind, such as registering kernels, follows them.
+registers them.  Code that does something for each kind, such as registering its kernels, calls `follow_queue_kinds`.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ import contextlib
 import gzip
 import itertools
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -28,10 +28,11 @@ from aexec.framework.kernel_contract import kernel_registry
 from aexec.framework.kernel_contract.kernel_registry import KernelRegistration
 from aexec.framework.kernel_contract.op_kernel import BuiltKernel, OpKernelConstruction
 from aexec.framework.op_contract import op_registry
+from aexec.framework.types import MemoryType
 from aexec.framework.wire import attr_value, node_def
 from aexec.ops.families import FAMILIES
 
-__all__ = ["KernelCall", "check_alike", "load", "load_of_strings"]
+__all__ = ["KernelCall", "check_alike", "in_host_memory", "load", "load_of_strings", "outputs_of"]
 
 FILE = Path(__file__).parent / "data" / "kernel_calls.pb.gz"
 STRINGS_FILE = FILE.with_name("string_calls.pb.gz")
@@ -68,6 +69,27 @@ class KernelCall:
 
     def registration(self, construction: OpKernelConstruction) -> KernelRegistration:
         return kernel_registry.global_registry.lookup(self.op, "CPU", construction.attrs, node=self.node.name)
+
+    def of_numpy(self) -> BuiltKernel:
+        """The CPU's kernel."""
+        c = self.construction(np)
+        return self.registration(c).build(c)
+
+
+def in_host_memory(c: OpKernelConstruction) -> tuple[list[bool], list[bool]]:
+    """Of each input and each output of a node, whether it is in host memory."""
+    inputs, outputs = (
+        [where is MemoryType.HOST_MEMORY for where in memory]
+        for memory in (c.input_memory_types, c.output_memory_types)
+    )
+    return inputs, outputs
+
+
+def outputs_of(built: BuiltKernel, inputs: Iterable[Any]) -> tuple[Any, ...]:
+    """What a kernel gives for these inputs, one value for each output."""
+    with np.errstate(all="ignore"):
+        made = built.compute(*inputs)
+    return made if isinstance(made, tuple) else () if made is None else (made,)
 
 
 def check_alike(got: Any, want: Any) -> None:

@@ -14,15 +14,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from aexec.framework import dtypes, errors
-from aexec.framework.kernel_contract.op_kernel import OpKernelConstruction
-from aexec.framework.types import MemoryType
 from aexec.kernels.common import portable
 from aexec.kernels.common.portable import HOST_ONLY, PORTABLE, READS_BACK, host_arguments, is_on_device
 from tests.kernels import kernel_calls
-from tests.kernels.kernel_calls import KernelCall, check_alike
+from tests.kernels.kernel_calls import KernelCall, check_alike, in_host_memory, outputs_of
 from tests.support.stand_ins.strict_arrays import StrictArray, strict, waits
 
 # The host waits for some inputs to these only, and the sample has none of those.
@@ -60,10 +56,9 @@ def _try(call: KernelCall, found: dict[str, Verdict]) -> None:
     if call.op in HOST_ONLY or not all(is_on_device(t) for t in (*c.input_types, *c.output_types)):
         return
     c.host_memory = host_arguments(c.op_def)
-    host_inputs = [t is MemoryType.HOST_MEMORY for t in c.input_memory_types]
-    host_outputs = [t is MemoryType.HOST_MEMORY for t in c.output_memory_types]
+    host_inputs, host_outputs = in_host_memory(c)
     try:
-        want = _run(call, call.construction(np), call.inputs)
+        want = outputs_of(call.of_numpy(), call.inputs)
     except errors.OpError:
         return  # it read a file that is gone
     verdict = found.setdefault(call.op, Verdict())
@@ -71,19 +66,12 @@ def _try(call: KernelCall, found: dict[str, Verdict]) -> None:
     inputs = [x if host else StrictArray(x.copy()) for x, host in zip(call.inputs, host_inputs, strict=True)]
     try:
         with waits() as waited:
-            got = _run(call, c, inputs)
+            got = outputs_of(call.registration(c).build(c), inputs)
             verdict.waits += waited()
         for a, b, host in zip(got, want, host_outputs, strict=True):
             _compare(a, b, host)
     except Exception as error:
         verdict.failures.append(f"{type(error).__name__}: {error}"[:150])
-
-
-def _run(call: KernelCall, c: OpKernelConstruction, inputs: Any) -> tuple[Any, ...]:
-    built = call.registration(c).build(c)
-    with np.errstate(all="ignore"):
-        outputs = built.compute(*inputs)
-    return outputs if isinstance(outputs, tuple) else () if outputs is None else (outputs,)
 
 
 def _compare(got: Any, want: Any, on_host: bool) -> None:

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from aiohttp import web
 
 from aexec import errors
-from aexec_server.clients.callers import Caller
+from aexec_server.clients.callers import Caller, caller_of
 from aexec_server.core.access import AccessControl
 from aexec_server.core.admission import Admission
 from aexec_server.core.operations import OperationStore
@@ -112,6 +112,10 @@ class Server:
     def ready(self) -> bool:
         """True if clients should send requests here."""
         return self.opened and not (self.leaving or self.draining) and self.repository.ready and self.ready_elsewhere()
+
+    def session_of(self, request: web.Request) -> HostedSession:
+        """The session of a request's path.  Raises NotFoundError if there is none that its caller may use."""
+        return self.sessions.get(request.match_info["session"], caller_of(request))
 
     def check_accepting(self) -> None:
         """Raise UnavailableError if nothing new may begin."""

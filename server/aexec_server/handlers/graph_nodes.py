@@ -12,7 +12,7 @@ from aiohttp import web
 import aexec
 from aexec import errors, proto
 from aexec.hosting import OnCancel, datatype_of, run_in_thread, summarize
-from aexec_server.clients.callers import Scope, caller_of
+from aexec_server.clients.callers import Scope
 from aexec_server.core.routes import Route
 from aexec_server.core.server_state import Server
 from aexec_server.http.bodies import JSON
@@ -30,7 +30,7 @@ def routes(server: Server) -> list[Route]:
     """`/v1/sessions/{session}/nodes`."""
 
     async def nodes(request: web.Request) -> web.StreamResponse:
-        with server.sessions.get(request.match_info["session"], caller_of(request)).in_use() as hosted:
+        with server.session_of(request).in_use() as hosted:
             graph = hosted.session.graph
             name, function = request.query.get("node"), request.query.get("function")
             described = await run_in_thread(lambda: _described(graph, name, function), on_cancel=OnCancel.ABANDON)

@@ -62,13 +62,11 @@ def routes(server: Server) -> list[Route]:
 class _Handlers:
     def __init__(self, server: Server) -> None:
         self.server = server
-        self.sessions = server.sessions
 
     def _changeable(self, request: web.Request) -> HostedSession:
         self.server.check_accepting()
         refuse_preferences(request)
-        caller = caller_of(request)
-        return self.server.changeable(self.sessions.get(request.match_info["session"], caller), caller)
+        return self.server.changeable(self.server.session_of(request), caller_of(request))
 
     async def _read(self, request: web.Request, allowed: frozenset[str]) -> TensorBody | TensorMessage:
         body = await bodies.read_body(request, self.server.config, self.server.body_budget)
@@ -79,7 +77,7 @@ class _Handlers:
 
     async def list(self, request: web.Request) -> web.StreamResponse:
         """GET …/queues: those that were made so far."""
-        with self.sessions.get(request.match_info["session"], caller_of(request)).in_use() as hosted:
+        with self.server.session_of(request).in_use() as hosted:
             queues = (_describe(name, queue) for name, queue in hosted.session.queues().items())
             return await self.server.door.send(request, value_pieces({"queues": queues}), bodies.JSON, in_thread=False)
 

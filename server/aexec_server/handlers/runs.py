@@ -129,7 +129,7 @@ class RunHandlers:
     def run(self, request: web.Request) -> Awaitable[web.StreamResponse]:
         """POST …/{session}:run"""
         self.server.check_accepting()
-        hosted = self._session(request)
+        hosted = self.server.session_of(request)
         preferences = read_preferences(request)
         if preferences is None:
             return self.serve(request, hosted, self._answer)
@@ -159,9 +159,6 @@ class RunHandlers:
             return None
         kind = _DirectMessages if bodies.is_protobuf(bodies.media_type(head)) else _DirectJson
         return kind(self, names["session"], head)
-
-    def _session(self, request: web.Request) -> HostedSession:
-        return self.sessions.get(request.match_info["session"], caller_of(request))
 
     async def _respond_later(
         self, request: web.Request, hosted: HostedSession, body: bytes, wait: float

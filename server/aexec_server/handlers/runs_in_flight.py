@@ -52,14 +52,10 @@ class RunsInFlight:
     def __init__(self, server: Server) -> None:
         self.server = server
         self.config = server.config
-        self.sessions = server.sessions
-
-    def _session(self, request: web.Request) -> HostedSession:
-        return self.sessions.get(request.match_info["session"], caller_of(request))
 
     async def list(self, request: web.Request) -> web.StreamResponse:
         """GET …/runs: those in flight, oldest first."""
-        with self._session(request).in_use() as hosted:
+        with self.server.session_of(request).in_use() as hosted:
             runs = map(self.describe, hosted.runs.of(self._seen(request, hosted)))
             return await self.server.door.send(request, value_pieces({"runs": runs}), bodies.JSON, in_thread=False)
 
@@ -70,7 +66,7 @@ class RunsInFlight:
 
     async def get(self, request: web.Request) -> web.Response:
         """GET …/runs/{run}: one in flight."""
-        with self._session(request).in_use() as hosted:
+        with self.server.session_of(request).in_use() as hosted:
             run = self._in_flight(request, hosted)
             return bodies.json_response(self.describe(run) | {"waits_for": _waits_for(run)})
 
@@ -83,7 +79,7 @@ class RunsInFlight:
 
     async def events(self, request: web.Request) -> web.StreamResponse:
         """GET …/runs/{run}/events"""
-        with self._session(request).in_use() as hosted:
+        with self.server.session_of(request).in_use() as hosted:
             run = self._in_flight(request, hosted)
             if run.stream is None:
                 run.stream = RunStream(self.describe, self.config.max_answer_bytes)
@@ -93,7 +89,7 @@ class RunsInFlight:
 
     async def trace(self, request: web.Request) -> web.StreamResponse:
         """GET …/runs/{run}/trace: Chrome's format."""
-        with self._session(request).in_use() as hosted:
+        with self.server.session_of(request).in_use() as hosted:
             run_id = request.match_info["run"]
             metadata = hosted.runs.traces.find(run_key(hosted.runs_owner(caller_of(request)), run_id))
             if metadata is None:
@@ -126,7 +122,7 @@ class RunsInFlight:
 
     async def cancel(self, request: web.Request) -> web.Response:
         """POST …/runs/{run}:cancel"""
-        with self._session(request).in_use() as hosted:
+        with self.server.session_of(request).in_use() as hosted:
             run_id = check_run_id(request.match_info["run"], "A run's id")
             body = await bodies.read_body(request, self.config, self.server.body_budget)
             reason = None

@@ -210,12 +210,9 @@ class _Handlers:
 
     def _changeable(self, request: web.Request) -> HostedSession:
         """Raises PermissionDeniedError for a session that is not the client's."""
-        return self.server.changeable(self._session(request), caller_of(request))
+        return self.server.changeable(self.server.session_of(request), caller_of(request))
 
     # Looking
-
-    def _session(self, request: web.Request) -> HostedSession:
-        return self.sessions.get(request.match_info["session"], caller_of(request))
 
     async def list(self, request: web.Request) -> web.StreamResponse:
         """GET /v1/sessions: the server's own, and those of the caller.
@@ -231,7 +228,7 @@ class _Handlers:
 
     async def get(self, request: web.Request) -> web.StreamResponse:
         """GET /v1/sessions/{session}: what it is, what it does now, and how it is called."""
-        hosted = self._session(request)
+        hosted = self.server.session_of(request)
         description = _describe(hosted, caller_of(request))
         with hosted.in_use():
             session = hosted.session
@@ -240,7 +237,7 @@ class _Handlers:
             return await self.server.door.send(request, parts, bodies.JSON, in_thread=in_thread)
 
     async def graph(self, request: web.Request) -> web.StreamResponse:
-        with self._session(request).in_use() as hosted:
+        with self.server.session_of(request).in_use() as hosted:
             # An extension makes a new graph and leaves this one as it is.
             graph = hosted.session.graph
             form, media = _graph_form(bodies.accepts(request))
@@ -248,7 +245,7 @@ class _Handlers:
             return await door.send(request, graph_pieces(graph, form, door.holding), media)
 
     async def devices(self, request: web.Request) -> web.Response:
-        with self._session(request).in_use() as hosted:
+        with self.server.session_of(request).in_use() as hosted:
             devices = hosted.session.devices()
             protobuf = bodies.is_protobuf(bodies.media_type(request))
             if protobuf:

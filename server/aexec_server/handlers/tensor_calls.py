@@ -54,13 +54,11 @@ def routes(server: Server) -> list[Route]:
 class _Handlers:
     def __init__(self, server: Server) -> None:
         self.server = server
-        self.sessions = server.sessions
         self.door = server.door
 
     def _session(self, request: web.Request) -> HostedSession:
         """One whose tensors are the client's."""
-        caller = caller_of(request)
-        return self.server.changeable(self.sessions.get(request.match_info["session"], caller), caller)
+        return self.server.changeable(self.server.session_of(request), caller_of(request))
 
     async def list(self, request: web.Request) -> web.StreamResponse:
         """GET …/tensors: oldest first."""

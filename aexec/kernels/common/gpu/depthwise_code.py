@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from aexec.framework.dtypes import DType
-from aexec.kernels.common.gpu.device_code import WORK_TYPES
+from aexec.kernels.common.gpu.device_code import elementwise_kernel
 from aexec.kernels.common.windowing import Window
 
 __all__ = ["depthwise_kernel"]
@@ -39,14 +39,12 @@ def depthwise_kernel(xp: Any, dtype: DType) -> Callable[[Any, Any, Sequence[Wind
 
     None where there is none: `xp` is not CuPy, or the type not of C++.
     """
-    make = getattr(xp, "ElementwiseKernel", None)
-    if make is None or dtype not in WORK_TYPES:
-        return None
     names = [*_SIZES, *[f"{axis}_{name}" for axis in ("row", "col") for name in _WINDOW]]
     arrays = [f"raw {dtype.np.name} {name}" for name in ("x", "f")]
     scalars = [f"int64 {name}" for name in names]
-    operation = f"typedef {WORK_TYPES[dtype]} W; {_SUM}"
-    kernel = make(", ".join([*arrays, *scalars]), f"{dtype.np.name} y", operation, "aexec_depthwise")
+    kernel = elementwise_kernel(xp, "depthwise", [*arrays, *scalars], [f"{dtype.np.name} y"], _SUM, dtype)
+    if kernel is None:
+        return None
 
     def convolve(x: Any, weights: Any, spec: Sequence[Window], out: Any) -> Any:
         sizes = (*x.shape[1:3], *out.shape[1:3], *weights.shape[2:])

@@ -7,17 +7,17 @@ Next to read: `elementwise_code.py`, which has the code of ops.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from aexec.framework import dtypes
 from aexec.framework.dtypes import DType
 from aexec.framework.late_dataclass import dataclass
 
-__all__ = ["WORK_TYPES", "Code", "compiled"]
+__all__ = ["Code", "compiled", "elementwise_kernel"]
 
 # The type that code computes in, by the type of its arrays.
-WORK_TYPES = {dtypes.float16: "float", dtypes.float32: "float", dtypes.float64: "double"}
+_WORK = {dtypes.float16: "float", dtypes.float32: "float", dtypes.float64: "double"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,12 +52,24 @@ def compiled(xp: Any, name: str, code: Code, dtype: DType) -> Callable[..., Any]
     Args:
         name: of the kernel, for those who look at a profile.
     """
-    make = getattr(xp, "ElementwiseKernel", None)
-    if make is None or dtype not in WORK_TYPES or (dtype is dtypes.float16 and not code.narrow):
+    if dtype is dtypes.float16 and not code.narrow:
         return None
-    inputs = ", ".join(f"{dtype.np.name} {each}_in" for each in code.inputs)
-    outputs = ", ".join(f"{dtype.np.name} {each}_out" for each in code.outputs)
-    kernel: Callable[..., Any] = make(
-        inputs, outputs, f"typedef {WORK_TYPES[dtype]} W; {code.operation}", f"aexec_{name}"
-    )
+    inputs = [f"{dtype.np.name} {each}_in" for each in code.inputs]
+    outputs = [f"{dtype.np.name} {each}_out" for each in code.outputs]
+    return elementwise_kernel(xp, name, inputs, outputs, code.operation, dtype)
+
+
+def elementwise_kernel(
+    xp: Any, name: str, inputs: Sequence[str], outputs: Sequence[str], operation: str, dtype: DType
+) -> Callable[..., Any] | None:
+    """CuPy's kernel of statements that compute in `W`; None where `xp` is not CuPy, or `dtype` not a type of C++.
+
+    Args:
+        inputs, outputs: type and name of each, as CuPy takes them.
+    """
+    make = getattr(xp, "ElementwiseKernel", None)
+    if make is None or dtype not in _WORK:
+        return None
+    typed = f"typedef {_WORK[dtype]} W; {operation}"
+    kernel: Callable[..., Any] = make(", ".join(inputs), ", ".join(outputs), typed, f"aexec_{name}")
     return kernel
