@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import pytest
 from google.protobuf import descriptor_pb2
 
 from aexec import proto
+from aexec.proto import inference, serving
 
 DATA = Path(__file__).parent / "data"
 
@@ -45,6 +47,7 @@ ROOTS = """
 FieldProto = descriptor_pb2.FieldDescriptorProto
 TYPES = {number: name.removeprefix("TYPE_").lower() for name, number in FieldProto.Type.items()}
 PACKABLE = set(TYPES.values()) - {"string", "bytes", "message", "group"}
+PACKAGE = re.compile("^(tensorflow|inference)(?=[.])")
 REFERENCES = ("message", "enum", "value_message", "value_enum")
 
 
@@ -55,7 +58,7 @@ def read_json(name: str) -> Any:
 def expected(kind: str) -> dict[str, Any]:
     """All of the data's messages or enums but those of LEFT_OUT, by name without package."""
     found: dict[str, Any] = {}
-    for name in ("messages.json.gz", "messages_more.json.gz"):
+    for name in ("messages.json.gz", "messages_more.json.gz", "messages_serving.json.gz"):
         found |= read_json(name)[kind]
     return {name.removeprefix("tensorflow."): facts for name, facts in found.items() if facts["file"] not in LEFT_OUT}
 
@@ -68,7 +71,7 @@ def actual() -> tuple[dict[str, Any], dict[str, Any]]:
     """What our descriptors say, in the words of the data: messages and enums."""
     messages: dict[str, Any] = {}
     enums: dict[str, Any] = {}
-    files = {getattr(proto, name).DESCRIPTOR.file for name in proto.__all__}
+    files = {getattr(space, name).DESCRIPTOR.file for space in (proto, serving, inference) for name in space.__all__}
     for file in files:
         content = descriptor_pb2.FileDescriptorProto()
         file.CopyToProto(content)
@@ -100,7 +103,6 @@ def add_message(name: str, message: Any, file: str, messages: Any, enums: Any) -
 
 
 def field_facts(field: Any, entries: dict[str, Any]) -> dict[str, Any]:
-    assert not field.proto3_optional, field.name  # presence comes from oneofs alone
     facts: dict[str, Any] = {"name": field.name, "number": field.number}
     if field.options.deprecated:
         facts["deprecated"] = True
@@ -124,15 +126,22 @@ def enum_facts(enum: Any, file: str) -> dict[str, Any]:
 
 
 def our_file(name: str) -> str:
+    folder, _, file = name.rpartition("/")
+    if not folder:
+        return f"aexec/proto/inference/{file}"
+    if folder.startswith("tensorflow_serving/"):
+        return f"aexec/proto/serving/{file}"
     for prefix in ("tensorflow/core/", "xla/tsl/"):
         name = name.replace(prefix, "aexec/proto/")
     return name
 
 
+def our_package(match: re.Match[str]) -> str:
+    return "aexec" if match[1] == "tensorflow" else f"aexec.{match[1]}"
+
+
 def our_field(field: dict[str, Any]) -> dict[str, Any]:
-    renamed = {
-        key: value.replace("tensorflow.", "aexec.", 1) if key in REFERENCES else value for key, value in field.items()
-    }
+    renamed = {key: PACKAGE.sub(our_package, value) if key in REFERENCES else value for key, value in field.items()}
     if renamed["label"] == "repeated" and renamed["type"] in PACKABLE:
         renamed.setdefault("packed", False)
     return renamed
