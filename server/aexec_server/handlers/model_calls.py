@@ -12,6 +12,7 @@ import aexec
 from aexec import errors
 from aexec_server.clients.callers import Caller
 from aexec_server.core.direct_call import DirectRun
+from aexec_server.handlers.run_execution import RunExecution
 from aexec_server.handlers.runs import RunHandlers
 from aexec_server.http import bodies
 from aexec_server.http.compression import compress
@@ -23,7 +24,7 @@ from aexec_server.requests.run_table import Run
 from aexec_server.requests.served_call import AnswerForm, ServedCall
 from aexec_server.sessions.store import HostedSession
 
-__all__ = ["DirectModelCall", "ModelRequest", "Read", "model_names", "run_model"]
+__all__ = ["DirectModelCall", "ModelRequest", "Read", "execute_model_run", "model_names", "run_model"]
 
 
 def model_names(models: Iterable[Model]) -> web.Response:
@@ -73,35 +74,53 @@ async def run_model(
     async def answer(
         request: web.Request, hosted: HostedSession, run: Run, body: bodies.Body, arrival: float
     ) -> web.Response:
-        began = int(arrival * 1e9)
-        ran = 0
+        async def styled() -> ModelRequest:
+            wanted = await read(body, hosted)
+            wanted.asked.style = json_style(request)
+            return wanted
 
-        def write(
-            run_id: str,
-            asked: RunRequest,
-            served: AnswerForm,
-            values: Sequence[Any],
-            metadata: aexec.RunMetadata | None,
-        ) -> Answer:
-            nonlocal ran
-            ran = time.monotonic_ns()
-            return wanted.write(version, served, values)
-
-        try:
-            wanted = await bodies.in_time(read(body, hosted), run.deadline)
-            asked = wanted.asked
-            asked.style = json_style(request)
-            wanted.check(hosted.served(asked, by_admin=run.by_admin))
-            decoded = time.monotonic_ns()
-            written = await runs.execution.execute(hosted, run, asked, len(body), arrival, write)
-        except errors.OpError:
-            version.statistics.count_failure(began)
-            raise
-        finished = ran or time.monotonic_ns()
-        version.statistics.count_success(began, decoded, finished, wanted.rows, int(run.queued * 1e9))
+        written = await execute_model_run(runs.execution, version, hosted, run, styled(), len(body), arrival)
         return await compress(request, tensors_response(*written))
 
     return await runs.serve(request, version.hosted, answer, on_run=on_run)
+
+
+async def execute_model_run(
+    execution: RunExecution,
+    version: ModelVersion,
+    hosted: HostedSession,
+    run: Run,
+    reading: Awaitable[ModelRequest],
+    size: int,
+    arrival: float,
+) -> Answer:
+    """Read a request of `size` bytes, execute its run, and write the answer; the model's statistics count it."""
+    began = int(arrival * 1e9)
+    ran = 0
+
+    def write(
+        run_id: str,
+        asked: RunRequest,
+        served: AnswerForm,
+        values: Sequence[Any],
+        metadata: aexec.RunMetadata | None,
+    ) -> Answer:
+        nonlocal ran
+        ran = time.monotonic_ns()
+        return wanted.write(version, served, values)
+
+    try:
+        wanted = await bodies.in_time(reading, run.deadline)
+        asked = wanted.asked
+        wanted.check(hosted.served(asked, by_admin=run.by_admin))
+        decoded = time.monotonic_ns()
+        written = await execution.execute(hosted, run, asked, size, arrival, write)
+    except errors.OpError:
+        version.statistics.count_failure(began)
+        raise
+    finished = ran or time.monotonic_ns()
+    version.statistics.count_success(began, decoded, finished, wanted.rows, int(run.queued * 1e9))
+    return written
 
 
 class DirectModelCall:

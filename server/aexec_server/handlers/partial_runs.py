@@ -253,7 +253,7 @@ class PartialRuns:
         form = part.form(asked.fetches or ())
         names = tuple(asked.feeds)
         dtypes = part.feed_dtypes(names)
-        if write is not message_answer:
+        if not asked.as_message:
             check_answerable(asked, form)
         values = await bodies.beside(size * loop_budget.WIRE_NS, lambda: asked.values(names, dtypes))
         try:
@@ -268,11 +268,11 @@ class PartialRuns:
                 del hosted.partial_steps[handle]
         size = sum(map(size_of, results))
         check_answer_size(size, self.server.config.max_answer_bytes)
-        is_message = write is message_answer
-        counted = self.server.door.reserve(answer_bytes(results, as_text=not (is_message or any(asked.binary))))
-        nanoseconds = size * loop_budget.WIRE_NS if is_message else answer_ns(asked, results)
-        answer, length = await bodies.beside(nanoseconds, lambda: write(part.run.id, asked, form, results, None))
-        if is_message:
+        counted = self.server.door.reserve(answer_bytes(results, as_text=asked.as_text))
+        answer, length = await bodies.beside(
+            answer_ns(asked, results), lambda: write(part.run.id, asked, form, results, None)
+        )
+        if asked.as_message:
             return counted(web.Response(body=answer, content_type=bodies.PROTOBUF))
         return counted(tensors_response(answer, length))
 

@@ -24,7 +24,6 @@ from aexec_server.requests.run_response import (
     answer_ns,
     check_answer_size,
     check_answerable,
-    message_answer,
     metadata_ns,
 )
 from aexec_server.requests.run_table import Run, StartedRun
@@ -56,7 +55,7 @@ class RunExecution:
 
         Whoever cancels this coroutine (a client that leaves) cancels the step.
         """
-        begun = run.begun or await self._begin(hosted, run, asked, size, arrival, write)
+        begun = run.begun or await self._begin(hosted, run, asked, size, arrival)
         run.has_begun = True
         values, step, stream = begun.values, begun.step, begun.stream
         metadata = None
@@ -79,18 +78,15 @@ class RunExecution:
             size += size_of(value)
         check_answer_size(size, self.config.max_answer_bytes)
         if size > PIECE:
-            held = answer_bytes(values, as_text=write is not message_answer and not any(asked.binary))
-            run.held = self._door.reserve(held)
-        nanoseconds = size * loop_budget.WIRE_NS if write is message_answer else answer_ns(asked, values)
+            run.held = self._door.reserve(answer_bytes(values, as_text=asked.as_text))
+        nanoseconds = answer_ns(asked, values)
         if metadata is not None:
             nanoseconds += metadata_ns(metadata)
         return await bodies.beside(
             nanoseconds, lambda: write(run.id, asked, begun.served, values, metadata), run.deadline
         )
 
-    async def _begin(
-        self, hosted: HostedSession, run: Run, asked: RunRequest, size: int, arrival: float, write: Writer
-    ) -> StartedRun:
+    async def _begin(self, hosted: HostedSession, run: Run, asked: RunRequest, size: int, arrival: float) -> StartedRun:
         """Begin a run as soon as it is its turn."""
         run.check()
         run.deadline = deadline = self.deadline(hosted.session, asked, arrival, run.timeout)
@@ -103,7 +99,7 @@ class RunExecution:
         if deadline is not None and time.monotonic() >= deadline:
             raise errors.DeadlineExceededError("The run's deadline came before it could begin")
         served = hosted.served(asked, by_admin=run.by_admin)
-        if stream is not None or write is not message_answer:
+        if stream is not None or not asked.as_message:
             check_answerable(asked, served)
         nanoseconds = size * loop_budget.WIRE_NS if asked.untyped else 0
         fed = await bodies.beside(nanoseconds, lambda: asked.values(served.inputs, served.input_dtypes), deadline)

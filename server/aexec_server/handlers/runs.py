@@ -379,7 +379,7 @@ class _DirectSessionRun:
         self._write = write
 
     def check(self, served: ServedCall) -> None:
-        if self._write is not message_answer:
+        if not self.asked.as_message:
             check_answerable(self.asked, served)
 
     def write(self, run_id: str, served: ServedCall, values: Sequence[Any]) -> Answer:

@@ -48,7 +48,7 @@ def read_run_step(message: proto.RunStepRequest) -> RunRequest:
     """
     if max(len(message.feed), len(message.fetch), len(message.target)) > MAX_NAMES:
         raise errors.InvalidArgumentError(f"A step may have at most {MAX_NAMES} feeds, fetches and targets each")
-    request = RunRequest(fetches=tuple(message.fetch), targets=tuple(message.target))
+    request = RunRequest(fetches=tuple(message.fetch), targets=tuple(message.target), as_message=True)
     for feed in message.feed:
         if feed.name in request.feeds:
             raise errors.InvalidArgumentError(f'Endpoint "{feed.name}" fed more than once.')

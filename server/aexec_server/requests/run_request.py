@@ -75,6 +75,7 @@ class RunRequest:
         report_memory: let the error of a run that is out of memory say which nodes have most.
         prints: what the run prints is to be in the metadata.
         as_list: answer with the V2 tensor list.
+        as_message: answer with a protobuf message, which has a form for every type.
         binary: of the list, which fetches are to be binary.
         binary_by_default: those that do not say, and those that are not named, are.
         style: how the answer's JSON has its numbers.
@@ -94,6 +95,7 @@ class RunRequest:
     report_memory: bool = False
     prints: bool = False
     as_list: bool = False
+    as_message: bool = False
     binary: list[bool] = field(default_factory=list)
     binary_by_default: bool = False
     style: JsonStyle | None = None
@@ -103,6 +105,11 @@ class RunRequest:
         """The first size of the first tensor that is fed; 1 where there is none."""
         value = next(iter(self.feeds.values()), None)
         return len(value) if getattr(value, "ndim", 0) or type(value) is list else 1  # type: ignore[arg-type]
+
+    @property
+    def as_text(self) -> bool:
+        """Is the answer text alone?"""
+        return not (self.as_message or any(self.binary))
 
     def name_outputs(self, names: Sequence[str]) -> None:
         """All outputs are wanted: these."""
@@ -126,6 +133,7 @@ class RunRequest:
             self.report_memory,
             self.prints,
             self.as_list,
+            self.as_message,
             self.binary,
             self.binary_by_default,
             self.style,

@@ -13,7 +13,7 @@ from multidict import CIMultiDict, istr
 
 import aexec
 from aexec import errors
-from aexec.hosting import DType, datatype_of
+from aexec.hosting import DType, datatype_of, loop_budget
 from aexec_server.http.answer_parts import AnswerParts
 from aexec_server.http.bodies import encode_json
 from aexec_server.http.json_style import JsonStyle
@@ -152,7 +152,9 @@ def tensors_answer(
 
 
 def answer_ns(request: RunRequest, values: Sequence[Any]) -> float:
-    """How long `people_answer` or `list_answer` takes."""
+    """How long writing the answer takes."""
+    if request.as_message:
+        return sum(map(size_of, values)) * loop_budget.WIRE_NS
     return sum([tensors.write_ns(v, binary=b) for v, b in zip(values, request.binary, strict=True)])
 
 
