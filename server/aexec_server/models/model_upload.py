@@ -18,12 +18,13 @@ from aexec_server.http import bodies
 from aexec_server.models.own_folders import OwnFolder
 from aexec_server.settings.model_source import ModelSource
 
-__all__ = ["LoadRequest", "ModelUploads", "read_load_request"]
+__all__ = ["LoadRequest", "ModelUploads", "load_request", "read_load_request"]
 
 _FIELDS = frozenset({"parameters"})
 _CONFIG_FIELDS = frozenset({"name", "platform", "backend", "version_policy"})
 _PATH = re.compile(r"[0-9]{1,18}(/[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}){1,8}")
 _MAX_FILES = 1000
+_FILE = "file:"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,15 +56,23 @@ def read_load_request(body: bytes) -> LoadRequest:
     parameters = fields.get("parameters") or {}
     if type(parameters) is not dict:
         raise bodies.expected('"parameters" must be an object', parameters)
-    files: dict[str, bytes] = {}
-    policy: tuple[Any, ...] = ()
     for name, value in parameters.items():
         if type(value) is not str:
             raise bodies.expected(f"{name[:80]!r} must be a string", value)
-        if name == "config":
+        if name.startswith(_FILE):
+            parameters[name] = bodies.decode_base64(value, f"{name[:80]!r}")
+    return load_request(parameters)
+
+
+def load_request(parameters: Mapping[str, Any]) -> LoadRequest:
+    """The request that has these parameters: texts, and bytes of files.  Raises as `read_load_request`."""
+    files: dict[str, bytes] = {}
+    policy: tuple[Any, ...] = ()
+    for name, value in parameters.items():
+        if name == "config" and type(value) is str:
             policy = _read_config(value)
-        elif name.startswith("file:"):
-            files[_file_path(name)] = bodies.decode_base64(value, f"{name[:80]!r}")
+        elif name.startswith(_FILE) and type(value) is bytes:
+            files[_file_path(name)] = value
         else:
             raise errors.InvalidArgumentError(f"Unknown parameter {name[:80]!r}; expected config, or file:VERSION/NAME")
     if len(files) > _MAX_FILES:
@@ -72,7 +81,7 @@ def read_load_request(body: bytes) -> LoadRequest:
 
 
 def _file_path(name: str) -> str:
-    path = name.removeprefix("file:")
+    path = name.removeprefix(_FILE)
     if not _PATH.fullmatch(path):
         raise errors.InvalidArgumentError(f"{name[:80]!r} must be file:VERSION/NAME, with a number and plain names")
     return path

@@ -1,23 +1,21 @@
 """The Open Inference Protocol v2, under /v2: a model is a session with a signature, whose names clients use.
 
 github.com/open-inference/open-inference-protocol, and of Triton's extensions binary tensor data, statistics, the model
-repository, and model configuration as far as there is any.  `inference_request.py` reads requests; health is in
-`handlers/health.py`.
+repository, and model configuration as far as there is any.  `inference_request.py` reads requests,
+`inference_models.py` says what models are; health is in `handlers/health.py`.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
 from aiohttp import web
 from multidict import istr
 
-import aexec
-from aexec import errors
-from aexec.hosting import TensorInfo, datatype_of, loop_budget
+from aexec.hosting import loop_budget
 from aexec_server.aiohttp_seam import RawRequestMessage
 from aexec_server.clients.callers import Scope, caller_of
 from aexec_server.core.direct_call import DirectCall
@@ -30,8 +28,28 @@ from aexec_server.http.json_style import json_style
 from aexec_server.http.json_text import value_pieces
 from aexec_server.http.request_preferences import refuse_preferences
 from aexec_server.models.model_upload import read_load_request
-from aexec_server.models.models import Model, ModelVersion, VersionState
+from aexec_server.models.models import ModelVersion
+from aexec_server.protocols.inference_models import (
+    check_changeable,
+    check_unload_parameters,
+    describe_config,
+    describe_model,
+    describe_server,
+    describe_statistics,
+    find_version,
+    index_models,
+    is_ready,
+    load_model,
+    unload_model,
+    versions_with_statistics,
+)
 from aexec_server.protocols.inference_request import InferenceRequest, RepeatedInference, read_inference, read_raw
+from aexec_server.protocols.inference_settings import (
+    change_log_settings,
+    change_trace_settings,
+    check_region,
+    refuse_region,
+)
 from aexec_server.requests.run_events import as_they_come, media_of_events
 from aexec_server.requests.run_request import parse_header_length, read_ns
 from aexec_server.sessions.signatures import signatures_ns
@@ -40,18 +58,8 @@ from aexec_server.sessions.store import HostedSession
 __all__ = ["routes"]
 
 _JSON_LENGTH = istr("Inference-Header-Content-Length")
-_EXTENSIONS = ["binary_tensor_data", "parameters", "model_configuration", "model_repository", "statistics"]
-_PLATFORM = "tensorflow_graphdef"
 _INDEX_FIELDS = frozenset({"ready"})
 _UNLOAD_FIELDS = frozenset({"parameters"})
-_UNLOAD_PARAMETERS = frozenset({"unload_dependents"})
-_STATES = {
-    VersionState.START: "LOADING",
-    VersionState.LOADING: "LOADING",
-    VersionState.AVAILABLE: "READY",
-    VersionState.UNLOADING: "UNLOADING",
-    VersionState.END: "UNAVAILABLE",
-}
 
 
 def routes(server: Server, runs: RunHandlers) -> list[Route]:
@@ -103,6 +111,7 @@ def routes(server: Server, runs: RunHandlers) -> list[Route]:
             front("GET", p, handlers.server_metadata, "Name, version and extensions", None, "ServerMetadata")
             for p in ("/v2", "/v2/")
         ),
+        *_settings_routes(handlers, call, front),
         call("POST", "/v2/repository/index", handlers.index, "All models", "IndexRequest", "RepositoryIndex"),
         call(
             "POST",
@@ -125,19 +134,40 @@ def routes(server: Server, runs: RunHandlers) -> list[Route]:
     ]
 
 
+def _settings_routes(handlers: _Handlers, call: Callable[..., Route], front: Callable[..., Route]) -> list[Route]:
+    """Triton's calls for settings and shared memory."""
+    model = "/v2/models/{model}"
+    traces = [(front, "/v2"), (call, model), (call, model + "/versions/{version}")]
+    found = [
+        front("GET", "/v2/logging", handlers.logging, "Settings of the log", None, "LogSettings"),
+        front("POST", "/v2/logging", handlers.logging, "Set what is so", "LogSettings", "LogSettings"),
+    ]
+    for make, path in traces:
+        found += [
+            make("GET", f"{path}/trace/setting", handlers.tracing, "Settings of traces", None, "TraceSettings"),
+            make("POST", f"{path}/trace/setting", handlers.tracing, "Set what is so", "TraceSettings", "TraceSettings"),
+        ]
+    for memory in ("systemsharedmemory", "cudasharedmemory"):
+        region = f"/v2/{memory}/region/{{region}}"
+        for path in (f"/v2/{memory}", region):
+            found += [
+                front("GET", f"{path}/status", handlers.regions, "Regions of shared memory: none", None, "Regions"),
+                front("POST", f"{path}/unregister", handlers.unregister, "Forget regions", "Region", "Done"),
+            ]
+        found.append(front("POST", f"{region}/register", handlers.register, "Refused, by name", "Region", "Done"))
+    return found
+
+
 class _Handlers:
     def __init__(self, server: Server, runs: RunHandlers) -> None:
         self.server = server
         self.runs = runs
 
-    def _model(self, request: web.Request) -> Model:
-        return self.server.models.find(request.match_info["model"])
-
     def _version(self, request: web.Request) -> ModelVersion:
         return self._version_of(request.match_info)
 
     def _version_of(self, names: Mapping[str, str]) -> ModelVersion:
-        return self.server.models.find(names["model"]).version_named(names.get("version"))
+        return find_version(self.server.models, names["model"], names.get("version"))
 
     def direct(self, names: Mapping[str, str], head: RawRequestMessage) -> DirectCall | None:
         """Of inferences with this head."""
@@ -180,7 +210,7 @@ class _Handlers:
 
     async def server_metadata(self, request: web.Request) -> web.Response:
         """GET /v2"""
-        return bodies.json_response({"name": "aexec", "version": aexec.__version__, "extensions": _EXTENSIONS})
+        return bodies.json_response(describe_server())
 
     async def names(self, request: web.Request) -> web.Response:
         """GET /v2/models, as KServe has it"""
@@ -188,16 +218,8 @@ class _Handlers:
 
     async def metadata(self, request: web.Request) -> web.StreamResponse:
         """GET /v2/models/{model}"""
-        model, version = self._model(request), self._version(request)
-        signature = version.hosted.session.signature()
-        described = {
-            "name": model.name,
-            "versions": [str(v.number) for v in model.available],
-            "platform": _PLATFORM,
-            "inputs": _tensors(signature.inputs),
-            "outputs": _tensors(signature.outputs),
-        }
-        return await self._told(request, version, described)
+        version = self._version(request)
+        return await self._told(request, version, describe_model(self.server.models, version))
 
     async def _told(self, request: web.Request, version: ModelVersion, described: dict[str, Any]) -> web.StreamResponse:
         """An answer with the signature of a version."""
@@ -205,54 +227,55 @@ class _Handlers:
         return await self.server.door.send(request, value_pieces(described), bodies.JSON, in_thread=in_thread)
 
     async def model_config(self, request: web.Request) -> web.StreamResponse:
-        """GET …/config: what Triton's clients look up there; a batch dimension is one of the shape here."""
+        """GET …/config"""
         version = self._version(request)
-        signature = version.hosted.session.signature()
-
-        def described(infos: Mapping[str, TensorInfo]) -> Iterator[dict[str, Any]]:
-            return (
-                {"name": t["name"], "data_type": f"TYPE_{t['datatype']}".replace("BYTES", "STRING"), "dims": t["shape"]}
-                for t in _tensors(infos)
-            )
-
-        config = {
-            "name": version.model,
-            "platform": _PLATFORM,
-            "max_batch_size": 0,
-            "input": described(signature.inputs),
-            "output": described(signature.outputs),
-        }
-        return await self._told(request, version, config)
+        return await self._told(request, version, describe_config(version))
 
     async def model_ready(self, request: web.Request) -> web.Response:
         """GET …/ready"""
-        ready = self._version(request).state is VersionState.AVAILABLE and not self.server.draining
+        ready = is_ready(self.server, self._version(request))
         name = request.match_info["model"]
         return bodies.json_response({"name": name, "ready": ready}, 200 if ready else 503)
 
     async def stats(self, request: web.Request) -> web.Response:
         """GET …/stats"""
-        if "model" not in request.match_info:
-            versions = [v for model in self.server.models for v in model.versions.values()]
-        elif "version" in request.match_info:
-            versions = [self._version(request)]
-        else:
-            versions = list(self._model(request).versions.values())
-        return bodies.json_response(
-            {
-                "model_stats": [
-                    {"name": v.model, "version": str(v.number)} | v.statistics.describe()
-                    for v in versions
-                    if v.state is not VersionState.END
-                ]
-            }
-        )
+        names = request.match_info
+        versions = versions_with_statistics(self.server.models, names.get("model"), names.get("version"))
+        return bodies.json_response(describe_statistics(versions))
+
+    # Settings and shared memory
+
+    async def _given(self, request: web.Request) -> dict[str, Any]:
+        body = await bodies.read_body(request, self.server.config, self.server.body_budget)
+        return bodies.json_object(body) if body.strip() else {}
+
+    async def logging(self, request: web.Request) -> web.Response:
+        """GET and POST /v2/logging"""
+        return bodies.json_response(change_log_settings(await self._given(request)))
+
+    async def tracing(self, request: web.Request) -> web.Response:
+        """GET and POST …/trace/setting"""
+        given = await self._given(request)
+        wanted = {name: [] if value is None else _texts(name, value) for name, value in given.items()}
+        return bodies.json_response(change_trace_settings(wanted))
+
+    async def regions(self, request: web.Request) -> web.Response:
+        """GET …sharedmemory/status"""
+        check_region(_memory_kind(request), request.match_info.get("region", ""))
+        return bodies.json_response([])
+
+    async def register(self, request: web.Request) -> web.Response:
+        """POST …sharedmemory/region/{region}/register"""
+        raise refuse_region(_memory_kind(request), request.match_info["region"])
+
+    async def unregister(self, request: web.Request) -> web.Response:
+        """POST …sharedmemory/unregister"""
+        return bodies.json_response({})
 
     # The repository
 
     async def _fields(self, request: web.Request, allowed: frozenset[str]) -> dict[str, Any]:
-        body = await bodies.read_body(request, self.server.config, self.server.body_budget)
-        fields = bodies.json_object(body) if body.strip() else {}
+        fields = await self._given(request)
         bodies.check_fields(fields, allowed, "the request")
         return fields
 
@@ -261,49 +284,39 @@ class _Handlers:
         only_ready = (await self._fields(request, _INDEX_FIELDS)).get("ready", False)
         if type(only_ready) is not bool:
             raise bodies.expected('"ready" must be true or false', only_ready)
-        entries = [_index_entry(v) for model in self.server.models for v in model.versions.values()]
-        known = {model.name for model in self.server.models}
-        others = (await self.server.repository.sources()).keys() - known
-        entries += [{"name": name, "state": "UNAVAILABLE", "reason": "not loaded"} for name in sorted(others)]
-        return bodies.json_response([e for e in entries if e["state"] == "READY" or not only_ready])
-
-    def _check_changeable(self, request: web.Request, name: str) -> None:
-        self.server.check_accepting()
-        if not self.server.may_change_models(caller_of(request)):
-            raise errors.PermissionDeniedError(
-                f"Model '{name[:80]}' is the server's own: clients may run it, but not load or unload it"
-            )
+        return bodies.json_response(await index_models(self.server, only_ready=only_ready))
 
     async def load(self, request: web.Request) -> web.Response:
         """POST …/load"""
         name = request.match_info["model"]
-        self._check_changeable(request, name)
+        check_changeable(self.server, caller_of(request), name)
         body = await bodies.read_body(request, self.server.config, self.server.body_budget)
         asked = await bodies.beside(read_ns(body, None), lambda: read_load_request(body))
-        if asked.files:
-            source = await self.server.uploads.store(asked.files)
-        else:
-            sources = await self.server.repository.sources()
-            known = self.server.models.get(name)
-            gone = known is None or (known.source.temporary and not known.ready)
-            if gone and name not in sources:
-                sent = "" if known is None else ": it was sent, and its files went when it was unloaded"
-                raise errors.NotFoundError(f"Model '{name[:80]}' is not in the model repository{sent}")
-            source = sources[name] if known is None or gone else known.source
-        # Once begun it goes on, even if who asked for it goes away.
-        await self.server.models.load_shielded(name, asked.applied_to(source))
+        await load_model(self.server, name, asked)
         return bodies.json_response({})
 
     async def unload(self, request: web.Request) -> web.Response:
         """POST …/unload"""
         name = request.match_info["model"]
-        self._check_changeable(request, name)
+        check_changeable(self.server, caller_of(request), name)
         parameters = (await self._fields(request, _UNLOAD_FIELDS)).get("parameters", {})
         if type(parameters) is not dict:
             raise bodies.expected('"parameters" must be an object', parameters)
-        bodies.check_fields(parameters, _UNLOAD_PARAMETERS, "the parameters")  # no model has dependents
-        await self.server.models.unload(name)
+        check_unload_parameters(parameters)
+        await unload_model(self.server, name)
         return bodies.json_response({})
+
+
+def _memory_kind(request: web.Request) -> str:
+    return "cuda" if request.path.startswith("/v2/cuda") else "system"
+
+
+def _texts(name: str, value: Any) -> list[str]:
+    """One text or several.  Raises InvalidArgumentError."""
+    texts = value if type(value) is list else [value]
+    if not all(type(text) is str for text in texts):
+        raise bodies.expected(f"trace setting {name[:80]!r} must be a string, a list of strings, or null", value)
+    return texts
 
 
 def _read_at_once(
@@ -323,22 +336,3 @@ async def _read(header: str | None, body: bodies.Body, hosted: HostedSession) ->
         return read_raw(body, hosted.session.signature())
     length = parse_header_length(header, body)
     return await bodies.beside(read_ns(body, length), lambda: read_inference(body, length))
-
-
-def _tensors(infos: Mapping[str, TensorInfo]) -> Iterator[dict[str, Any]]:
-    """As the protocol has them: -1 for a size that is open, and for all sizes of an open rank."""
-    return (
-        {
-            "name": name,
-            "datatype": "" if info.dtype is None else datatype_of(info.dtype),
-            "shape": [-1] if info.shape.dims is None else [-1 if d is None else d for d in info.shape.dims],
-        }
-        for name, info in infos.items()
-    )
-
-
-def _index_entry(version: ModelVersion) -> dict[str, str]:
-    reason = "" if version.state is VersionState.AVAILABLE else version.state.value.lower()
-    if version.state is VersionState.END:
-        reason = version.reason or "unloaded"
-    return {"name": version.model, "version": str(version.number), "state": _STATES[version.state], "reason": reason}

@@ -8,14 +8,15 @@ Read `requests/run_request.py` first, whose tensor list this is too.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from aexec import errors
 from aexec.hosting import DType, Signature, TensorInfo, datatype_of, dtypes, has_datatype
 from aexec_server.http import bodies
 from aexec_server.models.models import ModelVersion
+from aexec_server.protocols.classification import check_classes, read_class_count, top_classes
 from aexec_server.requests import tensors
 from aexec_server.requests.run_request import (
     PARAMETERS,
@@ -25,10 +26,19 @@ from aexec_server.requests.run_request import (
     read_tensor_list,
     read_wanted,
 )
-from aexec_server.requests.run_response import Answer, tensor_list
+from aexec_server.requests.run_response import Answer, tensors_answer
 from aexec_server.requests.served_call import AnswerForm, ServedCall
 
-__all__ = ["InferenceRequest", "RepeatedInference", "read_inference", "read_raw"]
+__all__ = [
+    "InferenceRequest",
+    "RepeatedInference",
+    "check_no_region",
+    "no_datatype",
+    "read_id",
+    "read_inference",
+    "read_raw",
+    "set_parameters",
+]
 
 _FIELDS = frozenset({"id", "parameters", "inputs", "outputs"})
 _MAX_ID = 1024
@@ -36,7 +46,8 @@ _MAX_ID = 1024
 _MAX_KNOWN = 2048
 # Of models that keep something between the requests of a sequence, which is none here.
 _SEQUENCES = ("sequence_id", "sequence_start", "sequence_end")
-_PARAMETERS = PARAMETERS.union(("signature_name", *_SEQUENCES))
+_INPUT_PARAMETERS = frozenset({"binary_data_size"})
+_OUTPUT_PARAMETERS = frozenset({"binary_data"})
 
 
 @dataclass(slots=True)
@@ -46,10 +57,12 @@ class InferenceRequest:
     Attributes:
         asked: the run.
         id: what the client calls the request, or None; it is echoed.
+        classes: by name, of which outputs the highest values are wanted, and how many.
     """
 
     asked: RunRequest
     id: str | None = None
+    classes: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def rows(self) -> int:
@@ -71,17 +84,32 @@ class InferenceRequest:
                 )
         for name, dtype in zip(served.names, served.dtypes, strict=True):
             if not has_datatype(dtype):
-                raise _no_datatype(f"Output '{name}' has", str(dtype))
+                raise no_datatype(f"Output '{name}' has", str(dtype))
+            if name in self.classes:
+                check_classes(name, dtype)
+
+    def outputs(self, served: AnswerForm, values: Sequence[Any]) -> tuple[Sequence[DType], Sequence[Any]]:
+        """Types and values of what is sent for each output: itself, or its classes."""
+        if not self.classes:
+            return served.dtypes, values
+        kinds, sent = list(served.dtypes), list(values)
+        for at, name in enumerate(served.names):
+            if name in self.classes:
+                sent[at] = top_classes(tensors.as_array(sent[at], kinds[at]), self.classes[name])
+                kinds[at] = dtypes.string
+        return kinds, sent
 
     def write(self, version: ModelVersion, served: AnswerForm, values: Sequence[Any]) -> Answer:
         """The answer."""
         head = f'"model_name":"{version.model}","model_version":"{version.number}"'
         if self.id is not None:
             head += f',"id":{bodies.encode_json(self.id)}'
-        return tensor_list(head, self.asked, served, values)
+        kinds, sent = self.outputs(served, values)
+        names, asked = served.name_texts, self.asked
+        return tensors_answer(f'{head},"outputs"', names, kinds, sent, asked.binary, "", asked.style)
 
 
-def _no_datatype(what: str, name: str) -> errors.UnimplementedError:
+def no_datatype(what: str, name: str) -> errors.UnimplementedError:
     return errors.UnimplementedError(
         f"{what} type {name}, which the inference protocol has no datatype for: use /v1/sessions"
     )
@@ -102,17 +130,55 @@ def read_inference(body: bodies.Body, header_length: int | None) -> InferenceReq
         bodies.check_fields(fields, _FIELDS, "the request")
     asked = RunRequest(by_signature=True, as_list=True, fetches=None)
     if fields.get("parameters"):
-        asked.signature = _read_parameters(asked, fields["parameters"])
-    if "outputs" in fields:
-        read_wanted(asked, fields["outputs"], '"outputs"')
+        set_parameters(asked, fields["parameters"])
+    classes = _read_outputs(asked, fields["outputs"]) if "outputs" in fields else {}
     inputs = fields.get("inputs")
     if type(inputs) is not list:
         raise bodies.expected('"inputs" must be a list of tensors', inputs)
     for tensor in inputs:
-        if type(tensor) is dict and str(tensor.get("datatype")).startswith("DT_"):
-            raise _no_datatype("An input has", tensor["datatype"])
+        if type(tensor) is not dict:
+            continue
+        if "parameters" in tensor:
+            tensor["parameters"] = _known_parameters(tensor["parameters"], _INPUT_PARAMETERS)
+        if str(tensor.get("datatype")).startswith("DT_"):
+            raise no_datatype("An input has", tensor["datatype"])
     read_tensor_list(asked, inputs, binary_rest(body, header_length), '"inputs"')
-    return InferenceRequest(asked, _read_id(fields.get("id")))
+    return InferenceRequest(asked, read_id(fields.get("id")), classes)
+
+
+def _read_outputs(asked: RunRequest, outputs: Any) -> dict[str, int]:
+    """Note which outputs are wanted; returns of which the classes are."""
+    classes: dict[str, int] = {}
+    for output in outputs if type(outputs) is list else ():
+        if type(output) is dict and type(output.get("parameters")) is dict:
+            count = read_class_count(output["parameters"].get("classification"))
+            if count:
+                classes[str(output.get("name"))] = count
+            output["parameters"] = _known_parameters(output["parameters"], _OUTPUT_PARAMETERS)
+    read_wanted(asked, outputs, '"outputs"')
+    return classes
+
+
+def _known_parameters(given: Any, known: frozenset[str]) -> Any:
+    """Those of a tensor that mean something here: as in Triton, others are for models that read them.
+
+    Raises:
+        NotFoundError: the tensor lies in shared memory, of which there is none.
+    """
+    if type(given) is not dict:
+        return given
+    check_no_region(given)
+    return {name: value for name, value in given.items() if name in known}
+
+
+def check_no_region(parameters: Mapping[str, Any]) -> None:
+    """Raise NotFoundError if a tensor's parameters say that it lies in shared memory."""
+    region = parameters.get("shared_memory_region")
+    if region is not None:
+        raise errors.NotFoundError(
+            f"Unable to find shared memory region: '{str(region)[:80]}': this server reads no memory of its clients; "
+            "send the tensor in the request"
+        )
 
 
 class RepeatedInference:
@@ -131,7 +197,7 @@ class RepeatedInference:
             for name, dtype, dims, end in known.tensors:
                 feeds[name] = tensors.from_binary(name, dtype, dims, raw[begin:end])
                 begin = end
-            return InferenceRequest(known.asked.with_feeds(feeds), known.id)
+            return InferenceRequest(known.asked.with_feeds(feeds), known.id, known.classes)
         read = read_inference(body, header_length)
         if text == self._seen:
             self._known = _known(text, read)
@@ -148,7 +214,7 @@ class _Known:
 
     Attributes:
         text: it.
-        asked, id: as of an `InferenceRequest`, without feeds.
+        asked, id, classes: as of an `InferenceRequest`, without feeds.
         tensors: name, type, shape and end in the body of each.
         size: of the body.
     """
@@ -156,6 +222,7 @@ class _Known:
     text: bytes
     asked: RunRequest
     id: str | None
+    classes: Mapping[str, int]
     tensors: list[tuple[str, DType, tuple[int, ...], int]]
     size: int
 
@@ -170,29 +237,38 @@ def _known(text: bytes, read: InferenceRequest) -> _Known | None:
         end += size
         dtype = tensors.dtype_of_datatype(tensor["datatype"], name)
         listed.append((name, dtype, tensors.read_shape(name, tensor["shape"]), end))
-    return _Known(text, read.asked.with_feeds({}), read.id, listed, end)
+    return _Known(text, read.asked.with_feeds({}), read.id, read.classes, listed, end)
 
 
-def _read_id(value: Any) -> str | None:
+def read_id(value: Any) -> str | None:
     if value is not None and (type(value) is not str or len(value) > _MAX_ID):
         raise errors.InvalidArgumentError(f'"id" must be a string of at most {_MAX_ID} characters')
     return value or None
 
 
-def _read_parameters(asked: RunRequest, value: Any) -> str | None:
-    """Apply them to the request; returns the signature that they name."""
+def set_parameters(asked: RunRequest, value: Any) -> None:
+    """Apply the parameters of a request.
+
+    As in Triton, those that are unknown are for models that read them, but none begins with `triton_`.
+
+    Raises:
+        InvalidArgumentError: a parameter that is none.
+        UnimplementedError: one for what this server does not do.
+    """
     if type(value) is not dict:
         raise bodies.expected('"parameters" must be an object', value)
-    bodies.check_fields(value, _PARAMETERS, "the parameters of the request")
-    parameters = dict(value)
+    if any(name.startswith("triton_") for name in value):
+        raise errors.InvalidArgumentError(
+            "parameter keys starting with 'triton_' are reserved for Triton usage and should not be specified."
+        )
     for name in _SEQUENCES:
-        if parameters.pop(name, None) not in (None, 0, False, ""):
+        if value.get(name) not in (None, 0, False, ""):
             raise errors.UnimplementedError(f'"{name}": models keep nothing between the requests of a sequence')
-    signature = parameters.pop("signature_name", None)
+    signature = value.get("signature_name")
     if signature is not None and type(signature) is not str:
         raise bodies.expected('"signature_name" must be a name', signature)
-    read_parameters(asked, parameters)
-    return signature
+    asked.signature = signature
+    read_parameters(asked, {name: item for name, item in value.items() if name in PARAMETERS})
 
 
 def read_raw(body: bodies.Body, signature: Signature) -> InferenceRequest:

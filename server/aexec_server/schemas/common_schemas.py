@@ -177,6 +177,7 @@ PARAMETERS: dict[str, Schema] = {
         "schema": {"type": "string", "pattern": "^[0-9]+$"},
     },
     "label": {"in": "path", "description": "Label of a version", "schema": STRING},
+    "region": {"in": "path", "description": "Name of a region of shared memory", "schema": STRING},
     "ttl_s": {"in": "query", "description": "Seconds without use after which it is closed", "schema": NUMBER},
     "current_graph_version": {
         "in": "query",

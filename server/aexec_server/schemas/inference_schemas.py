@@ -24,6 +24,22 @@ _TENSORS = "The JSON, as long as the header Inference-Header-Content-Length says
 _DURATION = record(count=told(INTEGER, "How many", minimum=0), ns=told(INTEGER, "Nanoseconds together", minimum=0))
 _INFO = record(name=STRING, datatype=STRING, shape=reference("Shape"))
 _DIMS = record(name=STRING, data_type=STRING, dims=reference("Shape"))
+_OTHERS = {"additionalProperties": True}  # for models that read them
+_INPUT = request(
+    name=STRING,
+    shape=array(told(INTEGER, "A size", minimum=0), maxItems=64),
+    datatype=reference("Datatype"),
+    data_=reference("Data"),
+    parameters_=request(binary_data_size_=told(INTEGER, "Bytes of it that follow the JSON", minimum=0)) | _OTHERS,
+)
+_OUTPUT = request(
+    name=STRING,
+    parameters_=request(
+        binary_data_=told(BOOLEAN, "After the JSON, in binary form"),
+        classification_=told(INTEGER, "Send so many of its highest values, each as `value:place`", minimum=0),
+    )
+    | _OTHERS,
+)
 _NOTHING = either(BOOLEAN, STRING, NUMBER, {"type": "null"})
 
 BODIES: dict[str, BodySchema] = {
@@ -32,6 +48,19 @@ BODIES: dict[str, BodySchema] = {
     "ModelMetadata": BodySchema(
         record(name=STRING, versions=array(STRING), platform=STRING, inputs=array(_INFO), outputs=array(_INFO))
     ),
+    "LogSettings": BodySchema(
+        request(
+            log_file_=STRING,
+            log_info_=BOOLEAN,
+            log_warning_=BOOLEAN,
+            log_error_=BOOLEAN,
+            log_verbose_level_=INTEGER,
+            log_format_=STRING,
+        )
+    ),
+    "TraceSettings": BodySchema({"type": "object", "additionalProperties": nullable(either(STRING, array(STRING)))}),
+    "Regions": BodySchema(array(ANY_OBJECT)),
+    "Region": BodySchema(ANY_OBJECT),
     "ModelReady": BodySchema(record(name=STRING, ready=BOOLEAN), also=(503,)),
     "ModelConfig": BodySchema(
         record(name=STRING, platform=STRING, max_batch_size=INTEGER, input=array(_DIMS), output=array(_DIMS))
@@ -47,9 +76,10 @@ BODIES: dict[str, BodySchema] = {
                 sequence_id_=told(_NOTHING, "None, 0 or empty: models keep nothing between requests"),
                 sequence_start_=_NOTHING,
                 sequence_end_=_NOTHING,
-            ),
-            inputs=array(reference("InputTensor")),
-            outputs_=told(either(STRING, array(reference("WantedTensor"))), "All, if left out"),
+            )
+            | _OTHERS,
+            inputs=array(_INPUT),
+            outputs_=told(either(STRING, array(either(STRING, _OUTPUT))), "All, if left out"),
         ),
         others={"application/octet-stream": _TENSORS},
     ),

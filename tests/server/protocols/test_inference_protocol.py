@@ -181,9 +181,13 @@ class TestTritonClient:
 
     async def test_errors_are_said(self, model: Api) -> None:
         def ask(client: triton.InferenceServerClient) -> None:
-            with pytest.raises(InferenceServerException, match=r"\[404\] Model 'none' is not found"):
+            with pytest.raises(
+                InferenceServerException, match=r"\[404\] Request for unknown model: 'none' is not found"
+            ):
                 client.infer("none", [])
-            with pytest.raises(InferenceServerException, match=r"\[404\] Model 'm' has no version 9; there are 1"):
+            with pytest.raises(
+                InferenceServerException, match=r"\[404\] Request for unknown model: 'm' has no version"
+            ):
                 client.get_model_metadata("m", "9")
             with pytest.raises(InferenceServerException, match=r"\[403\] Model 'm' is the server's own"):
                 client.unload_model("m")
@@ -286,12 +290,22 @@ class TestRawRequests:
         ({"inputs": [X | {"datatype": "FP16"}]}, 400, "x has type half, which has no JSON form"),
         ({"inputs": [X | {"datatype": "DT_COMPLEX64"}]}, 501, "An input has type DT_COMPLEX64, which the inference"),
         ({"inputs": [X | {"shape": [3]}]}, 400, '"data" of x has 2 elements, but shape [3] has 3'),
-        ({"outputs": [{"name": "y", "parameters": {"classification": 3}}]}, 400, "Unknown field 'classification'"),
+        ({"outputs": [{"name": "y", "parameters": {"classification": "3"}}]}, 400, '"classification" must be a number'),
         ({"parameters": {"sequence_id": 7}}, 501, '"sequence_id": models keep nothing'),
         ({"parameters": {"timeout": -1}}, 400, '"timeout" (microseconds)'),
         ({"parameters": {"signature_name": 3}}, 400, '"signature_name" must be a name'),
         ({"parameters": {"signature_name": "none"}}, 404, "no signature 'none'"),
-        ({"parameters": {"shared_memory_region": "r"}}, 400, "Unknown field 'shared_memory_region'"),
+        ({"parameters": {"triton_final": True}}, 400, "parameter keys starting with 'triton_' are reserved"),
+        (
+            {"inputs": [X | {"parameters": {"shared_memory_region": "r"}}]},
+            404,
+            "Unable to find shared memory region: 'r'",
+        ),
+        (
+            {"outputs": [{"name": "y", "parameters": {"shared_memory_region": "r"}}]},
+            404,
+            "Unable to find shared memory region: 'r'",
+        ),
         ({"id": 7}, 400, '"id" must be a string'),
         ({"model": "m"}, 400, "Unknown field 'model' in the request"),
     ],
@@ -395,11 +409,56 @@ async def test_names_of_all_models(start: Start) -> None:
     assert await (await start()).call("GET", "/v2/models") == (200, {"models": []})
 
 
-async def test_unknown_parameter_is_told_all_that_there_are(start: Start) -> None:
-    api = await start(graphs={"m": small_graph().graph})
-    _, answer = await api.call("POST", "/v2/models/m/infer", {"inputs": [], "parameters": {"unknown": 1}})
-    expected = answer["error"].partition("expected some of ")[2].split(", ")
-    assert {"signature_name", "timeout", "priority", "binary_data_output", "sequence_id"} <= set(expected)
+async def test_unknown_parameters_are_for_models_that_read_them(model: Api) -> None:
+    tensors = {"inputs": [X | {"parameters": {"mine": 1}}], "outputs": [{"name": "y", "parameters": {"mine": 1}}]}
+    status, answer = await infer(model, parameters={"mine": 1, "priority": 7}, **tensors)
+    assert status == 200 and answer["outputs"][0]["data"] == [2, 4]
+
+
+async def test_classes_are_the_highest_values_of_each_row(model: Api) -> None:
+    y = {"name": "y", "parameters": {"classification": 2}}
+    rows = X | {"shape": [2, 2], "data": [0.5, 4, 3, 3]}
+    _, answer = await infer(model, inputs=[rows], outputs=[y])
+    assert answer["outputs"] == [
+        {
+            "name": "y",
+            "datatype": "BYTES",
+            "shape": [2, 2],
+            "data": ["8.000000:1", "1.000000:0", "6.000000:0", "6.000000:1"],
+        }
+    ]
+
+
+class TestTritonSettings:
+    async def test_client_reads_them_and_sets_what_is_so(self, model: Api) -> None:
+        def ask(client: triton.InferenceServerClient) -> None:
+            assert client.get_trace_settings() == {"trace_level": ["OFF"]}
+            assert client.get_trace_settings("m") == {"trace_level": ["OFF"]}
+            assert client.update_trace_settings("m", {"trace_level": ["OFF"], "trace_rate": None})
+            with pytest.raises(InferenceServerException, match=r"\[501\] trace setting 'trace_rate' cannot be changed"):
+                client.update_trace_settings(settings={"trace_rate": "1"})
+            settings = client.get_log_settings()
+            assert settings["log_error"] is True and client.update_log_settings(settings) == settings
+            with pytest.raises(InferenceServerException, match=r"\[501\] log setting 'log_verbose_level' cannot"):
+                client.update_log_settings({"log_verbose_level": 7})
+            with pytest.raises(InferenceServerException, match=r"\[400\] unknown log setting 'log_all'"):
+                client.update_log_settings({"log_all": True})
+
+        await with_client(model, ask)
+
+    async def test_client_has_no_shared_memory(self, model: Api) -> None:
+        def ask(client: triton.InferenceServerClient) -> None:
+            assert client.get_system_shared_memory_status() == client.get_cuda_shared_memory_status() == []
+            with pytest.raises(InferenceServerException, match=r"\[404\] Unable to find system .* region: 'r'"):
+                client.get_system_shared_memory_status("r")
+            with pytest.raises(InferenceServerException, match=r"\[501\] failed to register system .* region 'r'"):
+                client.register_system_shared_memory("r", "/r", 8)
+            with pytest.raises(InferenceServerException, match=r"\[501\] failed to register cuda .* region 'r'"):
+                client.register_cuda_shared_memory("r", b"handle", 0, 8)
+            client.unregister_system_shared_memory("r")
+            client.unregister_cuda_shared_memory()
+
+        await with_client(model, ask)
 
 
 async def test_size_of_binary_data_that_is_a_string_is_called_one(start: Start) -> None:

@@ -1,0 +1,94 @@
+"""Triton's calls for settings and shared memory, as far as there is any: what they tell, and what they refuse.
+
+Traces are asked for with a run, or exported by OpenTelemetry, and the log is set where the server is started; memory is
+never shared with clients.  So settings can be read, and be set to what they are.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+
+from aexec import errors
+
+__all__ = [
+    "change_log_settings",
+    "change_trace_settings",
+    "check_region",
+    "log_settings",
+    "refuse_region",
+    "trace_settings",
+]
+
+_TRACES = {"trace_level": ["OFF"]}
+
+
+def trace_settings() -> dict[str, list[str]]:
+    """The settings of traces by name."""
+    return dict(_TRACES)
+
+
+def change_trace_settings(given: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
+    """The settings after a change; one without values is cleared, which changes nothing.
+
+    Raises:
+        UnimplementedError: a setting would differ from what it is.
+    """
+    for name, values in given.items():
+        if values and list(values) != _TRACES.get(name):
+            raise errors.UnimplementedError(
+                f"trace setting '{name[:80]}' cannot be changed: ask for the trace of a run with the run, or let the "
+                "server export traces by OpenTelemetry"
+            )
+    return trace_settings()
+
+
+def log_settings() -> dict[str, str | bool | int]:
+    """The settings of the log by name."""
+    level = logging.getLogger("aexec_server").getEffectiveLevel()
+    return {
+        "log_file": "",
+        "log_info": level <= logging.INFO,
+        "log_warning": level <= logging.WARNING,
+        "log_error": level <= logging.ERROR,
+        "log_verbose_level": int(level <= logging.DEBUG),
+        "log_format": "default",
+    }
+
+
+def change_log_settings(given: Mapping[str, object]) -> dict[str, str | bool | int]:
+    """The settings after a change.
+
+    Raises:
+        InvalidArgumentError: there is no such setting.
+        UnimplementedError: a setting would differ from what it is.
+    """
+    settings = log_settings()
+    for name, value in given.items():
+        if name not in settings:
+            raise errors.InvalidArgumentError(
+                f"unknown log setting '{name[:80]}'; expected some of {', '.join(settings)}"
+            )
+        if type(value) is not type(settings[name]) or value != settings[name]:
+            raise errors.UnimplementedError(
+                f"log setting '{name}' cannot be changed: it is set where the server is started"
+            )
+    return settings
+
+
+def check_region(kind: str, name: str) -> None:
+    """Raise NotFoundError for a region's name, as none is registered; "" stands for all regions.
+
+    Args:
+        kind: `system` or `cuda`.
+    """
+    if name:
+        raise errors.NotFoundError(f"Unable to find {kind} shared memory region: '{name[:80]}'")
+
+
+def refuse_region(kind: str, name: str) -> errors.UnimplementedError:
+    """The refusal to register a region."""
+    return errors.UnimplementedError(
+        f"failed to register {kind} shared memory region '{name[:80]}': this server reads no memory of its clients; "
+        "send tensors in requests"
+    )
