@@ -1,1 +1,1 @@
-"""The planner of a session: from a request and a graph to a plan, with the regions that devices and delegates run."""
+"""The planner of a session: makes a plan of a request and a graph, with the regions that devices and delegates run."""

@@ -1,4 +1,4 @@
-"""`CachedPlan`: a plan with the request that it was made for, taken apart once nobody refers to it any more."""
+"""`CachedPlan`: a plan with the request that it was made for; taken apart once nothing refers to it."""
 
 from __future__ import annotations
 
@@ -20,16 +20,18 @@ __all__ = ["CachedPlan"]
 
 @dataclass(slots=True, weakref_slot=True, eq=False)
 class CachedPlan:
-    """A plan, and what it was made for.
+    """A plan, and the request that it was made for.
 
     Attributes:
-        plan: what runs that begin now execute; another one once a delegate is ready for its regions.
-        graph: the nodes that it runs, as the graph passes left them.
-        on_run: called with this when a run begins, or None.
+        plan: the plan that a run executes; replaced when a delegate has compiled its regions.
+        signature: the request.
+        graph: the nodes that the plan runs, after the graph passes.
+        on_run: called with this object when a run begins, or None.
         captured: the regions that devices capture.
 
-    Once nobody refers to it any more its plan and graph are taken apart, if that was asked for.  By a weak reference,
-    not by `__del__`: while that runs, which may be in a thread, `Planner.request` could still hand it out.
+    With `dispose_when_dropped` the plan and the graph are taken apart once nothing refers to this object.  A weak
+    reference does that, not `__del__`: while `__del__` runs, perhaps in a thread, `Planner.request` could still return
+    the object.
     """
 
     plan: Plan | PartitionedPlan
@@ -40,27 +42,27 @@ class CachedPlan:
     _finalizer: finalize[..., CachedPlan] | None = None
 
     def replace_plan(self, plan: Plan) -> None:
-        """Have runs that begin now execute another one."""
+        """Let later runs execute another plan."""
         self.plan = plan
         if self._finalizer is not None and (armed := self._finalizer.detach()) is not None:
             _, _, (loop, *_), _ = armed
             self.dispose_when_dropped(loop)
 
     def dispose_when_dropped(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Have plan and graph taken apart when nobody refers to this any more, unless the loop has stopped by then."""
+        """Take the plan and the graph apart once nothing refers to this object, unless the loop has stopped by then."""
         self._finalizer = finalize(self, _dropped, loop, self.plan, self.graph)
         self._finalizer.atexit = False
 
     def keep_parts(self) -> None:
-        """Somebody else takes them apart."""
+        """Do not take the parts apart: the caller does it."""
         if self._finalizer is not None:
             self._finalizer.detach()
 
 
 def _dropped(loop: asyncio.AbstractEventLoop, plan: Plan | PartitionedPlan, graph: WorkingGraph) -> None:
-    """A plan that no callable has any more, nor a run."""
+    """Called when no callable and no run has the plan any more."""
     if plan.compilation.busy:
-        return  # a thread is at work on it still: it is left to the collector
-    # In a turn of its own: it may be the collector that calls this, amid whatever holds a lock in this thread.
+        return  # a thread still works on it: leave it to the collector
+    # In a turn of its own, since the collector may call this while the thread holds a lock.
     with suppress(RuntimeError):  # the loop is closed
         loop.call_soon_threadsafe(partial(dispose, plan, graph, nodes=plan.num_nodes))

@@ -1,8 +1,7 @@
-"""Regions of plans that a device captures: which nodes may be in one, and the kernels of the nodes that stand for them.
+"""Regions that a device captures: which nodes may be in one, and the kernel of the node that replaces the region.
 
-For the executor a region is one node that is queued on its device; inputs are copied in and outputs out as for any
-other node.
-Next to read: `plans/region_nodes.py`, `aexec/devices/cuda_recordings.py`.
+For the executor a region is one node that is queued on its device; its inputs are copied in and its outputs out as for
+any other node.  Next to read: `plans/region_nodes.py`, `aexec/devices/cuda_recordings.py`.
 """
 
 from __future__ import annotations
@@ -62,7 +61,7 @@ class CapturedRegion:
     """A captured region of a plan, with the kernel that makes its calls."""
 
     def __init__(self, region: Region, node: Node, device: Device, calls: CapturedCalls) -> None:
-        # The facts, and not the region, which would keep the graph that it was found in.
+        # Not the region itself, which would keep the graph that it was found in.
         self._facts = (device.name, node.name, region.ops, len(region.inputs), len(region.outputs))
         self._calls = calls
 

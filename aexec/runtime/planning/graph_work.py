@@ -1,4 +1,4 @@
-"""`GraphWork`: work on the graph of a session, here and now or in a thread, but of one at a time."""
+"""`GraphWork`: runs work on a session's graph, on the event loop or in a thread, one at a time."""
 
 from __future__ import annotations
 
@@ -23,37 +23,37 @@ T = TypeVar("T")
 
 
 class GraphWork:
-    """Does work on the graph.
+    """Runs work on the graph.
 
     Args:
-        memory: of the session, if that is accounted for.
+        memory: the session's account; None if its memory is not limited.
 
     Attributes:
         lock: held by the thread that works on the graph.
-        tasks: of those that work in a thread or will, and what they do.
+        tasks: task of work in a thread, or waiting for one → that work.
     """
 
     def __init__(self, budget: LoopBudget, memory: MemoryAccount | None) -> None:
         self._budget = budget
         self._memory = memory
         self.lock = threading.Lock()
-        self._turn = asyncio.Lock()  # who is to have the lock next waits for it
+        self._turn = asyncio.Lock()  # held while waiting for `lock` and while having it
         self.tasks: dict[asyncio.Task[Any], LongWork] = {}
 
     def call_off(self) -> None:
-        """Have all that is done in threads end soon."""
+        """Ask all work in threads to stop soon."""
         for work in self.tasks.values():
             work.call_off()
 
     def on_the_loop(self, call: Callable[[], T]) -> T:
-        """Work on the graph here and now.  Raises NeedsThreadError if that takes too long."""
+        """Run `call` on the graph here and now.  Raises NeedsThreadError if that takes too long for the event loop."""
         return ShortWork(self._budget.once_seconds).do(lambda: self._counted(call))
 
     def _counted(self, call: Callable[[], T]) -> T:
-        """What `call()` returns; what it takes of memory, and what it has kept of it, is the session's.
+        """The result of `call()`; the memory that it takes, and what it keeps, is counted for the session.
 
         Raises:
-            ResourceExhaustedError: there is no room for it.
+            ResourceExhaustedError: the session's account has no room for it.
         """
         if self._memory is None:
             return call()
@@ -62,11 +62,11 @@ class GraphWork:
             with watching(memory, every=False):
                 return call()
         finally:
-            with suppress(errors.ResourceExhaustedError):  # because of others: who runs it will see
+            with suppress(errors.ResourceExhaustedError):  # others took the room: the next run reports it
                 memory.end()
 
     def beside_the_loop(self, call: Callable[[], T]) -> SharedWork[T]:
-        """Work on the graph in a thread, as long as somebody waits for it."""
+        """Run `call` on the graph in a thread; it is called off when nobody waits for it any more."""
         work = LongWork()
 
         def locked() -> T:

@@ -1,6 +1,6 @@
-"""`PlanMaker`: makes a plan of a request: prunes the graph, places it, runs the passes, splits it, and lays it out.
+"""`PlanMaker`: makes the plan of a request: prunes the graph, places it, runs the passes, splits it, and lays it out.
 
-What it is given is used by one thread at a time (`graph_work.py`).  Sessions across machines have makers of their own.
+One thread at a time uses a maker (`graph_work.py`).  Sessions across machines have makers of their own.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ class PlanMaker:
     """Makes the plans of a session.
 
     Attributes:
-        kernels: as given.
-        host: the device where what is fed and fetched is.
+        kernels: the session's kernels.
+        host: the device on which feeds enter and fetches leave by default.
         passes: names of the graph passes that run.
     """
 
@@ -68,16 +68,16 @@ class PlanMaker:
         self._passes_memory: dict[Any, Any] = {}
 
     def take_apart(self) -> None:
-        """Let go of what passes have computed, in pieces."""
+        """Release what passes have computed, in pieces."""
         self._folded.take_apart()
         empty(self._passes_memory)
 
-    @np.errstate(all="ignore")  # kernels compute with their attrs when they are made
+    @np.errstate(all="ignore")  # building a kernel may compute with its attributes
     def build(self, signature: PlanKey, on_run: Callable[[CachedPlan], None] | None) -> CachedPlan:
         """The plan of a request.
 
         Args:
-            on_run: called when a run of it begins, if it is neither split nor run in parts.
+            on_run: called when a run of the plan begins, unless the plan is split or runs in parts.
         """
         working = self.working_graph(signature)
         try:
@@ -106,7 +106,7 @@ class PlanMaker:
     def _with_captured(
         self, working: WorkingGraph, signature: PlanKey
     ) -> tuple[PlanKey, dict[int, BuiltKernel], list[CapturedRegion]]:
-        """Put the regions that devices capture in their places: the signature then, their kernels, and they."""
+        """Replace the regions that devices capture; returns the changed signature, their kernels, and the regions."""
         if signature.in_parts or not self._config.capture_graphs:
             return signature, {}, []
         capturing = Capturing(
@@ -121,30 +121,30 @@ class PlanMaker:
         return inner, kernels, capturing.regions
 
     def _place_bodies(self, working: WorkingGraph) -> None:
-        """Place the nodes of functions that were inlined, softly: where they ask for, or else their call."""
+        """Place the nodes of inlined functions softly: on the device that they ask for, or else on that of the call."""
         nodes = [node for node in working.nodes.values() if not working.is_original(node)]
         try:
             chosen = self._graph.placer.choose(nodes, working.nodes.__getitem__, working.library, soft=True)
         except errors.InvalidArgumentError:
-            # They use a resource where they have no kernel.
+            # A node uses a resource on a device for which it has no kernel.
             chosen = dict.fromkeys((node.id for node in nodes), self.host)
         working.places.update(chosen)
 
     def _devices_of(self, working: WorkingGraph) -> list[Device]:
-        """The devices that its nodes run on, those of the first nodes first."""
+        """The devices that the graph's nodes run on, in the order of the nodes."""
         if len(self._devices) == 1 or not working.nodes:
             return [self.host]
         return list(dict.fromkeys(self.kernels.device_of(working, node) for node in working.nodes.values()))
 
     def is_split(self, working: WorkingGraph, signature: PlanKey) -> bool:
-        """Do its nodes run elsewhere than on one device of the host, or are its ends elsewhere than in its memory?"""
+        """True if the nodes do not all run on one host device, or a feed or fetch is in another device's memory."""
         if signature.feed_devices or signature.fetch_devices:
             return True
         used = self._devices_of(working)
         return len(used) > 1 or not used[0].is_host
 
     def split(self, working: WorkingGraph, signature: PlanKey, host: Device) -> list[Partition]:
-        # What is fed in parts may wait for nothing else than what it needs.
+        # With partial feeds, a node must not be held back by a receive that it does not need.
         scheduled = self._config.schedule_receives and not signature.in_parts
         return split(
             working,
@@ -160,14 +160,14 @@ class PlanMaker:
         )
 
     def ends(self, signature: PlanKey, host: Device) -> Ends:
-        """Where what is fed enters, and what is fetched leaves."""
+        """The devices on which feeds enter and fetches leave."""
         by_name = {"": host, **{device.name: device for device in self._devices}}
         feeds = signature.feed_devices or ("",) * len(signature.feeds)
         fetches = signature.fetch_devices or ("",) * len(signature.fetches)
         return Ends([by_name[name] for name in feeds], [by_name[name] for name in fetches])
 
     def _costs(self, working: WorkingGraph) -> Costs:
-        """What a simulated step of a plan is told."""
+        """The costs for simulating a step of a plan."""
         from aexec.runtime.profiling.cost_model import CostModel
 
         model = self._config.cost_model or CostModel()
@@ -205,7 +205,7 @@ class PlanMaker:
         )
 
     def _has_to_travel(self) -> str:
-        """Why values go from one of the host's devices to another although the memory is the same, or ""."""
+        """Why values must be transferred between devices that share the host's memory; "" if they need not."""
         if self._config.compress_transfers:
             return "values are compressed where they go to another device"
         if self._config.transport is not None:
@@ -222,9 +222,9 @@ class PlanMaker:
         optimize(working, passes, self._folded.evaluator(), self.kernels.functions.callee)
 
     def working_graph(self, signature: PlanKey) -> WorkingGraph:
-        """What a request needs of the graph, placed."""
+        """The part of the graph that a request needs, placed."""
         graph: NodeTable = self._graph.graph
-        # What passes remember is of the nodes as they are in the graph.
+        # The passes' memory is valid only for nodes as they are in the graph.
         memory, unlike = self._passes_memory, frozenset[int]()
         if signature.connections:
             graph = connected = ConnectedTable(graph, signature.connections)

@@ -1,11 +1,10 @@
-"""The planner of one session: graph, placement and kernels, and the plans that are made of them.
+"""The planner of one session: its graph, placement and kernels, and the plans made of them.
 
-A plan is made for a signature: pruned, placed, with its kernels built, and laid out.  It
-lives as long as a `Callable` has it; callables of one signature share theirs.  Small graphs
-are planned on the loop, because a thread hop costs more; large ones, and those that turn out
-to take longer than is expected of small ones, in a thread while the loop goes on.  Only one
-thread or the loop works on the graph at any time.
-Next to read: `plan_maker.py`, `session_kernels.py`, `region_planning.py`.
+A plan is made for a signature: the graph is pruned and placed, kernels are built, and the nodes are laid out.
+Callables of one signature share a plan; it lives as long as one of them.  Small graphs are planned on the event loop,
+because a thread hop costs more; large ones, and small ones that take longer than expected, in a thread.  At any time
+only one thread, or the loop, works on the graph.  Next to read: `plan_maker.py`, `session_kernels.py`,
+`region_planning.py`.
 """
 
 from __future__ import annotations
@@ -47,15 +46,15 @@ __all__ = ["Planner"]
 
 
 class Planner:
-    """Makes and keeps the plans of one session: prunes and places a request's graph, builds kernels, lays out the plan.
+    """Makes and keeps the plans of one session.
 
     Args:
-        graph: may grow by whoever holds it; `extend` leaves it alone and goes on with a copy.
+        graph: others may add nodes to it; `extend` does not change it, but replaces it by an extended copy.
         devices: in order of preference.
-        memory: of the session, if that is accounted for.
+        memory: the session's account; None if its memory is not limited.
 
     Raises:
-        InvalidArgumentError: the graph cannot be placed.
+        InvalidArgumentError: the graph cannot be placed, or the config captures graphs and no device can.
     """
 
     maker_class: ClassVar[type[PlanMaker]] = PlanMaker
@@ -75,9 +74,9 @@ class Planner:
         self._maker = self.maker_class(self._graph, self._kernels, devices, config, self._budget)
         self._regions = RegionPlanning(self._maker, self._work, config, self._budget)
         self._plans: WeakValueDictionary[PlanKey, CachedPlan] = WeakValueDictionary()
-        self._remains: list[CachedPlan] = []  # plans that are to be taken apart
+        self._remains: list[CachedPlan] = []  # plans to be taken apart by `take_apart`
         self._builds: dict[PlanKey, SharedWork[CachedPlan]] = {}
-        # By costs it takes several times as long.
+        # Placing by costs takes several times as long per node.
         few = self._budget.place_nodes if config.cost_model is None else self._budget.plan_nodes
         if self._graph.to_place:
             with suppress(NeedsThreadError):
@@ -87,7 +86,7 @@ class Planner:
                     self._work.on_the_loop(self._graph.place_if_imported)
 
     def __len__(self) -> int:
-        """Plans that there are."""
+        """The number of plans."""
         return len(self._plans)
 
     async def place(self) -> None:
@@ -96,10 +95,10 @@ class Planner:
             await self._work.beside_the_loop(self._graph.place_all).wait()
 
     def request(self, signature: PlanKey) -> CachedPlan | asyncio.Future[CachedPlan]:
-        """The plan of a signature, or a future of it.  Racing requests share one build.
+        """The plan of a signature, or a future of it.  Concurrent requests share one build.
 
         Raises:
-            InvalidArgumentError, NotFoundError: its nodes cannot run.
+            InvalidArgumentError, NotFoundError: the request's nodes cannot run.
         """
         cached = self._plans.get(signature)
         if cached is not None:
@@ -123,7 +122,7 @@ class Planner:
     async def extend(self, more: proto.GraphDef | proto.FlatGraphDef | bytes) -> None:
         """Add nodes to the graph; all or none.  Raises as `Session.extend` does.
 
-        Cancelled before the nodes are there, it adds none.
+        If it is cancelled before the nodes are added, none is.
         """
         most = self._budget.plan_nodes
         added = flatten(more) if isinstance(more, bytes) and len(more) < most * NODE_BYTES else more
@@ -135,29 +134,29 @@ class Planner:
         await self._work.beside_the_loop(lambda: self._extend(added)).wait()
 
     async def close(self) -> None:
-        """Call off what is under way, wait for its end, and forget everything."""
+        """Call off all work, wait for its end, and forget the regions."""
         while self._work.tasks or self._regions.tasks:
             self._work.call_off()
             await asyncio.wait(self._work.tasks.keys() | self._regions.tasks)
         await self._regions.close()
 
     def dispose(self) -> None:
-        """Let go of everything: nothing is run any more, and nobody will ask."""
+        """Release everything, in pieces.  Called when nothing runs any more and nothing will be requested."""
         self._remains = list(self._plans.values())
         for cached in self._remains:
             cached.keep_parts()
         dispose(self, nodes=sum(cached.plan.num_nodes for cached in self._remains) + len(self._kernels))
 
     def release_graph(self) -> None:
-        """Let go of the graph too."""
+        """Release the graph too."""
         self._graph.release()
 
     def take_apart(self) -> None:
-        """Let go of plans, kernels and functions, in pieces."""
+        """Release plans, kernels and functions, in pieces."""
         for cached in drained(self._remains):
             cached.plan.take_apart()
             cached.graph.take_apart()
-            go_on()  # unless the process ends
+            go_on()  # raises if the process ends
         self._kernels.take_apart()
         self._graph.placer.take_apart()
         self._maker.take_apart()
@@ -167,17 +166,17 @@ class Planner:
         return self._maker.executed_graphs(cached)
 
     def cost_graph(self, cached: CachedPlan, costs: CostModel) -> proto.CostGraphDef:
-        """What is known of the costs of the nodes that a plan runs."""
+        """The known costs of the nodes that a plan runs."""
         from aexec.runtime.profiling.cost_graph import cost_graph
 
         partitions = self._maker.partitions(cached)
         message = cost_graph(partitions, costs)
-        # What a partition adds has another name in each plan, so that nobody will ask for it again.
+        # Nodes that a partition adds have new names in each plan, so their costs are never used again.
         costs.forget(partition.nodes[i].name for partition in partitions for i in partition.added)
         return message
 
     def _built(self, signature: PlanKey, build: SharedWork[CachedPlan], task: asyncio.Task[CachedPlan]) -> None:
-        if self._builds.get(signature) is build:  # and not another one, because this was called off
+        if self._builds.get(signature) is build:  # else this build was called off and another one replaced it
             del self._builds[signature]
         if not task.cancelled() and task.exception() is None:
             cached = self._plans[signature] = task.result()
@@ -185,11 +184,11 @@ class Planner:
 
     @property
     def graph(self) -> Graph:
-        """The session's, as it is now."""
+        """The session's graph, extensions included."""
         return self._graph.graph
 
     def _make_kernels(self, *settings: Any) -> SessionKernels:
-        """The kernels, of the arguments of `SessionKernels`."""
+        """Make the kernels; `settings` are the arguments of `SessionKernels`."""
         return SessionKernels(*settings)
 
     def _extend(self, more: proto.GraphDef | proto.FlatGraphDef | bytes) -> None:
@@ -197,7 +196,7 @@ class Planner:
         self._kernels.extended()
 
     def _build_if_imported(self, signature: PlanKey) -> CachedPlan:
-        """The plan.  Raises NeedsThreadError if something is still to be imported for the graph."""
+        """The plan.  Raises NeedsThreadError if kernels must be imported first."""
         if not self._graph.has_kernels():
             raise NeedsThreadError("kernels are imported in a thread")
         return self._maker.build(signature, self._regions.on_run())
@@ -209,18 +208,18 @@ class Planner:
         return cached
 
     def stop_delegating(self) -> None:
-        """Plans that are made from now on have no regions."""
+        """Make no plans with regions from now on."""
         self._regions.stop()
 
     async def regions(self, signature: PlanKey) -> list[RegionReport]:
-        """What delegates run of a request, or would."""
+        """The regions of a request that delegates run, or would run."""
         return await self._regions.regions(signature)
 
     def kernel(self, node: Node) -> BuiltKernel:
         """The kernel of a node, for use outside steps.  Raises what building it raises.
 
-        It waits for nobody: while a thread works on the graph, a node that has no place yet gets the kernel of
-        the device that it would prefer by itself.
+        This does not wait: while a thread works on the graph, a node that is not placed yet gets the kernel of the
+        device that it would prefer by itself.
         """
         if not self._work.lock.acquire(blocking=False):
             placed = self._graph.placer.is_placed(node)

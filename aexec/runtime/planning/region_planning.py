@@ -1,4 +1,5 @@
-"""`RegionPlanning`: gives plans regions for delegates, from the first run or once runs have cost what compiling takes.
+"""`RegionPlanning`: gives regions to delegates, from the first run or once a plan's runs have cost as much as
+compiling.
 
 Next to read: `delegated.py`, for how a region runs.
 """
@@ -33,10 +34,10 @@ logger = logging.getLogger("aexec")
 
 
 class RegionPlanning:
-    """Gives plans regions for delegates.
+    """Gives regions of plans to delegates.
 
     Attributes:
-        tasks: of those that give regions to plans now.
+        tasks: the tasks that do it now.
     """
 
     def __init__(self, maker: PlanMaker, work: GraphWork, config: SessionConfig, budget: LoopBudget) -> None:
@@ -47,31 +48,32 @@ class RegionPlanning:
 
     @property
     def named(self) -> bool:
-        """Do plans have their regions from the first run?"""
+        """True if plans have their regions from the first run, because the config names a delegate."""
         return self._delegation.named
 
     def stop(self) -> None:
-        """Plans that are made from now on have no regions."""
+        """Make no plans with regions from now on."""
         self._delegation.stop()
 
     async def close(self) -> None:
-        """Wait until no delegate works for the session any more; nothing gives regions to plans any more."""
+        """Wait until no delegate works for the session any more; afterwards no plan gets regions."""
         await self._delegation.close()
 
     def build(self, signature: PlanKey) -> SharedWork[CachedPlan]:
         """Make a plan that has its regions from the beginning.
 
-        A library that compiles cannot be stopped, and the next request would begin it anew.
+        It is not called off when nobody waits for it: a library cannot be stopped while it compiles, and the next
+        request would start again.
         """
         return SharedWork(self._begin(self._build(signature)), None)
 
     async def regions(self, signature: PlanKey) -> list[RegionReport]:
-        """What delegates run of a request, or would."""
+        """The regions of a request that delegates run, or would run."""
         _, candidates = await self._work.beside_the_loop(lambda: self._candidates(signature)).wait()
         return [candidate.report() for candidate in candidates]
 
     def on_run(self) -> Callable[[CachedPlan], None] | None:
-        """What counts the runs of a plan until it is time to look for regions."""
+        """A callback that counts the runs of a plan until it is time to look for regions; None if it never is."""
         look_at = self._delegation.look_at()
         return _Countdown(look_at, self._look_at).ran if look_at else None
 
@@ -88,7 +90,7 @@ class RegionPlanning:
         return task
 
     async def _delegate(self, cached: CachedPlan, runs: int) -> None:
-        """Give a plan that has been run so often its regions, if its runs have cost as much as compiling will."""
+        """Give a plan its regions after `runs` runs, if these have cost as much as compiling will."""
         try:
             working, candidates = await self._work.beside_the_loop(lambda: self._candidates(cached.signature)).wait()
             wanted = self._delegation.wanted(candidates)
@@ -103,9 +105,9 @@ class RegionPlanning:
             if plan is not None:
                 cached.replace_plan(plan)
         except errors.CancelledError:
-            pass  # the session is closed
+            pass  # the session was closed
         except Exception:
-            # Runs go on without.
+            # Runs go on without regions.
             logger.exception("Regions of a plan cannot be delegated")
 
     async def _build(self, signature: PlanKey) -> CachedPlan:
@@ -128,7 +130,7 @@ class RegionPlanning:
     async def _delegated_plan(
         self, working: WorkingGraph, signature: PlanKey, candidates: Iterable[Candidate]
     ) -> Plan | None:
-        """The plan with these regions, or None if all are refused."""
+        """The plan with these regions; None if delegates refuse all of them."""
         compiled = [(c, region) for c in candidates if (region := await self._delegation.compile(c)) is not None]
         if not compiled:
             return None
@@ -147,7 +149,7 @@ class RegionPlanning:
 
 
 class _Countdown:
-    """Calls somebody at the last of so many runs of a plan."""
+    """Calls a function when a plan has been run a number of times."""
 
     __slots__ = ("_call", "_left", "_runs")
 
@@ -156,7 +158,7 @@ class _Countdown:
         self._call = call
 
     def ran(self, cached: CachedPlan) -> None:
-        """A run of the plan begins."""
+        """Called when a run of the plan begins."""
         self._left -= 1
         if self._left == 0:
             self._call(cached, self._runs)

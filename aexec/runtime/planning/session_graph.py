@@ -1,7 +1,7 @@
-"""`SessionGraph`: the graph of a session, and where its nodes are placed.
+"""`SessionGraph`: the graph of a session, and the placement of its nodes.
 
-It may grow by whoever holds it.  `extend` leaves it alone and goes on with a copy, so that other holders do not see
-what is added.
+Others may add nodes to the graph.  `extend` does not change it, but replaces it by an extended copy, so that its other
+holders do not see the new nodes.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ class SessionGraph:
     """Keeps the graph of a session, places its nodes, and adds nodes to it.
 
     Attributes:
-        graph: as it is now.
-        placer: where its nodes are placed.
-        to_place: all of it is still to be placed; never where requests place what they need.
+        graph: the graph, extensions included.
+        placer: places the nodes, and knows where they are placed.
+        to_place: True while the whole graph must still be placed; always False if each request places its own nodes.
     """
 
     def __init__(self, graph: Graph, devices: tuple[Device, ...], config: SessionConfig, budget: LoopBudget) -> None:
@@ -44,15 +44,15 @@ class SessionGraph:
         )
         self._config = config
         self._budget = budget
-        # Where a graph is large, or needs kernels that are still to be imported, which takes long, the loop goes on
-        # meanwhile: `Planner.place`, or else the first plan, does it in a thread.
-        self._imported: tuple[Graph, int, int] | None = None  # a graph all of whose kernels are
-        # Of how many nodes what graph consists, and as how many it counts.
+        # Placing a large graph, or one whose kernels must be imported, takes long: then `Planner.place` or the first
+        # plan # does it in a thread.
+        self._imported: tuple[Graph, int, int] | None = None  # (graph, nodes, functions) found to need no import
+        # (graph, its number of nodes, its `size`)
         self._measured: tuple[Graph, int, int] | None = None
         self.to_place = not config.place_pruned_graph
 
     def release(self) -> None:
-        """Let go of the graph."""
+        """Release the graph."""
         self.graph, self._imported, self._measured = Graph(), None, None
 
     def place_if_imported(self) -> None:
@@ -65,7 +65,9 @@ class SessionGraph:
 
     @property
     def size(self) -> int:
-        """As how many nodes the graph counts: one may have a million outputs, each of which is laid out too."""
+        """The size of the graph in nodes, where outputs count too: one node may have a million, each of which is laid
+        out.
+        """
         graph, nodes = self.graph, len(self.graph)
         if nodes >= self._budget.place_nodes:
             return nodes
@@ -75,7 +77,7 @@ class SessionGraph:
         return self._measured[2]
 
     def has_kernels(self) -> bool:
-        """Is all imported that the graph needs?"""
+        """True if all kernels that the graph needs are imported."""
         graph = self.graph
         seen = (graph, len(graph), len(graph.library))
         if seen != self._imported:
@@ -88,7 +90,7 @@ class SessionGraph:
     def extend(self, more: proto.GraphDef | proto.FlatGraphDef | bytes) -> None:
         graph_def = flatten(more)
         self._check_extension(graph_def)
-        # Other holders of the graph do not see what is added here, and a failure changes nothing.
+        # On a copy: other holders of the graph do not see the new nodes, and a failure changes nothing.
         graph = self.graph.copy()
         if not len(graph):
             graph.versions.CopyFrom(graph_def.versions)
@@ -96,7 +98,7 @@ class SessionGraph:
         placed = {}
         if not self._config.place_pruned_graph:
             placed = self.placer.choose(added, graph.nodes.__getitem__, graph.library)
-        go_on()  # whoever asked for it may have gone
+        go_on()  # raises if the caller has gone
         self.graph = graph
         self.placer.keep(placed)
 
@@ -119,6 +121,6 @@ class SessionGraph:
 
 
 def is_imported(nodes: Iterable[Node | proto.NodeDef | proto.FlatNodeDef]) -> bool:
-    """Are the kernels of these nodes' ops?"""
+    """True if the kernels of these nodes' ops are imported."""
     is_loaded = kernel_registry.global_registry.is_loaded
     return all(is_loaded(node.op) for node in steadily(nodes))

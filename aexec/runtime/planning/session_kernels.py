@@ -1,6 +1,6 @@
-"""`SessionKernels`: the kernels of the nodes of a session's graph, and of nodes that passes and partitions add to it.
+"""`SessionKernels`: the kernels of the nodes of a session's graph, and of the nodes that passes and partitions add.
 
-A node of the graph has one kernel for all plans, as its state belongs to the session; what is added has one for each
+A node of the graph has one kernel for all plans, as its state belongs to the session; an added node has one in each
 plan.
 """
 
@@ -36,9 +36,9 @@ from aexec.runtime.plans.device_constants import DeviceConstant, DeviceConstants
 
 __all__ = ["SessionKernels"]
 
-# What leads to values that are kept between steps.
+# Types of handles, which lead to values that are kept between steps.
 _HANDLES = frozenset(dtypes.ALWAYS_ON_HOST)
-# They give values of a device's memory to the session, or take them, and look into none.
+# These pass values in a device's memory to the session or from it, without reading them.
 _SESSION_TENSORS = frozenset({"GetSessionHandle", "GetSessionHandleV2", "GetSessionTensor"})
 
 
@@ -46,7 +46,7 @@ class SessionKernels:
     """Makes the kernels of a session, and keeps those of its graph.
 
     Attributes:
-        edge_numbers: for the names of what is added where a graph or a body is split.
+        edge_numbers: numbers for the names of sends and receives, where a graph or a function body is split.
     """
 
     def __init__(
@@ -64,25 +64,25 @@ class SessionKernels:
         self._host = host_device(devices)
         self._create_kernel = executor_of_type(config.executor_type).create_kernel if config.executor_type else None
         self._kernels: dict[int, BuiltKernel] = {}
-        self._calling: dict[int, Mapping[str, Any]] = {}  # attrs with which kernels were made that call functions
+        self._calling: dict[int, Mapping[str, Any]] = {}  # attributes with which kernels that call functions were made
         self._functions: FunctionRuntime | None = None
         self._constants = DeviceConstants()
         self.edge_numbers = itertools.count(1)
         self._bodies = BodyPlanner(devices, config, budget, self.edge_numbers, self.on_device)
 
     def __len__(self) -> int:
-        """Kernels of the graph's nodes."""
+        """The number of kernels of the graph's nodes."""
         return len(self._kernels)
 
     def extended(self) -> None:
-        """The graph was."""
+        """Called when the graph was extended."""
         if self._functions is not None:
-            # Its instances stay, with their state: a library only ever grows.
+            # Function instances stay, with their state: a library only grows.
             graph = self._graph.graph
             self._functions.extended(graph.library, graph.versions)
 
     def take_apart(self) -> None:
-        """Let go of kernels and functions, in pieces."""
+        """Release kernels and functions, in pieces."""
         empty(self._kernels)
         if self._functions is not None:
             self._functions.take_apart()
@@ -91,7 +91,8 @@ class SessionKernels:
         """The kernel of a node: the same object for every plan, as its state belongs to the session."""
         kernel = self._kernels.get(node.id)
         if kernel is not None and self._calling.get(node.id, node.attrs) is not node.attrs:
-            # Since gradients were taken, it calls functions that give more; plans that were made before stay right.
+            # Taking gradients changed the attributes: it now calls functions with more outputs.  Older plans keep
+            # theirs.
             self._kernels.pop(node.id, None)
             kernel = None
         if kernel is None:
@@ -110,7 +111,7 @@ class SessionKernels:
 
     @property
     def functions(self) -> FunctionRuntime:
-        """What makes instances of functions."""
+        """Makes the instances of functions."""
         if self._functions is None:
             self._functions = FunctionRuntime(
                 self._graph.graph.library,
@@ -139,7 +140,7 @@ class SessionKernels:
         return made
 
     def device_of(self, working: WorkingGraph, node: Node) -> Device:
-        """Where a node of a plan runs."""
+        """The device on which a node of a plan runs."""
         if node.id in working.places:
             return working.places[node.id]
         return self._graph.placer.device_of(self._graph.graph.nodes[working.made_of.get(node.id, node.id)])
@@ -195,7 +196,7 @@ class SessionKernels:
             ) from error
 
     def _is_queued(self, node: Node, device: Device) -> bool:
-        """Does a kernel of a device work on what is in its memory?  Others that pass it on do not look into it."""
+        """True if the node's kernel computes in the device's memory.  One that only passes a value on reads nothing."""
         if device.is_host or node.op in TRANSFERS or is_functional(node, self._graph.graph.library):
             return False
         if _refers(node) or node.op in _SESSION_TENSORS:
@@ -204,7 +205,9 @@ class SessionKernels:
         return MemoryType.DEVICE_MEMORY in (*memory.inputs, *memory.outputs)
 
     def on_device(self, device: Device, node: Node, position: int, array: Any, name: str) -> DeviceConstant | None:
-        """A constant as the input of a node on a device that is not the host; None if that is in host memory."""
+        """A constant input of a node, in the memory of a device other than the host; None if the kernel takes it in
+        host memory.
+        """
         if memory_types_for_node(node, device.type).inputs[position] is MemoryType.HOST_MEMORY:
             return None
         return self._constants.of(device, array, node=name)
@@ -216,6 +219,6 @@ def _registered(c: OpKernelConstruction) -> BuiltKernel:
 
 
 def _refers(node: Node) -> bool:
-    """Does a node refer to state, by a handle or a ref?  Its kernel then says itself what of it is queued."""
+    """True if a node refers to state, by a handle or a ref; its kernel then says which calls are queued."""
     types = (*node.input_types, *node.output_types)
     return any(t.is_ref for t in types) or (node.op_def.is_stateful and not _HANDLES.isdisjoint(types))

@@ -1,3 +1,4 @@
-"""Plans: what a request's graph becomes, once, before any step runs it.
+"""Plans: the form of a request's graph that steps execute, made once.
 
-Next to read: `plan.py`, then `plan_builder.py`; `compilation_policy.py` says how the runs of a plan are executed."""
+Next to read: `plan.py`, then `plan_builder.py`; `compilation_policy.py` decides how the runs of a plan are executed.
+"""

@@ -21,7 +21,7 @@ from aexec.runtime.plans.plan import FramePlan, Kind, Plan, PlanNode
 
 __all__ = ["IS_LIVE", "Arrangement", "Block", "Guard", "Item", "Loop", "NotCompiledError", "Value", "arrange"]
 
-# Python's own limit of nested loops in a function is 20.
+# Python allows at most 20 nested loops in a function.
 _MAX_DEPTH = 10
 # The most predicates in one guard.
 _MAX_GUARD = 20
@@ -39,7 +39,7 @@ _NEVER: _Literal = (None, False)
 
 
 class NotCompiledError(Exception):
-    """A plan, or a part of one, cannot be written as a line; says why."""
+    """Raised if a plan, or a part of one, cannot be written as a line; the message says why."""
 
 
 @dataclass(eq=False, slots=True)

@@ -190,7 +190,7 @@ class CompilationPolicy:
         self.goes_on = False
         self.chunk = CHUNK
         self.trial: Trial | None = None
-        self._lock = Lock()  # of events that a thread may tell while the loop tells others
+        self._lock = Lock()  # held while an event changes state that threads may change
 
     # Events
 

@@ -1,6 +1,6 @@
 """Constants in the memory of devices: each is copied in once, for all plans that use it.
 
-A plan keeps the constants that it uses; one is freed with the last such plan.
+A plan refers to the constants that it uses; a constant is freed with the last such plan.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Kernel outputs: what a kernel returned, compared with what its op declares.
+"""Checks that a kernel's outputs are what its op declares.
 
-A node's outputs are compared when it first runs in a plan, and with AEXEC_DEBUG each time: a kernel whose first outputs
-are right is nearly always right, and the comparison takes as long as a small kernel.  Next to read:
-`interpreter/propagator_state.py`, which asks for it.
+A node's outputs are checked when it first runs in a plan, and with AEXEC_DEBUG each time: a kernel whose first outputs
+are right is nearly always right, and the check takes as long as a small kernel.  Next to read:
+`interpreter/propagator_state.py`, which calls it.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
 For one (feeds, fetches, targets) signature a plan holds the pruned nodes with their kernels, laid out per loop frame:
 initial pending counts, argument templates with the constants in place, and for every node the edges of its outputs.
-`interpreter/propagator_state.py` copies the counts for each step.  A step changes nothing in a plan but what it learns
-of kernels: how long they take, and that their outputs are what their ops declare.
-Next to read: `plan_builder.py`, which builds plans.
+`interpreter/propagator_state.py` copies the counts for each step.  A step changes nothing in a plan except what it
+measures of kernels: how long calls take, and that their outputs are what the ops declare. Next to read:
+`plan_builder.py`, which builds plans.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ class Kind:
 
 @dataclass(frozen=True, slots=True)
 class PlanKey:
-    """What a plan is built for: fed endpoints, fetched endpoints, and target nodes.
+    """The request that a plan is built for: fed endpoints, fetched endpoints, and target nodes.
 
     Attributes:
-        in_parts: True if feeds come while it runs, so that no node may wait for more feeds than it needs.
+        in_parts: True if feeds come while the plan runs, so that no node may wait for more feeds than it needs.
         feed_devices, fetch_devices: names of the devices in whose memory each feed is and each fetch shall be, "" for
             the host's; () if all are in the host's.
         skip_sync: True if a run does not wait for the calls that it has queued on devices.
-        connections: pairs of endpoints: one, and the one whose place it takes.
+        connections: pairs (endpoint, the endpoint whose place it takes).
     """
 
     feeds: tuple[Endpoint, ...]
@@ -247,7 +247,7 @@ def _no_kernel(*_inputs: Any) -> Any:
     raise errors.InternalError("a node without kernel was run")
 
 
-# Nodes and argument slots, of all iterations of a loop under way at once; but `_MOST_ITERATIONS` are always allowed.
+# Bound on nodes plus argument slots over all concurrent iterations of a loop; `_MOST_ITERATIONS` are always allowed.
 _MOST_SLOTS = 1 << 15
 _MOST_ITERATIONS = 32
 

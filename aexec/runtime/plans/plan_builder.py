@@ -1,6 +1,6 @@
-"""Building plans: prunes a graph for a signature, and lays out the rest.
+"""Builds plans: prunes a graph for a signature, and lays out the rest.
 
-Next to read: `plan.py`, which says what a plan is; `planning/planner.py`, which does what comes before.
+Next to read: `plan.py`, which describes a plan; `planning/planner.py`, which does the steps before.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ class _Builder:
         for plan_node in steadily(every):
             _finish_edges(plan_node)
         for frame in self.frames.values():
-            # The executor takes from the end: so the first node of the graph goes first.
+            # The executor takes from the end, so the first node of the graph must be last.
             frame.roots = [n for n in reversed(frame.nodes) if frame.pending[n.index] == 0]
         arguments = tuple(self.args[endpoint] for endpoint in self.signature.feeds)
         large = any(not 0 < value.size <= self.small for value in self.constants.values())
@@ -357,7 +357,7 @@ def queued_kernel(node: Node, kernel: BuiltKernel) -> QueuedKernel:
 
 
 def _queue(plan_node: PlanNode, kernel: BuiltKernel, device: Device) -> None:
-    """Have the calls of a node queued on a device."""
+    """Make a node's calls queue on a device."""
     plan_node.kind = Kind.QUEUED
     plan_node.queued_on = device
     plan_node.variables = kernel.variables

@@ -1,6 +1,6 @@
 """Nodes that stand for regions of a plan's graph, both delegated and captured ones.
 
-Next to read: `aexec/graph/partitioning/regions.py`; `planning/delegated.py` and `planning/captured.py` for who does.
+Next to read: `aexec/graph/partitioning/regions.py`; `planning/delegated.py` and `planning/captured.py`, which use them.
 """
 
 from __future__ import annotations

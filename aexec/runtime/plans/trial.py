@@ -56,9 +56,9 @@ class Trial:
 
     @property
     def is_lost(self) -> bool:
-        """True if the line was mostly slower.
+        """True if the line's median time is clearly the longer one.
 
-        Other load on the machine matters: cores that share the work of one call wait for each other, and cores with a
-        call each do not.
+        Other load on the machine matters: cores that share the work of one call wait for each other; cores with a call
+        each do not.
         """
         return self._is_known and bool(np.median(self._seconds[False]) > _SLOWER * np.median(self._seconds[True]))

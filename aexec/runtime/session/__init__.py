@@ -1,3 +1,4 @@
-"""`Session`, its steps and its callables: what a program that embeds aexec uses.
+"""`Session`, its steps and its callables: the API of a program that embeds aexec.
 
-Next to read: `session.py`, `callable.py`, `step.py`."""
+Next to read: `session.py`, `callable.py`, `step.py`.
+"""

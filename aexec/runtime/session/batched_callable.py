@@ -1,8 +1,8 @@
-"""`BatchedCallable`: calls of one callable that come close together are joined along their first dimension.
+"""`BatchedCallable`: joins concurrent calls of one callable along their first dimension.
 
-Each call is a `BatchedStep`, which looks like a `Step` to whoever awaits or cancels it.  One of a batch runs the joined
-inputs; if it is cancelled meanwhile, another does so again, so nobody depends on somebody else.  Next to read:
-`aexec/resources/batcher.py`.
+Each call is a `BatchedStep`, which is awaited and cancelled like a `Step`.  One call of a batch, the leader, runs the
+joined inputs.  If the leader is cancelled while they run, another call of the batch runs them again, so the calls do
+not depend on each other.  Next to read: `aexec/resources/batcher.py`.
 """
 
 from __future__ import annotations
@@ -26,53 +26,57 @@ from aexec.runtime.threads.worker_pool import OnCancel, run_in_thread
 
 __all__ = ["BatchTurn", "BatchedCallable", "BatchedStep", "can_be_batched"]
 
-# Batches of so many different shapes may be in the making; calls of other shapes are run alone.
+# At most this many batches of different shapes are collected at a time; calls of other shapes run alone.
 _MAX_SHAPES = 64
 _MAX_WAITING = 10_000
-# Runs of parts of one batch that failed: enough to find each bad one of 32 calls.
+# Retries with parts of one failed batch: enough to find each bad call among 32.
 _MAX_RETRIES = 64
-# How much the last batch counts in what batches take on the average.
+# Weight of the latest batch in the moving average of a batch's duration.
 _WEIGHT = 0.25
 
-# Told of each batch that was run: rows, and nanoseconds.
+# Callback(rows, nanoseconds) after each batch.
 OnBatch = Callable[[int, int], object]
 
 
 def can_be_batched(shape: PartialTensorShape) -> bool:
-    """May something of this shape have any number of rows?"""
+    """True if a tensor of this shape may have any number of rows."""
     return shape.dims is None or bool(shape.dims and shape.dims[0] is None)
 
 
 class BatchTurn(Protocol):
-    """Says when a batch may begin to run; see `BatchedCallable.prepare`.
+    """Decides when a batch may begin to run; see `BatchedCallable.prepare`.
 
     Attributes:
-        level: the priority of the call whose turn it is, lower ones first: of a batch the most urgent call leads.
+        level: the priority of the call, lower is more urgent.  The most urgent call of a batch leads it.
     """
 
     level: int
 
     def take(self, calls: int) -> bool:
-        """May a batch of so many calls begin now?"""
+        """Return True, and take the turn, if a batch of `calls` calls may begin now."""
         ...
 
     async def wait(self) -> None:
-        """Wait until it may.  Raises OpError if it may not; cancelled, it waits no more."""
+        """Wait until the batch may begin.
+
+        Raises:
+            OpError: the batch may not run.  Cancelling this coroutine gives up the place in line.
+        """
         ...
 
 
 class BatchedCallable:
-    """Joins calls of one callable that come close together into one step, along their first dimension.
+    """Joins concurrent calls of one callable into one step, along their first dimension.
 
     Args:
-        call: takes and gives tensors with as many rows each.
-        max_rows: of a batch; a call with more is run alone.
-        max_delay: seconds that a batch waits to be filled.
-        max_running: batches that may run at once.
-        sizes: increasing sizes, to the next of which batches are padded with copies of a row; empty for none.
-        on_batch: told of each batch.
-        retries: halve batches that fail, and run the halves: only for a call that changes no state.
-        on_halved: called when that is done.
+        call: the callable; its inputs and outputs have the same number of rows.
+        max_rows: most rows of a batch; a call with more rows runs alone.
+        max_delay: most seconds that a batch waits to be filled.
+        max_running: most batches that run at once.
+        sizes: sizes in increasing order; a batch is padded to the next one with copies of a row.  Empty: no padding.
+        on_batch: called after each batch with its rows and its nanoseconds.
+        retries: halve a batch that failed and run the halves.  Only for a callable that changes no state.
+        on_halved: called each time a failed batch is halved.
     """
 
     def __init__(
@@ -92,11 +96,11 @@ class BatchedCallable:
         self._limits = max_rows, max_delay, _MAX_WAITING, max_running, tuple(sizes)
         self._max_retries = _MAX_RETRIES if retries else 0
         self._on_halved = on_halved
-        self._batchers: dict[tuple[Any, ...], Batcher] = {}  # by what joined calls have in common
-        self._seconds = 0.0  # that a batch takes on the average; 0 until one has run
+        self._batchers: dict[tuple[Any, ...], Batcher] = {}  # key: the shapes of a row of each input
+        self._seconds = 0.0  # average duration of a batch; 0.0 until one has run
 
     def prepare(self, *values: Any, options: RunOptions | None = None, turn: BatchTurn | None = None) -> BatchedStep:
-        """As `SessionCallable.prepare`; of the options the timeout counts.
+        """As `SessionCallable.prepare`; of `options` only the timeout is used.
 
         Args:
             turn: asked before the batch that this call leads is run; None to run it at once.
@@ -105,19 +109,19 @@ class BatchedCallable:
 
     @property
     def backlog_seconds(self) -> float:
-        """How long the batches that wait for others to end will wait, as far as is known."""
+        """Estimated seconds until all batches that wait only because others run have ended."""
         due = sum(batcher.due for batcher in self._batchers.values())
         return due * self._seconds / self._limits[3]
 
     def count(self, rows: int, ns: int) -> None:
-        """A batch of so many rows took so long."""
+        """Record that a batch of `rows` rows took `ns` nanoseconds."""
         seconds = ns * 1e-9
         self._seconds += (seconds - self._seconds) * (_WEIGHT if self._seconds else 1.0)
         if self._on_batch is not None:
             self._on_batch(rows, ns)
 
     def batcher(self, inputs: Sequence[Any]) -> Batcher | None:
-        """That of inputs of such shapes; None if they are to be run alone."""
+        """The batcher for inputs of these shapes; None if the call must run alone."""
         if len(inputs[0]) > self._limits[0]:
             return None
         shapes = tuple([array.shape[1:] for array in inputs])
@@ -133,9 +137,9 @@ class BatchedStep:
     """A call that may become part of a batch.
 
     Attributes:
-        id: of the step that runs it, or 0.
-        state: where it is in its life.
-        metadata: None: a batch's is nobody's own.
+        id: id of the step that runs the call; 0 before there is one.
+        state: the call's state.
+        metadata: None, since the metadata of a batch belongs to no single call.
     """
 
     metadata = None
@@ -157,7 +161,7 @@ class BatchedStep:
         return 0 if self._step is None else self._step.id
 
     def cancel(self, reason: str = "") -> bool:
-        """Ask it to stop; True if this call is what cancels it.  Others of its batch go on."""
+        """Cancel the call; True if this request is what cancels it.  The rest of its batch goes on."""
         if self.state not in (StepState.PENDING, StepState.RUNNING):
             return False
         return self._manager.start_cancel_with_status(
@@ -165,18 +169,18 @@ class BatchedStep:
         )
 
     def statistics(self) -> StepStatistics:
-        """What it is doing now; waiting for a batch to be filled, nothing."""
+        """Statistics of the step that runs the call; zeros while the call waits for its batch."""
         if self._step is not None:
             return self._step.statistics()
         return StepStatistics(self.state, 0, 0, 0, time.perf_counter() - self._began)
 
     @property
     def only_waits(self) -> bool:
-        """As `Step.only_waits`; true while it waits for others of its batch."""
+        """As `Step.only_waits`; True also while the call waits for its batch."""
         return self._step is None or self._step.only_waits
 
     async def run(self) -> list[Any]:
-        """Execute it, once; the values that are fetched.  Raises as `Step.run`."""
+        """Execute the call, once; returns the fetched values.  Raises as `Step.run` does."""
         self.state = StepState.RUNNING
         timer = None
         if self._timeout is not None:
@@ -208,7 +212,7 @@ class BatchedStep:
         return list(await batcher.call(inputs, self._execute, self._manager, level))
 
     async def _inputs(self) -> tuple[Any, ...]:
-        """What is fed, as arrays with equally many rows."""
+        """The fed values as arrays with equal numbers of rows."""
         specs = self._owner.call.specs
 
         def convert() -> tuple[Any, ...]:
@@ -239,10 +243,12 @@ class BatchedStep:
         return values
 
     async def _wait_for(self, turn: BatchTurn) -> None:
-        """Raises CancelledError if this call is cancelled meanwhile: another one leads the batch then."""
+        """Wait for `turn`.  Raises CancelledError if this call is cancelled meanwhile; another call then leads the
+        batch.
+        """
         loop = asyncio.get_running_loop()
         waiting = loop.create_task(turn.wait(), name="batch in line")
-        release: Callable[[], object] = waiting.cancel  # if it is cancelled already
+        release: Callable[[], object] = waiting.cancel  # if the call is cancelled already
         try:
             release = register_cancellation_callback(self._manager, lambda: loop.call_soon_threadsafe(waiting.cancel))
             await waiting

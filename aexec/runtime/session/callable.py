@@ -1,9 +1,9 @@
 """`SessionCallable`: one request signature of a session, resolved once and called many times.
 
-It knows what a run of its signature needs: the structure to give back, the tensors and
-operations meant by the names, how each feed is checked, and the plan, once there is one.
-`Session.run`, `start`, partial runs and servers all go through one; `Session.make_callable`
-gives one to keep.  Read `planning/planner.py` for the plan, `step.py` for what a call makes.
+A callable holds what a run of its signature needs: the structure of the result, the tensors and operations behind the
+names, the conversion of each feed, and the plan once it is made.  `Session.run`, `Session.start`, partial runs and
+servers all go through one; `Session.make_callable` returns one.  Next to read: `planning/planner.py` for the plan,
+`step.py` for what a call creates.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ __all__ = ["BegunRun", "CallableOwner", "Request", "SessionCallable", "canonical
 # Errors list the inputs or outputs of graphs with at most this many nodes.
 _MOST_LISTED_NODES = 10_000
 
-# A run that is over: its result, and twice None; or None, its step, and what is to be awaited for the result, once.
+# Of a finished run: (result, None, None).  Of another: (None, its step, a coroutine that gives the result, once).
 BegunRun = tuple[Any, None, None] | tuple[None, Step, Coroutine[Any, Any, Any]]
 
 
 class CallableOwner(Protocol):
-    """What a callable needs of its session."""
+    """The part of a session that a callable uses."""
 
     @property
     def graph(self) -> Graph: ...
@@ -75,7 +75,7 @@ class CallableOwner(Protocol):
         metadata: RunMetadata | None,
         build: Callable[[Sequence[Any]], Any],
     ) -> BegunRun:
-        """As `execute`, up to where there is something to wait for."""
+        """As `execute`, up to the first wait."""
         ...
 
     def begin_at_once(
@@ -85,7 +85,7 @@ class CallableOwner(Protocol):
         options: RunOptions | None,
         build: Callable[[Sequence[Any]], Any],
     ) -> BegunRun | None:
-        """As `begin`, for a step that is a line; None, and nothing begun, if that cannot be run now."""
+        """As `begin`, for a compiled plan.  Returns None, with nothing begun, if the line cannot run now."""
         ...
 
     def new_step(
@@ -102,15 +102,15 @@ class CallableOwner(Protocol):
 
 
 class Request:
-    """What a run is asked for, as names.
+    """The names of what a run fetches, feeds and runs.
 
     Attributes:
         fetches: unique names of tensors, in order of first appearance.
-        feeds: names of tensors, in the order in which values are given.
+        feeds: names of tensors, in the order in which their values are given.
         targets: names of operations.
 
     Raises:
-        InvalidArgumentError: a feed or target of a wrong type, or one that belongs to another graph.
+        InvalidArgumentError: a feed or target has a wrong type or belongs to another graph.
     """
 
     __slots__ = ("feeds", "fetches", "targets")
@@ -127,13 +127,13 @@ class Request:
 class SessionCallable:
     """One signature of a session; `await call(x)` runs it with `x` fed for its first feed.
 
-    Made by `Session.make_callable`.  It stays valid when the session's graph is extended.
+    Made by `Session.make_callable`.  A callable stays valid when the session's graph is extended.
 
     Attributes:
         fetches: names of the tensors that are fetched, each once.
         feeds: names of the tensors that are fed, in the order in which their values are given.
-        targets: names of the operations that are run besides.
-        options: of each call that gives none.
+        targets: names of the operations that are run without being fetched.
+        options: default options of a call.
     """
 
     __slots__ = (
@@ -171,7 +171,8 @@ class SessionCallable:
         self.feeds = request.feeds
         self.targets = request.targets
         self.options = options
-        # Where its values are, whether some are not in the host's memory, and the same callable with them elsewhere.
+        # `ends`: the devices of fed and fetched values.  `on_devices`: whether any is not in the host's memory.
+        # `_variants`: # this callable with its values on other devices.
         self.ends = DeviceEnds((None,) * len(self.feeds), (None,) * len(self.fetches))
         self.on_devices = False
         self._variants: dict[DeviceEnds, SessionCallable] = {}
@@ -187,7 +188,7 @@ class SessionCallable:
         fed = _feed_endpoints(graph, self.feeds)
         fetched = [_endpoint(graph, name, "FetchOutputs") for name in self.fetches]
         targets = tuple([_target(graph, name).id for name in self.targets])
-        # Positions of the fetches whose value is what is fed → the feed's position.
+        # Position of a fetch that is also fed → position of the feed.
         self._fed_fetches = {i: fed[endpoint] for i, endpoint in enumerate(fetched) if endpoint in fed}
         if self._fed_fetches and not answer_fed:
             names = ", ".join(self.fetches[i] for i in self._fed_fetches)
@@ -195,7 +196,7 @@ class SessionCallable:
         connected = _connections(graph, connections, fed, fetched)
         fetches = tuple([e for e in fetched if e not in fed])
         self.signature = PlanKey(tuple(fed), fetches, targets, connections=connected)
-        # What may be fed, in order.
+        # One per feed, in order.
         self.specs = tuple([_feed_spec(graph, endpoint, i, check_shapes) for endpoint, i in fed.items()])
 
     # For callers
@@ -207,14 +208,15 @@ class SessionCallable:
 
         Args:
             values: one for each feed, in order.
-            options: in place of the callable's own.
+            options: replace the callable's own.
             metadata: filled with statistics if the options ask for them.
 
         Returns:
-            Values in the structure of the fetches, as of `Session.run`.
+            Values in the structure of the fetches, as `Session.run` returns them.
 
         Raises:
-            InvalidArgumentError: not as many values as feeds, or a bad one; released; a kernel's own error.
+            InvalidArgumentError: the number of values is not that of the feeds, a value is bad, the callable was
+                released, or a kernel raised it.
             OpError, asyncio.CancelledError: as `Session.run` does.
         """
         if len(values) != len(self.feeds) or self._released:
@@ -222,17 +224,18 @@ class SessionCallable:
         return await self._owner.execute(self, values, options or self.options, metadata, self.build)
 
     def begin(self, *values: Any, options: RunOptions | None = None) -> BegunRun:
-        """Begin a step in the calling task: a small one is over at once, of any other there is a step to be cancelled.
+        """Begin a step in the calling task: a short one ends before this returns; any other can be cancelled by its
+        step.
 
-        For servers: a call costs as little, but keeps its step to itself.  Arguments and errors as of a call; a run
-        that was over when this returned has no step.
+        For servers: `__call__` costs as little, but does not give its caller the step.  Arguments and errors are those
+        of a call.  A run that ended before this returned has no step.
         """
         if len(values) != len(self.feeds) or self._released:
             self._refuse(values)
         return self._owner.begin(self, values, options or self.options, None, self.build)
 
     def begin_at_once(self, *values: Any, options: RunOptions | None = None) -> BegunRun | None:
-        """As `begin`, for a step that is likely to be over at once, now.  Nothing is begun of any other: None."""
+        """As `begin`, for a step that is likely to end at once; returns None, with nothing begun, for any other."""
         if len(values) != len(self.feeds) or self._released:
             self._refuse(values)
         if self.line is None:
@@ -240,7 +243,7 @@ class SessionCallable:
         return self._owner.begin_at_once(self, values, options or self.options, self.build)
 
     def start(self, *values: Any, options: RunOptions | None = None, metadata: RunMetadata | None = None) -> Step:
-        """Start a step in a task of its own.  Arguments as for a call; its errors come when it is awaited."""
+        """Start a step in a task of its own.  Arguments as for a call; errors are raised when the step is awaited."""
         step = self.prepare(*values, options=options, metadata=metadata)
         step.launch()
         return step
@@ -254,12 +257,12 @@ class SessionCallable:
     ) -> Step:
         """A step that begins when it is first awaited, in the task that awaits it.
 
-        `start` gives a step a task of its own, which costs as much as a small step does; a call does not, but keeps
-        the step, which others may want to cancel, to itself.
-        Arguments and errors as for `start`.
+        A call runs in the calling task as well, but does not give anyone its step to cancel; `start` does, but the task
+        that it creates costs as much as a small step.  Arguments and errors are those of `start`.
 
         Args:
-            on_output: told each fetched tensor's name and value as soon as it is there, but for one that is fed.
+            on_output: called with the name and value of each fetched tensor as soon as it is computed, except of one
+                that is fed.
         """
         if len(values) != len(self.feeds) or self._released:
             self._refuse(values)
@@ -272,19 +275,19 @@ class SessionCallable:
         return step
 
     def release(self) -> None:
-        """Give up the plan.  Steps in flight go on; calls raise InvalidArgumentError from now on."""
+        """Drop the plan.  Steps in flight go on; later calls raise InvalidArgumentError."""
         self._released = True
         self._plan = None
         self._variants.clear()
 
     @property
     def feed_dtypes(self) -> tuple[DType, ...]:
-        """Types of the feeds, in order."""
+        """The dtypes of the feeds, in order."""
         return tuple([spec.dtype for spec in self.specs])
 
     @property
     def fetch_dtypes(self) -> tuple[DType, ...]:
-        """Types of `fetches`, in order."""
+        """The dtypes of `fetches`, in order."""
         nodes = self._owner.graph.nodes
         endpoints = iter(self.signature.fetches)
         dtypes = []
@@ -298,7 +301,7 @@ class SessionCallable:
 
     @property
     def nodes(self) -> tuple[Node, ...]:
-        """The nodes that a call needs, as the graph has them, producers and consumers in no particular order."""
+        """The graph's nodes that a call needs, in no particular order."""
         signature = self.signature
         graph: NodeTable = self._owner.graph
         if signature.connections:
@@ -308,12 +311,12 @@ class SessionCallable:
 
     @property
     def plan(self) -> Plan | PartitionedPlan | None:
-        """The plan, once there is one."""
+        """The plan; None before it is made."""
         return None if self._plan is None else self._plan.plan
 
     @property
     def num_plan_nodes(self) -> int:
-        """Nodes of the plan, which is what the callable takes of memory; 0 before it is planned."""
+        """The number of nodes of the plan, by which its memory is bounded; 0 before it is made."""
         own = 0 if self._plan is None else self._plan.plan.num_nodes
         return own + sum(variant.num_plan_nodes for variant in self._variants.values())
 
@@ -325,10 +328,10 @@ class SessionCallable:
             + (f" (feeds: {', '.join(self.feeds)})" if self.feeds else "")
         )
 
-    # For its session and its steps
+    # For the session and its steps
 
     def with_ends(self, ends: DeviceEnds) -> SessionCallable:
-        """The same with its values in other places."""
+        """This callable with its values on the devices of `ends`; made once for each."""
         found = self._variants.get(ends)
         if found is None:
             found = self._variants[ends] = copy(self)
@@ -350,7 +353,7 @@ class SessionCallable:
         return found
 
     def prepared(self, planner: Planner) -> Prepared:
-        """The plan, or a future of it where building it takes a thread.  Raises what building it raises."""
+        """The plan, or a future of it if a thread is making it.  Raises what planning raises."""
         if self._plan is not None:
             return self._plan
         found = planner.request(self.signature)
@@ -362,7 +365,7 @@ class SessionCallable:
 
     @property
     def line(self) -> CompiledForm | None:
-        """The plan, if it is one that can be run at once."""
+        """The compiled plan; None if there is none."""
         return None if self._plan is None else line_of(self._plan.plan)
 
     def _planned(self, future: asyncio.Future[CachedPlan]) -> None:
@@ -371,16 +374,16 @@ class SessionCallable:
 
     @property
     def fetches_feeds(self) -> bool:
-        """Is a fetched tensor fed?"""
+        """True if a fetched tensor is fed."""
         return bool(self._fed_fetches)
 
     def with_fed(self, results: Sequence[Any], fed: Sequence[Any]) -> list[Any]:
-        """The values of `fetches`, from those that the plan fetched and those that were fed."""
+        """The values of `fetches`, put together from those that the plan fetched and those that were fed."""
         rest = iter(results)
         return [fed[self._fed_fetches[i]] if i in self._fed_fetches else next(rest) for i in range(len(self.fetches))]
 
     def where_made(self, position: int) -> Device | None:
-        """The device in whose memory the value of a fetch is when a run has ended, None for the host's."""
+        """The device whose memory holds the value of a fetch when the run has ended; None for the host."""
         fed = self._fed_fetches.get(position)
         return self.ends.fetches[position] if fed is None else self.ends.feeds[fed]
 
@@ -390,17 +393,17 @@ class SessionCallable:
 
 
 def request_text(feeds: Iterable[str], fetches: Iterable[str], targets: Iterable[str], *, partial: bool) -> str:
-    """What a run is asked for, in one string: `x:0->y:0//0/`."""
+    """The request as one string: `x:0->y:0//0/`."""
     return f"{','.join(feeds)}->{','.join(fetches)}/{','.join(targets)}/{int(partial)}/"
 
 
 def _names(devices: Sequence[Device | None]) -> tuple[str, ...]:
-    """Their names, as a plan is asked for by; () where all are the host's."""
+    """The names of the devices, as `PlanKey` takes them; () if all are the host."""
     return tuple(["" if device is None else device.name for device in devices]) if any(devices) else ()
 
 
 def canonical_name(tensor: Any) -> str:
-    """A tensor's name with its output: `y` and `y:0` are the same tensor."""
+    """The name of a tensor with its output number: `y` becomes `y:0`."""
     if isinstance(tensor, TensorProxy):
         tensor = tensor.element
     if isinstance(tensor, Tensor):
@@ -408,7 +411,7 @@ def canonical_name(tensor: Any) -> str:
     if not isinstance(tensor, str):
         raise errors.InvalidArgumentError(f"Expected a tensor or its name, got {tensor!r}")
     node, slot = parse_tensor_name(tensor)
-    return f"{node}:{slot}" if slot >= 0 else f"{tensor}:0"  # no tensor: what looks it up says so
+    return f"{node}:{slot}" if slot >= 0 else f"{tensor}:0"  # not a tensor: the lookup reports it
 
 
 def _feed_name(graph: Graph, feed: Any) -> str:
@@ -446,11 +449,11 @@ def _feed_endpoints(graph: Graph, names: Iterable[str]) -> Mapping[Endpoint, int
 def _connections(
     graph: Graph, names: Iterable[tuple[Any, Any]], fed: Container[Endpoint], fetched: Container[Endpoint]
 ) -> tuple[Connection, ...]:
-    """Endpoints, each with the one whose place it takes.
+    """The pairs (endpoint, the endpoint whose place it takes).
 
     Raises:
-        InvalidArgumentError: a name of nothing, a tensor whose place is taken that is fed, fetched, or taken twice, or
-            as `ConnectedTable`.
+        InvalidArgumentError: a name does not exist; a replaced tensor is also fed or fetched, or is replaced twice; or
+            an error of `ConnectedTable`.
     """
     found: dict[Endpoint, Endpoint] = {}
     for source, replaced in names:
@@ -462,7 +465,7 @@ def _connections(
         found[taken] = _connected_from(graph, _feed_name(graph, source))
     connections = tuple([(source, taken) for taken, source in found.items()])
     if connections:
-        ConnectedTable(graph, connections)  # what is wrong is known before it is called
+        ConnectedTable(graph, connections)  # raises now, not at the first call
     return connections
 
 
@@ -481,7 +484,7 @@ def _connected_from(graph: Graph, name: str) -> Endpoint:
 
 
 def _endpoint(graph: Graph, name: str, role: str) -> Endpoint:
-    """The output that a feed or fetch names.  `role` is the word for the error message."""
+    """The endpoint that a feed or fetch names.  `role` is the word for it in errors."""
     node_name, slot = parse_tensor_name(name)
     node = None if name.startswith("^") else graph.find(node_name)
     if node is None:
@@ -496,7 +499,7 @@ def _endpoint(graph: Graph, name: str, role: str) -> Endpoint:
 
 
 def _what_there_is(graph: Graph, role: str) -> str:
-    """The graph's own inputs or outputs, for whoever named a tensor that it does not have; "" for a large graph."""
+    """The graph's own inputs or outputs, for the error about an unknown tensor; "" for a large graph."""
     if len(graph) > _MOST_LISTED_NODES:
         return ""
     signature = graph_signature(graph)

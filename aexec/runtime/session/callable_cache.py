@@ -1,7 +1,7 @@
-"""Callables by what they were asked for, within bounds: a client that makes up ever new requests must not fill memory.
+"""A bounded cache of callables by request, so that a client with ever new requests cannot fill the memory.
 
-The session keeps those of `Session.run` in one; a server keeps those of its clients in
-another.  What is oldest goes first.
+A session keeps the callables of `Session.run` in one; a server keeps those of its clients in another.  The oldest is
+evicted first.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from typing import Generic, Protocol, TypeVar
 
 __all__ = ["CallableCache"]
 
-# Of all that are kept together: entries, nodes of their plans, and characters of their names.
+# Bounds on the whole cache: entries, nodes of their plans, and characters of their names.
 MAX_ENTRIES = 1000
 MAX_PLAN_NODES = 1_000_000
 MAX_TEXT = 10_000_000
 
 
 class _Called(Protocol):
-    """What is kept: a callable, or something with one."""
+    """A value of the cache: a callable, or an object that has one."""
 
     @property
     def feeds(self) -> tuple[str, ...]: ...
@@ -34,7 +34,7 @@ V = TypeVar("V", bound=_Called)
 
 
 class CallableCache(dict[Hashable, V], Generic[V]):
-    """Callables by request, bounded in number: the oldest goes first.  Looked up like any dict; `remember` adds."""
+    """Callables by request, bounded in number and size; the oldest is evicted first.  A dict, but `remember` adds."""
 
     __slots__ = ("_text", "_texts")
 
@@ -44,7 +44,7 @@ class CallableCache(dict[Hashable, V], Generic[V]):
         self._text = 0
 
     def remember(self, key: Hashable, value: V) -> V:
-        """Keep `value`, which `key` has not had; the oldest go where there are too many or too large ones."""
+        """Add `value` under the new key `key`, and evict the oldest while the cache is over a bound; returns it."""
         self[key] = value
         self._texts[key] = sum(map(len, (*value.feeds, *value.fetches, *value.targets)))
         self._text += self._texts[key]

@@ -11,22 +11,22 @@ __all__ = ["KeptGraph"]
 
 
 class KeptGraph:
-    """The planner's graph; once the session is closed, what is left of it.
+    """The graph of a session: the planner's while the session is open, then what is left of it.
 
     Args:
         session_id: the session's number, for errors.
         planner: has the graph while the session is open.
 
     Attributes:
-        is_own: nobody else has the graph.  When the session closes the graph is freed, unless somebody has taken it
-            meanwhile.
+        is_own: True if the session alone has the graph: it is then freed when the session closes, unless something else
+            refers to it by then.
     """
 
     def __init__(self, session_id: int, planner: Planner) -> None:
         self.is_own = False
         self._session_id = session_id
         self._planner = planner
-        # Once the session is closed: how many nodes the graph had, and the graph, unless it was the session's own.
+        # Set when the session closes: the number of nodes; and the graph, unless it was freed.
         self._num_nodes: int | None = None
         self._left: Graph | None = None
 
@@ -44,11 +44,11 @@ class KeptGraph:
 
     @property
     def num_nodes(self) -> int:
-        """How many nodes it has, or had when the session was closed."""
+        """The number of nodes, as it was at the session's end if it is closed."""
         return len(self._planner.graph) if self._num_nodes is None else self._num_nodes
 
     def release(self) -> None:
-        """The session is closed: keep the graph where nothing else refers to it but the session, or not at all."""
+        """Called when the session has closed: keep the graph, unless nothing but the session refers to it."""
         graph = self._planner.graph
         remember_graph(graph)
         self._planner.release_graph()

@@ -1,7 +1,7 @@
 """Which steps of a session are measured for its cost model.
 
-As TensorFlow's `GraphOptions.build_cost_model` says: every n-th step of each signature, after so many that are
-left alone.  Next to read: `profiling/cost_model.py`.
+As TensorFlow's `GraphOptions.build_cost_model` and `build_cost_model_after` say: every n-th step of each signature,
+after a number of steps that are not measured.  Next to read: `profiling/cost_model.py`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from aexec.runtime.config import RunOptions
 
 __all__ = ["MeasuredSteps"]
 
-# Of a session that is asked for ever other things those that were not asked for lately begin anew.
+# Counts of at most this many signatures are kept; the least recently run one is dropped and starts from zero.
 _MOST_SIGNATURES = 1000
 
 
@@ -23,18 +23,20 @@ class MeasuredSteps:
     """Counts the steps of each signature.
 
     Args:
-        every: the last of each so many is measured.
-        after: how many of each signature come before.
+        every: measure one step of this many.
+        after: the number of first steps of each signature that are not measured.
     """
 
     def __init__(self, every: int, after: int) -> None:
         self._every = every
         self._after = after
-        # The signatures of the last runs, the latest last.
+        # Signature → steps so far; the most recently run one is last.
         self._steps: dict[Hashable, int] = {}
 
     def options(self, signature: Hashable, options: RunOptions | Message | None) -> RunOptions | Message | None:
-        """The options of the next step of a signature: the caller's, or the same and that it is measured."""
+        """The options of the signature's next step: the caller's, with measuring turned on if that step's turn has
+        come.
+        """
         done = self._steps.pop(signature, 0)
         self._steps[signature] = done + 1
         if len(self._steps) > _MOST_SIGNATURES:

@@ -1,8 +1,7 @@
 """Partial runs: one step that is fed and fetched in several calls.
 
-`Session.partial_run_setup` names every feed, fetch and target and starts the step, whose
-feeds are all outstanding; each `Session.partial_run` brings some feeds and takes some
-fetches.  The step goes on between the calls.
+`Session.partial_run_setup` names all feeds, fetches and targets and starts the step without feeds.  Each
+`Session.partial_run` feeds some and fetches some.  The step goes on between the calls.
 """
 
 from __future__ import annotations
@@ -26,19 +25,19 @@ from aexec.runtime.session.step import Step, StepState
 
 __all__ = ["PartialRun", "PartialRunTable"]
 
-# Those that a session keeps: of those that have ended, what their next call is told.
+# The most that a session keeps.  Ended ones are kept too, so that their next call gets the right error.
 _MAX_KEPT = 1000
-# Per node of the graph: finding out which of them wait for a feed.
+# Estimate per node of the graph for the search for fetches that wait for a feed.
 _LOOK_NS = 2_000.0
 
 _counter = itertools.count()
 
 
 class PartialRun(Step):
-    """A step in parts.  Cancel it as any step; awaited, it gives what was named at its set-up.
+    """A step in parts.  Cancel it as any step; awaiting it gives all fetches of the set-up.
 
     Attributes:
-        handle: its name, as TensorFlow writes it: what was asked for, and a number.
+        handle: the name of the run as TensorFlow writes it: the request and a number.
     """
 
     __slots__ = ("_arrivals", "_early", "_endpoints", "_fed", "_graph", "_positions", "_specs", "_taken", "handle")
@@ -47,7 +46,7 @@ class PartialRun(Step):
         """Start the step, with nothing fed.
 
         Args:
-            graph: the graph that `call` is of.
+            graph: the graph of `call`.
         """
         self._graph = graph
         feeds, fetches = [[canonical_name(name) for name in names] for names in (call.feeds, call.fetches)]
@@ -64,7 +63,7 @@ class PartialRun(Step):
 
     @property
     def exhausted(self) -> bool:
-        """Everything was fed and fetched: there is nothing left to ask for."""
+        """True if everything was fed and fetched."""
         return all(self._fed.values()) and len(self._taken) == len(self._positions)
 
     async def part(self, mapper: FetchMapper, feeds: Mapping[Any, Any]) -> Any:
@@ -88,7 +87,7 @@ class PartialRun(Step):
             values = convert()
         except NeedsThreadError:
             values = await self._in_thread(convert)
-            self._check_new(given, wanted)  # once more: another call may have come between
+            self._check_new(given, wanted)  # again: another call may have come between
         for name in given:
             self._fed[name] = True
         self._taken.update(wanted)
@@ -101,7 +100,9 @@ class PartialRun(Step):
         return mapper.build(to_values(results))
 
     def _check(self, given: Mapping[str, Any], wanted: Sequence[str]) -> None:
-        """Can the fetches be had with these feeds?  Raises as `part`, and NeedsThreadError as `_waiting`."""
+        """Check that the fetches can be computed with these feeds.  Raises as `part`, and NeedsThreadError as
+        `_waiting`.
+        """
         self._check_new(given, wanted)
         pending = {self._endpoints[name] for name, fed in self._fed.items() if not fed and name not in given}
         waiting = self._waiting(pending, [self._endpoints[name] for name in wanted])
@@ -112,7 +113,7 @@ class PartialRun(Step):
                 )
 
     def _check_new(self, given: Iterable[str], wanted: Iterable[str]) -> None:
-        """Were they set up, and neither fed nor fetched?"""
+        """Check that these feeds and fetches were set up, and that none was fed or fetched before."""
         for name in given:
             if name not in self._fed:
                 raise _not_set_up("feed", name, self._fed)
@@ -125,10 +126,10 @@ class PartialRun(Step):
                 raise errors.InvalidArgumentError(f"The fetch {name} has already been fetched.")
 
     def _waiting(self, pending: set[Endpoint], fetches: Iterable[Endpoint]) -> set[Endpoint]:
-        """The fetches on the way to which something waits for one of the pending feeds.
+        """Those of the fetches that depend on a pending feed.
 
         Raises:
-            NeedsThreadError: on the event loop, which this would hold up.
+            NeedsThreadError: called on the event loop, and the graph is so large that the search would block it.
         """
         if not pending:
             return set()
@@ -142,7 +143,7 @@ class PartialRun(Step):
         return found.union(fetch for fetch in asked if fetch[0] in late)
 
     async def _arrival(self, position: int) -> Any:
-        """A fetched value, once it is there; or the error with which the step ended before."""
+        """The value of a fetch, when it is computed; raises the step's error if the step ends before."""
         arrival = self._arrivals[position]
         assert self._task is not None
         if not arrival.done():
@@ -195,10 +196,10 @@ class PartialRunTable:
         self._runs: dict[str, PartialRun] = {}
 
     def make_room(self) -> None:
-        """Forget the oldest of those that have ended, and that nobody has asked about, where they are many.
+        """Make room for one more run: if the table is full, forget the oldest run that has ended.
 
         Raises:
-            ResourceExhaustedError: none has ended.
+            ResourceExhaustedError: the table is full, and no run has ended.
         """
         runs = self._runs
         if len(runs) < _MAX_KEPT:
@@ -215,7 +216,7 @@ class PartialRunTable:
         self._runs[run.handle] = run
 
     async def go_on(self, setup: PartialRun | str, mapper: FetchMapper, feeds: Mapping[Any, Any]) -> Any:
-        """The next part of a run, which is forgotten when there is no other.  As `Session.partial_run`."""
+        """Run the next part of a partial run, and forget the run after its last.  As `Session.partial_run`."""
         handle = setup if isinstance(setup, str) else setup.handle
         run = self._runs.get(handle)
         if run is None:

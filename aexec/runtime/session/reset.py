@@ -1,4 +1,4 @@
-"""`aexec.reset`: an end to all sessions of the process and to what they keep."""
+"""`aexec.reset`: closes all sessions of the process and clears containers."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ __all__ = ["reset"]
 async def reset(containers: Iterable[str] = ()) -> None:
     """Clear containers and close every live session, whichever event loop it belongs to.
 
-    The steps are cancelled first, and have ended before anything is cleared, so that nobody waits for
-    a resource that is gone.  (TensorFlow's Reset hangs where an operation waits in a queue.)  A session
-    whose loop does not run any more is left alone.
+    All steps are cancelled, and have ended, before any container is cleared, so that no step waits for a deleted
+    resource. (TensorFlow's Reset hangs if an operation waits in a queue.)  A session whose event loop no longer runs is
+    left alone.
 
     Args:
-        containers: their names; none means the default container.
+        containers: their names; empty for the default container.
 
     Raises:
-        InvalidArgumentError: a name that no container can have.
+        InvalidArgumentError: a name is not valid for a container.
     """
     names = tuple(containers) or (DEFAULT_CONTAINER,)
     for name in names:

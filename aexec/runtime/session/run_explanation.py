@@ -1,4 +1,4 @@
-"""How a run will be executed, and why: what a session's settings leave to a plan's policy, and what that says.
+"""Explains how a run will be executed, from the session's settings and the plan's compilation policy.
 
 Next to read: `plans/compilation_policy.py`; docs/how-a-node-runs.md lists all ways.
 """
@@ -25,9 +25,9 @@ def explain_run(
     """How the next run of a plan will be executed, and why.
 
     Args:
-        plan: None if there is none yet.
-        make_executor: what the session makes executions of.
-        needs_step: the session counts its steps, so that each run needs one.
+        plan: None if it is not made yet.
+        make_executor: the session's factory of executors.
+        needs_step: every run needs a `Step`, because the session limits how many run at once.
     """
     reason = _setting_against(make_executor, config)
     if reason:
@@ -49,7 +49,7 @@ def _interpreted(plan: Any, reason: str) -> Explanation:
 
 
 def _setting_against(make_executor: object, config: SessionConfig) -> str:
-    """Which setting leaves all runs of a session to the interpreter, or to another executor; "" for none."""
+    """The setting because of which no run of the session is compiled, as text; "" if there is none."""
     if config.executor_type and not _compiles(make_executor):
         return f"the session's executor_type is {config.executor_type!r}"
     if not config.compile_plans:

@@ -1,4 +1,4 @@
-"""What type checkers are told of runs: what may be given, and what comes back for which fetches."""
+"""Types of a run's arguments and results, for type checkers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from aexec.runtime.config import RunMetadata, RunOptions
 
 __all__ = ["Feeds", "Fetched", "RunSettings", "Source", "T", "TargetsLike"]
 
-# What a fetched tensor gives.  A 0-d one is a NumPy scalar, which has an array's methods, or `bytes` for a string.
+# A fetched value.  A 0-d one is a NumPy scalar, which has an array's methods, or `bytes` for a string.
 Fetched: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 Feeds: TypeAlias = Mapping[Any, Any] | None
 TargetsLike: TypeAlias = Iterable[str | Node] | Node
@@ -32,19 +32,19 @@ class RunSettings(TypedDict, total=False):
 
 
 class Model(Protocol):
-    """What brings its own kind of session, as a SavedModel does."""
+    """A model that has a session class of its own, as a SavedModel has."""
 
     @property
     def session_class(self) -> type[Any]: ...
 
 
 class TensorFlowGraph(Protocol):
-    """A `tf.Graph`, known by its looks."""
+    """A `tf.Graph`, recognised by its method."""
 
     def as_graph_def(self) -> Any: ...
 
 
-# What `aexec.Session` takes.
+# The values that `aexec.Session` takes for its graph.
 Source: TypeAlias = (
     Graph
     | MetaGraph

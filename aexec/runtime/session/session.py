@@ -1,7 +1,7 @@
-"""`Session`: a graph, its state, and the runs in flight; its making, entering, changing and closing.
+"""`Session`: a graph, its state, and the steps in flight; making, entering, extending and closing it.
 
-Users have all in one class: `SessionView` shows what there is to see, `SessionRuns` runs the graph.  A run goes:
-names → `SessionCallable` → plan → execution → results.  Read `session_runs.py`, then `session_callables.py` and
+For users it is one class.  Here `SessionView` has what only reads, `SessionRuns` what runs the graph.  A run goes names
+→ `SessionCallable` → plan → execution → results.  Next to read: `session_runs.py`, then `session_callables.py` and
 `callable.py` for what a request becomes, `session_steps.py` for how a step begins, `planning/planner.py` for its plan,
 and `interpreter/execution.py` for how a plan is executed.
 """
@@ -56,20 +56,20 @@ class Session(SessionRuns):
     """Runs a graph inside the current event loop.
 
     Args:
-        graph: what to run: a graph, to which nodes may be added later; a SavedModel or MetaGraph; or whatever
-            else `aexec.load` takes, a file's path for one, which is then read when the session is entered or
-            awaited.  By default the graph that is being built, or an empty one.
-        target: which class of session it is, by `session_classes.register_session_class`; "" is this one, in process.
+        graph: the graph to run, to which nodes may be added later; a SavedModel or MetaGraph; or anything else that
+            `aexec.load` takes, such as the path of a file, which is read when the session is entered or awaited.  By
+            default the graph that is being built, or an empty one.
+        target: selects the session class, see `session_classes.register_session_class`; "" is this class, in process.
         config: settings, as SessionConfig or as a ConfigProto message.
 
     Raises:
-        InvalidArgumentError: the graph cannot be placed: an op without kernel, contradicting
-            colocation, or a device that is not there.  On an event loop, for a large graph or in a program
-            that has not used such kernels yet, this comes from entering the session or from its first run:
-            placing many nodes, and importing kernels, takes long and is done in a thread.
+        InvalidArgumentError: the graph cannot be placed: an op has no kernel, colocation constraints contradict each
+            other, or a device does not exist.  On an event loop, entering the session or its first run raises this
+            instead if the graph is large or its kernels are not imported yet, since both take long and are left to a
+            thread.
 
-    Use it as an asynchronous context manager, or call `close` when done.  All methods
-    belong to the event loop of the first run; `Step.cancel` may be called from any thread.
+    Use a session as an asynchronous context manager, or call `close` when done.  All methods belong to the event loop
+    of the first run; `Step.cancel` may be called from any thread.
     """
 
     tensors: SessionTensors
@@ -77,7 +77,7 @@ class Session(SessionRuns):
     _closing: asyncio.Task[None] | None = None
 
     def __new__(cls, graph: Source = None, target: str = "", config: SessionConfig | Message | None = None) -> Session:
-        # Chooses the kind of session; Python then initialises what is of this class, and that once.
+        # Choose the class.  Python calls `__init__` on the result only if it is of this class, and once.
         kind: Any = cls
         if cls is Session:
             kind = class_for_target(target) if target else class_for_source(graph) or Session
@@ -131,7 +131,7 @@ class Session(SessionRuns):
         _sessions.add(self)
 
     def _make_devices(self) -> tuple[Device, ...]:
-        """What its nodes run on, those of the preferred type first."""
+        """The devices that the nodes run on, those of the preferred type first."""
         return make_devices(self.config.device_count, self.config.device_filters, self.config.memory_limits)
 
     def _make_planner(self, graph: Graph) -> Planner:
@@ -153,10 +153,10 @@ class Session(SessionRuns):
         await self.close()
 
     def __await__(self) -> Generator[Any, None, Session]:
-        """What `async with` does when it enters, for where there is no block to leave: call `close` in the end."""
+        """Enter the session as `async with` does, without a block: the caller must call `close`."""
         return self.__aenter__().__await__()
 
-    if not TYPE_CHECKING:  # which then say so themselves
+    if not TYPE_CHECKING:  # type checkers report these by themselves
 
         def __enter__(self):
             raise TypeError("A session closes asynchronously: use `async with aexec.Session(...) as session:`")
@@ -169,21 +169,21 @@ class Session(SessionRuns):
 
     @classmethod
     def live(cls) -> tuple[Session, ...]:
-        """All sessions of this process that are still referred to, closed ones included."""
+        """All sessions of this process that are still referenced, closed ones included."""
         return tuple(_sessions)
 
-    # What changes it
+    # Methods that change the session
 
     async def extend(self, more: Graph | Message | bytes) -> None:
         """Add nodes to the session's graph.
 
         Args:
-            more: a graph, or a GraphDef as message, TensorFlow's own included, or as bytes, whose inputs may
-                name nodes that are there already.
+            more: a graph, or a GraphDef as bytes or as message, TensorFlow's own included.  Its inputs may name nodes
+                that the session's graph has.
 
         Raises:
-            InvalidArgumentError: a name that is taken, another producer version, or a bad graph.
-                The session's graph is unchanged then.
+            InvalidArgumentError: a name is taken, the producer version differs, or the graph is bad.  The session's
+                graph is unchanged then.
         """
         self._check_usable()
         if isinstance(more, Graph):
@@ -193,15 +193,15 @@ class Session(SessionRuns):
         await self._planner.extend(more)
 
     async def reset(self, containers: Iterable[str] = ()) -> None:
-        """Cancel the steps in flight, wait for their end, and drop containers with all that they keep.
+        """Cancel the steps in flight, wait for their end, and delete containers with all their resources.
 
-        The session can be used on: what a step asks for is made anew.
+        The session stays usable; later steps create the resources anew.
 
         Args:
-            containers: their names; none means the default container.  Unknown ones are ignored.
+            containers: their names; empty for the default container.  Unknown names are ignored.
 
         Raises:
-            InvalidArgumentError: a name that no container can have.
+            InvalidArgumentError: a name is not valid for a container.
         """
         names = tuple(containers) or (DEFAULT_CONTAINER,)
         for name in names:
@@ -215,10 +215,10 @@ class Session(SessionRuns):
         """Cancel all steps, wait until nothing of the session runs, and free its resources.  Idempotent.
 
         Args:
-            containers: shared ones to clear although other sessions use them.
+            containers: shared containers to clear although other sessions use them.
 
         Raises:
-            FailedPreconditionError: called from another event loop than that of the session, which still runs.
+            FailedPreconditionError: called from another event loop while the session's own loop runs.
         """
         if self._closing is None:
             loop = self._life.loop
@@ -229,7 +229,7 @@ class Session(SessionRuns):
             self._cancellation.start_cancel_with_status(
                 errors.CancelledError("Session has been closed."), CancelReason(CancelSource.SESSION_CLOSED)
             )
-            # A task of its own, so that whoever is cancelled while waiting for it does not leave it half done.
+            # In a task of its own, so that cancelling a caller of `close` does not leave the session half closed.
             closing = self._close(tuple(containers))
             self._closing = asyncio.get_running_loop().create_task(closing, name=f"close session {self.id}")
             self._life.closed = True
@@ -256,7 +256,9 @@ class Session(SessionRuns):
             log_memory.turn_off()
 
     def own_graph(self) -> None:
-        """Nobody else has its graph.  When it closes, the graph is freed, unless somebody has taken it meanwhile."""
+        """Declare that the session alone has its graph: closing then frees it, unless something else refers to it by
+        then.
+        """
         self._graph.is_own = True
 
     def _release_graph(self) -> None:
@@ -266,16 +268,17 @@ class Session(SessionRuns):
         """A queue of the graph, for putting and taking elements from Python.
 
         Args:
-            name: of the node that makes it, or the `shared_name` of a queue that was made already.  One in the
-                default container comes before those in others, which `container/shared_name` tells apart.
+            name: the name of the node that makes the queue, or the `shared_name` of an existing queue.  The default
+                container is searched before the others; `container/shared_name` names one in another container.
 
         Raises:
-            NotFoundError: there is none.
-            InvalidArgumentError: a node that makes no queue, or one that disagrees with the queue it shares.
+            NotFoundError: there is no such queue.
+            InvalidArgumentError: the node makes no queue, or its attributes differ from those of the queue that it
+                shares.
         """
         self._check_usable()
         return self._queues.find(name)
 
     def queues(self) -> dict[str, Queue]:
-        """The queues that were made so far, by the names under which `queue` finds them."""
+        """The existing queues, by the names under which `queue` finds them."""
         return self._queues.all()

@@ -1,6 +1,6 @@
-"""`SessionCallables`: what a session is asked to run, resolved to callables.
+"""`SessionCallables`: resolves requests to callables.
 
-`find` remembers the callables of `Session.run`, so that names are resolved once; `make` is for those that are kept.
+`find` caches the callables of `Session.run`, so that names are resolved once; `make` makes one that its caller keeps.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ class SessionCallables:
     """The callables of one session.
 
     Args:
-        steps: of the session; begins those of the callables.
+        steps: the session's steps; begins the runs of the callables.
         life: whether the session is open.
-        devices: of the session.
-        check_shapes: whether fed values must have the shapes of their tensors.
+        devices: the session's devices.
+        check_shapes: whether a fed value must match the shape of its tensor.
     """
 
     __slots__ = ("_check_shapes", "_devices", "_known", "_life", "_steps")
@@ -45,7 +45,7 @@ class SessionCallables:
     def find(
         self, fetches: Any, feeds: Mapping[Any, Any] | None, targets: Any
     ) -> tuple[SessionCallable, Callable[[Sequence[Any]], Any], Mapping[Any, Any] | None]:
-        """The callable of a request of `run`, what makes the result of its values, and its feeds, one for a tensor."""
+        """Return the callable of a request of `run`, the function that builds its result, and the flattened feeds."""
         kind = type(fetches)
         key = (
             kind,
@@ -55,7 +55,7 @@ class SessionCallables:
         )
         try:
             call = self._known[key]
-        except (KeyError, TypeError):  # a new one, or a structure that cannot be looked up
+        except (KeyError, TypeError):  # a new request, or one with an unhashable part
             pass
         else:
             return call, call.build, feeds
@@ -67,7 +67,7 @@ class SessionCallables:
         if mapper.flat:
             call = self._resolved(mapper, request, answer_fed=True)
             return self._known.remember(key, call), call.build, feeds
-        # What a structure is made of can be asked for as a list.
+        # The parts of a structure are looked up as a list.
         names = (list, request.fetches, request.feeds, request.targets)
         known = self._known.get(names)
         if known is None:
@@ -82,7 +82,7 @@ class SessionCallables:
         options: RunOptions | None = None,
         connections: Iterable[tuple[Any, Any]] = (),
     ) -> SessionCallable:
-        """A callable that is not remembered.  Arguments and errors as those of `Session.make_callable`."""
+        """A callable that is not cached.  Arguments and errors as those of `Session.make_callable`."""
         self._life.check_open()
         mapper = FetchMapper(fetches)
         return self._resolved(
@@ -102,7 +102,7 @@ class SessionCallables:
         *,
         skip_sync: bool = False,
     ) -> SessionCallable:
-        """A callable with its values on the devices that are named."""
+        """The callable with its values on the named devices."""
         feeds = dict(zip(map(canonical_name, call.feeds), call.feed_dtypes, strict=True))
         fetches = dict(zip(map(canonical_name, call.fetches), call.fetch_dtypes, strict=True))
         fed_on, fetched_on = [
@@ -112,5 +112,5 @@ class SessionCallables:
         return call.with_ends(DeviceEnds(fed_on, fetched_on, skip_sync and any(fetched_on)))
 
     def clear(self) -> None:
-        """Forget those that are remembered."""
+        """Forget the cached callables."""
         self._known.clear()

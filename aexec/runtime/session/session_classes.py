@@ -1,4 +1,4 @@
-"""Which class of session `Session(source, target)` gives: one for the target, or one that opens the source."""
+"""Chooses the class of `Session(source, target)`: by the target's scheme, or one that opens the source first."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from aexec.graph.meta_graph import MetaGraph
 
 __all__ = ["class_for_source", "class_for_target", "register_session_class", "set_opening_class"]
 
-# By the scheme of a target.
+# Scheme of a target → class, or "module:name".
 _session_classes: dict[str, type[Any] | str] = {}
-# For a source that is no graph yet.
+# For a source that must be read first, such as a path.
 _opening_class: type[Any] | None = None
 
 
 def register_session_class(scheme: str, session_class: type[Any] | str) -> None:
     """Let `Session(graph, target="scheme://…")` be a `session_class(graph, target, config)`.
 
-    It need not be a subclass of `Session`.  As `"module:name"` it is imported when it is first asked for.
+    The class need not be a subclass of `Session`.  Given as `"module:name"` it is imported at its first use.
 
     Raises:
-        AlreadyExistsError: the scheme has one.
-        InvalidArgumentError: no class: what a function had made, Python would initialise once more.
+        AlreadyExistsError: the scheme has a class.
+        InvalidArgumentError: `session_class` is not a class.  Python would initialise the result of a function twice.
     """
     if not isinstance(session_class, type | str):
         raise errors.InvalidArgumentError(f"A session class must be a class, got {session_class!r}")
@@ -49,7 +49,7 @@ def class_for_target(target: str) -> type[Any]:
 
 
 def set_opening_class(opening_class: type[Any]) -> None:
-    """Let `Session(source)` be an `opening_class(source, target, config)` where the source has to be read first."""
+    """Let `Session(source)` be an `opening_class(source, target, config)` if the source must be read first."""
     global _opening_class
     _opening_class = opening_class
 

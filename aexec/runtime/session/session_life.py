@@ -1,6 +1,7 @@
 """`SessionLife`: which event loop a session belongs to, and whether it may still be used.
 
-The session, its callables and its steps refer to it, so it is deleted when nobody can use the session any more.
+The session, its callables and its steps refer to this object; it is deleted when none of them is left, and then warns
+if the session was not closed.
 """
 
 from __future__ import annotations
@@ -26,12 +27,12 @@ if hasattr(os, "register_at_fork"):
 
 
 class SessionLife:
-    """From a session's making to its closing.
+    """The life of a session, from its making to its closing.
 
     Attributes:
         session_id: the session's number, for errors.
         loop: the event loop of the session's first use; None before.
-        closed: closing the session has begun.
+        closed: True once closing the session has begun.
     """
 
     __slots__ = ("_forks", "closed", "loop", "session_id")
@@ -43,7 +44,7 @@ class SessionLife:
         self.closed = False
 
     def __del__(self) -> None:
-        loop = getattr(self, "loop", None)  # one that was never made whole has none
+        loop = getattr(self, "loop", None)  # absent if __init__ failed
         if loop is not None and not self.closed and self._forks == _forks:
             warnings.warn(
                 f"Unclosed session {self.session_id}: leave its `async with` block, or await its close()",
@@ -63,11 +64,12 @@ class SessionLife:
             raise errors.CancelledError("Session has been closed.")
 
     def check_usable(self) -> asyncio.AbstractEventLoop:
-        """The running loop, to which the session belongs from now on.
+        """The running loop; the first call ties the session to it.
 
         Raises:
-            FailedPreconditionError: the session belongs to another loop, or to the process that this was forked from.
-            CancelledError: it is closed.
+            FailedPreconditionError: the session belongs to another loop, or to the process that this one was forked
+                from.
+            CancelledError: the session is closed.
         """
         if self._forks != _forks or self.closed:
             self.check_open()

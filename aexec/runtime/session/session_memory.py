@@ -1,7 +1,7 @@
-"""`SessionMemory`: what a session's limits of memory need: an account, expectations, and how its steps are watched.
+"""`SessionMemory`: the memory limits of a session: its account, its expectations, and how its steps are watched.
 
-A session in process has one, and each task of a session across machines.
-Next to read: `interpreter/memory_accountant.py`.
+A session in process has one, as has each task of a session across machines.  Next to read:
+`interpreter/memory_accountant.py`.
 """
 
 from __future__ import annotations
@@ -19,15 +19,16 @@ __all__ = ["SessionMemory"]
 
 
 class SessionMemory:
-    """A session's memory account, with what makes its steps count in it.
+    """A session's memory account, and the accountants of its steps.
 
     Args:
-        config: has the limits.
+        config: the settings with the limits.
 
     Attributes:
-        account: of the session; None where nothing is limited.
-        is_exact: each call of a kernel is accounted for.
-        kept: counts what the session's resources keep, where that is counted by itself.
+        account: the session's account; None if nothing is limited.
+        is_exact: True if the memory of each kernel call is counted.
+        kept: counts the bytes that the session's resources keep; None if exact counting covers them, or no limit is
+            set.
     """
 
     def __init__(self, config: SessionConfig) -> None:
@@ -44,7 +45,7 @@ class SessionMemory:
         self.kept = None if self.is_exact or self.account is None else KeptMemory(self.account)
 
     def close(self) -> None:
-        """The session has closed: nothing counts any more."""
+        """Called when the session has closed: stop counting."""
         if self.kept is not None:
             self.kept.close()
         if self._expectations is not None:
@@ -53,13 +54,14 @@ class SessionMemory:
     def watches(
         self, step_id: int, resources: ResourceManager, device: str, *, trace: bool, report: bool
     ) -> tuple[StepMemory | None, StepTracer | None]:
-        """What a step's memory is accounted for with, and what sees its kernel calls; None where nobody asked.
+        """Make what watches a step: the accountant of its memory and the tracer of its kernel calls; None for what is
+        off.
 
         Args:
-            resources: of the session.
-            device: the host's name.
-            trace: step statistics are wanted.
-            report: let errors of memory that is out say which nodes have most.
+            resources: the session's resources.
+            device: the name of the host device.
+            trace: whether step statistics are wanted.
+            report: whether out-of-memory errors should list the nodes that hold most.
         """
         tracer = Tracer(device) if trace else None
         exact = trace or report or self.is_exact

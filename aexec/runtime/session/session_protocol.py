@@ -1,9 +1,9 @@
-"""What sessions promise: `SessionProtocol` all of them, `NativeSessionProtocol` those with aexec's own names.
+"""The protocols of sessions: `SessionProtocol` for all, `NativeSessionProtocol` for those with aexec's own names.
 
-A session runs a graph in this process, in a server or on a cluster.  Of the methods below, those of blocking sessions
-wait and return the result; those of the others are coroutine functions, or return at once where the text says so.
-Hence results are `Any` here: the value, or what gives it when it is awaited.  What a class does not promise it does
-not have, and asking for it raises AttributeError with the name.
+A session runs a graph in this process, in a server or on a cluster.  The methods of a blocking session wait and return
+the result; those of the others are coroutine functions, except where the docstring says "returns at once".  Hence
+results are `Any` here: the value, or an awaitable of it.  A class has no method that it does not support: asking for
+one raises AttributeError with the name.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ __all__ = ["NativeSessionProtocol", "SessionProtocol"]
 
 
 class SessionProtocol(Protocol):
-    """Promised by all: `aexec.Session`, `aexec.connect`'s, `aexec.SyncSession`, and those of `aexec.compat.v1`."""
+    """Implemented by `aexec.Session`, the sessions of `aexec.connect`, `aexec.SyncSession`, and those of
+    `aexec.compat.v1`.
+    """
 
     @property
     def graph(self) -> Graph:
@@ -33,7 +35,7 @@ class SessionProtocol(Protocol):
 
     @property
     def closed(self) -> bool:
-        """Has `close` been called?"""
+        """True once `close` was called."""
         ...
 
     def run(self, fetches: Any, feeds: Any = ..., /) -> Any:
@@ -47,14 +49,14 @@ class SessionProtocol(Protocol):
             Values in the structure of `fetches`; None for operations.
 
         Raises:
-            NotFoundError: a name of nothing.
-            InvalidArgumentError: a bad feed, or nothing to run; or it is a kernel's, with `node` and `op`.
-            OpError: a kernel's own, or CancelledError for a session that is closed, also while the step runs.
+            NotFoundError: a name does not exist.
+            InvalidArgumentError: a bad feed, or nothing to run; or an error of a kernel, with `node` and `op`.
+            OpError: another error of a kernel; CancelledError if the session is closed, before or during the step.
         """
         ...
 
     def make_callable(self, fetches: Any, feeds: Any = ..., /) -> Any:
-        """A function that runs one step with the values of the feeds, in their order.  Returns at once."""
+        """A function that runs one step; it takes the values of the feeds in their order.  Returns at once."""
         ...
 
     def partial_run_setup(self, fetches: Any, feeds: Any = ..., /) -> Any:
@@ -62,7 +64,7 @@ class SessionProtocol(Protocol):
         ...
 
     def partial_run(self, setup: Any, fetches: Any, feeds: Any = ..., /) -> Any:
-        """Feed some of the feeds of such a step, and wait for some of its fetches."""
+        """Feed some of the feeds of a partial run, and wait for some of its fetches."""
         ...
 
     def close(self) -> Any:
@@ -71,7 +73,7 @@ class SessionProtocol(Protocol):
 
 
 class NativeSessionProtocol(SessionProtocol, Protocol):
-    """Promised by those with aexec's own names, which are all but those of `aexec.compat.v1`."""
+    """Implemented by all sessions but those of `aexec.compat.v1`."""
 
     def run(
         self, fetches: Any, feeds: Any = ..., targets: Any = ..., *, options: Any = ..., metadata: Any = ...
@@ -82,7 +84,7 @@ class NativeSessionProtocol(SessionProtocol, Protocol):
     def start(
         self, fetches: Any, feeds: Any = ..., targets: Any = ..., *, options: Any = ..., metadata: Any = ...
     ) -> Any:
-        """Begin a step, and return it at once: `cancel` cancels it, from any thread."""
+        """Begin a step and return it at once: its `cancel` cancels it, from any thread."""
         ...
 
     def call(
@@ -99,13 +101,13 @@ class NativeSessionProtocol(SessionProtocol, Protocol):
 
         Raises:
             NotFoundError: there is no such signature.
-            InvalidArgumentError: an input is missing, or there is none of that name.
+            InvalidArgumentError: an input is missing, or an input has an unknown name.
         """
         ...
 
     @property
     def signatures(self) -> Mapping[str, Signature]:
-        """The ways that a model offers to use it: name → `Signature`.  Empty for a plain graph."""
+        """The signatures of the model: name → `Signature`.  Empty for a plain graph."""
         ...
 
     def signature(self, name: str | None = ...) -> Signature:
@@ -114,12 +116,12 @@ class NativeSessionProtocol(SessionProtocol, Protocol):
 
     @property
     def inputs(self) -> Mapping[str, TensorInfo]:
-        """What `call` takes by default."""
+        """The inputs of the default signature, which `call` takes."""
         ...
 
     @property
     def outputs(self) -> Mapping[str, TensorInfo]:
-        """What `call` returns by default."""
+        """The outputs of the default signature, which `call` returns."""
         ...
 
     @property
@@ -141,7 +143,7 @@ class NativeSessionProtocol(SessionProtocol, Protocol):
         ...
 
     def queues(self) -> Any:
-        """The queues that were made so far, by name."""
+        """The existing queues, by name."""
         ...
 
     def warm_up(
@@ -151,9 +153,9 @@ class NativeSessionProtocol(SessionProtocol, Protocol):
         ...
 
     def extend(self, more: Any) -> Any:
-        """Add nodes to the graph.  InvalidArgumentError leaves the graph as it was."""
+        """Add nodes to the graph.  Raises InvalidArgumentError and leaves the graph unchanged if they do not fit."""
         ...
 
     def reset(self, containers: Any = ...) -> Any:
-        """Cancel the steps in flight, and drop what containers keep."""
+        """Cancel the steps in flight, and delete the resources of containers."""
         ...

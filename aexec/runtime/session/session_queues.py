@@ -1,6 +1,6 @@
-"""The queues of a session, by the names under which Python programs ask for them.
+"""The queues of a session, by name, for Python programs.
 
-`Session.queue` and `Session.queues` come here.  What they give is `aexec/queues/session_queue.py`.
+`Session.queue` and `Session.queues` use this; they return the `Queue` of `aexec/queues/session_queue.py`.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ __all__ = ["SessionQueues"]
 
 
 class SessionQueues:
-    """The queues of a session, by name.
+    """Finds the queues of a session by name.
 
     Args:
-        planner: of the session: its graph, and the kernels of its nodes.
-        resources: where the queues are.
-        state: of the session.
-        cancellation: of the session; it ends what waits at them.
-        pool: where much is copied.
+        planner: the session's planner: has the graph, and the kernels of its nodes.
+        resources: the manager that has the queues.
+        state: the session's state.
+        cancellation: the session's; cancels what waits at the queues.
+        pool: the threads in which much data is copied.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class SessionQueues:
         return self._seen(found)
 
     def all(self) -> dict[str, Queue]:
-        """Those that were made so far, by the names that `find` knows them by."""
+        """The existing queues, by the names that `find` takes."""
         found: dict[str, Queue] = {}
         for container, name, queue in self._resources.of_type(QueueBase):
             node = node_of_private(name)
@@ -77,7 +77,7 @@ class SessionQueues:
         return Queue(found, self._cancellation, [spec.convert for spec in specs], self._pool)
 
     def _made_by(self, node: Node) -> QueueBase:
-        """The queue that a node makes, made now if no step needed it yet."""
+        """The queue that a node makes; makes it now if no step has done so."""
         if not node.op.removesuffix("V2").endswith("Queue") or node.in_edges:
             raise errors.InvalidArgumentError(f"Node '{node.name}' ({node.op}) makes no queue", node=node.name)
         params = Params(

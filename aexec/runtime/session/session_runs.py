@@ -1,6 +1,6 @@
 """`SessionRuns`: the part of `Session` that runs the graph.
 
-Next to read: `session_callables.py`, what a request becomes; `session_steps.py`, how a step begins.
+Next to read: `session_callables.py` for what a request becomes, `session_steps.py` for how a step begins.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = ["SessionRuns"]
 
 K = TypeVar("K")
 
-# So often a plan is run until nothing about it is new: it is compiled at its third.
+# Default of `warm_up`: after this many runs a plan is made and compiled (it is compiled at its third).
 _WARM_UP_RUNS = 5
 
 
@@ -75,21 +75,21 @@ class SessionRuns(SessionView):
 
         Args:
             fetches: a tensor, an operation, the name of one, or a nested structure of these.
-            feeds: tensor (or its name) → value: an array, nested lists, or of another type that is known
-                (`aexec.register_feed_type`).  Any tensor of the graph can be fed.  What is in the memory of one of
-                the session's devices, a CuPy array or what has `__dlpack__`, enters the graph there.
+            feeds: tensor (or its name) → value: an array, nested lists, or a value of a registered type
+                (`aexec.register_feed_type`).  Any tensor of the graph can be fed.  A value in the memory of one of the
+                session's devices (a CuPy array, or an object with `__dlpack__`) enters the graph on that device.
             targets: operations to run without fetching anything.
             options: deadline and tracing.
             metadata: filled with statistics if `options` asks for them.
-            fetch_devices: fetched tensor (or its name) → name of the device in whose memory its value is to be, as
-                an array of its own.
+            fetch_devices: fetched tensor (or its name) → name of the device whose memory is to hold its value, as an
+                array of that device.
 
         Returns:
             Values in the structure of `fetches`: arrays, NumPy scalars, `bytes`; None for operations.
 
         Raises:
-            InvalidArgumentError: bad feeds or fetches, or a kernel's own error.
-            NotFoundError: a fetch, feed or target that names nothing.
+            InvalidArgumentError: bad feeds or fetches, or an error of a kernel.
+            NotFoundError: a fetch, feed or target does not exist.
             DeadlineExceededError: the deadline passed.
             CancelledError: the step was cancelled, or the session closed.
             asyncio.CancelledError: the calling task was cancelled; the step has ended.
@@ -118,7 +118,7 @@ class SessionRuns(SessionView):
 
         Args:
             signature: as `Session.signature` takes its name.
-            inputs: values by input name, for names that are no keywords.
+            inputs: values by input name, for names that cannot be keywords.
             named: further values by input name.
             options, metadata: as for `run`.
 
@@ -127,7 +127,7 @@ class SessionRuns(SessionView):
 
         Raises:
             NotFoundError: there is no such signature.
-            InvalidArgumentError: an input is missing, or there is none of that name.
+            InvalidArgumentError: an input is missing, or an input has an unknown name.
             OpError, asyncio.CancelledError: as `run` does.
         """
         chosen = self.signature(signature)
@@ -144,10 +144,9 @@ class SessionRuns(SessionView):
         metadata: RunMetadata | None = None,
         fetch_devices: Mapping[Any, str] | None = None,
     ) -> Step:
-        """Start a step in a task of its own.  Arguments as for `run`; its errors come when it is awaited.
+        """Start a step in a task of its own.  Arguments as for `run`; its errors are raised when it is awaited.
 
-        What is wrong with the request itself raises at once, but for graphs so large that planning
-        them takes a thread.
+        An error of the request itself is raised at once, unless the graph is so large that it is planned in a thread.
         """
         call, build, feeds = self._callables.find(fetches, feeds, targets)
         if fetch_devices:
@@ -168,29 +167,30 @@ class SessionRuns(SessionView):
         fetch_skip_sync: bool = False,
         connections: Iterable[tuple[Any, Any]] = (),
     ) -> SessionCallable:
-        """A signature that is resolved once, for many runs: `await call(x)` is cheaper than `run`.
+        """Resolve a request once, for many runs: `await call(x)` is cheaper than `run`.
 
         Args:
-            fetches, targets: as for `run`; or as fetches a CallableOptions message, which says all of it.
+            fetches, targets: as for `run`; or `fetches` alone is a CallableOptions message with the whole request.
             feeds: tensors, or their names, in the order in which calls give their values.
-            options: of each call that gives none.
-            feed_devices: fed tensor (or its name) → name of the device in whose memory each of its values has to be.
-                Without it, each call sees where they are.
+            options: default options of a call.
+            feed_devices: fed tensor (or its name) → name of the device whose memory must hold each of its values.
+                Without it, each call looks where its values are.
             fetch_devices: as for `run`.
-            fetch_skip_sync: calls do not wait until devices have computed what is fetched; whatever uses it on the
-                stream that was current in the caller's thread comes after that.  A kernel that fails on the device
-                later than it was queued fails no step then.
-            connections: pairs of tensors, or their names: in each call the first takes the place of the second, as if
-                its value were fed there.
+            fetch_skip_sync: calls do not wait until devices have computed the fetches.  Work on the stream that was
+                current in the caller's thread runs after that.  A kernel that fails on the device after it was queued
+                then fails no step.
+            connections: pairs of tensors, or their names: in each call the first replaces the second, as if its value
+                were fed there.
 
-        These four are those of TensorFlow's CallableOptions.  The plan is made by the first call.
+        The last four are those of TensorFlow's CallableOptions.  The plan is made by the first call.
 
         Raises:
-            NotFoundError: a fetch, feed or target that names nothing.
-            InvalidArgumentError: a tensor that is fed twice, or fed and fetched, or of another graph; nothing
-                to fetch or run; a device that there is not, or one for a tensor that is not fed or fetched; connections
-                of tensors of different types, or by which one would depend on itself.
-            UnimplementedError: a device cannot hold values of a tensor's type; a message with a field that is ignored.
+            NotFoundError: a fetch, feed or target does not exist.
+            InvalidArgumentError: a tensor is fed twice, is fed and fetched, or belongs to another graph; there is
+                nothing to fetch or run; a device does not exist, or is given for a tensor that is not fed or fetched;
+                connections have different types or would make a tensor depend on itself.
+            UnimplementedError: a device cannot hold values of a tensor's type; a message has a field that is not
+                supported.
         """
         if isinstance(fetches, Message):
             return self.make_callable(**callable_arguments(fetches))
@@ -209,14 +209,14 @@ class SessionRuns(SessionView):
         options: RunOptions | Message | None = None,
         **named: Any,
     ) -> None:
-        """Do before the first request what it would have to wait for: `await session.warm_up("serving_default", x=x)`.
+        """Do in advance what the first request would wait for: `await session.warm_up("serving_default", x=x)`.
 
-        With inputs the signature is run with them, so often that its plan is made, compiled, and what it takes of
-        memory is there.  Without any its plan is made, and without a name those of all signatures.
+        With inputs, the signature is run often enough that its plan is made and compiled and its memory is allocated.
+        Without inputs its plan is only made; without a name, those of all signatures are.
 
         Args:
             signature, inputs, named, options: as for `call`.
-            runs: how often.
+            runs: the number of runs.
 
         Raises:
             NotFoundError, InvalidArgumentError: as `call` does.
@@ -232,7 +232,7 @@ class SessionRuns(SessionView):
             await self.make_plan(call)
 
     async def make_plan(self, call: SessionCallable) -> None:
-        """Make the plan of a callable now, in place of at its first run.
+        """Make the plan of a callable now instead of at its first run.
 
         Raises:
             InvalidArgumentError, NotFoundError: as a call would.
@@ -240,7 +240,7 @@ class SessionRuns(SessionView):
         await self._plan_of(call)
 
     def stop_delegating(self) -> None:
-        """Plans that are made from now on are run here alone: nodes will be added that no delegate is to see."""
+        """Make no delegated plans from now on: the caller will add nodes that no delegate must see."""
         self._planner.stop_delegating()
 
     def run_threadsafe(
@@ -257,8 +257,8 @@ class SessionRuns(SessionView):
         Cancelling the future cancels the step.  Arguments and errors as for `run`.
 
         Raises:
-            FailedPreconditionError: the session belongs to no loop yet (enter it, or run something there
-                first), its loop does not run, or this is the loop's own thread.
+            FailedPreconditionError: the session belongs to no loop yet (enter it, or run something first), its loop
+                does not run, or this is the thread of the loop.
         """
         loop = self._life.loop
         if loop is None or not loop.is_running():
@@ -283,12 +283,12 @@ class SessionRuns(SessionView):
         """Start a step that is fed and fetched in several calls of `partial_run`.
 
         Args:
-            fetches, targets: as for `run`: all that will be asked for.
-            feeds: tensors, or their names: all that will be fed.
-            options: of the step as a whole, its deadline above all.
+            fetches, targets: as for `run`: everything that will be fetched or run.
+            feeds: tensors, or their names: everything that will be fed.
+            options: of the step as a whole; its deadline covers all parts.
 
-        The step ends when everything was fed and fetched, by its first error, when it is cancelled,
-        or with the session.
+        The step ends when everything was fed and fetched, at its first error, when it is cancelled, or with the
+        session.
 
         Raises:
             InvalidArgumentError, NotFoundError: as `run`.
@@ -305,15 +305,15 @@ class SessionRuns(SessionView):
         return step
 
     async def partial_run(self, setup: PartialRun | str, fetches: Any, feeds: Mapping[Any, Any] | None = None) -> Any:
-        """Go on with a partial run: feed some of its feeds, and wait for some of its fetches.
+        """Continue a partial run: feed some of its feeds, and wait for some of its fetches.
 
         Args:
-            setup: what `partial_run_setup` gave, or its handle.
+            setup: the result of `partial_run_setup`, or its handle.
 
         Raises:
-            InvalidArgumentError: the run has ended; a feed or fetch that was not named at the set-up, or was
-                given or taken before; a fetch that needs feeds which are still to come.
-            OpError: the step's error; it is over then.
+            InvalidArgumentError: the run has ended; a feed or fetch was not named at the set-up, or was given or taken
+                before; a fetch needs feeds that have not been given.
+            OpError: the step's error; the step has then ended.
         """
         self._check_usable()
         return await self._partial_runs.go_on(setup, FetchMapper(fetches), flat_feeds(feeds or {}))

@@ -1,7 +1,7 @@
 """`SessionSteps`: begins the steps of a session, and keeps those in flight.
 
-Callables and steps are given one in place of their session.  Where the plan is a short line of calls there is no `Step`
-unless somebody looks for it: `begin` does it at once.  Next to read: `callable.py`, `step.py`.
+Callables and steps hold this object instead of their session.  A run of a short compiled plan has no `Step` unless
+somebody looks for it: `begin` runs it at once.  Next to read: `callable.py`, `step.py`.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SessionSteps"]
 
-# A run at once: the callable, what is fed, what makes the result, its options, and `perf_counter` when it began.
+# A run without a step: callable, fed values, builder of the result, options, and `perf_counter` at its beginning.
 _AtOnce = tuple[SessionCallable, list[Any], Callable[[Sequence[Any]], Any], RunOptions | None, float]
 
 
@@ -65,25 +65,25 @@ class SessionSteps:
     Args:
         config: its settings.
         life: its event loop, and whether it is open.
-        devices: what its nodes run on.
+        devices: the devices that its nodes run on.
         planner: makes its plans.
         graph: its graph.
         resources, tensors: what it keeps between steps.
-        limits: of its memory.
+        limits: its memory limits.
         pools: its threads.
-        cancellation: ends all of its steps.
+        cancellation: cancels all of its steps.
 
     Attributes:
         check_usable: as `SessionLife.check_usable`.
-        in_flight: step id → the step, or what a run at once consists of.
-        runs: steps begun so far.
-        slices: in which steps hold the event loop.
-        places: where steps wait for their turn; None where all may run at once.
+        in_flight: step id → the step, or the tuple of a run without one.
+        runs: number of steps begun so far.
+        slices: the slices in which steps hold the event loop.
+        places: the places that steps wait for; None if there is no limit.
         host_device: the device of the host's memory.
-        other_devices: those with a memory of their own.
+        other_devices: the devices with a memory of their own.
         make_executor: makes what executes a plan; sessions across machines have another one.
-        hold_back: given a step's plan, or a future of it, returns what the step waits for; None where steps can begin
-            as soon as their plan is made.
+        hold_back: given a step's plan, or a future of it, returns what the step waits for; None if steps can begin as
+            soon as their plan is made.
         on_ended: called with the id of each `Step` that has ended, or None.
     """
 
@@ -139,7 +139,7 @@ class SessionSteps:
         self._cancellation = cancellation
         self._print_rate: PrintRate | None = None
         self._costs: CostModel | None = None
-        self._step_end: asyncio.Event | None = None  # the next one's
+        self._step_end: asyncio.Event | None = None  # set when the next step ends
         self.check_usable = life.check_usable
         self.in_flight: dict[int, Step | _AtOnce] = {}
         self.runs = 0
@@ -191,10 +191,10 @@ class SessionSteps:
         metadata: RunMetadata | None,
         build: Callable[[Sequence[Any]], Any],
     ) -> BegunRun:
-        """Begin a step of `call`: its result, or the step with what is left to be awaited of it.
+        """Begin a step of `call`; returns its result, or the step with a coroutine for the rest of it.
 
-        A line is run at once.  `Step` and all that belongs to it are made only if somebody looks for it meanwhile, or
-        if it cannot go on so.
+        A compiled plan is run at once.  A `Step` is made only if somebody looks for it meanwhile, or if the line cannot
+        finish.
         """
         loop = self.check_usable()
         if self.other_devices:
@@ -216,7 +216,7 @@ class SessionSteps:
         options: RunOptions | None,
         build: Callable[[Sequence[Any]], Any],
     ) -> BegunRun | None:
-        """As `begin`, but begin nothing, and give None, if it is no line that may be run now."""
+        """As `begin`; returns None, with nothing begun, if the plan is no line that may be run now."""
         loop = self.check_usable()
         if self.other_devices or self._measured_steps is not None:
             return None
@@ -234,7 +234,7 @@ class SessionSteps:
         """A step of `call` that has not begun.
 
         Args:
-            build: makes the result of the fetched values, if it is not what the callable gives.
+            build: makes the result of the fetched values; by default the callable's own.
         """
         loop = self.check_usable()
         build = build or call.build
@@ -284,7 +284,9 @@ class SessionSteps:
         return None, step, step.finish(rest)
 
     def _feeds_at_once(self, call: SessionCallable, values: Sequence[Any]) -> list[Any] | None:
-        """What a run is fed; None if that is for its step to say: large, to be converted in a thread, or wrong."""
+        """The converted feeds of a run; None if its step must convert them: they are wrong, or so large that it takes a
+        thread.
+        """
         try:
             feeds = list(map(self.tensors.feed, call.specs, values))
         except (errors.OpError, NeedsThreadError):
@@ -296,7 +298,7 @@ class SessionSteps:
         return feeds
 
     def _taken_in(self, call: SessionCallable, values: Sequence[Any]) -> tuple[SessionCallable, Sequence[Any]]:
-        """What a run of a callable is fed, values of devices taken in, and the callable with them where they are."""
+        """The callable with its feeds on the devices that hold the values, and the values as the devices take them."""
         values = self.tensors.on_devices(call.specs, converted_feeds(call.specs, values))
         if not any(call.ends.feeds):
             feeds = where_fed(self.other_devices, values)
@@ -306,7 +308,7 @@ class SessionSteps:
         return call, take_in(call.specs, call.ends, values)
 
     def _step_of(self, step_id: int) -> Step:
-        """A step in flight.  Of a run that has none so far it is made."""
+        """The step in flight with this id; made now for a run without one."""
         found = self.in_flight[step_id]
         if isinstance(found, Step):
             return found
@@ -364,7 +366,7 @@ class SessionSteps:
         return kind(self, environment, call, prepared, values, build, options, metadata, timeout)
 
     def _printer(self, loop: asyncio.AbstractEventLoop, options: RunOptions | None) -> Printer:
-        """Where a step prints to."""
+        """The printer of a step."""
         if options is not None and options.prints:
             return Prints(MAX_PRINTS)
         most = self._config.printed_bytes
@@ -382,7 +384,7 @@ class SessionSteps:
     # For steps
 
     def step_began(self, step: Step) -> None:
-        """Called by a step that runs from now on."""
+        """Called by a step when it begins."""
         self.in_flight[step.id] = step
         self.runs += 1
 
@@ -409,7 +411,7 @@ class SessionSteps:
         return self._planner.executed_graphs(cached)
 
     def learn_costs(self, cached: CachedPlan, stats: proto.StepStats) -> proto.CostGraphDef:
-        """Add a step of a plan to the cost model; returns what that knows of the plan's nodes now."""
+        """Add a step of a plan to the cost model; returns the model's costs of the plan's nodes."""
         self.cost_model.add(stats)
         return self._planner.cost_graph(cached, self.cost_model)
 
@@ -417,7 +419,7 @@ class SessionSteps:
 
     @property
     def cost_model(self) -> CostModel:
-        """What measured steps have taught."""
+        """The costs that measured steps have reported."""
         if self._costs is None:
             from aexec.runtime.profiling.cost_model import CostModel
 
@@ -426,13 +428,13 @@ class SessionSteps:
 
     @property
     def all(self) -> tuple[Step, ...]:
-        """Those in flight, oldest first; from another thread, those that are a `Step` already."""
+        """The steps in flight, oldest first.  From another thread, only those that are a `Step` already."""
         if running_loop() is self._life.loop:
             return tuple(map(self._step_of, tuple(self.in_flight)))
         return tuple(step for step in tuple(self.in_flight.values()) if isinstance(step, Step))
 
     async def cancel_all(self, reason: str) -> None:
-        """Cancel those in flight, and wait for their end."""
+        """Cancel the steps in flight, and wait for their end."""
         steps = {step.id: step for step in self.all}
         for step in steps.values():
             step.cancel(reason)
@@ -440,7 +442,7 @@ class SessionSteps:
             await self._next_end()
 
     async def wait_for_ends(self) -> None:
-        """Wait until none is in flight."""
+        """Wait until no step is in flight."""
         while self.in_flight:
             await self._next_end()
 
@@ -450,7 +452,7 @@ class SessionSteps:
         await self._step_end.wait()
 
     def close(self) -> None:
-        """The session has closed, and must not be referred to any more."""
+        """Called when the session has closed: drop what refers to it."""
         self.hold_back = self.on_ended = None
         if self._print_rate is not None:
             self._print_rate.close()

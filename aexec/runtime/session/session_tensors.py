@@ -1,7 +1,7 @@
-"""`session.tensors`: the tensors that a session keeps under handles, seen from Python.
+"""`session.tensors`: the tensors that a session keeps under handles, for Python programs.
 
-A handle is what a GetSessionHandle node gave, as `str` or `bytes`, or a resource handle.
-A resource handle can also be fed, in place of the tensor that it names.
+A handle is the value of a GetSessionHandle node, as `str` or `bytes`, or a resource handle.  A resource handle can also
+be fed in place of the tensor that it names.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Handle = str | bytes | ResourceHandle
 
 @dataclass(frozen=True, slots=True)
 class SessionTensorInfo:
-    """One entry of the listing: a tensor's handle, type, shape, and the bytes it takes."""
+    """One entry of the listing: a tensor's handle, type, shape, and number of bytes."""
 
     handle: str
     dtype: DType
@@ -46,11 +46,11 @@ class SessionTensors:
     """The tensors that a session keeps under handles: list, get, put and delete them.
 
     Args:
-        device: name of the device that handles say they are on.
-        pool: where large arrays are copied.
+        device: the device name that handles contain.
+        pool: the threads in which large arrays are copied.
 
     Attributes:
-        state: where they are kept.
+        state: has the tensors.
     """
 
     def __init__(self, state: SessionState, device: str, pool: WorkerThreads) -> None:
@@ -59,7 +59,7 @@ class SessionTensors:
         self._device = device
 
     def list(self) -> tuple[SessionTensorInfo, ...]:
-        """What there is, oldest first."""
+        """The tensors, oldest first."""
         return tuple(
             SessionTensorInfo(handle, tensor.dtype, tensor.shape or (), tensor.num_bytes)
             if type(tensor) is DeviceTensor
@@ -69,15 +69,15 @@ class SessionTensors:
 
     @property
     def num_bytes(self) -> int:
-        """Bytes that all of them take."""
+        """Bytes of all of them together."""
         return self.state.num_bytes
 
     def get(self, handle: Handle) -> Any:
-        """A tensor, read-only.
+        """The tensor of a handle, read-only.
 
         Raises:
-            InvalidArgumentError: an unknown handle.
-            FailedPreconditionError: it is in the memory of a device.
+            InvalidArgumentError: the handle is unknown.
+            FailedPreconditionError: the tensor is in the memory of a device.
         """
         tensor = self.state.get_tensor(handle_text(handle))
         if type(tensor) is DeviceTensor:
@@ -88,17 +88,17 @@ class SessionTensors:
         return tensor
 
     async def put(self, value: Any, name: str = "tensor") -> ResourceHandle:
-        """Keep a copy of an array, or of what NumPy makes one of.  Large ones are copied in a thread.
+        """Keep a copy of an array, or of a value that NumPy makes an array of.  A large one is copied in a thread.
 
         Args:
             name: the first part of its handle, which is `<name>;<id>;<device>`.
 
         Returns:
-            Its handle, to be fed as it is; `.name` is the text that GetSessionTensor takes.
+            The handle, which can be fed as it is; its `.name` is the text that GetSessionTensor takes.
 
         Raises:
-            InvalidArgumentError: a type that no tensor has, or a name with `;`.
-            ResourceExhaustedError: more than the session's config allows.
+            InvalidArgumentError: the value has a type that no tensor has, or the name contains `;`.
+            ResourceExhaustedError: the session would keep more than its config allows.
         """
         if ";" in name:
             raise errors.InvalidArgumentError(f"the name of a session tensor must not contain ';': {name!r}")
@@ -110,11 +110,11 @@ class SessionTensors:
         return handle
 
     def delete(self, handle: Handle) -> None:
-        """Forget a tensor.  Raises InvalidArgumentError for an unknown handle."""
+        """Delete a tensor.  Raises InvalidArgumentError if the handle is unknown."""
         self.state.delete_tensor(handle_text(handle))
 
     def on_devices(self, specs: Sequence[FeedSpec], values: Sequence[Any]) -> Sequence[Any]:
-        """What is fed, device values in the place of handles of tensors that are in the memory of devices."""
+        """The fed values, with device values in place of the handles of tensors in device memory."""
         return (
             [self._on_device(*fed) for fed in zip(specs, values, strict=True)]
             if self.state.has_device_tensors
@@ -129,10 +129,10 @@ class SessionTensors:
         return tensor.value if type(tensor) is DeviceTensor else value
 
     def feed(self, spec: FeedSpec, value: Any) -> Any:
-        """What goes in where `value` is fed: the tensor, if it is the handle of one.
+        """The value to feed: the tensor of the handle if `value` is one, else `value`, converted.
 
         Raises:
-            InvalidArgumentError: as `FeedSpec.convert` does; a handle that names nothing.
+            InvalidArgumentError: as `FeedSpec.convert` does; or a handle is unknown.
         """
         if spec.fits(value):
             return value
@@ -154,11 +154,11 @@ class SessionTensors:
 
 
 def _private_tensor(value: Any) -> Any:
-    """A tensor of an array, or of what NumPy makes one of, that nobody else has.
+    """A tensor of an array, or of a value that NumPy makes an array of, which nothing else refers to.
 
     Raises:
         InvalidArgumentError: a type that no tensor has.
-        NeedsThreadError: on the event loop, which this would hold up.
+        NeedsThreadError: called on the event loop, and copying would block it.
     """
     if isinstance(value, np.ndarray):
         check_inline(value.size * OBJECT_NS if value.dtype.kind in "OSU" else value.nbytes * COPY_NS)
@@ -168,7 +168,7 @@ def _private_tensor(value: Any) -> Any:
 
 
 def plain_tensor(value: Any) -> Any:
-    """What NumPy makes of a value, as a tensor of the type that it has; may be the value itself.
+    """The tensor that NumPy makes of a value, of that array's own type; may be the value itself.
 
     Raises:
         InvalidArgumentError: a type that no tensor has.
@@ -181,9 +181,9 @@ def plain_tensor(value: Any) -> Any:
 
 
 def _handle_in(value: Any) -> ResourceHandle | None:
-    """The handle of a session tensor that is fed, if it is one.
+    """The session tensor's handle that a fed value is; None for any other value.
 
-    TensorFlow's own say in the container what they are, and their Python class makes an array of their message's bytes.
+    TensorFlow marks its handles in their `container`; its Python class makes an array of the bytes of the message.
     """
     if type(value) is np.ndarray:
         if _is_client_handle(value):
@@ -195,7 +195,7 @@ def _handle_in(value: Any) -> ResourceHandle | None:
 
 
 def _is_client_handle(value: Any) -> bool:
-    """Is this an array of the bytes of a handle, as TensorFlow's `TensorHandle.to_numpy_array` gives it?"""
+    """True for an array of a handle's bytes, as TensorFlow's `TensorHandle.to_numpy_array` makes it."""
     return bool(value.dtype.names == ("resource",))
 
 

@@ -1,4 +1,4 @@
-"""`SessionView`: what can be seen of a session: its graph, signatures, devices, steps in flight and plans."""
+"""`SessionView`: the readable side of a session: its graph, signatures, devices, steps in flight and plans."""
 
 from __future__ import annotations
 
@@ -47,13 +47,14 @@ class SessionStatistics:
     """A snapshot of a session.
 
     Attributes:
-        runs: steps begun so far; in_flight: those that have not ended.
-        waiting: those of them that wait for their turn, see `SessionConfig.max_steps`.
-        plans: signatures that were planned.
-        nodes: nodes of the graph.
-        longest_hold: longest time, in seconds, for which a slice in which it had a part held the event loop.
+        runs: steps begun so far.
+        in_flight: steps that have not ended.
+        waiting: steps in flight that wait for a place, see `SessionConfig.max_steps`.
+        plans: number of plans.
+        nodes: number of nodes of the graph.
+        longest_hold: seconds of the longest slice of the event loop in which the session had a part.
         pool: the worker threads.
-        bytes_in_use: what its steps take of memory, and what they have left; None where no limit has it counted.
+        bytes_in_use: bytes of its steps' tensors and of what they keep; None if no limit has them counted.
     """
 
     runs: int
@@ -67,7 +68,7 @@ class SessionStatistics:
 
 
 class SessionView:
-    """The part of `Session` that changes nothing but what plans are made.
+    """The part of `Session` that reads: it changes nothing but the set of plans that are made.
 
     Attributes:
         id: the number of the session in this process.
@@ -85,7 +86,7 @@ class SessionView:
     _limits: SessionMemory
     _queues: SessionQueues
     _signatures: Mapping[str, Signature]
-    # The signature of a graph that has none, and for how many nodes that is true.
+    # For a graph without signatures: (number of nodes, its signature); valid while the number is the same.
     _whole: tuple[int, Signature] | None
 
     @property
@@ -93,7 +94,7 @@ class SessionView:
         """The graph as it is now, extensions included.
 
         Raises:
-            FailedPreconditionError: the session has read it itself, and was closed.
+            FailedPreconditionError: the session read the graph itself and is closed, so the graph was freed.
         """
         return self._graph.graph
 
@@ -104,26 +105,27 @@ class SessionView:
 
     @property
     def cost_model(self) -> CostModel:
-        """What the runs that were measured for it have taught.
+        """The node costs that measured runs have reported.
 
-        Those are runs with `RunOptions(cost_graph=True)`, and those that `SessionConfig.build_cost_model` chooses.
+        A run is measured with `RunOptions(cost_graph=True)`, or if `SessionConfig.build_cost_model` chooses it.
         """
         return self._steps.cost_model
 
     @property
     def signatures(self) -> Mapping[str, Signature]:
-        """The ways that a model offers to use it: name → `Signature`.  Empty for a plain graph."""
+        """The signatures of the model: name → `Signature`.  Empty for a plain graph."""
         return self._signatures
 
     def signature(self, name: str | None = None) -> Signature:
-        """A way to use the graph, by names of its inputs and outputs.
+        """One signature, or the graph's own.
 
         Args:
-            name: which of `signatures`; by default the only one, or else `serving_default`.  A graph
-                without signatures has one without a name: its placeholders, and what it computes of them.
+            name: one of `signatures`; by default the only one, or else `serving_default`.  A graph without signatures
+                has a single one without a name: its inputs are the placeholders, its outputs the results that no node
+                consumes.
 
         Raises:
-            NotFoundError: there is none of that name, or none is the default.
+            NotFoundError: there is no signature of that name, or no default.
         """
         if name is not None or self._signatures:
             return choose_signature(self._signatures, name)
@@ -133,12 +135,12 @@ class SessionView:
 
     @property
     def inputs(self) -> Mapping[str, TensorInfo]:
-        """What `call` takes: name → the tensor, its type and its shape.  Of the default signature."""
+        """The inputs of the default signature, which `call` takes: name → tensor, type and shape."""
         return self.signature().inputs
 
     @property
     def outputs(self) -> Mapping[str, TensorInfo]:
-        """What `call` gives: name → the tensor, its type and its shape.  Of the default signature."""
+        """The outputs of the default signature, which `call` returns: name → tensor, type and shape."""
         return self.signature().outputs
 
     @property
@@ -148,7 +150,7 @@ class SessionView:
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop | None:
-        """The event loop that it belongs to, which is that of its first use."""
+        """The event loop of the session's first use; None before."""
         return self._life.loop
 
     @property
@@ -159,7 +161,7 @@ class SessionView:
         return self._devices
 
     def statistics(self) -> SessionStatistics:
-        """What the session has done and is doing."""
+        """Numbers of what the session has done and is doing."""
         return SessionStatistics(
             self._steps.runs,
             len(self._steps.in_flight),
@@ -172,10 +174,10 @@ class SessionView:
         )
 
     async def plan_source(self, call: SessionCallable) -> str:
-        """The plan of a callable as the Python function that it becomes when it is run often.
+        """The source of the Python function that a callable's plan becomes when it is compiled.
 
         Raises:
-            UnimplementedError: it stays with the interpreter; the message says why.
+            UnimplementedError: the plan is not compiled; the message says why.
             InvalidArgumentError, NotFoundError: as a call would.
         """
         cached = await self._plan_of(call)
@@ -192,12 +194,12 @@ class SessionView:
     def explain(self, call: SessionCallable) -> Explanation:
         """How the next run of a callable will be executed, and why: `print(session.explain(call))`.
 
-        It plans nothing.  A run with options that trace it is interpreted, whatever this says.
+        This makes no plan.  A run whose options ask for a trace is interpreted, whatever this says.
         """
         return explain_run(call.plan, self._steps.make_executor, self.config, needs_step=self._steps.places is not None)
 
     async def rewrites(self, call: SessionCallable) -> PassReport:
-        """What the graph passes have made of a callable's nodes.
+        """What the graph passes have done to a callable's nodes.
 
         Raises:
             InvalidArgumentError, NotFoundError: as a call would.
@@ -205,7 +207,8 @@ class SessionView:
         return report_passes((await self._plan_of(call)).graph)
 
     async def regions(self, call: SessionCallable) -> list[RegionReport]:
-        """What a delegate runs of a callable, or would if its nodes took long enough: see `SessionConfig.delegates`.
+        """The regions of a callable that a delegate runs, or would if their nodes took long enough;
+        `SessionConfig.delegates`.
 
         Raises:
             FailedPreconditionError: a delegate that the config names is not installed.
@@ -215,7 +218,7 @@ class SessionView:
         return await self._planner.regions(call.signature)
 
     async def captured_regions(self, call: SessionCallable) -> list[CapturedReport]:
-        """What GPUs capture of a callable: see `SessionConfig.capture_graphs`.
+        """The regions of a callable that GPUs capture; see `SessionConfig.capture_graphs`.
 
         Raises:
             InvalidArgumentError, NotFoundError: as a call would.
@@ -251,5 +254,5 @@ class SessionView:
         return block(f"Session {self.id}", f"{self._graph.num_nodes} nodes, {self._facts()}", *tables)
 
     def _check_usable(self) -> asyncio.AbstractEventLoop:
-        """The running loop, to which the session belongs from now on."""
+        """The running loop; the first call ties the session to it."""
         return self._life.check_usable()

@@ -1,8 +1,8 @@
-"""How many steps of a session run at a time: those beyond wait in line for a place.
+"""Limits how many steps of a session run at a time; further steps wait for a place.
 
-`SessionConfig.max_steps` and `max_waiting_steps` are the numbers.  A step takes its place when its plan is there and
-before it is fed, and gives it back when it has ended (`step.py`).  A server has limits of its own, for all of its
-sessions together, in `server/aexec_server/core/admission.py`.
+`SessionConfig.max_steps` and `max_waiting_steps` are the limits.  A step takes its place after its plan is made and
+before it is fed, and gives it back when it has ended (`step.py`).  A server has limits over all of its sessions, in
+`server/aexec_server/core/admission.py`.
 """
 
 from __future__ import annotations
@@ -19,31 +19,31 @@ class StepPlaces:
     """The places of a session.  All methods belong to its event loop.
 
     Args:
-        most: so many steps have one at a time.
-        most_waiting: so many may wait for one; None for any number.
+        most: the number of places.
+        most_waiting: the number of steps that may wait for one; None for any number.
     """
 
     def __init__(self, most: int, most_waiting: int | None) -> None:
         self.most = most
         self._most_waiting = most_waiting
         self._free = most
-        # In the order in which they came; one that was cancelled takes itself out.
+        # Waiting steps, oldest first; a cancelled one removes itself.
         self._line: dict[asyncio.Future[None], None] = {}
 
     @property
     def waiting(self) -> int:
-        """Steps in line."""
+        """The number of waiting steps."""
         return len(self._line)
 
     async def take(self, cancellation: CancellationManager) -> None:
-        """Take a place, as soon as those who came before have had theirs.
+        """Take a place, in order of arrival.
 
         Args:
-            cancellation: of the step.
+            cancellation: the step's.
 
         Raises:
-            ResourceExhaustedError: too many wait already.
-            CancelledError: the step was cancelled before its turn.
+            ResourceExhaustedError: too many steps wait already.
+            CancelledError: the step was cancelled while it waited.
         """
         if self._free:
             self._free -= 1
@@ -61,7 +61,7 @@ class StepPlaces:
             self._line.pop(turn, None)
 
     def leave(self) -> None:
-        """Give a place back, to the first in line."""
+        """Give a place back; the first waiting step takes it."""
         while self._line:
             turn = next(iter(self._line))
             del self._line[turn]

@@ -1,6 +1,6 @@
-"""What a step is doing, in words: what runs where and since when, what waits for which inputs, feeds to come.
+"""Describes what a step is doing: which nodes run, where and since when; which wait, for which inputs; missing feeds.
 
-`Step.dump` and the error of a step whose deadline passed are made of these lines.
+`Step.dump` and the error of an exceeded deadline consist of these lines.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ __all__ = ["report"]
 def report(
     executor: Executor, environment: StepEnvironment, feeds: Sequence[str], limit: int | None = None
 ) -> list[str]:
-    """A line for each node that runs or waits, and for each feed that is to come.
+    """A line for each node that runs or waits, and for each feed that has not been given.
 
     Args:
-        executor: of the step itself; those of the functions it calls are in `environment`.
+        executor: the step's own; those of the functions it calls are in `environment`.
         feeds: names of the feeds, by position.
-        limit: so many lines, and one that counts what is left out; None for all.
+        limit: most lines, after which one more line counts the rest; None for all.
     """
     lines = _lines(executor, environment, feeds)
     found = list(islice(lines, limit))

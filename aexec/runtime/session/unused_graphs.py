@@ -1,10 +1,10 @@
-"""Giving back the memory of graphs that nobody uses any more, at once.
+"""Frees the memory of large graphs as soon as nothing uses them.
 
-A graph and its nodes refer to one another, so only Python's cyclic garbage collector would free a graph that was
-dropped, and it knows nothing of the bytes in the constants: with a model of a hundred nodes and a gigabyte of weights
-it sees a hundred objects.  So graphs with large constants are remembered, weakly, when a session of theirs closes.
-Whenever a session begins or closes, those of them are taken apart to which nothing refers but their own parts.
-Next to read: `threads/disposal.py`.
+A graph and its nodes refer to one another, so a graph that was dropped is freed only by Python's cyclic garbage
+collector. The collector counts objects, not bytes: a model of a hundred nodes with a gigabyte of weights does not
+trigger it.  So graphs with large constants are remembered, weakly, when a session of theirs closes.  Whenever a session
+begins or closes, each remembered graph to which only its own parts refer is taken apart.  Next to read:
+`threads/disposal.py`.
 """
 
 from __future__ import annotations
@@ -24,28 +24,27 @@ from aexec.runtime.threads.disposal import dispose
 
 __all__ = ["free_unused_graphs", "remember_graph"]
 
-# Constants of fewer bytes in all can wait for the collector.
+# Graphs with fewer bytes of constants are left to the collector.
 _LARGE = 1 << 20
-# Graphs that are in use after their session has closed; the oldest are left to the collector.
+# At most this many graphs are remembered; the oldest are left to the collector.
 _MOST = 64
 
-# What a graph is made of, besides its nodes.
+# Builtin types that a graph consists of, besides its nodes.
 _CONTAINERS = (dict, list, set, tuple)
-# What lasts longer, or is of a session, leads to too much else to be looked through.
+# Objects of these packages outlive a graph or belong to a session; through them too many objects can be reached.
 _OTHERS = ("aexec.framework.", "aexec.kernels.", "aexec.devices.", "aexec.runtime.")
 
 
 @dataclass(frozen=True, slots=True)
 class _Hold:
-    """A part of a graph to which something else referred when the graph was looked through.
+    """Evidence that a graph is in use: a part of it that had references from outside when the graph was searched.
 
-    While the part has more references than the other parts account for, the graph is in use: it need not be looked
-    through again, which takes as long as it is large.
+    While the part still has more references than `own`, the graph is in use, and the slow search need not be repeated.
 
     Attributes:
         node: the id of the node that is the part; None for the graph itself.
-        own: how many references the other parts have to it.
-        size: that of the graph then, by `_size`.
+        own: the number of references from other parts of the graph.
+        size: the graph's `_size` at that time.
     """
 
     node: int | None
@@ -53,23 +52,23 @@ class _Hold:
     size: int
 
     def lasts(self, graph: Graph) -> bool:
-        """Is the graph in use for sure?"""
+        """True if the graph is certainly in use."""
         if _size(graph) != self.size:
             return False
         if self.node is None:
-            return sys.getrefcount(graph) > self.own + 3  # the caller's variable, the argument's, and that of counting
+            return sys.getrefcount(graph) > self.own + 3  # those of the caller, the parameter, getrefcount
         return sys.getrefcount(graph.nodes[self.node]) > self.own + 1
 
 
 @dataclass(slots=True)
 class _Remembered:
-    """A graph of which a session has closed, and what was found to hold it."""
+    """A graph of a closed session, and what was found to hold it."""
 
     graph: weakref.ref[Graph]
     hold: _Hold | None = None
 
     def is_held(self) -> bool:
-        """Is the graph in use for sure?"""
+        """True if the graph is certainly in use."""
         graph = self.graph()
         return graph is not None and self.hold is not None and self.hold.lasts(graph)
 
@@ -79,7 +78,7 @@ _remembered: dict[int, _Remembered] = {}
 
 
 def remember_graph(graph: Graph) -> None:
-    """A session of this graph has closed: free the graph once nobody refers to it, if that is worth it."""
+    """Called when a session of this graph has closed: remember a large graph, to free it once nothing refers to it."""
     if len(graph) < DEFAULT.plan_nodes and _constant_bytes(graph) < _LARGE:
         return
     with _lock:
@@ -89,8 +88,8 @@ def remember_graph(graph: Graph) -> None:
 
 
 def free_unused_graphs() -> None:
-    """Take apart those of the graphs that only their own parts refer to.  From any thread."""
-    if not _remembered or not _lock.acquire(blocking=False):  # another thread is at it
+    """Take apart the remembered graphs to which only their own parts refer.  May be called from any thread."""
+    if not _remembered or not _lock.acquire(blocking=False):  # another thread does it
         return
     try:
         for key, remembered in list(_remembered.items()):
@@ -111,17 +110,17 @@ def _constant_bytes(graph: Graph) -> int:
 
 
 def _is_held(graph: Graph) -> bool:
-    """Are there more references to the graph itself than its parts have?  Then there is no need to look at those."""
-    return sys.getrefcount(graph) > _size(graph) + 3  # the caller's variable, the argument's, and that of counting
+    """True if the graph object has more references than its parts have, so that the parts need not be searched."""
+    return sys.getrefcount(graph) > _size(graph) + 3  # those of the caller, the parameter, getrefcount
 
 
 def _size(graph: Graph) -> int:
-    """How many parts refer to the graph, at most."""
+    """An upper bound of the number of references from the graph's parts to the graph."""
     return len(graph) + sum(belongs is not None for belongs in (graph._build_state, graph._collections))
 
 
 def _parts(reference: weakref.ref[Graph]) -> list[Any]:
-    """The graph itself first, and all objects that belong to it; none if it is gone, or in use for sure."""
+    """The graph, then all objects that belong to it; empty if the graph is gone or certainly in use."""
     graph = reference()
     if graph is None or _is_held(graph):
         return []
@@ -129,7 +128,7 @@ def _parts(reference: weakref.ref[Graph]) -> list[Any]:
     pending: list[Any] = [graph]
     while pending:
         part = pending.pop()
-        # Of a node only the table is a way to more: one that the graph was copied from.
+        # A node leads only to its table, or to the one that its graph was copied from.
         for other in (part.graph,) if type(part) is Node else gc.get_referents(part):
             if id(other) not in parts and _may_belong_to_graph(other):
                 parts[id(other)] = other
@@ -143,14 +142,14 @@ def _may_belong_to_graph(thing: Any) -> bool:
 
 
 def _is_unused(parts: list[Any], remembered: _Remembered) -> bool:
-    """Can the first of these objects be reached from nowhere but from them?  Else what holds it is noted, if it can."""
+    """True if nothing outside `parts` refers to the graph.  Else `remembered.hold` is set, if a part can be named."""
     own = {id(part) for part in parts}
     leads_to = {id(part): [id(to) for to in gc.get_referents(part) if id(to) in own] for part in parts}
     internal = Counter(to for found in leads_to.values() for to in found)
-    parts.append(object())  # one to which nothing refers but the list: so many references come of counting them
+    parts.append(object())  # only the list refers to it: its count is what counting adds
     counts = {id(part): sys.getrefcount(part) - internal[id(part)] for part in parts}
     least = counts.pop(id(parts.pop()))
-    pending = [part for part, count in counts.items() if count > least]  # to which others refer
+    pending = [part for part, count in counts.items() if count > least]  # parts with references from outside
     reached = set(pending)
     while pending:
         new = set(leads_to[pending.pop()]) - reached
@@ -163,7 +162,7 @@ def _is_unused(parts: list[Any], remembered: _Remembered) -> bool:
 
 
 def _hold(graph: Graph, own: dict[int, int]) -> _Hold | None:
-    """Of the objects to which others refer, by `id` with the references among the parts: one that holds the graph."""
+    """A part that holds the graph, of `own`: id of a part with references from outside → those from other parts."""
     size = _size(graph)
     if id(graph) in own:
         return _Hold(None, own[id(graph)], size)

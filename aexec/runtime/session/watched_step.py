@@ -1,4 +1,4 @@
-"""`WatchedStep`: a step that reports each fetched value as it comes.  `SessionCallable.prepare` makes it."""
+"""`WatchedStep`: a step that reports each fetched value when it is computed.  `SessionCallable.prepare` makes it."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from aexec.runtime.session.step import Step
 
 __all__ = ["OnOutput", "WatchedStep"]
 
-# Told a fetched tensor's name, and its value.
+# Callback(name of the fetched tensor, value).
 OnOutput = Callable[[str, Any], object]
 
 
 class WatchedStep(Step):
-    """A step whose outputs are told of before it has ended: it is interpreted, as those are that are traced."""
+    """A step that reports its fetched values before it has ended.  It is interpreted, as a traced step is."""
 
     __slots__ = ("_names", "_on_output")
 
     def watch(self, names: Sequence[str], on_output: OnOutput) -> None:
-        """Before it begins.
+        """Set the callback.  Called before the step begins.
 
         Args:
             names: of the tensors that its plan fetches, in order.
-            on_output: told of each on the event loop.
+            on_output: called on the event loop with each name and value.
         """
         self._names = names
         self._on_output = on_output
@@ -35,5 +35,5 @@ class WatchedStep(Step):
         return self._arrived
 
     def _arrived(self, position: int, value: Any) -> None:
-        if value is not NO_VALUE:  # else the step ends with an error that says so
+        if value is not NO_VALUE:  # a dead fetch: the step ends with an error that says so
             self._on_output(self._names[position], to_values([value])[0])
