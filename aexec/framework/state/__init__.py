@@ -1,1 +1,1 @@
-"""State that outlives a kernel call: resources, variables' cells, and tensors that a session keeps."""
+"""State that outlives a kernel call: resources, the cells of variables, and tensors that a session keeps."""

@@ -1,8 +1,7 @@
 """`RefCell`: what flows along a ref edge, the cell of a variable rather than its value.
 
-A kernel whose parameter is a ref type gets the cell and may assign to it; any other
-consumer gets the value, read when the consumer runs.  How reads and updates keep out of
-each other's way is in `tensor_cell.py`.
+A kernel whose parameter is a ref type gets the cell and may assign to it; any other consumer gets the value, read when
+the consumer runs.  `tensor_cell.py` describes how reads and updates are kept apart.
 """
 
 from __future__ import annotations
@@ -37,8 +36,11 @@ class RefCell(TensorCell):
     def read(self, name: str) -> Any:
         """The current value.
 
+        Args:
+            name: the input's name, for the error.
+
         Raises:
-            FailedPreconditionError: uninitialised; `name` is the input's name for the message.
+            FailedPreconditionError: the variable is uninitialised.
         """
         value = self.value
         if value is None:
@@ -53,10 +55,10 @@ def dereferencing(
     skip_first: bool = False,
     takes_list: bool = False,
 ) -> Callable[..., Any]:
-    """A compute callable whose inputs over ref edges are checked, and read where wanted by value.
+    """Wrap a compute callable: inputs over ref edges are checked, and replaced by their values where these are wanted.
 
     Args:
-        reads: (input position, name for the error message, by value) of each such input.
+        reads: (input position, name for the error, by value) of each such input.
         skip_first: the callable's first argument is the context, not an input.
         takes_list: after the context it takes one list of inputs.
     """
@@ -67,7 +69,7 @@ def dereferencing(
         for position, name, by_value in reads:
             cell = prepared[position + offset]
             if cell is None:
-                continue  # dead, to a Send, which runs nevertheless
+                continue  # a dead input, which a Send takes nevertheless
             value = cell.read(name)
             if by_value:
                 prepared[position + offset] = value
@@ -96,7 +98,7 @@ def dereferencing(
 
 
 async def _ready(postponed: PostponedError) -> None:
-    """Wait until a call that was postponed may succeed."""
+    """Wait until a postponed call may succeed."""
     loop = asyncio.get_running_loop()
     event = asyncio.Event()
     postponed.when_ready(lambda: loop.call_soon_threadsafe(event.set))

@@ -1,11 +1,10 @@
 """Resources: state that outlives a kernel call, such as variables, queues and tensor arrays.
 
-A `ResourceManager` keeps them under (container, type, name).  What flows through a
-graph is a `ResourceHandle`, which names a resource; it is resolved at each use, so it
-may well name one that does not exist (yet, or any more).  `ContainerInfo` holds the
-rules by which a node names its resource.
+A `ResourceManager` keeps them under (container, type, name).  A `ResourceHandle`, which flows through a graph, names a
+resource.  It is resolved at each use, so it may name one that does not exist yet, or no longer.  `ContainerInfo` has
+the rules by which a node names its resource.
 
-Resources are used on the loop's thread, and looked up from worker threads too.
+Resources are used in the thread of the event loop; worker threads look them up, too.
 """
 
 from __future__ import annotations
@@ -59,18 +58,18 @@ _anonymous_numbers = itertools.count()
 
 
 def step_container(step_id: int) -> str:
-    """Name of the container that lives as long as a step."""
+    """The name of the container that lives as long as a step."""
     return f"{_STEP_CONTAINER}{step_id}"
 
 
 @dataclass(frozen=True, slots=True)
 class ContainerInfo:
-    """The name that a node's resource goes by.
+    """The name of a node's resource.
 
     Attributes:
         container: first part of the name.
         name: second part.
-        is_private: no other node uses it, so it goes when the node's kernel goes.
+        is_private: True if no other node uses the resource; it is deleted with the node's kernel.
     """
 
     container: str
@@ -91,9 +90,9 @@ class ContainerInfo:
         Args:
             attrs: the node's attrs.
             node_name: the node's name.
-            use_node_name: without a shared_name, the node's name is the resource's, as with variables;
-                otherwise the name is `_<number>_<node>` and private.
-            default_container: used where the attr is empty.
+            use_node_name: without a shared_name, take the node's name, as for variables; otherwise the name is
+                `_<number>_<node>`, and private.
+            default_container: used if the attr is empty.
 
         Raises:
             InvalidArgumentError: a container with invalid characters, or a shared_name that begins with `_`.
@@ -113,13 +112,13 @@ class ContainerInfo:
 
 
 def node_of_private(name: str) -> str | None:
-    """The node whose private resource goes by this name; None for a name that nodes can share."""
+    """The node whose private resource has this name; None for a name that nodes can share."""
     match = _PRIVATE.fullmatch(name)
     return None if match is None else match[1]
 
 
 def check_container(name: str) -> None:
-    """Raise InvalidArgumentError unless this can be the name of a container."""
+    """Raise InvalidArgumentError unless this is a valid container name."""
     if not _CONTAINER_SYNTAX.fullmatch(name):
         raise errors.InvalidArgumentError(f"container contains invalid characters: {name}")
 
@@ -134,10 +133,10 @@ class ResourceHandle:
 
     Attributes:
         device: full name of the device whose manager has it.
-        container, name: where that manager keeps it.
-        type_name: its type, for messages.
-        dtypes_and_shapes: what it holds, as far as shape inference cares.
-        hash_code: `TypeIndex` of its type; 0 if not known.  Without meaning in other processes.
+        container, name: its place in that manager.
+        type_name: its type, for errors.
+        dtypes_and_shapes: (dtype, shape) of the values that it holds, for shape inference.
+        hash_code: `TypeIndex` of its type; 0 if unknown.  Meaningless in other processes.
     """
 
     device: str = ""
@@ -161,7 +160,7 @@ class ResourceHandle:
 
     @classmethod
     def from_proto(cls, message: proto.ResourceHandleProto) -> ResourceHandle:
-        """Decode.  Raises InvalidArgumentError for an unknown dtype or an impossible shape."""
+        """Decode a message.  Raises InvalidArgumentError for an unknown dtype or an impossible shape."""
         return cls(
             message.device,
             message.container,
@@ -184,7 +183,7 @@ class ResourceHandle:
         return message
 
     def check_type(self, expected: type) -> None:
-        """Raise InvalidArgumentError if it is known to be of another type than the one it is used as."""
+        """Raise InvalidArgumentError if its type is known and differs from `expected`."""
         index = TypeIndex.of(expected)
         if self.hash_code not in (0, index.hash_code):
             raise errors.InvalidArgumentError(
@@ -194,7 +193,7 @@ class ResourceHandle:
             )
 
     def check_device(self, device: str) -> None:
-        """Raise InvalidArgumentError unless it lives on this device, or on none in particular."""
+        """Raise InvalidArgumentError if it is on another device; a handle without a device is on any."""
         if self.device and self.device != device:
             raise errors.InvalidArgumentError(
                 f"Trying to access resource {self.name} located in device {self.device} from device {device}"
@@ -210,7 +209,7 @@ def make_handle_tensor(handle: ResourceHandle) -> Array:
 
 
 def is_fixed_handle(tensor: Any) -> bool:
-    """Is it a tensor as `make_handle_tensor` makes it, which will name the same resource whenever it is seen?"""
+    """True for a tensor as `make_handle_tensor` makes it: it names the same resource whenever it is used."""
     return type(tensor) is np.ndarray and not tensor.ndim and tensor.base is None and not tensor.flags.writeable
 
 
@@ -218,8 +217,8 @@ def handle_from_tensor(tensor: Any, expected_type: type | None = None) -> Resour
     """The handle in a tensor of one element.
 
     Raises:
-        InvalidArgumentError: another number of elements, something that is no handle, or a handle to a
-            resource of another type than `expected_type`.
+        InvalidArgumentError: the tensor has another number of elements, its element is not a handle, or the handle
+            names a resource of another type than `expected_type`.
     """
     if tensor.size != 1:
         raise errors.InvalidArgumentError(f"resource handle must have 1 element, not {tensor.size}")
@@ -243,7 +242,7 @@ class ResourceInfo:
 
 @dataclass(frozen=True, slots=True)
 class ResourceManagerStatistics:
-    """Number of containers, of resources, and of resources per type name."""
+    """The number of containers, of resources, and of resources per type name."""
 
     containers: int
     resources: int
@@ -256,13 +255,12 @@ Key = tuple[type, str]
 class ResourceManager:
     """Resources by container, type and name.  All methods may be called from any thread.
 
-    A resource may define `close()`: called once, with no lock held, when it leaves the manager.
-
-    One with an attribute `kept` gets the manager's, by which it says what it keeps of tensors.
+    A resource may define `close()`: it is called once, without a lock held, when the resource leaves the manager.  A
+    resource with an attribute `kept` gets the manager's, through which it counts the tensors that it keeps.
 
     Args:
-        device: full name of the device it belongs to; "" accepts handles of any.
-        kept: counts what resources keep, or None.
+        device: full name of the device that the manager belongs to; "" accepts handles of any device.
+        kept: counts the bytes that resources keep, or None.
 
     Attributes:
         kept: as given.
@@ -271,8 +269,8 @@ class ResourceManager:
     def __init__(self, device: str = "", kept: KeptMemory | None = None) -> None:
         self.device = device
         self.kept = kept
-        # Lookups read without the lock, as single dict operations are atomic.  A container in the
-        # table is never empty, and is only changed with the lock held.
+        # Lookups read without the lock, since single dict operations are atomic.  A container in the table is never
+        # empty, # and is changed only with the lock held.
         self._lock = threading.RLock()
         self._containers: dict[str, dict[Key, Any]] = {}
 
@@ -280,12 +278,12 @@ class ResourceManager:
         """Add a resource.
 
         Args:
-            container, name: where; the container is made if need be.
-            resource: what.
-            resource_type: the type it is looked up by, if that is a base class of its own.
+            container, name: its place; the container is made if necessary.
+            resource: the resource.
+            resource_type: the class it is looked up by, if that is a base class of its own.
 
         Raises:
-            AlreadyExistsError: there is one of this name and type.
+            AlreadyExistsError: there is a resource of this name and type.
         """
         kind = resource_type or type(resource)
         with self._lock:
@@ -304,7 +302,7 @@ class ResourceManager:
         return found
 
     def of_type(self, resource_type: type[R]) -> list[tuple[str, str, R]]:
-        """All resources of a type: container, name, and the resource itself, by container and name."""
+        """All resources of a type: (container, name, resource), sorted by container and name."""
         with self._lock:
             entries = [(c, key, resource) for c, table in self._containers.items() for key, resource in table.items()]
         return sorted((c, name, resource) for c, (kind, name), resource in entries if kind is resource_type)
@@ -338,7 +336,7 @@ class ResourceManager:
         return self.lookup(handle.container, handle.name, resource_type)
 
     def lookup_or_create(self, container: str, name: str, resource_type: type[R], make: Callable[[], R]) -> R:
-        """A resource, made by `make()` if there is none; of racing callers one makes it, the others wait.
+        """A resource, made by `make()` if there is none.  Of concurrent callers one makes it, and the others wait.
 
         Raises:
             BaseException: whatever `make` raises; nothing is added then.
@@ -370,7 +368,7 @@ class ResourceManager:
         _close_all([resource])
 
     def delete_handle(self, handle: ResourceHandle) -> None:
-        """Remove the resource that a handle names, of whatever type.
+        """Remove the resource that a handle names, of any type.
 
         Raises:
             NotFoundError: there is none.
@@ -384,14 +382,14 @@ class ResourceManager:
         self.delete(handle.container, handle.name, kinds[0] if kinds else object)
 
     def cleanup(self, container: str) -> None:
-        """Remove a container with all that is in it.  Unknown ones are ignored."""
+        """Remove a container with all that is in it.  Unknown containers are ignored."""
         if container in self._containers:
             with self._lock:
                 removed = self._containers.pop(container, {})
             _close_all(removed.values())
 
     def tensors_of_step(self, step_id: int) -> Iterator[Any]:
-        """What the resources of a step hold that say so by a property `tensors`."""
+        """The tensors in the resources of a step's container, of those that have a property `tensors`."""
         for resource in list(self._containers.get(step_container(step_id), {}).values()):
             yield from getattr(resource, "tensors", ())
 
@@ -406,7 +404,7 @@ class ResourceManager:
         _close_all([resource for table in removed.values() for resource in table.values()])
 
     def resources(self) -> list[ResourceInfo]:
-        """What there is, by container and name."""
+        """All resources, sorted by container and name."""
         with self._lock:
             entries = [(c, key, resource) for c, table in self._containers.items() for key, resource in table.items()]
         listing = [ResourceInfo(c, name, TypeIndex.of(kind).name, repr(r)) for c, (kind, name), r in entries]
@@ -429,7 +427,7 @@ def _path(container: str, name: str, kind: type) -> str:
 
 
 def _close_all(resources: Iterable[Any]) -> None:
-    """Close each that can be closed, whatever others raise; raise the first error at the end."""
+    """Close all resources that have `close`, even if some raise; then raise the first error."""
     failed: BaseException | None = None
     for resource in resources:
         close = getattr(resource, "close", None)

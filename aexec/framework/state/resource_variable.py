@@ -1,6 +1,6 @@
 """`ResourceVariable`: a tensor in the resource manager, reached through a handle.
 
-How reads and updates keep out of each other's way is in `tensor_cell.py`.
+`tensor_cell.py` describes how reads and updates are kept apart.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class ResourceVariable(TensorCell):
     """A variable that outlives steps.
 
     Attributes:
-        closed: it has left its resource manager.
+        closed: True once it has left its resource manager.
     """
 
     __slots__ = ("closed",)
@@ -29,28 +29,29 @@ class ResourceVariable(TensorCell):
         self.closed = False
 
     def close(self) -> None:
-        """It is no longer what its handle names."""
+        """Called when the variable leaves its manager: handles do not name it any more."""
         self.closed = True
 
 
 class VariableLookup:
-    """Finds the variable that a handle names; the same handle again costs no look-up, as long as the variable is there.
+    """Finds the variable that a handle names, and remembers the last one while it is in its manager.
 
-    A kernel has one for itself: its handle is a constant of the plan as a rule.  It does not keep the variable alive.
+    Each kernel has a lookup of its own, since its handle is usually a constant of the plan.  The lookup does not keep
+    the variable alive.
     """
 
     __slots__ = ("_last",)
 
     def __init__(self) -> None:
-        # The tensor, the manager, and the variable; replaced as a whole, as other threads may look.
+        # (tensor, manager, weak reference to the variable); replaced as a whole, as other threads may read it.
         self._last: tuple[Any, Any, Any] = (None, None, None)
 
     def __call__(self, resources: ResourceManager, handle_tensor: Any) -> ResourceVariable:
-        """The variable.
+        """The variable that the handle names.
 
         Raises:
-            InvalidArgumentError: no handle, or one to something else.
-            NotFoundError: there is none.
+            InvalidArgumentError: the tensor is not a handle, or a handle to something else.
+            NotFoundError: there is no such variable.
         """
         tensor, manager, reference = self._last
         if tensor is handle_tensor and manager is resources:

@@ -1,8 +1,8 @@
 """Tensors that a session keeps between steps: `SessionState` holds them, `TensorStore` those of one step.
 
-A GetSessionHandle node puts its input into the step's store and gives out a handle,
-`<node>;<id>;<device>`.  When the step has succeeded, `save_tensors` moves those whose
-handle was fetched into the session's state; the others are forgotten with the step.
+A GetSessionHandle node puts its input into the step's store and returns a handle, `<node>;<id>;<device>`.  When the
+step has succeeded, `save_tensors` moves the tensors whose handle was fetched into the session's state; the others are
+dropped with the step.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from aexec.framework.state.tensor_cell import private_copy
 
 __all__ = ["TENSOR_HANDLE_TYPE_NAME", "DeviceTensor", "SessionState", "TensorStore", "measured", "tensor_handle"]
 
-# The type that a resource handle to a session tensor says it is of.
+# The type name in resource handles of session tensors.
 TENSOR_HANDLE_TYPE_NAME = "TensorHandle"
 
 
 def tensor_handle(name: str, tensor_id: int, device: str) -> ResourceHandle:
-    """The handle of a session tensor.  It goes by its name, and its container says the same."""
+    """The handle of a session tensor; its name and its container are both `<name>;<id>;<device>`."""
     handle = f"{name};{tensor_id};{device}"
     return ResourceHandle(device, handle, handle, TENSOR_HANDLE_TYPE_NAME)
 
@@ -41,7 +41,7 @@ class DeviceTensor:
 
     Attributes:
         value: the device value.
-        shape: None as long as the device was not asked.
+        shape: None until the device was asked.
     """
 
     value: Any
@@ -51,12 +51,12 @@ class DeviceTensor:
 
     @property
     def num_bytes(self) -> int:
-        """Bytes of all elements, once the shape is known."""
+        """Bytes of all elements; 0 until the shape is known."""
         return math.prod(self.shape or (0,)) * self.dtype.np.itemsize
 
 
 def measured(tensors: Mapping[str, Any]) -> dict[str, TensorSizes]:
-    """The sizes of tensors, by handle; of many strings it takes long (`tensor_buffer.measuring_ns`)."""
+    """The sizes of tensors, by handle; slow for many strings (`tensor_buffer.measuring_ns`)."""
     return {
         handle: TensorSizes(tensor.num_bytes, tensor.num_bytes) if type(tensor) is DeviceTensor else sizes_of(tensor)
         for handle, tensor in tensors.items()
@@ -67,8 +67,8 @@ class SessionState:
     """The tensors that a session keeps, by handle.  All methods may be called from any thread.
 
     Args:
-        limit: how many bytes they may take; None for no limit.
-        account: of all the memory of the session, if that has a limit.
+        limit: the most bytes of all of them; None for no limit.
+        account: the session's account; None if its memory is not limited.
     """
 
     def __init__(self, limit: int | None = None, account: MemoryAccount | None = None) -> None:
@@ -82,12 +82,12 @@ class SessionState:
 
     @property
     def has_device_tensors(self) -> bool:
-        """Is any of them in the memory of a device?"""
+        """True if any of them is in the memory of a device."""
         return self._on_devices > 0
 
     @property
     def num_bytes(self) -> int:
-        """Bytes that the tensors take, strings included; of other objects only the references count."""
+        """Bytes of the tensors, with their strings; of other objects only the references count."""
         return self._bytes
 
     def get_new_id(self) -> int:
@@ -95,26 +95,26 @@ class SessionState:
         return next(self._ids)
 
     def get_tensor(self, handle: str) -> Any:
-        """A tensor, read-only, or the `DeviceTensor` of one.  Raises InvalidArgumentError for an unknown handle."""
+        """A tensor, read-only, or its `DeviceTensor`.  Raises InvalidArgumentError for an unknown handle."""
         tensor = self._tensors.get(handle)
         if tensor is None:
             raise errors.InvalidArgumentError(f"The tensor with handle '{handle}' is not in the session store.")
         return tensor
 
     def add_tensor(self, handle: str, tensor: Any) -> None:
-        """Keep a tensor, which nobody else may be able to write to.
+        """Keep a tensor, which nothing else may be able to write to.
 
         Raises:
-            InvalidArgumentError: there is one of this handle.
-            ResourceExhaustedError: they would take more than the limit.
+            InvalidArgumentError: the handle is in use.
+            ResourceExhaustedError: the tensors would take more than the limit.
         """
         self.add_tensors({handle: tensor})
 
     def add_tensors(self, tensors: dict[str, Any], sizes: dict[str, TensorSizes] | None = None) -> None:
-        """Keep several, or none.  Raises as `add_tensor` does.
+        """Keep several tensors, or none.  Raises as `add_tensor` does.
 
         Args:
-            sizes: what `measured` says of them; it is asked if that is not given.
+            sizes: the result of `measured`; computed if not given.
         """
         on_host = {handle: tensor for handle, tensor in tensors.items() if type(tensor) is not DeviceTensor}
         sizes = measured(tensors) if sizes is None else sizes
@@ -131,7 +131,7 @@ class SessionState:
                     "that its config allows: delete those that are no longer needed"
                 )
             if self._account is not None:
-                # What is on devices counts since it was made.
+                # Values on devices are counted from their making on.
                 self._account.hold(on_host, {handle: sizes[handle].in_memory for handle in on_host})
             for tensor in on_host.values():
                 tensor.flags.writeable = False
@@ -141,7 +141,7 @@ class SessionState:
             self._on_devices += len(tensors) - len(on_host)
 
     def delete_tensor(self, handle: str) -> None:
-        """Forget a tensor.  Raises InvalidArgumentError for an unknown handle."""
+        """Delete a tensor.  Raises InvalidArgumentError for an unknown handle."""
         with self._lock:
             tensor = self._tensors.pop(handle, None)
             if tensor is None:
@@ -157,7 +157,7 @@ class SessionState:
             return dict(self._tensors)
 
     def clear(self) -> None:
-        """Forget all."""
+        """Delete all."""
         with self._lock:
             self._tensors.clear()
             self._sizes.clear()
@@ -169,7 +169,9 @@ class SessionState:
 
 @dataclass(frozen=True, slots=True)
 class _TensorAndKey:
-    """A tensor of a step, or the `DeviceTensor` of one, in a list of its own, and its handle."""
+    """A tensor of a step, or its `DeviceTensor`, and its handle.  The tensor is in a list, so that it can be taken
+    out.
+    """
 
     tensor: list[Any]
     handle: str
@@ -180,26 +182,27 @@ class _TensorAndKey:
 
 
 class TensorStore:
-    """The tensors of one step for which a handle was asked, by the name of the node that gave it."""
+    """The tensors of one step for which a handle was requested, by the name of the node that returned it."""
 
     def __init__(self) -> None:
         self._tensors: dict[str, _TensorAndKey] = {}
 
     def add_tensor(self, name: str, tensor: Any, handle: str) -> None:
-        """Remember a node's tensor, or `DeviceTensor`.  Raises InvalidArgumentError if the node has one already."""
+        """Add a node's tensor, or `DeviceTensor`.  Raises InvalidArgumentError if the node has one already."""
         if name in self._tensors:
             raise errors.InvalidArgumentError(f"Failed to add a tensor with name '{name}' to the tensor store.")
         self._tensors[name] = _TensorAndKey([tensor], handle)
 
     @property
     def num_bytes(self) -> int:
-        """Bytes that the tensors in host memory take."""
+        """Bytes of the tensors in host memory."""
         return sum(entry.tensor[0].nbytes for entry in self._tensors.values() if entry.is_on_host)
 
     def owned_tensors(self, output_names: Iterable[str]) -> dict[str, Any]:
-        """The tensors of nodes with an output that was fetched, by handle; the store has them no longer.
+        """Take the tensors of nodes with a fetched output out of the store; returns them by handle.
 
-        A tensor that somebody else refers to, and might write to, is copied; nobody writes to those on devices.
+        A tensor to which something else refers is copied, since it might be written to; values on devices are never
+        written to.
 
         Args:
             output_names: names of tensors; `h` means `h:0`.
@@ -214,9 +217,9 @@ class TensorStore:
         return owned
 
     def save_tensors(self, output_names: Iterable[str], state: SessionState) -> None:
-        """Move the tensors that were fetched into the session's state; all or none.
+        """Move the fetched tensors into the session's state; all or none.
 
         Raises:
-            ResourceExhaustedError: they would take more than the state's limit.
+            ResourceExhaustedError: the session would keep more than its limit.
         """
         state.add_tensors(self.owned_tensors(output_names))

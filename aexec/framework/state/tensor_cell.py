@@ -1,17 +1,17 @@
 """`TensorCell`: the place where a variable keeps its value.
 
-A value that was read never changes, and an update of a value that nobody holds writes into
-it.  Both follow from these invariants:
+A value that was read never changes, and an update of a value that nothing else holds writes
+into it.  Both follow from these invariants:
 
-* The cell's array owns its memory, so every view of it, and whoever exports its buffer,
-  holds a reference to the array itself.  If the cell's is the only reference, nobody sees
-  what is written.
-* The array is read-only while it can be read.  Writing is allowed only for the time of an
-  update, and a result that was fetched cannot be used to change a variable.
-* An update takes the array out of the cell before it counts the references.  Nobody can get
-  hold of it from then on, so a count of one stays one.  Who reads meanwhile waits.
+* The cell's array owns its memory, so every view of it, and whatever exports its buffer,
+  holds a reference to the array itself.  If the cell's is the only reference, nothing else
+  sees what is written.
+* The array is read-only while it can be read.  Writing is allowed only during an update, and
+  a fetched result cannot be used to change a variable.
+* An update takes the array out of the cell before it counts the references.  Nothing can get
+  hold of it from then on, so a count of one stays one.  Readers wait meanwhile.
 * An update happens under the cell's lock, which is held only while a kernel computes and
-  never while waiting for anything else.  On the event loop nobody waits for it: see
+  never while waiting for anything else.  The event loop never waits for it: see
   `waiting/postponing_lock.py`.
 """
 
@@ -39,9 +39,9 @@ class TensorCell:
     """A mutable, possibly uninitialised tensor.  All methods may be called from any thread.
 
     Attributes:
-        dtype: type of its values.
-        size: number of elements of the value; 1 as long as there is none.
-        kept: is told of values that come, or None.
+        dtype: the type of its values.
+        size: the number of elements of the value; 1 while there is none.
+        kept: counts the bytes of the value, or None.
     """
 
     __slots__ = ("__weakref__", "_array", "_lock", "dtype", "kept", "size")
@@ -56,13 +56,13 @@ class TensorCell:
 
     @property
     def value(self) -> Any:
-        """The value, a read-only array that stays as it is; None while uninitialised.
+        """The value, a read-only array that never changes; None while uninitialised.
 
-        Setting it takes a copy; None makes it uninitialised.  Raises PostponedError on the event loop
-        while an update is under way.
+        Setting it takes a copy; None makes it uninitialised.  Raises PostponedError on the event loop while an update
+        is under way.
         """
         array = self._array
-        if array is None:  # no value, or an update has it
+        if array is None:  # uninitialised, or an update has taken it
             self._lock.acquire()
             array = self._array
             self._release(array)
@@ -76,11 +76,11 @@ class TensorCell:
         """Make `array` the value.
 
         Args:
-            array: an array that owns its memory and that nobody else refers to, such as
-                `private_copy` makes and `unshared.is_unshared` recognises; or the value of another device.
+            array: an array that owns its memory and to which nothing else refers, such as `private_copy` makes and
+                `unshared.is_unshared` recognises; or the value of another device.
 
         Raises:
-            ResourceExhaustedError: its session may not keep so much.
+            ResourceExhaustedError: the session's limit does not allow it.
         """
         if self.kept is not None:
             self.kept.keep((array,))
@@ -91,12 +91,12 @@ class TensorCell:
         """Make `compute(value, out)` the value.
 
         Args:
-            compute: gives the new value, an array or NumPy scalar of its own; `out` is where to, namely
-                `value` itself if nobody else holds it, or else None.  What it raises leaves the cell as it was,
-                unless it had begun to write.
+            compute: returns the new value, an array or NumPy scalar of its own.  `out` is the array to write it to:
+                `value` itself if nothing else holds it, else None.  If it raises, the cell is unchanged, unless it had
+                begun to write.
 
         Raises:
-            FailedPreconditionError: uninitialised.
+            FailedPreconditionError: the cell is uninitialised.
         """
         array = self._take()
         try:
@@ -111,7 +111,7 @@ class TensorCell:
     # For `Writing`, which takes several cells at once
 
     def _take(self) -> Any:
-        """The array, with the cell locked: from here on no reader can get hold of it."""
+        """Lock the cell and take the array out: from now on no reader can get hold of it."""
         self._lock.acquire()
         array, self._array = self._array, None
         if array is None:
@@ -120,11 +120,11 @@ class TensorCell:
         return array
 
     def _release(self, array: Any) -> None:
-        """Put `array` into the cell and let others have it."""
+        """Put `array` into the cell and unlock it."""
         if array is None:
             self.size = 1
         else:
-            if isinstance(array, np.ndarray):  # nobody writes to a device's value
+            if isinstance(array, np.ndarray):  # a device's value is never written to
                 array.flags.writeable = False
                 if self.kept is not None:
                     self.kept.note((array,))
@@ -138,7 +138,7 @@ class TensorCell:
             state = "uninitialized"
         elif isinstance(array, np.ndarray):
             state = f"shape={array.shape}"
-        else:  # a device's, which says what it is
+        else:  # a device's value
             state = repr(array)
         return f"<{type(self).__name__} {self.dtype} {state}>"
 
@@ -150,9 +150,9 @@ class Writing:
             a += gradient * gradient
             v -= rate * gradient
 
-    The arrays are writable, and seen by nobody else until the context ends.  A value that somebody holds is
-    copied first; one named twice is there twice.  Raises FailedPreconditionError for a cell without value, and
-    PostponedError or NeedsThreadError, before anything is changed.
+    The arrays are writable, and invisible to others until the context ends.  A value that something else holds is
+    copied first; a cell that is given twice yields the same array twice.  Entering raises FailedPreconditionError for a
+    cell without a value, and PostponedError or NeedsThreadError, before anything is changed.
     """
 
     __slots__ = ("_arrays", "_cells")
@@ -164,7 +164,7 @@ class Writing:
     def __enter__(self) -> Sequence[Any]:
         arrays = self._arrays
         try:
-            # In one order for all, so that two that want the same cells never wait for one another.
+            # In one order for all callers, so that two that want the same cells never wait for one another.
             for cell in sorted(set(self._cells), key=id):
                 arrays[cell] = cell._take()
             for cell in arrays:
@@ -188,13 +188,13 @@ class Writing:
 
 
 class Exchanging:
-    """A context in which the values of cells are replaced by others, which a device makes of them.
+    """A context in which the values of cells are replaced by others, which a device computes from them.
 
         with Exchanging(cells) as values:  # None where there is none
             values[:] = ...
 
-    Nobody reads or changes the cells meanwhile; what raises leaves them as they were.  Of a cell that is named twice
-    the last value counts.  Raises PostponedError before anything is changed.
+    Nothing else reads or changes the cells meanwhile; an exception leaves them unchanged.  Of a cell that is given
+    twice the last value counts.  Entering raises PostponedError before anything is changed.
     """
 
     __slots__ = ("_cells", "_taken", "_values")
@@ -227,7 +227,7 @@ class Exchanging:
 
 
 def private_copy(value: Any) -> Any:
-    """A copy of an array, or of a number, that a cell can take as its value."""
+    """A copy of an array or a number, which a cell can take as its value."""
     if not WATCHED_CALLS[0]:
         return np.array(value, order="C")
     announce(getattr(value, "nbytes", 8))
@@ -237,7 +237,7 @@ def private_copy(value: Any) -> Any:
 
 
 def _is_alone(array: Any) -> bool:
-    """Is the array held by nobody but the caller, in one variable?"""
+    """True if only the caller holds the array, in one variable."""
     return sys.getrefcount(array) == _PASSED and COUNTS_ARE_EXACT
 
 
@@ -245,8 +245,8 @@ def _is_alone_in(arrays: dict[TensorCell, Any], cell: TensorCell) -> bool:
     return sys.getrefcount(arrays[cell]) == _SUBSCRIPTED and COUNTS_ARE_EXACT
 
 
-# How many references are counted where nobody else has one: interpreters differ in how they pass
-# arguments, so each form is measured once on an array that certainly nobody else has.
+# Reference counts of an array that nothing else holds.  Interpreters differ in how they pass arguments, so each form is
+# # measured once on an array that certainly nothing else holds.
 
 
 def _count_passed() -> int:

@@ -1,4 +1,4 @@
-"""The text of attr values in messages, in TensorFlow's form (core/framework/attr_value_util.cc)."""
+"""The text of attr values, in TensorFlow's form (core/framework/attr_value_util.cc)."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def value_text(value: Any, *, shorten: bool = True) -> str:
 
 
 def float_text(value: float, *, double: bool = False) -> str:
-    """6 or 9 significant digits, the fewer if they give back the float32; of a double 15 or 17."""
+    """The number in 6 significant digits, or in 9 if 6 do not give back the float32; a double in 15 or 17."""
     if double:
         short = f"{value:.15g}"
         return short if math.isnan(value) or float(short) == value else f"{value:.17g}"

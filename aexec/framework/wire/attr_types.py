@@ -1,6 +1,6 @@
-"""The Python types of attr values that Python itself lacks: placeholders, functions with attrs, tensors.
+"""Python types for attr values that have no builtin type: placeholders, functions with attrs, tensors.
 
-All are re-exported by `attr_value.py`, which is the next to read.
+`attr_value.py` re-exports them, and is the next to read.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = ["NameAttrList", "Placeholder", "TensorAttr"]
 
 
 class Placeholder(str):
-    """Name of the function attr whose value goes here when the function is instantiated."""
+    """The name of the function attr whose value replaces it when the function is instantiated."""
 
     __slots__ = ()
 
@@ -49,12 +49,12 @@ class NameAttrList:
         return hash((self.name, frozenset(self.attrs)))
 
 
-# The messages of small tensors are kept, so that they go out as they came in; as bytes, which take less.
+# The messages of smaller tensors are kept, so that they are written as they were read; as bytes, which take less.
 _KEPT_BYTES = 1024
 
 
 def _is_large(message: proto.TensorProto) -> bool:
-    # By the shape if that tells: to say its size a message is encoded.
+    # The shape is asked first: `ByteSize` encodes the message.
     elements = math.prod([d.size for d in message.tensor_shape.dim])
     return elements > _KEPT_BYTES or message.ByteSize() > _KEPT_BYTES
 
@@ -64,14 +64,14 @@ class TensorAttr:
 
     Args:
         value: a TensorProto, which is copied, or an array, which must not be modified any more.
-        dtype: type of an array whose NumPy dtype does not tell (quantised types).
+        dtype: the element type, if the array's NumPy dtype does not tell (quantised types).
     """
 
     __slots__ = ("_array", "_encoded", "dtype_enum")
 
     def __init__(self, value: proto.TensorProto | npt.NDArray[Any], dtype: DType | None = None) -> None:
         self._array: npt.NDArray[Any] | None = None
-        # The message: one of its own, for a part of a message keeps the whole message in memory.
+        # A message of its own: a part of a message would keep the whole message in memory.
         self._encoded: proto.TensorProto | bytes | None = None
         if isinstance(value, proto.TensorProto):
             if _is_large(value):
@@ -85,19 +85,19 @@ class TensorAttr:
 
     @property
     def dtype(self) -> DType:
-        """Element type.  Raises InvalidArgumentError if the message names none."""
+        """The element type.  Raises InvalidArgumentError if the message names none."""
         return dtypes.as_dtype(self.dtype_enum)
 
     @property
     def num_bytes(self) -> int:
-        """About what it takes of memory."""
+        """The bytes of memory that it takes, approximately."""
         if self._array is not None:
             return self._array.nbytes if any(self._array.strides) else self._array.itemsize
         return len(self._encoded) if isinstance(self._encoded, bytes) else self.to_proto().ByteSize()
 
     @property
     def shape(self) -> PartialTensorShape:
-        """Shape, without decoding.  Raises InvalidArgumentError if it is invalid: a tensor has no unknown sizes."""
+        """The shape, without decoding.  Raises InvalidArgumentError if it has an unknown or invalid size."""
         if self._array is not None:
             return PartialTensorShape(self._array.shape)
         sizes = [d.size for d in self.to_proto().tensor_shape.dim]
@@ -108,7 +108,7 @@ class TensorAttr:
 
     @property
     def num_elements(self) -> int:
-        """By the shape, without decoding; what is no valid dimension counts as none."""
+        """The number of elements by the shape, without decoding; an invalid dimension counts as 0."""
         if self._array is not None:
             return self._array.size
         return math.prod(max(0, d.size) for d in self.to_proto().tensor_shape.dim)
@@ -129,11 +129,11 @@ class TensorAttr:
             if is_large:
                 note_kept(self._array)
             if self._array.nbytes > _KEPT_BYTES and any(self._array.strides):
-                self._encoded = None  # the array holds the data from now on
+                self._encoded = None  # from now on the array holds the data
         return self._array
 
     def to_proto(self) -> proto.TensorProto:
-        """The tensor as a message, the original one if it was not decoded yet.  Not to be modified."""
+        """The tensor as a message: the original one if it was not decoded yet.  Not to be modified."""
         if isinstance(self._encoded, bytes):
             return proto.TensorProto.FromString(self._encoded)
         if self._encoded is not None:
@@ -141,23 +141,24 @@ class TensorAttr:
         return tensor_codec.to_proto(self._array, self.dtype)
 
     def to_proto_apart(self) -> tuple[proto.TensorProto, memoryview] | None:
-        """The same, but for the bytes of its elements, and these, which are not copied.
+        """The message without the bytes of its elements, and these bytes, without a copy.
 
-        None if they are few, all equal, or no numbers.
+        None if there are few bytes, all elements are equal, or they are not numbers.
 
         Raises:
             InvalidArgumentError, ResourceExhaustedError: as `array`.
         """
         if isinstance(self._encoded, proto.TensorProto) and not tensor_codec.has_values(self._encoded):
-            _ = self.array  # which has the bytes from now on, once for all who ask
+            _ = self.array  # decode: from now on the array has the bytes, for all later calls
         if self._encoded is not None or self._array is None or self._array.nbytes <= _KEPT_BYTES:
             return None
         return tensor_codec.to_proto_apart(self._array, self.dtype)
 
     def _key(self) -> tuple[Any, ...]:
-        """What equality goes by: the value, or the message if that has none.
+        """The key for equality: the value, or the message if it cannot be decoded.
 
-        What is a view of one value is equal to other such views only: its elements need not be made.
+        An array of one repeated value gets a key of another form, so that its elements need not be made; it equals
+        other such arrays only.
         """
         try:
             array = self.array

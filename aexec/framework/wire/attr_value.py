@@ -11,8 +11,8 @@
 | list(...) | list of these |
 
 A placeholder (in function bodies only) is a `Placeholder`, a message without a value is None.
-A tensor is kept undecoded until its array is asked for: a graph with a Const that
-cannot be parsed loads, and fails where that Const is used.
+A tensor is decoded when its array is asked for: a graph with a Const that cannot be parsed
+loads, and fails where that Const is used.
 Next to read: `op_def.py`.
 """
 
@@ -73,7 +73,7 @@ def _name_attr_list(message: proto.NameAttrList) -> NameAttrList:
     return NameAttrList(message.name, {name: decode(attr[name]) for name in attr})
 
 
-# Oneof member → its attr type, and how one element of it is read.
+# Oneof member → its attr type, and the function that reads one element of it.
 _MEMBERS: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "s": ("string", bytes),
     "i": ("int", int),
@@ -101,10 +101,10 @@ def kind(message: proto.AttrValue) -> str | None:
 def decode(message: proto.AttrValue) -> Any:
     """The Python value of a message, as the table at the head of this module says.
 
-    A list with elements of several types gives those of the type that comes first on the wire.
+    Of a list with elements of several types, those of the type that comes first on the wire are returned.
 
     Raises:
-        InvalidArgumentError: a DataType or shape in it is invalid.
+        InvalidArgumentError: a DataType or shape in the message is invalid.
     """
     member = message.WhichOneof("value")
     if member is None:
@@ -126,9 +126,9 @@ def encode(value: Any, attr_type: str | None = None) -> proto.AttrValue:
     """The message of a Python value.
 
     Args:
-        value: a value as `decode` gives it, or something that plainly means one: str for bytes,
-            names and NumPy dtypes for a DType, sequences of sizes (or None) for a shape, arrays or
-            TensorProtos for a tensor, names for a function; tuples for lists.
+        value: a value as `decode` returns it, or one that can be converted: str for bytes, names and NumPy dtypes for a
+            DType, sequences of sizes (or None) for a shape, arrays or TensorProtos for a tensor, names for a function;
+            tuples for lists.
         attr_type: e.g. `int`, `list(type)`.  Default: taken from the value itself.
 
     Raises:
@@ -190,7 +190,7 @@ def _type_of(value: Any) -> str:
 
 
 def normalize(value: Any, attr_type: str) -> Any:
-    """What `decode` would give for `encode(value, attr_type)`.  Raises InvalidArgumentError likewise."""
+    """The result of `decode(encode(value, attr_type))`, without the messages.  Raises InvalidArgumentError likewise."""
     if attr_type.startswith("list("):
         if not isinstance(value, list | tuple):
             raise _not_of_type(value, attr_type)
@@ -270,7 +270,7 @@ _NORMALIZERS: dict[str, Callable[[Any], Any]] = {
 
 
 def equal(a: Any, b: Any) -> bool:
-    """Do two decoded values mean the same?  A NaN equals a NaN, True is not 1, and 0.0 is not -0.0."""
+    """True if two decoded values mean the same.  A NaN equals a NaN, True is not 1, and 0.0 is not -0.0."""
     if type(a) is not type(b):
         return False
     if isinstance(a, float):
@@ -287,7 +287,7 @@ def equal(a: Any, b: Any) -> bool:
 
 
 def hashable(value: Any) -> Any:
-    """A hashable stand-in for a decoded value: `equal` values have equal stand-ins."""
+    """A hashable key for a decoded value: `equal` values have equal keys."""
     if isinstance(value, list):
         return tuple(hashable(v) for v in value)
     if isinstance(value, NameAttrList):
@@ -300,10 +300,10 @@ def hashable(value: Any) -> Any:
 
 
 def summarize(value: Any, *, shorten: bool = True) -> str:
-    """The text of a value (decoded, or an AttrValue) in messages, e.g. `DT_FLOAT`, `[1, 2]`, `"SAME"`.
+    """The text of a value (decoded, or an AttrValue) for errors and logs, e.g. `DT_FLOAT`, `[1, 2]`, `"SAME"`.
 
-    Strings of 80 characters and more keep their first and last ten; with `shorten`, lists of 15
-    and more keep their first and last five elements.
+    Strings of 80 characters and more keep their first and last ten; with `shorten`, lists of 15 and more keep their
+    first and last five elements.
     """
     if isinstance(value, proto.AttrValue):
         try:
@@ -321,7 +321,7 @@ _ESCAPED = dict(zip(b"abfnrtv\\'\"?", b"\a\b\f\n\r\t\v\\'\"?", strict=True))
 
 
 def c_unescape(text: str) -> bytes:
-    """The bytes that a quoted string with C escapes stands for, without the quotes' checking."""
+    """The bytes of a quoted string with C escapes; does not check the quotes."""
 
     def replace(match: re.Match[bytes]) -> bytes:
         code = match[1]
@@ -343,13 +343,13 @@ def type_named(text: str) -> DType | None:
 
 
 def parse(text: str, attr_type: str) -> Any:
-    """The value that `text` means as default of an attr, e.g. `[1, 2]` for `list(int)`, `{unknown_rank: true}`.
+    """The value of an attr's default in text form, e.g. `[1, 2]` for `list(int)`, `{unknown_rank: true}`.
 
-    The text is that of a protobuf text format field of the type; a type is given by its name or
-    enum name, lists in brackets.
+    The text is that of a protobuf text format field of the type; a type is given by its name or enum name, lists in
+    brackets.
 
     Raises:
-        InvalidArgumentError: the text means no value of that type.
+        InvalidArgumentError: the text is not a value of that type.
     """
     text = text.strip()
     if not attr_type.startswith("list("):
@@ -364,7 +364,7 @@ def _unparsed(text: str, attr_type: str) -> errors.OpError:
 
 
 def _split_list(text: str) -> list[str]:
-    """The pieces of `text` between commas that are in no quotes and brackets."""
+    """The parts of `text` between commas that are outside of quotes and brackets."""
     pieces, depth, start, position = [], 0, 0, 0
     while position < len(text):
         char = text[position]

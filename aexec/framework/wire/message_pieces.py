@@ -4,8 +4,7 @@ protobuf's own writers hold the interpreter's lock until the whole message is wr
 Here protobuf writes small parts only, and this module writes what surrounds them.  The pieces joined are what
 `json_format.MessageToJson` (with the .proto files' field names) and `text_format.MessageToString` return, except that
 map entries may be in another order in JSON.  The caller decides what to do between two pieces, such as to let other
-threads run.
-Next to read: `aexec/graph/forms/graph_pieces.py`, which writes graphs this way.
+threads run. Next to read: `aexec/graph/forms/graph_pieces.py`, which writes graphs this way.
 """
 
 from __future__ import annotations
@@ -26,11 +25,11 @@ from aexec.framework.wire.wire_format import is_repeated
 
 __all__ = ["Apart", "Fields", "json_pieces", "text_pieces"]
 
-# Bytes of a message that protobuf writes at a stretch: of the smallest fields, a millisecond or two.
+# Largest part, in bytes, that protobuf writes at once: a millisecond or two if the fields are small.
 _SMALL = 2048
-# Numbers written at a stretch.
+# Numbers written at once.
 _NUMBERS = 512
-# Bytes written as base64 at a stretch, in whole groups of three, and escaped for text.
+# Bytes encoded in base64 at once, a multiple of three; and bytes escaped for text at once.
 _BASE64_AT_ONCE = 3 << 14
 _ESCAPED_AT_ONCE = 1 << 14
 _NUMBER_SIZE = 8
@@ -62,7 +61,7 @@ class Apart(NamedTuple):
     contents: Mapping[str, memoryview]
 
 
-# A message, something that stands for one, or a scalar.
+# A message, `Fields`, `Apart`, or a scalar.
 _Value = Any
 
 
@@ -193,13 +192,13 @@ def _text_field(field: Any, large: _Large, indent: int) -> Iterator[str]:
 
 
 def _base64_pieces(data: memoryview) -> Iterator[str]:
-    """Bytes in base64."""
+    """The bytes in base64."""
     for start in range(0, len(data), _BASE64_AT_ONCE):
         yield base64.b64encode(data[start : start + _BASE64_AT_ONCE]).decode()
 
 
 def _escaped_pieces(data: memoryview) -> Iterator[str]:
-    """Bytes as protobuf's text form has them between quotes."""
+    """The bytes as protobuf's text form has them between quotes."""
     for start in range(0, len(data), _ESCAPED_AT_ONCE):
         written = _escapes()[np.frombuffer(data[start : start + _ESCAPED_AT_ONCE], np.uint8)]
         yield written.tobytes().translate(None, b"\0").decode()
@@ -207,7 +206,7 @@ def _escaped_pieces(data: memoryview) -> Iterator[str]:
 
 @cache
 def _escapes() -> npt.NDArray[np.uint32]:
-    """What is written of each byte: four bytes, the last of them 0 if it takes less, as no byte is written so."""
+    """A table from each byte to its escaped text: four bytes, padded with zeros, as zero itself is escaped."""
     return np.array([text_encoding.CEscape(bytes([byte]), as_utf8=False).encode() for byte in range(256)], "S4").view(
         np.uint32
     )
@@ -219,11 +218,11 @@ def _with_contents(
     written: Callable[[str], str],
     content_pieces: Callable[[memoryview], Iterator[str]],
 ) -> Iterator[str]:
-    """The pieces, with bytes in the places of their marks.
+    """The pieces, with the large bytes in place of the placeholders.
 
     Args:
-        written: what becomes of a mark.
-        content_pieces: writes bytes.
+        written: returns a placeholder as it appears in the pieces.
+        content_pieces: writes the bytes.
     """
     marks = {written(mark): content for mark, content in contents.items()}
     for piece in pieces:
@@ -235,7 +234,7 @@ def _with_contents(
 
 
 def _fields(message: Message | Fields) -> tuple[type[Message], Iterator[tuple[Any, _Value]]]:
-    """The kind of a message, and its fields that are there."""
+    """The class of a message, and its fields that are set."""
     if isinstance(message, Fields):
         by_name = message.kind.DESCRIPTOR.fields_by_name
         return message.kind, ((by_name[name], value) for name, value in message.values)

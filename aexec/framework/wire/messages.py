@@ -1,7 +1,7 @@
-"""Messages of other packages: TensorFlow's own GraphDef where one of ours is asked for.
+"""Converts messages of other packages, such as TensorFlow's own GraphDef, to ours.
 
-Ours have TensorFlow's wire form under another package name, so any message of the same name can be
-turned into ours, without knowing whose it is.
+Our messages have TensorFlow's wire form under another package name, so a message of any package can be converted if it
+has the same name.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ def as_message(value: Any, kind: type[M]) -> M:
     """`value` as a message of class `kind`.
 
     Args:
-        value: such a message, which is given back as it is; one of the same name of another package; or the
-            bytes of one.
+        value: such a message, which is returned as it is; a message of the same name from another package; or the bytes
+            of one.
 
     Raises:
-        InvalidArgumentError: something else, or bytes that are no such message.
+        InvalidArgumentError: the value is none of these, or the bytes cannot be parsed.
     """
     if isinstance(value, kind):
         return value
@@ -46,7 +46,9 @@ def as_message(value: Any, kind: type[M]) -> M:
 
 
 def unreadable(wanted: str, data: bytes) -> errors.InvalidArgumentError:
-    """For bytes that are no message of a kind: says what was expected, and what they look like."""
+    """The error for bytes that are not a message of the wanted kind: says what was expected, and what they look
+    like.
+    """
     looks = ""
     if data[:_LOOKED_AT].isascii():
         looks = "; they look like JSON" if data.lstrip()[:1] == b"{" else "; they look like text"
@@ -57,7 +59,7 @@ def unreadable(wanted: str, data: bytes) -> errors.InvalidArgumentError:
 
 
 def message_name(value: Any) -> str | None:
-    """Name of a message's type without its package, `GraphDef`; None if `value` is no message."""
+    """The name of a message's type without its package, such as `GraphDef`; None if `value` is not a message."""
     if isinstance(value, type):
         return None
     name = getattr(getattr(value, "DESCRIPTOR", None), "name", None)

@@ -1,11 +1,10 @@
 """Nodes on the wire: names, inputs, and the check of a NodeDef against its OpDef.
 
-`resolve_attrs` is what an importer calls for each node: it decodes, checks and
-completes the node's attrs.  Graphs of a hundred thousand nodes have to load in
-seconds, so how to read each attr is compiled once per OpDef, and texts are only made
-when there is an error to report.
-The checks and their wording are those of TensorFlow's core/framework/node_def_util.cc.
-Next to read: `op_contract/node_def_builder.py`, then `aexec/graph/nodes/node_import.py`.
+`resolve_attrs`, which an importer calls for each node, decodes, checks and completes the node's attrs.  Graphs of a
+hundred thousand nodes have to load in seconds, so the reader of each attr is made once per OpDef, and texts are made
+only when there is an error to report. The checks and their wording are those of TensorFlow's
+core/framework/node_def_util.cc. Next to read: `op_contract/node_def_builder.py`, then
+`aexec/graph/nodes/node_import.py`.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ class TensorName(NamedTuple):
     port: int
 
     def __str__(self) -> str:
-        """As a NodeDef's input is written: `n`, `n:1`, `^n`."""
+        """The name as a NodeDef's input has it: `n`, `n:1`, `^n`."""
         if self.port == CONTROL_PORT:
             return f"^{self.node}"
         return f"{self.node}:{self.port}" if self.port else self.node
@@ -64,7 +63,7 @@ _NAME = re.compile(f"{_PIECE}(?:>{_PIECE})*")
 def parse_tensor_name(text: str) -> TensorName:
     """Split `name`, `name:k` or `^name`.
 
-    A port counts before a caret: `^c:0` is output 0 of a node `^c`, which cannot exist.
+    A port takes precedence over a caret: `^c:0` is output 0 of a node `^c`, which cannot exist.
     """
     if ":" in text:
         match = _PORT.fullmatch(text)
@@ -76,7 +75,9 @@ def parse_tensor_name(text: str) -> TensorName:
 
 
 def check_node_name(name: str, *, internal: bool = False) -> None:
-    """Raise InvalidArgumentError if `name` is no node name; a leading `_` is for `internal` graphs only."""
+    """Raise InvalidArgumentError if `name` is not a valid node name; a leading `_` is valid in `internal` graphs
+    only.
+    """
     checked = name[1:] if internal and name.startswith("_") else name
     if not _NAME.fullmatch(checked):
         raise errors.InvalidArgumentError(f"Node '{name}': Node name contains invalid characters")
@@ -109,22 +110,22 @@ def split_inputs(node: str, inputs: Iterable[str]) -> tuple[list[TensorName], li
 
 Reader = Callable[[proto.AttrValue], Any]
 
-# Unknown attrs that were mentioned in the log: (op, attr).
+# (op, attr) of the unknown attrs that the log has mentioned.
 _mentioned: set[tuple[str, str]] = set()
 
 
 def resolve_attrs(
     op_def: OpDef, attr_map: Mapping[str, proto.AttrValue], *, node: str = "", placeholders: bool = False
 ) -> dict[str, Any]:
-    """A node's attrs as Python values: decoded, checked against the OpDef, defaults filled in.
+    """A node's attrs as Python values: decoded, checked against the OpDef, with defaults filled in.
 
-    Attrs that the OpDef does not know are kept, unchecked; unless their name begins with `_`,
-    the first one of a kind is mentioned in the log.  Default lists are shared: do not modify them.
+    An attr that the OpDef does not have is kept, unchecked; it is logged once per op and attr, unless its name begins
+    with `_`. Default lists are shared: do not modify them.
 
     Args:
         op_def: the node's op.
         attr_map: the `attr` field of a NodeDef.
-        node: the node's name, for messages.
+        node: the node's name, for errors.
         placeholders: keep placeholders, which function bodies may have, as `Placeholder`.
 
     Raises:
@@ -150,9 +151,9 @@ def resolve_attrs(
 
 
 def check_attrs(op_def: OpDef, attrs: Mapping[str, Any], *, node: str = "") -> dict[str, Any]:
-    """As `resolve_attrs`, for attrs that come as Python values and not from a message.
+    """As `resolve_attrs`, for attrs that are Python values and not messages.
 
-    Values may be anything that `attr_value.encode` takes.
+    A value may be anything that `attr_value.encode` takes.
 
     Raises:
         InvalidTypeError: an attr is of the wrong type, or is a type that is not allowed.
@@ -217,18 +218,18 @@ def _read_unknown(op_def: OpDef, name: str, message: proto.AttrValue) -> Any:
     try:
         return attr_value.decode(message)
     except errors.InvalidArgumentError:
-        return attr_value.encode(message)  # a copy, kept as it came
+        return attr_value.encode(message)  # a copy of the undecoded message
 
 
 def attr_readers(op_def: OpDef) -> Mapping[str, Reader]:
-    """How to read each attr of an op's nodes; made at the first call."""
-    if not op_def.attr_readers:  # another thread may read nodes of this op at the same time: it sees all or none
+    """The readers of an op's attrs, by name; made at the first call."""
+    if not op_def.attr_readers:  # another thread may do the same: each sees all or none
         op_def.attr_readers.update({attr.name: _reader(attr) for attr in op_def.attrs})
     return op_def.attr_readers
 
 
 def _reader(attr: AttrDef) -> Reader:
-    """How to read an attr: straight for the value that is expected, through `_read_checked` for all else."""
+    """The reader of an attr: fast for an expected value, and through `_read_checked` for all others."""
     if attr.type == "type":
         return _type_reader(attr)
     member = attr_value.MEMBER_OF_TYPE.get(attr.type)
@@ -243,7 +244,7 @@ def _type_reader(attr: AttrDef) -> Reader:
     good = {dtype.enum: dtype for dtype in attr.allowed or ()}
 
     def read(message: proto.AttrValue) -> Any:
-        dtype = good.get(message.type)  # 0 if it has another kind of value
+        dtype = good.get(message.type)  # 0 if the value is of another kind
         if dtype is None:
             dtype = _read_checked(attr, message)
             good[dtype.enum] = dtype
@@ -270,7 +271,7 @@ def _list_reader(attr: AttrDef, member: str) -> Reader:
     minimum = attr.minimum or 0
 
     def read(message: proto.AttrValue) -> Any:
-        fields = message.list.ListFields()  # none, too, if it has another kind of value
+        fields = message.list.ListFields()  # empty, too, if the value is of another kind
         if len(fields) == 1:
             descriptor, values = fields[0]
             if descriptor.name == member and len(values) >= minimum:
@@ -298,7 +299,7 @@ def _read_checked(attr: AttrDef, message: proto.AttrValue) -> Any:
         value = attr_value.decode(message)
     except errors.InvalidArgumentError as e:
         raise _wrong(attr, e.message) from None
-    if value is None:  # no value at all is an empty list, as old graphs write it
+    if value is None:  # old graphs write an empty list as no value
         value = []
     _check_types(attr, value)
     attr.check(value)
@@ -306,7 +307,7 @@ def _read_checked(attr: AttrDef, message: proto.AttrValue) -> Any:
 
 
 def _other_kinds(message: proto.AttrValue) -> list[str]:
-    """Further types of elements of a list, if it wrongly has several."""
+    """The further element types of a list that wrongly has several."""
     if message.WhichOneof("value") != "list":
         return []
     members = [descriptor.name for descriptor, _ in message.list.ListFields()]
@@ -329,7 +330,7 @@ def _wrong(attr: AttrDef, message: str) -> errors.InvalidArgumentError:
 
 
 def check_input_count(op_def: OpDef, attrs: Mapping[str, Any], count: int, *, node: str = "") -> tuple[DType, ...]:
-    """Types of a node's data inputs, of which it has `count`.
+    """The types of a node's data inputs, given their number `count`.
 
     Raises:
         InvalidArgumentError: the attrs ask for another number of inputs.
@@ -344,7 +345,7 @@ def check_input_count(op_def: OpDef, attrs: Mapping[str, Any], count: int, *, no
 
 
 def validate(message: proto.NodeDef, op_def: OpDef, *, internal: bool = False) -> dict[str, Any]:
-    """Check a whole NodeDef by itself: name, op, inputs, attrs, types.  Returns its attrs as `resolve_attrs`.
+    """Check a NodeDef by itself: name, op, inputs, attrs, types.  Returns its attrs as `resolve_attrs` does.
 
     Raises:
         InvalidArgumentError: as the functions above.
@@ -365,7 +366,7 @@ def validate(message: proto.NodeDef, op_def: OpDef, *, internal: bool = False) -
 
 
 def node_text(name: str, op: str, attrs: Mapping[str, Any], inputs: Iterable[object] = (), device: str = "") -> str:
-    """A node in messages: `{{node n}} = Op[a=1, T=DT_FLOAT, _device="..."](x, ^c)`, attrs sorted by name.
+    """The text of a node: `{{node n}} = Op[a=1, T=DT_FLOAT, _device="..."](x, ^c)`, attrs sorted by name.
 
     Args:
         name, op: the node's.

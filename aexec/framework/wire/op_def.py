@@ -1,10 +1,9 @@
-"""Op definitions: what an op takes and gives, apart from how it is computed.
+"""Op definitions: the inputs, outputs and attrs of an op, apart from how it is computed.
 
-`OpDef` describes one op type: its inputs, outputs and attrs, and how the types of a
-node's inputs and outputs follow from the node's attrs.  Definitions are written in
-the mini-language of `op_contract/op_def_builder.py` and found through `op_contract/op_registry.py`; functions
-of a graph have a definition of the same kind.
-Source of the rules: TensorFlow's op_def.proto and core/framework/node_def_util.cc.
+`OpDef` describes one op type, and how the types of a node's inputs and outputs follow from the node's attrs.
+Definitions are written in the mini-language of `op_contract/op_def_builder.py` and found through
+`op_contract/op_registry.py`; functions of a graph have a definition of the same kind. Source of the rules: TensorFlow's
+op_def.proto and core/framework/node_def_util.cc.
 """
 
 from __future__ import annotations
@@ -29,12 +28,11 @@ class _NoDefault:
         return "NO_DEFAULT"
 
 
-# Default of an attr that has to be given; None could not be told from a value.
+# Default of an attr that has to be given.  Not None, which can be a value.
 NO_DEFAULT: Final = _NoDefault()
 
-# A node with more inputs or outputs than this is refused rather than spelled out: the number comes from an attr, so a
-# few bytes could ask for any amount of memory.  The event loop is held while those of one call are handled, a third of
-# a microsecond each.
+# Limits on the inputs and outputs of a node.  The numbers come from attrs, so that a few bytes could ask for any amount
+# of # memory; and handling them holds the event loop, for a third of a microsecond each.
 MAX_INPUTS = 2**20
 MAX_OUTPUTS = 2**16
 
@@ -45,14 +43,14 @@ class ArgDef:
 
     Attributes:
         name: unique among the op's inputs, outputs and attrs.
-        type: fixed element type, or None if an attr says it.
+        type: the fixed element type, or None if an attr gives it.
         type_attr: attr of type `type` that gives the element type, or "".
         number_attr: attr of type `int` that gives the number of tensors, or "".
         type_list_attr: attr of type `list(type)` that gives all their types, or "".
-        is_ref: the tensors are variables' cells (ref types).
-        handle_data: of a resource, what it holds: pairs of dtype and shape.
+        is_ref: True if the tensors are variables' cells (ref types).
+        handle_data: of a resource, the (dtype, shape) pairs of what it holds.
         description: for people.
-        full_type: TensorFlow's experimental type, kept as it came.
+        full_type: TensorFlow's experimental type, kept as it was read.
     """
 
     name: str
@@ -115,9 +113,9 @@ class AttrDef:
     Attributes:
         name: unique among the op's inputs, outputs and attrs.
         type: `int`, `type`, `list(shape)`, ...
-        default: Python value for nodes that do not give it, or `NO_DEFAULT`.
-        allowed: the DTypes or byte strings it is limited to, or None.
-        minimum: least int, or least length of a list, or None.
+        default: the Python value for nodes that do not give it, or `NO_DEFAULT`.
+        allowed: the DTypes or byte strings that it is limited to, or None.
+        minimum: the least int, or the least length of a list, or None.
         description: for people.
     """
 
@@ -196,7 +194,7 @@ def _allowed_text(value: DType | bytes) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Deprecation:
-    """From GraphDef producer `version` on, the op does not exist any more; `explanation` says what does."""
+    """The op does not exist from GraphDef producer `version` on; `explanation` says what to use instead."""
 
     version: int
     explanation: str
@@ -204,22 +202,22 @@ class Deprecation:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OpDef:
-    """The definition of an op type.  Immutable; two are equal if all but their texts is.
+    """The definition of an op type.  Immutable; two are equal if they differ in nothing but texts for people.
 
     Attributes:
         name: the op type, e.g. `MatMul`, or a function's name.
         inputs, outputs: arguments in order.
         attrs: attrs in order of declaration.
         control_outputs: names, for functions.
-        is_stateful: running it once is not running it twice: never folded, shared or pruned.
-        is_commutative: its two inputs may be swapped.
-        is_aggregate: sums any number of inputs; such nodes may be regrouped.
-        allows_uninitialized_input: may be given a variable that has no value yet.
-        is_distributed_communication: it waits for the same op elsewhere.
-        deprecation: since when it is gone, or None.
+        is_stateful: True if running a node has effects, so that it is never folded, shared or pruned.
+        is_commutative: True if the two inputs may be swapped.
+        is_aggregate: True if it sums any number of inputs, so that such nodes may be regrouped.
+        allows_uninitialized_input: True if an input may be a variable without a value.
+        is_distributed_communication: True if it waits for the same op in another task.
+        deprecation: since when the op does not exist, or None.
         summary, description: for people.
         attr_map: attrs by name.
-        defaults: attr name → default, of those that have one.  Not to be modified.
+        defaults: attr name → default, of the attrs that have one.  Not to be modified.
         required: names of the attrs that have no default.
     """
 
@@ -241,7 +239,7 @@ class OpDef:
     required: tuple[str, ...] = field(init=False, repr=False)
     _input_types: _Types = field(init=False, repr=False)
     _output_types: _Types = field(init=False, repr=False)
-    # How to read each attr of a node, compiled by `node_def` when the first such node comes.
+    # Attr name → the function that reads it; filled by `node_def.attr_readers` at the first node of the op.
     attr_readers: dict[str, Callable[[proto.AttrValue], Any]] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -254,15 +252,15 @@ class OpDef:
         derive(self, "attr_readers", {})
 
     def input_types(self, attrs: Mapping[str, Any]) -> tuple[DType, ...]:
-        """Types of a node's data inputs, list arguments spelled out, from its attrs' Python values.
+        """The types of a node's data inputs, list arguments spelled out, from the Python values of its attrs.
 
         Raises:
-            InvalidArgumentError: an attr that decides is missing, a placeholder, or too large.
+            InvalidArgumentError: a type or number attr is missing, a placeholder, or too large.
         """
         return self._input_types(attrs)
 
     def output_types(self, attrs: Mapping[str, Any]) -> tuple[DType, ...]:
-        """Types of a node's outputs.  Raises as `input_types`."""
+        """The types of a node's outputs.  Raises as `input_types`."""
         return self._output_types(attrs)
 
     def input_ranges(self, attrs: Mapping[str, Any]) -> dict[str, tuple[int, int]]:
@@ -332,7 +330,7 @@ class OpDef:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, OpDef):
             return NotImplemented
-        # The order of attrs means nothing.
+        # The order of attrs has no meaning.
         return self is other or (self._signature() == other._signature() and self.attr_map == other.attr_map)
 
     def __hash__(self) -> int:
@@ -358,7 +356,7 @@ _Types = Callable[[Mapping[str, Any]], tuple[DType, ...]]
 
 
 def _types_function(args: Sequence[ArgDef], most: int) -> _Types:
-    """How the flat types of `args` follow from attrs; constant or a plain lookup where that is all there is to it."""
+    """A function from attrs to the flat types of `args`; constant if no attr decides."""
     if all(a.type is not None and not a.number_attr for a in args):
         fixed = tuple(a.type.ref if a.is_ref else a.type for a in args if a.type is not None)
         return lambda attrs: fixed

@@ -1,13 +1,10 @@
-"""TensorProto ↔ arrays: every encoding that the wire allows.
+"""TensorProto ↔ arrays, in every encoding that the wire allows.
 
-A TensorProto holds its elements either densely (`tensor_content`) or in the
-repeated field of its type, where a list shorter than the shape repeats its last
-value.  Decoding trusts nothing: a few bytes may declare a huge shape.
-Arrays come back read-only; dense ones are views of the message's bytes, without a
-copy, and large ones of a single value are views of that value: they take no memory.
-Multi-byte elements are little-endian on the wire and in memory.
-The rules are TensorFlow's: core/framework/tensor.cc, `Tensor::FromProto`.
-Next to read: `attr_value.py`.
+A TensorProto holds its elements either densely (`tensor_content`) or in the repeated field of its type, where a list
+shorter than the shape repeats its last value.  Decoding trusts nothing: a few bytes may declare a huge shape.  Decoded
+arrays are read-only.  Dense ones are views of the message's bytes, without a copy; large ones of a single value are
+views of that value and take no memory.  Multi-byte elements are little-endian on the wire and in memory. The rules are
+TensorFlow's: core/framework/tensor.cc, `Tensor::FromProto`. Next to read: `attr_value.py`.
 """
 
 from __future__ import annotations
@@ -33,25 +30,24 @@ __all__ = ["copied", "decode_ns", "from_proto", "has_values", "to_parts", "to_pr
 
 Array = npt.NDArray[Any]
 
-# A tensor that is larger than its message could not have been sent densely either:
-# protobuf ends at 2 GiB.
+# The most bytes of a tensor that is larger than its message: a dense message ends at protobuf's 2 GiB, too.
 MAX_FILL_BYTES = 2**31
 
 _MAX_ELEMENTS = 2**63 - 1
 
-# A value is copied at most so often: a larger tensor is one that has it everywhere.
+# A larger tensor of one value is a view of it, not copies.
 _MAX_COPIES = 2**17
 
-# Of an element that is an object: what it takes while it is decoded, besides its place in the array.
+# Bytes of an object element while it is decoded, besides its place in the array.
 _OBJECT_BYTES = 2 * STRING_BYTES
 
-# Elements compared at a stretch.
+# Elements compared at once.
 _COMPARED = 1 << 18
-# Elements decoded at a stretch, where each is a Python object.
+# Elements decoded at once, if each is a Python object.
 _PIECE = DEFAULT.pieces(OBJECT_NS)
-# Strings put into a message at a stretch.
+# Strings put into a message at once.
 _STRINGS = DEFAULT.pieces(MEASURE_NS)
-# Elements at a stretch of which each is the same object.
+# Elements set to the same object at once.
 _FILLED = 8 * _PIECE
 
 _FIELDS: dict[DType, str] = {
@@ -87,7 +83,7 @@ _BY_ENUM: dict[int, tuple[DType, str]] = {dtype.enum: (dtype, field) for dtype, 
 
 _REPEATED = sorted(set(_FIELDS.values()) - {"float8_val"})
 
-# What the elements of a repeated field are before they become elements of the tensor.
+# Repeated field → the NumPy type of its values, before they are converted to the tensor's.
 _FIELD_NUMPY: dict[str, Any] = {
     "float_val": np.float32,
     "double_val": np.float64,
@@ -103,10 +99,10 @@ _FIELD_NUMPY: dict[str, Any] = {
 
 
 def value_field(dtype: DType) -> str:
-    """Name of the repeated TensorProto field that holds elements of `dtype`, e.g. `int_val` for uint8.
+    """The name of the repeated TensorProto field that holds elements of `dtype`, e.g. `int_val` for uint8.
 
     Raises:
-        InvalidArgumentError: a ref type, of which there are no values on the wire.
+        InvalidArgumentError: a ref type, whose values are never on the wire.
     """
     try:
         return _FIELDS[dtype]
@@ -115,22 +111,22 @@ def value_field(dtype: DType) -> str:
 
 
 def from_proto(message: proto.TensorProto, *, max_fill_bytes: int = MAX_FILL_BYTES) -> Array:
-    """Decode a tensor, in whichever encoding it came.
+    """Decode a tensor in any encoding.
 
-    A shape of unknown rank is read as its dimensions, so without any it is a scalar.
+    A shape of unknown rank is read as its dimensions; without any, the tensor is a scalar.
 
     Args:
         message: the tensor.
-        max_fill_bytes: largest result that may be made by repeating values.
+        max_fill_bytes: the largest result that may be made by repeating values.
 
     Returns:
-        A read-only array of the message's shape and of its type's NumPy dtype; strings are
-        `bytes` in an object array, resources and variants Python objects in one.
+        A read-only array of the message's shape and of its type's NumPy dtype; strings are `bytes` in an object array,
+        resources and variants Python objects in one.
 
     Raises:
         InvalidArgumentError: `Cannot parse tensor from proto`: bad type or shape, or content of the wrong size.
-        ResourceExhaustedError: the shape asks for more than `max_fill_bytes` and few values are given; or there is no
-            room for it, where memory is accounted for.
+        ResourceExhaustedError: the shape asks for more than `max_fill_bytes` and few values are given; or the account
+            of the running step has no room.
     """
     found = _BY_ENUM.get(message.dtype)
     if found is None:
@@ -155,7 +151,7 @@ def from_proto(message: proto.TensorProto, *, max_fill_bytes: int = MAX_FILL_BYT
         )
     try:
         array = flat.reshape(shape)
-    except ValueError as e:  # NumPy has less dimensions than the wire, and limits empty arrays too
+    except ValueError as e:  # NumPy allows fewer dimensions than the wire, and limits empty arrays too
         raise _unparsable(message, str(e)) from None
     array.flags.writeable = False
     if log_memory.is_enabled():
@@ -164,7 +160,9 @@ def from_proto(message: proto.TensorProto, *, max_fill_bytes: int = MAX_FILL_BYT
 
 
 def copied(message: proto.TensorProto) -> proto.TensorProto:
-    """A copy; of very many values it is made in pieces, as each is a piece of work under the interpreter's lock."""
+    """A copy of a message.  A repeated field of many values is copied in pieces, since copying holds the interpreter's
+    lock.
+    """
     copy = proto.TensorProto()
     if all(len(getattr(message, field)) <= _PIECE for field in _REPEATED):
         copy.CopyFrom(message)
@@ -183,7 +181,7 @@ def copied(message: proto.TensorProto) -> proto.TensorProto:
 
 
 def decode_ns(message: proto.TensorProto) -> float:
-    """What it takes to decode a tensor, in nanoseconds; it may be less where no elements are given."""
+    """Estimate of the nanoseconds that decoding takes; an upper bound if no elements are given."""
     found = _BY_ENUM.get(message.dtype)
     if found is None:
         return 0.0
@@ -192,7 +190,7 @@ def decode_ns(message: proto.TensorProto) -> float:
     given = len(getattr(message, field))
     if given == 1 < _MAX_COPIES < count:
         return OBJECT_NS
-    # Whether there is dense content only a copy of it would tell.
+    # Asking for dense content would copy it, so it is assumed.
     return OBJECT_NS * (given if dtype.size else count) + COPY_NS * count * dtype.np.itemsize
 
 
@@ -229,8 +227,8 @@ def _from_content(message: proto.TensorProto, dtype: DType, content: bytes, coun
 
 
 def _split_content(message: proto.TensorProto, content: bytes, count: int) -> list[bytes]:
-    """Undo `_join_content`: the varint32 lengths of all elements, then their bytes."""
-    if count > len(content):  # each length takes a byte: refuse before making any list
+    """The inverse of `_join_content`: the varint32 lengths of all elements, then their bytes."""
+    if count > len(content):  # each length takes a byte: refuse before making a list
         raise _unparsable(message, f"expected {count} lengths in tensor_content, got {len(content)} bytes")
     lengths = []
     position = 0
@@ -310,7 +308,9 @@ def _to_elements(values: Any, dtype: DType, field: str) -> Array:
 
 
 def _numbers(values: Any, dtype: np.dtype[Any]) -> Array:
-    """A repeated field of numbers, in pieces: each is a Python object on its way."""
+    """A repeated field of numbers as an array; made in pieces, because each number becomes a Python object on the
+    way.
+    """
     if len(values) <= _PIECE:
         return np.array(values, dtype)
     array = np.empty(len(values), dtype)
@@ -339,7 +339,9 @@ def _objects_from_field(values: Any, dtype: DType, count: int) -> Array:
 
 
 def _missing(array: Array, given: int, dtype: DType) -> Any:
-    """What the elements are that were not given.  Unlike plain values, the last handle or variant is not repeated."""
+    """The value of elements that were not given: the last given string; but an empty handle or variant, never the
+    last.
+    """
     if dtype is dtypes.string:
         return array[given - 1] if given else b""
     return _decoder(dtype)(proto.ResourceHandleProto() if dtype is dtypes.resource else proto.VariantTensorDataProto())
@@ -350,7 +352,7 @@ def _object_array(values: Iterable[Any], count: int) -> Array:
 
 
 def _decoder(dtype: DType) -> Callable[[Any], Any]:
-    # Imported late: both modules hold tensors and use this one.
+    # Imported late: both modules import this one.
     if dtype is dtypes.resource:
         from aexec.framework.state.resource_manager import ResourceHandle
 
@@ -380,11 +382,11 @@ def to_proto(
 
     Args:
         array: an array, or anything that `numpy.asarray` takes.
-        dtype: the element type; default: the one that the array's NumPy dtype stands for.
-            Quantised types have to be named, as arrays cannot tell them from integers.
+        dtype: the element type; by default that of the array's NumPy dtype.  Quantised types have to be named, because
+            their arrays are of integers.
         compact: write a tensor whose elements are all equal as one value, as graphs' constants are.
-        content_strings: put strings, handles and variants into `tensor_content` too, as responses of
-            a session service do.
+        content_strings: put strings, handles and variants into `tensor_content` too, as responses of a session service
+            do.
 
     Raises:
         InvalidArgumentError: the array cannot be a tensor of that type.
@@ -411,7 +413,7 @@ def to_proto(
 
 
 def to_parts(array: Array, dtype: DType) -> list[bytes | memoryview]:
-    """What `to_proto`, not compact, gives, on the wire and in parts: of numbers they are the array's own bytes."""
+    """The encoded message of `to_proto(compact=False)` in parts; numbers are the array's own bytes, without a copy."""
     if dtype is dtypes.string and array.size > _STRINGS:
         return _parts_of_strings(array)
     apart = to_proto_apart(array, dtype, compact=False)
@@ -422,7 +424,7 @@ def to_parts(array: Array, dtype: DType) -> list[bytes | memoryview]:
 
 
 def _parts_of_strings(array: Array) -> list[bytes | memoryview]:
-    """Messages of some of the strings each: one behind the other they are one of all."""
+    """Messages with some of the strings each; their bytes one after another are the message of the whole tensor."""
     parts: list[bytes | memoryview] = [_without_elements(array.shape, dtypes.string).SerializeToString()]
     growth = Growth()
     for strings in _some_strings(array):
@@ -432,7 +434,7 @@ def _parts_of_strings(array: Array) -> list[bytes | memoryview]:
 
 
 def _some_strings(array: Array) -> Iterator[list[bytes]]:
-    """Yield the elements in lists; other threads get their turn between two of them."""
+    """Yield the elements in lists, and let other threads run between two of them."""
     flat = array.ravel() if array.flags.c_contiguous else array.flat
     for start in range(0, array.size, _STRINGS):
         yield [_as_bytes(value) for value in flat[start : start + _STRINGS].tolist()]
@@ -440,9 +442,10 @@ def _some_strings(array: Array) -> Iterator[list[bytes]]:
 
 
 def to_proto_apart(array: Array, dtype: DType, *, compact: bool = True) -> tuple[proto.TensorProto, memoryview] | None:
-    """What `to_proto` gives, but for its `tensor_content`, and the bytes of that: the array's own, if it can be.
+    """The message of `to_proto` without its `tensor_content`, and the bytes of that, which are the array's own if
+    possible.
 
-    None if there is no content: its elements are no numbers, or there are none, or `compact` has them as one value.
+    None if the message has no content: the elements are not numbers, there are none, or `compact` makes them one value.
     """
     if not dtype.size or array.dtype != dtype.np or not array.size:
         return None
@@ -460,7 +463,7 @@ def _without_elements(shape: Iterable[int], dtype: DType) -> proto.TensorProto:
 
 
 def has_values(message: proto.TensorProto) -> bool:
-    """Are elements in fields of their type, and not in `tensor_content`, if there are any?"""
+    """True if elements are in the repeated field of their type, not in `tensor_content`."""
     return any(len(getattr(message, field)) for field in set(_FIELDS.values()))
 
 
@@ -471,7 +474,7 @@ def _converted(values: Array, dtype: DType) -> Array:
 
 
 def _all_equal(flat: Array) -> bool:
-    """Are all elements the same bytes?  (-0.0 is not 0.0, and a NaN is itself.)"""
+    """True if all elements have the same bytes.  (-0.0 is not 0.0, and a NaN equals itself.)"""
     if flat.size == 1:
         return True
     if flat[0].tobytes() != flat[-1].tobytes():

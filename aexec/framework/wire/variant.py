@@ -1,10 +1,9 @@
 """Variants: tensors whose elements are arbitrary Python objects, such as tensor lists.
 
-An element flows as the bare object in an object array; an empty variant is None.  What
-a variant has to know beyond that is registered for its class: how it is encoded and
-decoded (`register_variant`), how zeros_like, add and the like work on it
-(`register_unary_op`, `register_binary_op`), how it is copied between devices
-(`register_device_copy`).  Plain numbers, arrays and protobuf messages are known.
+An element flows as the bare object in an object array; an empty variant is None.  What is to be done with the variants
+of a class is registered: encoding and decoding (`register_variant`), operations such as zeros_like and add
+(`register_unary_op`, `register_binary_op`), copies between devices (`register_device_copy`).  Plain numbers, arrays and
+protobuf messages need no registration.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ Array = Any
 
 
 class DeviceCopyDirection(enum.Enum):
-    """The ways that a tensor can go between memory spaces."""
+    """The direction of a copy between the host's memory and that of devices."""
 
     HOST_TO_DEVICE = 1
     DEVICE_TO_HOST = 2
@@ -61,8 +60,8 @@ class VariantTensorData:
     """A variant, serialised.
 
     Attributes:
-        type_name: under which its decoder is registered; "" for an empty variant.
-        metadata: all that is not a tensor.
+        type_name: the name under which its decoder is registered; "" for an empty variant.
+        metadata: everything but the tensors, encoded.
         tensors: arrays.
     """
 
@@ -72,7 +71,7 @@ class VariantTensorData:
 
     @classmethod
     def from_proto(cls, message: proto.VariantTensorDataProto) -> VariantTensorData:
-        """Raises InvalidArgumentError if a tensor cannot be decoded."""
+        """Decode a message.  Raises InvalidArgumentError if a tensor cannot be decoded."""
         return cls(message.type_name, message.metadata, [tensor_codec.from_proto(t) for t in message.tensors])
 
     def to_proto(self) -> proto.VariantTensorDataProto:
@@ -84,7 +83,7 @@ class VariantTensorData:
 
 
 class Encodable(Protocol):
-    """What a class has to have to be registered with `register_variant`."""
+    """What a class needs to be registered with `register_variant`."""
 
     @property
     def type_name(self) -> str: ...
@@ -107,14 +106,14 @@ class _Codec:
 
 _by_class: dict[type, _Codec] = {}
 _by_name: dict[str, _Codec] = {}
-# Classes of variants that say which tensors they hold.
+# Classes of variants with a property `tensors`.
 _holders: set[type] = set()
 
 
 def register_variant(cls: type[E]) -> type[E]:
-    """Class decorator: make a class known that has `type_name`, `encode(self)` and a class method `decode(data)`.
+    """Class decorator: register a class that has `type_name`, `encode(self)` and a class method `decode(data)`.
 
-    A property `tensors`, if there is one, gives the tensors that a variant holds: so they count as memory.
+    If the class has a property `tensors`, these tensors count as memory of the variant.
 
     Raises:
         AlreadyExistsError: another class has this type name.
@@ -133,7 +132,7 @@ def _register(cls: type, codec: _Codec) -> None:
 
 
 def tensors_in(array: Array) -> Iterator[Array]:
-    """The tensors that the variants of a tensor hold; none of one of strings, say."""
+    """The tensors that the variants of a tensor hold; none for other tensors."""
     if type(array.flat[0] if array.size else None) in _holders:
         for value in array.ravel().tolist():
             if type(value) in _holders:
@@ -141,7 +140,7 @@ def tensors_in(array: Array) -> Iterator[Array]:
 
 
 def type_name_of(value: Any) -> str:
-    """The name that a variant's type goes by; "" for an empty one."""
+    """The registered name of a variant's type; "" for an empty one."""
     if value is None:
         return ""
     if isinstance(value, protobuf.Message):
@@ -175,7 +174,7 @@ def decode(message: proto.VariantTensorDataProto) -> Any:
     """The element that a message holds.
 
     Raises:
-        InvalidArgumentError: no decoder of that name, or one that fails or gives something of another type.
+        InvalidArgumentError: no decoder has that name; or it fails, or returns a value of another type.
     """
     if not message.type_name:
         return None
@@ -202,7 +201,7 @@ def decode(message: proto.VariantTensorDataProto) -> Any:
 
 
 def get(value: Any, cls: type[V]) -> V | None:
-    """The element if it is of this very class, else None.  Nothing is converted."""
+    """The element if it is of exactly this class, else None.  Nothing is converted."""
     return value if type(value) is cls else None
 
 
@@ -219,10 +218,10 @@ _copies: dict[tuple[DeviceCopyDirection, type], DeviceCopy] = {}
 
 
 def register_unary_op(operation: str, device_type: str, cls: type, apply: UnaryOp) -> None:
-    """Say how an operation such as ZEROS_LIKE works on variants of a class, on a type of device.
+    """Register how an operation such as ZEROS_LIKE works on variants of a class, on a type of device.
 
     Raises:
-        AlreadyExistsError: that has been said already.
+        AlreadyExistsError: it is registered already.
     """
     _add(_unary, (operation, device_type, cls), apply)
 
@@ -233,10 +232,10 @@ def register_binary_op(operation: str, device_type: str, cls: type, apply: Binar
 
 
 def register_device_copy(direction: DeviceCopyDirection, cls: type, copy: DeviceCopy) -> None:
-    """Say how variants of a class are copied: `copy(value, copy_tensor)`, where `copy_tensor` copies one array.
+    """Register how variants of a class are copied: `copy(value, copy_tensor)`, where `copy_tensor` copies one array.
 
     Raises:
-        AlreadyExistsError: that has been said already.
+        AlreadyExistsError: it is registered already.
     """
     _add(_copies, (direction, cls), copy)
 
@@ -270,7 +269,7 @@ def binary_op(operation: str, device_type: str, first: Any, second: Any) -> Any:
 
     Raises:
         InvalidArgumentError: they are of different classes.
-        UnimplementedError: nothing is registered for theirs.
+        UnimplementedError: nothing is registered for their class.
     """
     if type(first) is not type(second):
         raise errors.InvalidArgumentError(
@@ -318,7 +317,7 @@ def copy_between_devices(value: Any, direction: DeviceCopyDirection, copy_tensor
     return copy(value, copy_tensor)
 
 
-# What is known without registration: numbers under their C++ names, arrays, protobuf messages
+# Types registered here: numbers under their C++ names, arrays, protobuf messages
 
 
 def _register_plain(cls: type, name: str, layout: str, parts: Callable[[Any], Sequence[Any]] = lambda v: (v,)) -> None:
@@ -353,7 +352,7 @@ for _direction in DeviceCopyDirection:
 
 
 def _proto_name(message: protobuf.Message) -> str:
-    # Readers elsewhere know our messages under TensorFlow's package.
+    # TensorFlow's readers know our messages under their own package.
     package, _, name = message.DESCRIPTOR.full_name.partition(".")
     return f"tensorflow.{name}" if package == "aexec" else f"{package}.{name}"
 

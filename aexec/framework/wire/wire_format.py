@@ -1,8 +1,8 @@
-"""Protobuf's wire format: going through the fields of a message, and parsing large messages in pieces.
+"""Protobuf's wire format: iterating over the fields of a message, and parsing large messages in pieces.
 
-protobuf parses a message under the interpreter's lock, however large it is, and an event loop stands still for as
-long.  So `parse_in_pieces` cuts it between fields and merges the parts, which the format allows.
-The format is that of https://protobuf.dev/programming-guides/encoding/.
+protobuf holds the interpreter's lock while it parses a message, however large, so the event loop stands still.  Hence
+`parse_in_pieces` cuts the message between fields and merges the parts, which the format allows. The format is that of
+https://protobuf.dev/programming-guides/encoding/.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ M = TypeVar("M", bound=Message)
 # Wire types.
 VARINT, FIXED64, LENGTH, _GROUP, _END_GROUP, FIXED32 = range(6)
 
-# protobuf's own limit.
+# protobuf's own limit of nesting.
 MAX_DEPTH = 100
 _MAX_VARINT = 10
-# Bytes merged at a stretch: of the smallest submessages, some milliseconds.
+# Bytes merged at once: some milliseconds if the submessages are small.
 _PIECE = 1 << 15
 _FIXED_BYTES = {FIXED64: 8, FIXED32: 4}
 _NOT_NUMBERS = (FieldDescriptor.TYPE_STRING, FieldDescriptor.TYPE_BYTES, FieldDescriptor.TYPE_MESSAGE)
@@ -55,7 +55,7 @@ _FIXED_TYPES = {
 
 
 def put_varint(value: int) -> bytes:
-    """Seven bits a byte, least significant first."""
+    """Encode a varint: seven bits a byte, least significant first."""
     if value < 128:
         return bytes((value,))
     out = bytearray()
@@ -67,12 +67,12 @@ def put_varint(value: int) -> bytes:
 
 
 def enclosed(number: int, parts: Sequence[bytes | memoryview]) -> list[bytes | memoryview]:
-    """The field of this number that holds the parts together, which are not copied."""
+    """A field of this number with the parts, one after another, as its value; the parts are not copied."""
     return [put_varint(number << 3 | LENGTH) + put_varint(sum(map(len, parts))), *parts]
 
 
 def read_varint(data: bytes, at: int) -> tuple[int, int]:
-    """A number, and where it ends.  Raises DecodeError if it has more bytes than any, IndexError if it is cut off."""
+    """A varint, and where it ends.  Raises DecodeError if it has too many bytes, IndexError if it is cut off."""
     value = shift = 0
     for position in range(at, at + _MAX_VARINT):
         byte = data[position]
@@ -84,12 +84,12 @@ def read_varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def field(data: bytes, at: int) -> tuple[int, int, int, int]:
-    """The field that begins at `at`: (its tag, where it begins, its payload, its end).
+    """The field that begins at `at`: (its tag, where it begins, where its payload begins, where it ends).
 
     A tag is the field's number times eight, plus its wire type.
 
     Raises:
-        DecodeError, IndexError: there is none.
+        DecodeError, IndexError: there is no field.
     """
     tag, payload = read_varint(data, at)
     wire = tag & 7
@@ -102,7 +102,7 @@ def field(data: bytes, at: int) -> tuple[int, int, int, int]:
 
 
 def fields(data: bytes, start: int, end: int) -> Iterator[tuple[int, int, int, int]]:
-    """The fields, as `field` gives them, of the message that is at `start` to `end`.
+    """The fields, as `field` returns them, of the message between `start` and `end`.
 
     Raises:
         DecodeError, IndexError: there is no message.
@@ -128,7 +128,7 @@ def _end(data: bytes, payload: int, tag: int) -> int:
 
 
 def _end_of_group(data: bytes, at: int, tag: int) -> int:
-    """Where a group ends that begins with `tag`."""
+    """The end of the group that begins with `tag`."""
     opened = [tag]
     while opened:
         tag, at = read_varint(data, at)
@@ -149,14 +149,14 @@ def _end_of_group(data: bytes, at: int, tag: int) -> int:
 
 
 def is_repeated(field: Any) -> bool:
-    """Is a field, as protobuf describes it, given any number of times?"""
+    """True if a field descriptor is that of a repeated field."""
     if hasattr(field, "is_repeated"):
         return bool(field.is_repeated)
     return bool(field.label == field.LABEL_REPEATED)  # before protobuf 6.31
 
 
 def without(data: bytes, number: int) -> tuple[bytes, bytes]:
-    """What the fields of this number hold, all together, which are messages or bytes; and the message without them.
+    """The values of all fields of this number, which are messages or bytes, joined; and the message without them.
 
     Raises:
         DecodeError, IndexError: there is no message.
@@ -172,10 +172,10 @@ def without(data: bytes, number: int) -> tuple[bytes, bytes]:
 
 
 def parse_in_pieces(kind: type[M], data: bytes) -> M:
-    """A message, parsed so that other threads get their turn.
+    """Parse a message in pieces, between which other threads can run.
 
     Raises:
-        DecodeError: the bytes are no such message.
+        DecodeError: the bytes are not such a message.
     """
     if len(data) <= _PIECE:
         return kind.FromString(data)
@@ -192,7 +192,7 @@ def _merge(message: Message, data: bytes, start: int, end: int) -> None:
         _merge_piece(message, data[start:end])
         return
     by_number = message.DESCRIPTOR.fields_by_number
-    begun = start  # what is before it was merged
+    begun = start  # what is before it has been merged
     for tag, at, payload, after in fields(data, start, end):
         if after - begun <= _PIECE:
             continue
@@ -219,7 +219,7 @@ def _merge_large(message: Message, field: Any, tag: int, data: bytes, place: tup
 
 
 def _part(message: Message, field: Any) -> Message | None:
-    """The message that is to hold a field's fields, if it is one that can be looked at."""
+    """The submessage to merge a field's value into; None if it must be merged whole."""
     if field.message_type is None or field.message_type.GetOptions().map_entry or field.type == field.TYPE_GROUP:
         return None
     value: Any = getattr(message, field.name)
@@ -229,7 +229,7 @@ def _part(message: Message, field: Any) -> Message | None:
 
 
 def _merge_packed(message: Message, data: bytes, place: tuple[int, int, int], size: int) -> None:
-    """Numbers, each of so many bytes, or of one to ten if that is 0: as several fields."""
+    """Merge packed numbers as several fields; each number has `size` bytes, or is a varint if that is 0."""
     at, payload, after = place
     tag = data[at : read_varint(data, at)[1]]
     while payload < after:
