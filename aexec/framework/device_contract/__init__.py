@@ -1,1 +1,1 @@
-"""What a device is, what it is called, and how values get from one to another."""
+"""The contract of a device: its names, memory and streams, and how values get from one device to another."""

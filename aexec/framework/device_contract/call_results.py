@@ -1,8 +1,8 @@
 """Where the results of called functions are, on devices with memory of their own.
 
-A kernel says where it wants the results of a function that it calls.  What goes from one call into the next, as in
-loops, stays in the memory that it was made in, and carries with it which that is.
-Next to read: `aexec/runtime/functions/function_calls.py`.
+A kernel says where it wants the results of a function that it calls.  A result that goes into the next call, as in
+loops, stays in the memory in which it was made; `PlacedValues` records which that is. Next to read:
+`aexec/runtime/functions/function_calls.py`.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ class Results(enum.Enum):
 
 
 class PlacedValues(tuple[Any, ...]):
-    """Values that are not all where the outputs of the calling node would be.
+    """Values that are not all in the memory of the calling node's outputs.
 
     Attributes:
-        places: per value the device in whose memory it is; None for the host's.
+        places: for each value the device in whose memory it is; None for the host's.
     """
 
     places: tuple[Device | None, ...]
@@ -43,7 +43,7 @@ class PlacedValues(tuple[Any, ...]):
 
     @staticmethod
     def after(value: Any, values: Sequence[Any]) -> Sequence[Any]:
-        """Values, placed or not, behind another one that is in the host's memory."""
+        """The values, placed or not, after a first value that is in the host's memory."""
         if isinstance(values, PlacedValues):
             return PlacedValues.of((value, *values), (None, *values.places))
         return [value, *values]

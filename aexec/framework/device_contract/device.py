@@ -1,12 +1,12 @@
-"""What a device is: the contract between the runtime and the places where kernels run.
+"""The contract between the runtime and a device.
 
 A **host device** computes in the host's memory: the executor calls its kernels itself, and its values are NumPy's
-arrays.  Any other device has memory and streams of its own.  A kernel is *queued* on it and its outputs travel on at
-once, as **device values** that the device gives a meaning to when its stream gets there; others may ask their `dtype`
-and `size` (1 where the device does not know it yet), and look into nothing else.  Values of one device may be used in
-whatever is queued on it later, without waiting: which stream has to wait for which is the device's business, and so
-is keeping memory until its streams have passed whoever uses it.
-Implementations are in `aexec/devices`, one file each; `aexec/devices/check_device.py` is the suite that they pass.
+arrays. Any other device has memory and streams of its own.  A kernel is *queued* on it, and its outputs are passed on
+at once as **device values**, which get their content when the device's stream reaches the call.  Others may read only a
+device value's `dtype` and `size` (1 if the device does not know it yet).  A device value may be used in whatever is
+queued on the device later, without waiting: the device sees to it that streams wait for each other, and keeps memory
+until its streams have passed all uses. Implementations are in `aexec/devices`, one file each;
+`aexec/devices/check_device.py` is the suite that they pass.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ __all__ = [
     "no_value_yet",
 ]
 
-# Told the name of a node whose kernel failed after it was queued, and the error, in whichever thread.
+# Callback(kernel, error) for a kernel that failed after it was queued, in any thread.
 OnError = Callable[[QueuedKernel, BaseException], None]
 
 
 def no_value_yet(kernel: QueuedKernel) -> errors.OpError:
-    """Why there is no value of a variable whose first assignment, by this kernel, failed or was withdrawn."""
+    """The error for a variable whose first assignment, by this kernel, failed or was withdrawn."""
     return errors.FailedPreconditionError(
         f"Attempting to use uninitialized variables: the step in which {{{{node {kernel.name}}}}} was to assign to one "
         "has failed, or was cancelled"
@@ -50,19 +50,21 @@ def no_value_yet(kernel: QueuedKernel) -> errors.OpError:
 
 
 class DeviceEvent(abc.ABC):
-    """A point in what is queued on a device.  It passes when all before it is done, whether that failed or not."""
+    """A point in what is queued on a device.  It has passed when all work before it is done, failed work included."""
 
     @property
     @abc.abstractmethod
     def done(self) -> bool:
-        """Has it passed?"""
+        """True if the event has passed."""
 
     @abc.abstractmethod
     def when_done(self, callback: Callable[[], object]) -> None:
-        """Call back when it has passed: at once if it has, else in a thread of the device, which must not wait."""
+        """Call `callback` when the event has passed: at once if it has, else in a thread of the device, which must not
+        wait.
+        """
 
     async def wait(self) -> None:
-        """Wait for it on the running event loop."""
+        """Wait for the event on the running event loop."""
         if self.done:
             return
         passed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -71,37 +73,38 @@ class DeviceEvent(abc.ABC):
 
 
 class QueuedWork(abc.ABC):
-    """What one execution queues on a device; `Device.begin_work` makes it."""
+    """The calls that one execution queues on a device; made by `Device.begin_work`."""
 
     @abc.abstractmethod
     def enqueue(self, kernel: QueuedKernel, arguments: Sequence[Any]) -> tuple[Any, ...]:
         """Queue a kernel call and return its outputs without waiting for it.
 
-        The arguments, and the outputs, may be dropped at once.
+        The caller may drop the arguments and the outputs at once.
 
         Args:
-            arguments: what `kernel.compute` is called with: device values of this device, NumPy arrays for inputs in
-                host memory, and whatever the device does not know, which is passed on.
+            arguments: for `kernel.compute`: device values of this device, NumPy arrays for inputs in host memory, and
+                other objects, which are passed on.
 
         Returns:
-            one value per output: a device value, or for an output in host memory the array, or a future of it.
+            one value per output: a device value, or for an output in host memory the array or a future of it.
 
         Raises:
-            OpError, or whatever the kernel raises, if it fails at once.  What fails later is told to `on_error`,
-            and whatever is computed from its outputs fails with the same error, untold.
+            OpError, or whatever the kernel raises, if it fails at once.  A later failure is reported to `on_error`;
+                whatever
+            is computed from its outputs fails with the same error, which is not reported again.
         """
 
     @abc.abstractmethod
     def stop(self) -> None:
-        """No call of this work begins any more, if the device can still withdraw it.  Nothing waits."""
+        """Withdraw all calls of this work that have not begun, as far as the device can.  Does not wait."""
 
     @abc.abstractmethod
     def record_event(self) -> DeviceEvent:
-        """An event that passes when all calls queued so far are done; their errors have been told before."""
+        """An event that passes when all calls queued so far are done, and their errors have been reported."""
 
 
 class StreamTimer(abc.ABC):
-    """Measures, for a trace, what is queued on a stream between its making and `stop`.
+    """Measures, for a trace, the work queued on a stream between its making and `stop`.
 
     Attributes:
         stream: name of the stream, as traces show it.
@@ -111,11 +114,11 @@ class StreamTimer(abc.ABC):
 
     @abc.abstractmethod
     def stop(self, told: Callable[[int, int], object]) -> None:
-        """All that is to be measured is queued.
+        """End the measurement: all work to be measured is queued.
 
         Args:
-            told: called in a thread of the device with when the stream began with it and when it was done, by
-                `time.perf_counter_ns()`; not at all if the stream fails.
+            told: called in a thread of the device with the times at which the stream began and ended the work, by
+                `time.perf_counter_ns()`; not called if the stream fails.
         """
 
 
@@ -124,14 +127,14 @@ class Device(abc.ABC):
 
     Attributes:
         name: full name, `/job:localhost/replica:0/task:0/device:CPU:0`.
-        type: `CPU`, `GPU`, …: what its kernels are registered under.
+        type: `CPU`, `GPU`, …: the device type of its kernels.
         xp: the array module of its kernels.
-        memory_limit: bytes, 0 if not known.
+        memory_limit: bytes; 0 if unknown.
         incarnation: changes when the device is made anew.
-        is_host: it computes in the host's memory.
-        can_capture: it records sequences of calls, and replays them: see `captured`.
-        allocator: where its memory comes from.
-        description: what it is physically, for people.
+        is_host: True if it computes in the host's memory.
+        can_capture: True if it can record sequences of calls and replay them: see `captured`.
+        allocator: the allocator of its memory.
+        description: the hardware, for people.
     """
 
     name: str
@@ -151,50 +154,54 @@ class Device(abc.ABC):
         """A device value of an array in host memory, without waiting.
 
         Args:
-            array: a NumPy array, not to be changed until the device has read it: it is kept until then.
-            node: who wants it, for messages.
+            array: a NumPy array.  The device keeps it until it has read it; it must not be changed before.
+            node: the node that needs it, for errors.
 
         Raises:
-            InvalidArgumentError: strings, resources and variants, which live in host memory alone.
-            ResourceExhaustedError: there is not enough memory; or else what is computed from the value fails so.
+            InvalidArgumentError: strings, resources and variants, which are in host memory only.
+            ResourceExhaustedError: there is not enough memory.  A device may raise this later, from what is computed
+                from the value.
         """
 
     @abc.abstractmethod
     def copy_out(self, value: Any, *, node: str) -> Future[Any]:
-        """A device value as an array in host memory: a future that the device completes in one of its threads.
+        """A future of a device value as an array in host memory, completed in one of the device's threads.
 
-        It has the error of whatever failed to make the value.
+        It fails with the error of the call that was to make the value.
         """
 
     def copy_across(self, value: Any, destination: Device, *, node: str) -> Any:
         """A device value of another device of this type, without waiting.  Raises as `copy_in`."""
         raise NotImplementedError(f"{type(self).__name__} copies to no other device")
 
-    # What users hold in its memory
+    # Values that users hold in the device's memory
 
     def can_hold(self, dtype: DType) -> bool:
-        """Can values of this type be in its memory?"""
+        """True if values of this type can be in the device's memory."""
         return dtype.is_simple
 
     def holds(self, value: Any) -> bool:
-        """Is this in its memory: what `hand_out` gave, or an array of its own kind that a user has?"""
+        """True if the value is in the device's memory: a result of `hand_out`, or a user's array of the device's
+        kind.
+        """
         return False
 
     def take_in(self, value: Any, *, node: str) -> Any:
-        """A device value of what it holds, without a copy; it is kept until the device's streams have passed its use.
+        """A device value of an array that the device holds, without a copy; kept until its streams have passed all
+        uses.
 
-        Called in the user's thread: what the user's current stream does to the value by now is waited for there.
+        Called in the user's thread: the device waits for what the user's current stream is doing to the value.
 
         Args:
-            value: with elements of a type that the device can hold, and `dtype` and `shape`, if they are known.
-            node: who wants it, for messages.
+            value: an array whose type the device can hold.
+            node: the node that needs it, for errors.
         """
         return value
 
     def shape_of(self, value: Any, *, node: str) -> Future[tuple[int, ...]]:
-        """The shape of a device value, when it is known; it has the error of whatever failed to make the value.
+        """A future of the shape of a device value; it fails with the error of the call that was to make the value.
 
-        Devices that would have to copy the value for that need not do better.
+        By default the value is copied to the host for that.
         """
         shape: Future[tuple[int, ...]] = Future()
 
@@ -209,11 +216,12 @@ class Device(abc.ABC):
         return shape
 
     def hand_out(self, value: Any, *, node: str) -> Future[Callable[[], Any]]:
-        """What a user gets of a device value: in its memory, and his alone if it can be written to.
+        """Hand a device value to a user, in the device's memory, and not shared with others if it can be written to.
 
         Returns:
-            a future of what gives it, to be called in the user's thread, whose current stream may use what that gives
-            at once.  It has the error of whatever failed to make the value.
+            a future of a function that returns the value.  Call it in the user's thread, whose current stream may use
+                the
+            value at once.  The future fails with the error of the call that was to make the value.
         """
         given: Future[Callable[[], Any]] = Future()
         given.set_result(lambda: value)
@@ -223,48 +231,48 @@ class Device(abc.ABC):
 
     @abc.abstractmethod
     def begin_work(self, on_error: OnError) -> QueuedWork:
-        """What an execution queues its kernel calls with.
+        """Begin the queued work of one execution.
 
         Args:
-            on_error: told of each call that fails after it was queued.
+            on_error: called for each call that fails after it was queued.
         """
 
     def captured(self, sequence: CallSequence) -> CapturedCalls:
-        """What makes calls of kernels as one kernel: called as these are, it gives a tuple of the sequence's outputs.
+        """A kernel that makes the calls of a sequence; it returns a tuple of the sequence's outputs.
 
-        Where the calls cannot be replayed it makes them one after another.
+        Calls that cannot be replayed are made one after another.
 
         Raises:
-            UnimplementedError: the device captures none.
+            UnimplementedError: the device cannot capture calls.
         """
         raise errors.UnimplementedError(f"{self.name} captures no calls")
 
     def stream_timer(self) -> StreamTimer | None:
-        """What measures a kernel that is called now, in this thread; None if the kernel is done when it returns."""
+        """A timer of the kernel that is called next in this thread; None if a kernel is done when it returns."""
         return None
 
     @abc.abstractmethod
     def record_event(self) -> DeviceEvent:
-        """An event that passes when everything that was queued so far, copies too, is done."""
+        """An event that passes when everything that was queued so far is done, copies included."""
 
     async def synchronise(self) -> None:
         """Wait until everything that was queued so far is done."""
         await self.record_event().wait()
 
     def stats(self) -> AllocatorStats:
-        """Use of its memory."""
+        """Statistics of the device's memory."""
         return self.allocator.stats()
 
     def limit_memory(self, num_bytes: int) -> None:
-        """Let what is on it take so many bytes at most.  Called before anything is.
+        """Limit the memory of the device to `num_bytes`.  Called before it is used.
 
         Raises:
-            UnimplementedError: it cannot be limited.
+            UnimplementedError: the device's memory cannot be limited.
         """
         raise errors.UnimplementedError(f"the memory of {self.name} cannot be limited: leave it out of memory_limits")
 
     async def close(self) -> None:
-        """Wait until nothing runs on it, and give back what it holds.  Nothing can be queued any more."""
+        """Wait until nothing runs on the device, and release its resources.  Nothing can be queued afterwards."""
         await self.synchronise()
 
     def to_proto(self) -> proto.DeviceAttributes:
@@ -277,7 +285,7 @@ class Device(abc.ABC):
         )
 
     def memory_facts(self) -> str:
-        """How much of its memory is in use, and how much there is, for people; "" where nobody counts it."""
+        """Bytes in use and the limit, for people; "" if they are not counted."""
         in_use, limit = self.stats().bytes_in_use, self.memory_limit
         return f"{in_use} of {limit} bytes" if limit else f"{in_use} bytes" if in_use else ""
 
@@ -290,7 +298,7 @@ class Device(abc.ABC):
 
 
 def _with_memory(device: Device | None) -> Device | None:
-    """A device with memory of its own; None for those of the host."""
+    """The device if it has memory of its own; None for a device of the host."""
     return None if device is None or device.is_host else device
 
 
@@ -298,12 +306,12 @@ def copy_between(source: Device | None, value: Any, destination: Device | None, 
     """A value of one device as one of another.  Host devices share their arrays.
 
     Args:
-        source, destination: None for the host's memory, whoever's.
-        value: of `source`: what is in host memory, or a device value.
-        node: who wants it, for messages.
+        source, destination: None for the host's memory.
+        value: of `source`: an array in host memory, or a device value.
+        node: the node that needs it, for errors.
 
     Returns:
-        the value; or a future of it where the host has to wait for it: see `Device.copy_out`.
+        the value; or a future of it if the host has to wait for it: see `Device.copy_out`.
 
     Raises:
         as `Device.copy_in` does.

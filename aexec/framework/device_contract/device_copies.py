@@ -1,9 +1,8 @@
-"""Copies between memories, watched: what a traced step has copied where, and when its streams did that.
+"""Watching copies between memories: what a traced step has copied where, and when its streams did it.
 
-A device asks for `begun_copy` where a copy is queued, in the task of whoever wants it, and says when the copy began
-and ended on its stream; where nobody watches that costs a look at a variable of the context.  Names of kinds are those
-of TensorFlow's traces.
-Next to read: `aexec/runtime/profiling/tracing.py`, which watches.
+When a device queues a copy, in the task that needs it, it calls `begun_copy`, and reports the times of the copy on its
+stream to the result.  Without a watcher this costs one look at a context variable.  Names of kinds are those of
+TensorFlow's traces. Next to read: `aexec/runtime/profiling/tracing.py`, which watches.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ HOST_TO_DEVICE, DEVICE_TO_HOST, DEVICE_TO_DEVICE = "MEMCPYHtoD", "MEMCPYDtoH", "
 
 
 class CopyingDevice(Protocol):
-    """What is asked of a `Device` that copies."""
+    """The part of a `Device` that a watcher of copies uses."""
 
     name: str
     allocator: Allocator
@@ -47,12 +46,12 @@ class DeviceCopy:
     """A copy that was made.
 
     Attributes:
-        device: on whose stream it was.
+        device: the device on whose stream it ran.
         kind: HOST_TO_DEVICE, DEVICE_TO_HOST or DEVICE_TO_DEVICE.
-        node: who wanted it.
-        stream: as traces show it.
-        begin, end: on the stream, by `time.perf_counter_ns()`.
-        num_bytes: that were copied.
+        node: the node that needed it.
+        stream: the stream's name, as traces show it.
+        begin, end: times on the stream, by `time.perf_counter_ns()`.
+        num_bytes: bytes that were copied.
     """
 
     device: CopyingDevice
@@ -68,15 +67,15 @@ class CopyWatcher(Protocol):
     """Sees copies."""
 
     def copy_begun(self, device: CopyingDevice) -> None:
-        """One was queued on a device, whose events pass when it was told of."""
+        """Called when a copy was queued on a device; the device's events pass after `copied` was called."""
         ...
 
     def copied(self, copy: DeviceCopy) -> None:
-        """One was made.  Called in a thread of the device."""
+        """Called when a copy was made, in a thread of the device."""
         ...
 
 
-# Told the stream, when the copy began and ended there, and its bytes.
+# Callback(stream, begin, end, bytes) when the copy was made.
 Told = Callable[[str, int, int, int], None]
 
 _watcher: ContextVar[CopyWatcher | None] = ContextVar("aexec_copy_watcher", default=None)
@@ -84,7 +83,7 @@ _watcher: ContextVar[CopyWatcher | None] = ContextVar("aexec_copy_watcher", defa
 
 @contextmanager
 def watching_copies(watcher: CopyWatcher | None) -> Iterator[None]:
-    """Within, in this task and those that it makes, `watcher` sees what copies are queued."""
+    """Context manager: `watcher` sees the copies that this task, and tasks that it makes, queue meanwhile."""
     token = _watcher.set(watcher)
     try:
         yield
@@ -93,9 +92,9 @@ def watching_copies(watcher: CopyWatcher | None) -> Iterator[None]:
 
 
 def begun_copy(device: CopyingDevice, kind: str, node: str) -> Told | None:
-    """A copy is queued on a device: what is to be told of it when it was made; None if nobody watches.
+    """Report that a copy is queued on a device; returns the callback for when it was made, or None without a watcher.
 
-    One that fails is not told of.
+    The callback is not called for a copy that fails.
     """
     watcher = _watcher.get()
     if watcher is None:

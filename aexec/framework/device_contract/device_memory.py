@@ -1,10 +1,9 @@
-"""Memory of devices, accounted for: which step has what in the memory of a device that is not the host.
+"""Accounts for the memory of devices other than the host: which step holds how much of it.
 
-Whatever is queued on a device in a task in which a step's memory is accounted for (`accounting_for`) is that step's:
-the device asks for its `DeviceMemory` where it queues a call or a copy, and when its thread makes that, what it takes
-of the device's allocator is reserved before it is allocated, and counts until its memory dies.  Where nobody accounts
-for memory that costs a look at a variable of the context.
-Next to read: `memory/memory_account.py`, and `aexec/runtime/interpreter/memory_accountant.py`, which has the accounts.
+While a step's memory is accounted for (`accounting_for`), everything that its task queues on a device counts for the
+step: the device gets its `DeviceMemory` when it queues a call or a copy.  What its thread then allocates is reserved
+before, and counts until the memory is freed.  Without accounting this costs one look at a context variable. Next to
+read: `memory/memory_account.py`, and `aexec/runtime/interpreter/memory_accountant.py`, which has the accounts.
 """
 
 from __future__ import annotations
@@ -22,19 +21,19 @@ __all__ = ["DeviceMemory", "HasMemory", "accounted", "accounting_for", "device_m
 
 
 class HasMemory(Protocol):
-    """What is asked of a `Device`."""
+    """The part of a `Device` that accounting uses."""
 
     name: str
     allocator: Allocator
 
 
 class DeviceMemory:
-    """What a step has in the memory of one device.
+    """What a step holds in the memory of one device.
 
     Args:
-        account: of that, within the step's.
-        report: what is in use, for errors, given the names of a device and its allocator.
-        session: the account of the step's session, if that has one.
+        account: the account of that memory, within the step's.
+        report: returns a text about what is in use, for errors, from the names of a device and its allocator.
+        session: the account of the step's session, or None.
     """
 
     def __init__(
@@ -52,10 +51,10 @@ class DeviceMemory:
 
     @contextmanager
     def of_call(self, node: str) -> Iterator[None]:
-        """Within, in this thread, what is taken of the device's allocator is a node's.
+        """Context manager: allocations of the device's allocator in this thread count for the node.
 
         Raises:
-            ResourceExhaustedError: it would exceed a limit; nothing was allocated.
+            ResourceExhaustedError: an allocation would exceed a limit; nothing was allocated.
         """
         call = _DeviceCall(self.account, node, self._allocator)
         try:
@@ -71,7 +70,7 @@ class DeviceMemory:
             call.end()
 
     def hand_out(self, array: Any) -> None:
-        """An array is the caller's from now on."""
+        """Stop counting an array: it belongs to the caller from now on."""
         if self._session is not None:
             self._session.forget(array)
 
@@ -80,7 +79,7 @@ class _DeviceCall(CallMemory):
     """A call or copy whose allocations of one allocator are accounted for.
 
     Attributes:
-        refused: one of them did not fit.
+        refused: True if one of them did not fit.
     """
 
     def __init__(self, account: MemoryAccount, node: str, allocator: str) -> None:
@@ -100,20 +99,20 @@ class _DeviceCall(CallMemory):
 
 
 def without_arrays(error: BaseException) -> BaseException:
-    """An error; if it says that memory is out, without the frames that it came through: these keep arrays."""
+    """The error; if it is an out-of-memory error, without its traceback, whose frames keep arrays."""
     if isinstance(error, errors.ResourceExhaustedError):
         error.__context__ = None
         return error.with_traceback(None)
     return error
 
 
-# Gives the memory of the running step on a device.
+# Returns the running step's memory on a device.
 _of_step: ContextVar[Callable[[HasMemory], DeviceMemory] | None] = ContextVar("aexec_device_memory", default=None)
 
 
 @contextmanager
 def accounting_for(of_device: Callable[[HasMemory], DeviceMemory] | None) -> Iterator[None]:
-    """Within, in this task and those that it makes, what is queued on devices is a step's."""
+    """Context manager: what this task, and tasks that it makes, queue on devices counts for a step."""
     token = _of_step.set(of_device)
     try:
         yield
@@ -122,13 +121,13 @@ def accounting_for(of_device: Callable[[HasMemory], DeviceMemory] | None) -> Ite
 
 
 def device_memory(device: HasMemory) -> DeviceMemory | None:
-    """What the running step has on a device; None where nobody accounts for it."""
+    """What the running step holds on a device; None if it is not accounted for."""
     of_device = _of_step.get()
     return None if of_device is None else of_device(device)
 
 
 def accounted(memory: DeviceMemory | None, node: str) -> AbstractContextManager[None]:
-    """`DeviceMemory.of_call`, if anybody accounts for the memory."""
+    """`DeviceMemory.of_call`, or a context manager without effect if memory is not accounted for."""
     return _NOBODY if memory is None else memory.of_call(node)
 
 

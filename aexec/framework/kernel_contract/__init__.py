@@ -1,1 +1,1 @@
-"""Kernels: how they are registered and built, and what they may ask while they run."""
+"""Kernels: how they are registered, built and called."""

@@ -1,6 +1,6 @@
-"""Outputs of elementwise kernels in memory of the host's allocator, where a program has registered one.
+"""Puts outputs of elementwise kernels into memory of the host's allocator, if a program has registered one.
 
-Such kernels take the array to write into, as NumPy's ufuncs do; by default NumPy makes it, which is faster.
+Such kernels take the array to write into, as NumPy's ufuncs do; by default NumPy allocates it, which is faster.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from aexec.framework.kernel_contract.op_kernel import OpKernelConstruction
 
 __all__ = ["LARGE_BYTES", "in_registered_memory"]
 
-# From this on an array is the allocator's: going there takes some microseconds.  Filling it takes longer than one call
-# may hold the loop.
+# Smaller arrays are left to NumPy: calling the allocator takes some microseconds.  An array of this size takes longer
+# to # fill than one call may hold the event loop.
 LARGE_BYTES = 2 << 20
 
 
 def in_registered_memory(compute: Callable[..., Any], c: OpKernelConstruction) -> Callable[..., Any]:
     """A compute callable that writes its large outputs into memory of the host's allocator.
 
-    The same one if none is registered, or the kernel does not take `out`.
+    Returns `compute` itself if no allocator is registered, or the kernel does not take `out`.
     """
     if not (c.forwards and c.has_registered_allocator) or c.takes_list or c.wants_context:
         return compute
@@ -38,7 +38,9 @@ def in_registered_memory(compute: Callable[..., Any], c: OpKernelConstruction) -
 
 
 def _large_shape(arrays: Sequence[Any], large: int) -> tuple[int, ...] | None:
-    """To what arrays are broadcast, if that has so many elements; None, too, where the kernel is to refuse them."""
+    """The shape that the arrays broadcast to, if it has at least `large` elements; else None, also if they do not
+    broadcast.
+    """
     try:
         shape = np.broadcast_shapes(*(array.shape for array in arrays))
     except ValueError:

@@ -1,7 +1,7 @@
-"""NumPy's floating-point errors, which nobody is told of while kernels run: 1/0 is inf, as in TensorFlow.
+"""Turns off NumPy's floating-point errors while kernels run: 1/0 is inf, as in TensorFlow.
 
-`numpy.errstate` does it at the price of two small kernels, so what runs a line of few calls does what that does,
-without its bookkeeping: it sets the context variable in which NumPy keeps what to do about such errors.
+`numpy.errstate` does the same, but costs as much as two small kernels.  So the code that runs a short line sets the
+context variable in which NumPy keeps its error state, without the bookkeeping around it:
 
     token = FLOAT_ERRORS.set(IGNORED)
     try:
@@ -23,7 +23,7 @@ __all__ = ["FLOAT_ERRORS", "IGNORED", "OVERFLOW_RAISED"]
 
 
 def _find(overflow: Literal["ignore", "raise"]) -> tuple[ContextVar[Any], Any]:
-    """The variable, and its value for such a treatment of overflows and ignoring all else: what setting it changes."""
+    """NumPy's context variable, and its value for this treatment of overflows with all else ignored."""
     before, after = copy_context(), copy_context()
     after.run(np.seterr, all="ignore", over=overflow)
     ((variable, value),) = [(variable, value) for variable, value in after.items() if before.get(variable) is not value]

@@ -1,7 +1,7 @@
-"""What an executor may know of a kernel that calls functions: which, when, and how to go on in the middle.
+"""Describes, for an executor, which functions a kernel calls and when, and how the kernel continues in the middle.
 
-With it, a compiled plan writes the call down as Python: `if`, `while`, or a call of the function's own line.
-Next to read: `aexec/kernels/control_flow/functional_ops.py`.
+A compiled plan uses it to write the call as Python: `if`, `while`, or a call of the function's own line. Next to read:
+`aexec/kernels/control_flow/functional_ops.py`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from aexec.framework.late_dataclass import dataclass
 
 __all__ = ["CallKind", "FunctionalCall", "Running"]
 
-# A function that runs: it will give its results.
+# Awaited for the results of a function that runs.
 Running = Awaitable[Sequence[Any]]
 
 
@@ -33,8 +33,8 @@ class FunctionalCall:
 
     Attributes:
         functions: see `aexec.runtime.functions.functions.Function`.
-        go_on: `go_on(context, values, number, running)` ends what the kernel does from the middle: the function of
-            that number runs already; `values` are those of a WHILE in this iteration.
+        go_on: `go_on(context, values, number, running)` does the rest of the kernel's work while the function of that
+            number runs; `values` are those of a WHILE in this iteration.
     """
 
     kind: CallKind

@@ -1,8 +1,7 @@
 """`KernelDefBuilder`: the description of a kernel, part by part, and its registration.
 
-The same as the arguments of `kernel_registry.kernel` for code that finds out in the course of
-things what its kernels are.  Errors are collected and reported together.
-The rules are TensorFlow's: core/framework/kernel_def_builder.h.
+For code that finds out at run time what its kernels are; `kernel_registry.kernel` takes the same as arguments.  Errors
+are collected and reported together. The rules are TensorFlow's: core/framework/kernel_def_builder.h.
 """
 
 from __future__ import annotations
@@ -44,14 +43,14 @@ class KernelDefBuilder:
         self._errors: list[str] = []
 
     def device(self, device_type: str) -> KernelDefBuilder:
-        """The device type that it runs on, `CPU` say; needed, and once only."""
+        """Set the device type, such as `CPU`; required, and only once."""
         if self._device:
             self._errors.append(f"device type given twice: '{self._device}' and '{device_type}'")
         self._device = device_type
         return self
 
     def type_constraint(self, attr: str, *allowed: Any) -> KernelDefBuilder:
-        """Serve only nodes whose type attr has one of these dtypes, each element of it if it is a list.
+        """Serve only nodes whose type attr has one of these dtypes; of a list, each element.
 
         Args:
             attr: name of an attr of kind `type` or `list(type)`.
@@ -71,19 +70,19 @@ class KernelDefBuilder:
         return self
 
     def host_memory(self, *arguments: str) -> KernelDefBuilder:
-        """These inputs and outputs live in host memory on any device."""
+        """Keep these inputs and outputs in host memory on any device."""
         self._host_memory.update(dict.fromkeys(arguments))
         return self
 
     def label(self, label: str) -> KernelDefBuilder:
-        """Serve only nodes whose `_kernel` attr is this label; once only."""
+        """Serve only nodes whose `_kernel` attr is this label; only once."""
         if self._label is not None:
             self._errors.append(f"label given twice: '{self._label}' and '{label}'")
         self._label = label
         return self
 
     def priority(self, priority: int) -> KernelDefBuilder:
-        """Preference in placement, higher first; 0 if not given."""
+        """Set the preference in placement, higher first; 0 if not given."""
         if self._priority is not None:
             self._errors.append(f"priority given twice: {self._priority} and {priority}")
         if not -(2**31) <= priority < 2**31:
@@ -111,10 +110,10 @@ class KernelDefBuilder:
         Args:
             builder: makes the compute callable of a node; a function or an `OpKernel` class.
             cost: as for `kernel_registry.kernel`.
-            registry: where to.
+            registry: the registry to add it to.
 
         Returns:
-            What was registered, which `registry.unregister` takes.
+            The registration, which `registry.unregister` takes.
 
         Raises:
             InvalidArgumentError: as `build`; nothing is registered then.
@@ -147,7 +146,7 @@ class KernelDefBuilder:
             yield "no device type is given"
 
     def _unknown(self) -> Iterable[str]:
-        """Names that the op's definition, where there is one, does not have."""
+        """Errors for names that the op's registered definition does not have."""
         data = op_registry.global_registry.find(self._op)
         if data is None:
             return

@@ -1,10 +1,8 @@
 """The kernel registry: which implementation serves a node on a device.
 
-Kernels register under (op, device type, label); several may share a key and are
-told apart by constraints on type attrs.  An OpDef and a KernelDef are different
-things: the OpDef is the op's interface, one per name; a KernelDef describes one
-implementation, of which an op may have many, or none.
-The rules of lookup are TensorFlow's: core/framework/op_kernel.cc.
+Kernels register under (op, device type, label); several may share a key and are told apart by constraints on type
+attrs. An OpDef is the op's interface, one per name; a KernelDef describes one implementation, of which an op may have
+many, or none. The rules of lookup are TensorFlow's: core/framework/op_kernel.cc.
 """
 
 from __future__ import annotations
@@ -46,11 +44,11 @@ __all__ = [
     "registration_filter",
 ]
 
-# A builder, or a class of kernels.
+# A builder function, or a class of kernels.
 OpKernelFactory = Callable[[OpKernelConstruction], Compute | OpKernel]
 AnyFactory = TypeVar("AnyFactory", bound=OpKernelFactory)
 
-# Tried where no kernel is registered for the node's own device type.
+# Tried if no kernel is registered for the node's own device type.
 DEFAULT_DEVICE = "DEFAULT"
 
 
@@ -61,11 +59,11 @@ class KernelRegistration:
     Attributes:
         op, device_type, label: the registry key; the label is "" or a node's `_kernel` attr.
         constraints: type attr → DTypes it may have (for a list attr: each element).
-        host_memory: names of inputs and outputs that live in host memory on any device.
+        host_memory: names of inputs and outputs that are in host memory on any device.
         priority: preference in placement; lookup ignores it.
         builder: makes the compute callable, or an `OpKernel` instance.
-        cost: estimate of its time; see `op_kernel.Cost`.
-        needs: modules of other packages that take long to import, and that no kernel but such as this uses.
+        cost: estimate of a call's time; see `op_kernel.Cost`.
+        needs: modules of other packages that the kernel needs, that take long to import and that no other kernels use.
         scratch: estimate of the memory that a call needs for itself; see `op_kernel.Scratch`.
     """
 
@@ -81,10 +79,10 @@ class KernelRegistration:
     scratch: Scratch = 0.0
 
     def mismatch(self, attrs: Mapping[str, Any]) -> str | None:
-        """Name of the first constrained attr whose value is not allowed, or None if all hold.
+        """The name of the first constrained attr whose value is not allowed, or None if all constraints hold.
 
         Raises:
-            InvalidArgumentError: a constraint on an attr that the node lacks or that is no type.
+            InvalidArgumentError: a constraint is on an attr that the node lacks or that is not a type.
         """
         for name, allowed in self.constraints.items():
             value = attrs.get(name)
@@ -129,7 +127,7 @@ class KernelRegistration:
         return cost if callable(cost) or not cost or not broadcasts(c.op) else Broadcast(cost)
 
     def check_host_memory(self, op_def: OpDef) -> None:
-        """Raises InvalidArgumentError if it keeps arguments on the host that its op does not have."""
+        """Raise InvalidArgumentError if it keeps arguments in host memory that its op does not have."""
         if self.host_memory:
             unknown = set(self.host_memory) - {arg.name for arg in (*op_def.inputs, *op_def.outputs)}
             if unknown:
@@ -160,7 +158,7 @@ class KernelRegistration:
 
 
 Filter = Callable[[KernelRegistration], bool]
-# Makes kernels of a device type of the kernel of another.
+# Makes kernels of one device type from the kernel of another.
 Derivation = Callable[[KernelRegistration], Iterable[KernelRegistration]]
 
 
@@ -175,22 +173,22 @@ class KernelRegistry:
         self._watches: list[list[KernelRegistration]] = []
         self._derivations: dict[str, Derivation] = {}
         self._not_default: dict[str, frozenset[str]] = {}
-        # By device type and identity of the kernel, which is kept with them.
+        # (device type, id of the kernel) → the kernel, which keeps the id valid, and the kernels derived from it.
         self._derived: dict[tuple[str, int], tuple[KernelRegistration, list[KernelRegistration]]] = {}
 
     def derive(self, device_type: str, derivation: Derivation, *, without: Iterable[str] = ()) -> None:
-        """Let a device type have, where nothing is registered for it, what is made of other kernels.
+        """Let a device type run kernels derived from those of other types, for ops that have none registered for it.
 
         Args:
-            derivation: makes kernels of that type; asked for the kernels of an op when one is looked up.  A later
-                one is ignored.
-            without: ops whose kernels for DEFAULT devices that type cannot run.
+            derivation: makes kernels of that type from a kernel; called when a kernel of the op is looked up.  If the
+                type already has a derivation, this one is ignored.
+            without: ops whose kernels for DEFAULT devices the type cannot run.
         """
         self._derivations.setdefault(device_type, derivation)
         self._not_default.setdefault(device_type, frozenset(without))
 
     def takes_default(self, device_type: str, op: str) -> bool:
-        """Can a device of the type run an op's kernel for DEFAULT devices, if there is one?"""
+        """True if a device of the type can run an op's kernel for DEFAULT devices."""
         return op not in self._not_default.get(device_type, ())
 
     def _derived_of(self, device_type: str, kernels: Iterable[KernelRegistration]) -> list[KernelRegistration]:
@@ -207,19 +205,19 @@ class KernelRegistry:
         return found
 
     def load_on_first_use(self, module: str, ops: Iterable[str]) -> None:
-        """Import `module`, which registers the kernels of `ops`, when a kernel of one of them is first asked for."""
+        """Import `module`, which registers the kernels of `ops`, when a kernel of one of them is first looked up."""
         self._first_use.add(module, ops)
 
     def is_loaded(self, op: str) -> bool:
-        """Can the kernels of an op be looked up and built without importing anything that takes long?"""
+        """True if the kernels of an op can be looked up and built without an import that takes long."""
         return op not in self._first_use and all(
             module in sys.modules for kernel in self._by_op.get(op, ()) for module in kernel.needs
         )
 
     def load(self, ops: Iterable[str] | None = None) -> None:
-        """Import the kernels of these ops, or all kernels, that are still to be imported, and what those need.
+        """Import the kernels of these ops, or all kernels, and the modules that they need.
 
-        It reads files, and may take a second: not for the event loop.
+        Reads files, and may take a second: not for the event loop.
         """
         for op in self.ops() if ops is None else ops:
             for kernel in self.kernels_of(op):
@@ -231,12 +229,12 @@ class KernelRegistry:
         with self._lock:
             if all(accept(registration) for accept in self._filters):
                 self._by_op.setdefault(registration.op, []).append(registration)
-                # A family that is imported only now is not what a library brought.
+                # A family imported only now does not belong to the library that is being loaded.
                 for registered in () if self._first_use.loading else self._watches:
                     registered.append(registration)
 
     def unregister(self, registration: KernelRegistration) -> None:
-        """Take a kernel back (a library that failed to load).  Unknown ones are ignored."""
+        """Remove a kernel, as of a library that failed to load.  Unknown ones are ignored."""
         with self._lock:
             kernels = self._by_op.get(registration.op, [])
             kernels[:] = [k for k in kernels if k is not registration]
@@ -249,7 +247,7 @@ class KernelRegistry:
             return list(self._by_op.get(op, ()))
 
     def ops(self) -> list[str]:
-        """Names of all ops that have a kernel, sorted; to tell, it imports all kernels."""
+        """The names of all ops that have a kernel, sorted.  Imports all kernels."""
         self._first_use.load_all()
         with self._lock:
             return sorted(name for name, kernels in self._by_op.items() if kernels)
@@ -302,7 +300,9 @@ class KernelRegistry:
     def _in_turn(
         self, op: str, device_type: str, kernels: Iterable[KernelRegistration]
     ) -> Iterator[Iterable[KernelRegistration]]:
-        """An op's kernels that serve a device type: where none of the first match the next are tried."""
+        """Groups of an op's kernels for a device type, in the order in which they are tried: the first with a match
+        counts.
+        """
         yield [k for k in kernels if k.device_type == device_type]
         if self.takes_default(device_type, op):
             yield [k for k in kernels if k.device_type == DEFAULT_DEVICE]
@@ -310,9 +310,9 @@ class KernelRegistry:
 
     @contextmanager
     def watch(self) -> Iterator[list[KernelRegistration]]:
-        """Within the scope a library is loaded: yields the list of kernels that it registers.
+        """Context manager for loading a library: yields the list of kernels that it registers.
 
-        If the scope ends with an error they are taken back.
+        If the scope ends with an error they are removed.
         """
         registered: list[KernelRegistration] = []
         with self._lock:
@@ -329,7 +329,7 @@ class KernelRegistry:
 
     @contextmanager
     def registration_filter(self, accept: Filter) -> Iterator[None]:
-        """Within the scope, drop registrations that `accept` refuses, without an error."""
+        """Context manager: registrations that `accept` refuses are dropped without an error."""
         with self._lock:
             self._filters.append(accept)
         try:
@@ -344,7 +344,7 @@ def _label(attrs: Mapping[str, Any]) -> str:
 
 
 def registered_text(kernels: Iterable[KernelRegistration]) -> str:
-    """One line per kernel, as errors print it."""
+    """One line per kernel, as in errors."""
     return "".join(f"  {k}\n" for k in kernels) or "  <no registered kernels>\n"
 
 
@@ -369,17 +369,17 @@ def kernel(
         ops: op names.
         device: device type or types, e.g. "CPU".
         host_memory: names of inputs and outputs kept in host memory.
-        label: served only to nodes whose `_kernel` attr says so.
+        label: serve only nodes whose `_kernel` attr is this.
         priority: preference in placement.
-        cost: nanoseconds per input element, or a function of the inputs giving nanoseconds;
-            0 for work that does not grow with its inputs (views, shapes, handles).  Where outputs may be larger than
-            the inputs, `PerOutput`, and where attrs say how long it takes, `AttrCost`; an op whose shape function
-            broadcasts is asked about its output anyway.
-        needs: modules that take long to import, which the builder or the kernel imports: they are there
-            before the builder runs, and the event loop has not waited for them.
-        scratch: bytes that a call needs for itself until it ends, besides its outputs, per element of the inputs or
-            of the outputs, whichever are more; or a function of the inputs that gives bytes.  They are reserved, where
-            memory is limited, before the call.  What only the call finds out it announces (`announce_scratch`).
+        cost: nanoseconds per input element, or a function of the inputs giving nanoseconds; 0 for work that does not
+            grow with its inputs (views, shapes, handles).  `PerOutput` if outputs may be larger than the inputs,
+            `AttrCost` if attrs decide how long it takes.  If the op's shape function broadcasts, the output's size is
+            counted anyway.
+        needs: modules that take long to import, which the builder or the kernel imports.  They are imported before the
+            builder runs, and never on the event loop.
+        scratch: bytes that a call needs for itself until it ends, besides its outputs, per element of the inputs or of
+            the outputs, whichever are more; or a function of the inputs that returns bytes.  If memory is limited, they
+            are reserved before the call.  A call that finds out itself announces them (`announce_scratch`).
         constraints: type attr → allowed DTypes.
 
     Example:

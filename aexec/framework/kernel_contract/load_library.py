@@ -1,8 +1,7 @@
-"""Libraries of ops and kernels beyond those that come with aexec.
+"""Loads libraries of ops and kernels beyond those of aexec.
 
-A library is a Python module that calls `register_op` and `@kernel` when imported.  It
-is imported with the registries watched, so that what it registers is known, and taken
-back if the import fails.
+A library is a Python module that calls `register_op` and `@kernel` when it is imported.  The registries are watched
+during the import, so that what it registers is known, and is removed if the import fails.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ class Library:
     """A loaded library.
 
     Attributes:
-        name: what it was loaded as: absolute path, or module name.
+        name: the name it was loaded by: absolute path, or module name.
         handle: the module.
         op_list: definitions of the ops that it registered.
         kernel_list: the kernels that it registered.
@@ -52,17 +51,17 @@ _loaded: dict[str, Library] = {}
 
 
 def load_library(library: str | os.PathLike[str]) -> Library:
-    """Load a library once; later calls return what the first one did.
+    """Load a library once; later calls return the result of the first.
 
     Args:
-        library: path of a Python file, extension module or package folder; or name of an entry point of the
-            group `aexec.libraries`; or dotted name of a module.  Of a module that was imported before
-            by other means, the lists are empty.
+        library: path of a Python file, extension module or package folder; or name of an entry point of the group
+            `aexec.libraries`; or dotted name of a module.  Of a module that was imported before by other means, the
+            lists are empty.
 
     Raises:
         NotFoundError: there is no such file or module.
         OpError: a registration is refused; nothing of the library stays registered.
-        UnknownError: the module raises something else; nothing of it stays registered.
+        UnknownError: the module raises another exception; nothing of it stays registered.
     """
     name = _canonical_name(library)
     with _lock:
@@ -77,7 +76,7 @@ def _canonical_name(library: str | os.PathLike[str]) -> str:
     is_path = isinstance(library, os.PathLike) or os.sep in text or text.endswith(".py")
     if is_path:
         return os.path.realpath(text)
-    import importlib.metadata  # here, because it takes long
+    import importlib.metadata  # imported here, because it takes long
 
     for entry_point in importlib.metadata.entry_points(group=ENTRY_POINT_GROUP, name=text):
         return entry_point.module
@@ -88,7 +87,7 @@ def _load(name: str) -> Library:
     ops, kernels = op_registry.global_registry, kernel_registry.global_registry
     path = Path(name) if os.path.isabs(name) else None
     module_name = name if path is None else _module_name(path)
-    # The definitions of ops are checked at the end of their watch, so it has to be the inner one.
+    # The watch of ops checks their definitions when it ends, so it must be the inner one.
     with _all_or_nothing(name, module_name), kernels.watch() as registrations, ops.watch() as op_names:
         module = importlib.import_module(name) if path is None else _import_file(path, module_name)
     return Library(

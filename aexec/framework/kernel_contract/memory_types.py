@@ -1,7 +1,7 @@
-"""Memory types: whether an input or output of a node lives in host memory or on its device.
+"""Memory types: whether an input or output of a node is in host memory or in its device's.
 
-Strings, resource handles and variants are always on the host; a kernel's registration names more;
-a node's `_input_hostmem` and `_output_hostmem` attrs list positions; the rest is on the device.
+Strings, resource handles and variants are always in host memory; a kernel's registration names more; a node's
+`_input_hostmem` and `_output_hostmem` attrs list positions; the rest is in the device's memory.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from aexec.framework.types import MemoryType
 
 __all__ = ["memory_types"]
 
-# What a variant holds is the host's: no device but the host has kernels for it.
+# Variants hold values in host memory: only the host has kernels for them.
 _ON_HOST = (*dtypes.ALWAYS_ON_HOST, dtypes.variant)
 
 
@@ -26,17 +26,18 @@ def memory_types(
     attrs: Mapping[str, Any],
     hostmem_attr: str,
 ) -> tuple[MemoryType, ...]:
-    """Memory type of each flattened input (or output).
+    """The memory type of each flattened input (or output).
 
     Args:
         types: their DTypes.
         ranges: argument name → [start, stop) in the flattened list.
-        host_memory: names of arguments that the kernel keeps on the host; those of the other side are passed over.
+        host_memory: names of arguments that the kernel keeps in host memory; names that are not in `ranges` are
+            ignored.
         attrs: the node's attrs.
         hostmem_attr: `_input_hostmem` or `_output_hostmem`.
 
     Raises:
-        InvalidArgumentError: a position in `hostmem_attr` that does not exist.
+        InvalidArgumentError: a position in `hostmem_attr` does not exist.
     """
     result = [MemoryType.HOST_MEMORY if dtype.base in _ON_HOST else MemoryType.DEVICE_MEMORY for dtype in types]
     for name in host_memory:

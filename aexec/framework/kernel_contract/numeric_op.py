@@ -1,7 +1,7 @@
-"""Base classes of numeric kernels written as classes: signature and shapes are checked for them.
+"""Base classes of numeric kernels written as classes, which check signature and shapes.
 
-Most kernels are plain functions (`kernel_registry.kernel`); these serve those who bring
-kernels written as classes, one per op, as TensorFlow's numeric_op.h does.
+Most kernels are plain functions (`kernel_registry.kernel`); these classes serve programs that bring kernels written as
+classes, one per op, as for TensorFlow's numeric_op.h.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a kernel is: how it is built, what it is called with, what it may return.
+"""The contract of a kernel: how it is built, what it is called with, what it may return.
 
 An op says *what* is computed (OpDef), a kernel says *how* on one kind of device.
 A kernel is registered as a **builder** (see `kernel_registry.kernel`).  The builder
@@ -9,10 +9,10 @@ callable**, which runs once per step:
   and returns one array, or a tuple with one entry per output, or None for no output;
 * a numeric 0-d result may be a NumPy scalar; strings, handles and variants are
   always object arrays, 0-d ones included;
-* inputs are read-only: an input may be fed by the user or shared with other nodes.  One that nobody else
-  has is offered to a kernel that asks for it (`c.forward_inputs()`), to write its output over;
+* inputs are read-only: an input may be fed by the user or shared with other nodes.  A kernel that asks for it
+  (`c.forward_inputs()`) may write its output over an input that nothing else holds;
 * a coroutine function is an asynchronous kernel; a function that takes the context may also return a
-  coroutine or `futures.PendingOutputs` where it has to wait for its outputs;
+  coroutine or `futures.PendingOutputs` if it has to wait for its outputs;
 * an `errors.OpError` that it raises ends the step; the executor adds the node's name.
 
 A kernel that needs the step asks for it while being built (`c.need_context()`); its
@@ -68,23 +68,25 @@ __all__ = [
     "scratch_bytes",
 ]
 
-# What a step calls with the arrays of a node's inputs, and what makes it: see the head.
+# The compute callable, which a step calls with the arrays of a node's inputs, and what makes it: see the head.
 Compute = Callable[..., Any]
 Builder = Callable[["OpKernelConstruction"], Compute]
 
 
-# Nanoseconds per input element, or a function of the inputs that gives nanoseconds.
-# 0 marks work whose time does not depend on the size of its inputs: it always runs inline.
+# Nanoseconds per input element, or a function of the inputs that returns nanoseconds. # 0: the time does not depend on
+# the size of the inputs, and the call always runs inline.
 Cost = float | Callable[..., float]
 DEFAULT_COST = 1.0
-# Bytes that a call needs for itself until it ends, besides its outputs, per element of the inputs or of the outputs,
-# whichever are more; or a function of the inputs that gives bytes.
+# Bytes that a call needs for itself until it ends, besides its outputs, per element of the inputs or of the outputs, #
+# whichever are more; or a function of the inputs that returns bytes.
 Scratch = float | Callable[..., float]
 _OF_SHAPES: set[Callable[..., float]] = set()
 
 
 def of_shapes(cost: Callable[..., float]) -> Callable[..., float]:
-    """A cost function whose answer follows from the shapes and types of the inputs: once for each of them is enough."""
+    """Declare that a cost function uses only the shapes and types of the inputs, so that its result may be
+    remembered.
+    """
     _OF_SHAPES.add(cost)
     return cost
 
@@ -94,20 +96,20 @@ def scratch_bytes(scratch: Scratch, inputs: Sequence[Any], made: int) -> int:
 
     Args:
         scratch: as its kernel declares it.
-        made: number of elements of its outputs.
+        made: the number of elements of its outputs.
     """
     if callable(scratch):
         try:
             return max(0, int(scratch(*inputs)))
         except Exception:
-            return 0  # the kernel says what is wrong with its inputs
+            return 0  # the kernel reports what is wrong with its inputs
     if not scratch:
         return 0
     return int(scratch * max(made, sum(getattr(value, "size", 0) for value in inputs)))
 
 
 class PaddedCost:
-    """The cost of a kernel that pads its inputs, where the kernel's own is for what they are without.
+    """The cost of a kernel that pads its inputs, computed from the kernel's cost for the unpadded ones.
 
     Args:
         cost: the kernel's.
@@ -126,7 +128,7 @@ class PaddedCost:
         return float(self.cost(*inputs) * max(map(self._growth, inputs)))
 
     def _growth(self, value: Any) -> float:
-        """How many times as large an input is when it is padded."""
+        """The size of the padded input divided by that of the input."""
         if value.ndim != len(self._paddings):
             return 1.0
         growth: float = math.prod([1 + more / max(1, n) for more, n in zip(self._paddings, value.shape, strict=True)])
@@ -134,7 +136,7 @@ class PaddedCost:
 
 
 def follows_from_shapes(cost: Cost) -> bool:
-    """Was a cost declared by `of_shapes`?"""
+    """True if a cost was declared by `of_shapes`."""
     return (cost.cost if isinstance(cost, PaddedCost) else cost) in _OF_SHAPES
 
 
@@ -142,28 +144,29 @@ Explain = Callable[..., errors.OpError]
 
 
 class OpKernelConstruction:
-    """What a kernel's builder may ask while it is being built.  What is wrong it raises.
+    """What a kernel's builder may use while it builds.  Wrong uses are raised as errors.
 
     Attributes:
         name, op: the node's name and op type.
         op_def: the op's definition.
-        attrs: attr name → Python value (int, float, bool, bytes, DType, PartialTensorShape,
-            numpy array, NameAttrList, or a list of one of these); defaults filled in.
+        attrs: attr name → Python value (int, float, bool, bytes, DType, PartialTensorShape, numpy array, NameAttrList,
+            or a list of one of these); defaults filled in.
         input_types, output_types: DTypes of the flattened inputs and outputs.
         device: full name of the device that the node is placed on.
-        placed_on: that device, or None where a kernel is built by itself, for the host.
+        placed_on: that device, or None if a kernel is built by itself, for the host.
         xp: the array module, `numpy` or `cupy`.
         graph_version: producer version of the GraphDef.
-        max_image_pixels: how many pixels an image may have that is decoded; None for no limit.
+        max_image_pixels: the most pixels of an image to decode; None for no limit.
         host_memory: names of arguments that the kernel was registered to keep in host memory.
         calls: set by the builder of a kernel that does nothing but call functions.
-        may_be_abandoned: set by the builder of a stateful op's kernel whose state is whole at any time: a generator
-            that has moved on before it draws.  Others of stateful ops are waited for when their step is over.
-        in_any_thread: set by the builder of a stateful op's kernel that never waits and may be called in any thread: it
-            looks variables up, reads or changes them under their own locks.
-        explain: set by the builder to turn a foreign exception of the compute callable
-            (NumPy's ValueError, say) into an `OpError`: `explain(exception, *inputs)`.  It lets
-            a compute callable be a bare NumPy function with no checks on the way to success.
+        may_be_abandoned: set by the builder of a stateful op's kernel whose state is consistent at any time, such as a
+            generator that advances before it draws.  Calls of other stateful ops are waited for when their step is
+            over.
+        in_any_thread: set by the builder of a stateful op's kernel that never waits and may be called in any thread,
+            since it reads and changes variables under their own locks.
+        explain: set by the builder to turn a foreign exception of the compute callable (such as NumPy's ValueError)
+            into an `OpError`: `explain(exception, *inputs)`.  With it, a compute callable can be a bare NumPy function
+            without checks.
         variables: set by the builder of a kernel that is queued on a device and works on values of variables there.
     """
 
@@ -234,7 +237,7 @@ class OpKernelConstruction:
         self.in_any_thread = False
 
     def attr(self, name: str) -> Any:
-        """Value of an attr.  Raises InvalidArgumentError if the node has none of that name."""
+        """The value of an attr.  Raises InvalidArgumentError if the node has none of that name."""
         try:
             value = self.attrs[name]
         except KeyError:
@@ -242,7 +245,7 @@ class OpKernelConstruction:
         return value.array if isinstance(value, TensorAttr) else value
 
     def text(self, name: str) -> str:
-        """Value of a string attr as `str`.  Raises InvalidArgumentError if it is not UTF-8."""
+        """The value of a string attr as `str`.  Raises InvalidArgumentError if it is not UTF-8."""
         try:
             return str(self.attr(name), "utf-8")
         except UnicodeDecodeError:
@@ -260,7 +263,7 @@ class OpKernelConstruction:
 
     @property
     def functions(self) -> FunctionLibraryRuntime:
-        """The functions of the graph's library.  Raises FailedPreconditionError where there is no library."""
+        """The functions of the graph's library.  Raises FailedPreconditionError if there is no library."""
         if self._functions is None:
             raise errors.FailedPreconditionError(f"{self.name} ({self.op}) is built without a function library")
         return self._functions
@@ -281,7 +284,7 @@ class OpKernelConstruction:
 
     @property
     def input_memory_types(self) -> tuple[MemoryType, ...]:
-        """Where each input lives: see `memory_types.py`."""
+        """The memory type of each input: see `memory_types.py`."""
         ranges = self.op_def.input_ranges(self.attrs)
         return memory_types(self.input_types, ranges, self.host_memory, self.attrs, "_input_hostmem")
 
@@ -292,20 +295,22 @@ class OpKernelConstruction:
 
     @property
     def allocator(self) -> Allocator:
-        """Of the device's memory.  What a call takes of it, it asks for anew, so that whoever watches it can see that:
-        `c.allocator` is for the builder, `allocator_of_calls` for the compute callable.
+        """The allocator of the device's memory, for the builder.
+
+        The compute callable must use `allocator_of_calls` at each call instead, so that the call's allocations can be
+        watched.
         """
         return self.allocator_of_calls()
 
     @property
     def allocator_of_calls(self) -> Callable[[], Allocator]:
-        """Gives a call of the kernel the allocator of the device's memory."""
+        """A function that returns the allocator of the device's memory; called by each call of the kernel."""
         allocator = self._allocator
         return cpu_allocator if allocator is None else lambda: watched(allocator)
 
     @property
     def has_registered_allocator(self) -> bool:
-        """Does the host's memory come from an allocator that a program has registered?"""
+        """True if the host's memory comes from an allocator that a program has registered."""
         return self._allocator is None and self.xp is np and allocator_names()[0] != "cpu"
 
     def allocate_temp(self, dtype: DType, shape: Sequence[int]) -> Any:
@@ -330,11 +335,13 @@ class OpKernelConstruction:
 
     @property
     def status(self) -> errors.OpError | None:
-        """What is wrong with the node, if that was said by `ctx_failure`."""
+        """The first error that was reported by `ctx_failure`, or None."""
         return self._status
 
     def ctx_failure(self, error: errors.OpError) -> None:
-        """Say what is wrong with the node, and go on looking; the first that was said is raised after the builder."""
+        """Report an error of the node without raising it; the first one reported is raised when the builder has
+        returned.
+        """
         if self._status is None:
             self._status = error
 
@@ -345,22 +352,21 @@ class OpKernelConstruction:
     def take_list(self) -> None:
         """Ask that the compute callable be called as `compute(context, inputs)`, with one list of all inputs.
 
-        The executor refers to them through that list alone, so that `unshared.is_unshared` can tell
-        whether somebody else has one.
+        The executor refers to the inputs through that list alone, so that `unshared.is_unshared` can tell whether
+        something else holds one.
         """
         self.wants_context = self.takes_list = True
 
     def forward_inputs(self, *positions: int) -> None:
-        """Say that the compute callable takes `out`, as NumPy's ufuncs do: an array to write its first output into.
+        """Declare that the compute callable takes `out`, as NumPy's ufuncs do: an array to write its first output into.
 
-        A call gets it where one of these inputs is nobody else's any more; it is that input, so each element must
-        have been read before its place is written.  What is returned is `out` or a fresh array, never another input
-        or a view of one.
-        Where an input's type is not the output's, this asks for nothing.
+        If nothing else holds one of these inputs, a call gets that input as `out`, so each element must be read before
+        its place is written.  The call returns `out` or a fresh array, never another input or a view of one.  If an
+        input's type is not the output's, this has no effect.
 
         Args:
-            positions: of the inputs to choose from, whose shapes are broadcast to the output's; of a single
-                one, the output has its shape.
+            positions: of the inputs to choose from, whose shapes are broadcast to the output's; a single one has the
+                output's shape.
         """
         wanted = self.output_types[0]
         if all(self.input_types[position] is wanted for position in positions):
@@ -387,8 +393,8 @@ def _signature(inputs: Sequence[DType], outputs: Sequence[DType]) -> str:
 class OpKernel:
     """Base for kernels written as a class, as TensorFlow's are: `__init__` is the builder.
 
-    `compute` takes the context of one call, which has its inputs and outputs.  A subclass may define it as a
-    coroutine, where it has to wait.
+    `compute` takes the context of one call, which has its inputs and outputs.  A subclass may define it as a coroutine
+    function, if it has to wait.
     """
 
     def __init__(self, c: OpKernelConstruction) -> None:
@@ -401,7 +407,7 @@ class OpKernel:
         raise errors.UnimplementedError(f"{type(self).__name__} does not define compute")
 
     def compute_callable(self, c: OpKernelConstruction) -> Callable[..., Any]:
-        """What a step calls: `compute` within a context of the call's own."""
+        """The function that a step calls: it runs `compute` with a context of the call's own."""
         signature = CallSignature(
             c.name, c.op_def, c.attrs, c.input_types, c.output_types, c.device, c.allocator_of_calls
         )
@@ -434,15 +440,15 @@ class AsyncOpKernel(OpKernel):
 
 @dataclass(slots=True)
 class BuiltKernel:
-    """A kernel bound to one node: what a plan keeps of it.
+    """A kernel bound to one node, as a plan keeps it.
 
     Attributes:
         wants_context, takes_list, forwards: what `compute` is called with; see `OpKernelConstruction`.
-        device: name of where it runs; `on_host` says whether that is one of the host's.
+        device: name of the device that it runs on; `on_host` says whether that is one of the host's.
         queued_on: the device that its calls are queued on, or None if the host computes them.
         host_outputs: of a queued kernel, positions of the outputs in host memory.
-        variables: of a queued kernel, those that it reads or changes.
-        scratch: estimate of what a call needs for itself; see `Scratch`.
+        variables: of a queued kernel, the variables that it reads or changes.
+        scratch: estimate of the memory that a call needs for itself; see `Scratch`.
     """
 
     compute: Compute

@@ -1,10 +1,10 @@
-"""What a kernel may ask while it runs: of its step, of the session's state, and of the call itself.
+"""What a kernel may use while it runs: its step, the session's state, and the call itself.
 
-`Params` has what all calls of one step share; the runtime makes one for each step.  A kernel that asks for
-the context while it is built (`OpKernelConstruction.need_context`) gets an `OpKernelContext`: one for all calls
-of an execution, frame and iteration, made when the first of them asks.  A kernel written as a class
-(`op_kernel.OpKernel`) gets one of its own for each call, which has the call's inputs and outputs too, under
-the names of OpKernelContext in TensorFlow's core/framework/op_kernel.h.
+`Params` has what all calls of one step share; the runtime makes one for each step.  A kernel that asks for the context
+while it is built (`OpKernelConstruction.need_context`) gets an `OpKernelContext`: one for all calls of an execution,
+frame and iteration, made for the first of them.  A kernel written as a class (`op_kernel.OpKernel`) gets a context for
+each call, which also has the call's inputs and outputs, under the names of OpKernelContext in TensorFlow's
+core/framework/op_kernel.h.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from aexec.framework.wire.op_def import OpDef
 __all__ = ["CallSignature", "FunctionLibraryRuntime", "OpKernelContext", "Params"]
 
 
-# (frame id, iteration) of what runs in no loop.
+# (frame id, iteration) of calls outside of loops.
 ROOT_FRAME_ITER = (0, 0)
 
 _rendezvous_lock = threading.Lock()
@@ -48,7 +48,7 @@ class Function(Protocol):
 
     @property
     def types(self) -> tuple[tuple[DType, ...], tuple[DType, ...]]:
-        """Types of the flattened arguments and results."""
+        """The types of the flattened arguments and results."""
         ...
 
     async def __call__(self, context: OpKernelContext, inputs: Sequence[Any]) -> tuple[Any, ...]:
@@ -56,7 +56,7 @@ class Function(Protocol):
         ...
 
     async def deliver(self, context: OpKernelContext, values: Sequence[Any]) -> tuple[Any, ...]:
-        """Results that were left where they were made, where the outputs of the calling node are."""
+        """Copy results that were left on the device that made them to where the calling node's outputs belong."""
         ...
 
 
@@ -73,18 +73,18 @@ class FunctionLibraryRuntime(Protocol):
         """The function that an attr of kind func, or a name, stands for.
 
         Args:
-            results: where the calling kernel wants what it gives.
-            target: name, or part of one, of the device on which nodes run that ask for none; "" for that of the
+            results: where the calling kernel wants the results.
+            target: name, or part of one, of the device for nodes of the body that request none; "" for that of the
                 calling node.
 
         Raises:
-            InvalidArgumentError: the library has none of that name; a target that is no name.
+            InvalidArgumentError: the library has no function of that name; or the target is not a device name.
             InternalError: the session has no such device.
         """
         ...
 
     def gradient(self, reference: Any) -> Function:
-        """The function that computes the gradient of one: of its arguments and a gradient of each of its results.
+        """The function that computes the gradient of one, from its arguments and a gradient of each of its results.
 
         Raises:
             NotFoundError: a node of the body has no gradient.
@@ -99,10 +99,10 @@ class Params:
         step_id: process-wide number of the step.
         loop: the event loop that the step runs on.
         worker_pool: the session's threads.
-        cancellation: the step's manager; its first error cancels it.
+        cancellation: the step's manager; the step's first error cancels it.
         resources: the session's resource manager.
         session_state: the tensors that the session keeps.
-        kept_tensors: those for which this step was asked for a handle, or None.
+        kept_tensors: the tensors for which this step was asked for a handle, or None.
     """
 
     __slots__ = (
@@ -132,22 +132,22 @@ class Params:
         self.resources = resources
         self.session_state = session_state
         self.kept_tensors: TensorStore | None = None
-        # With the token of its callback.
+        # (rendezvous, token of its cancellation callback); None until it is first used.
         self._rendezvous: tuple[Rendezvous, int] | None = None
 
     @property
     def stats_collector(self) -> Any:
-        """What collects the step's statistics, or None."""
+        """The collector of the step's statistics, or None."""
         return None
 
     @property
     def printer(self) -> Printer:
-        """Where the step prints to."""
+        """The printer of the step."""
         return print_text
 
     @property
     def step_container(self) -> str:
-        """Name of the container whose resources are dropped when the step ends."""
+        """The name of the container whose resources are deleted when the step ends."""
         return f"__per_step_{self.step_id}"
 
     @property
@@ -159,7 +159,9 @@ class Params:
 
     @property
     def rendezvous(self) -> Rendezvous:
-        """Where sends and receives of the step meet; aborted with the cause when the step fails or is cancelled."""
+        """The rendezvous of the step's sends and receives; aborted with the cause when the step fails or is
+        cancelled.
+        """
         if self._rendezvous is not None:
             return self._rendezvous[0]
         with _rendezvous_lock:
@@ -172,15 +174,15 @@ class Params:
 
     @property
     def transfers(self) -> Rendezvous:
-        """Where the partitions of one execution meet: that of the step, but for functions that are split."""
+        """The rendezvous of the partitions of one execution: the step's, except in functions that are split."""
         return self.rendezvous if self._rendezvous is None else self._rendezvous[0]
 
     def new_rendezvous(self) -> Rendezvous:
-        """The step's, when it is first asked for."""
+        """Make the step's rendezvous; called at its first use."""
         return Rendezvous()
 
     def close(self) -> None:
-        """The step has ended: nobody sends or receives any more."""
+        """Called when the step has ended: close its rendezvous."""
         if self._rendezvous is not None:
             rendezvous, token = self._rendezvous
             self.cancellation.try_deregister_callback(token)
@@ -191,8 +193,8 @@ class CallSignature:
     """What all calls of one kernel have in common: its inputs and outputs by name, number and type.
 
     Attributes:
-        device: name of where it runs.
-        allocator: gives a call the allocator of the device's memory.
+        device: name of the device that it runs on.
+        allocator: returns the allocator of the device's memory, for a call.
     """
 
     __slots__ = (
@@ -226,11 +228,11 @@ class CallSignature:
         self.input_ranges = op_def.input_ranges(attrs)
         self.output_ranges = op_def.output_ranges(attrs)
         pairs = list(attrs.get("_forward_input", ()))
-        # Input → the output that whoever wrote the graph reserved its buffer for.
+        # Input → the output for which the node's `_forward_input` attr reserves its buffer.
         self.reserved = dict(zip(pairs[::2], pairs[1::2], strict=True))
 
     def index(self, which: int | str, kind: str) -> int:
-        """Position of an input or output (`kind`) given by position, or by the name of a single tensor.
+        """The position of an input or output (`kind`) that is given by position, or by the name of a single tensor.
 
         Raises:
             InvalidArgumentError: there is none, or the name is that of a list.
@@ -259,7 +261,7 @@ class CallSignature:
 
 
 class _NoCall(CallSignature):
-    """Of a context that several calls share."""
+    """The signature of a context that several calls share: it has no inputs and outputs."""
 
     __slots__ = ()
 
@@ -282,15 +284,15 @@ _NO_CALL = _NoCall()
 
 
 class OpKernelContext:
-    """What a kernel can ask while it runs: of its step, of the session's state, and of its call.
+    """What a kernel can use while it runs: its step, the session's state, and its call.
 
     Attributes:
-        params: what it shares with all calls of the step.
-        cancellation: the manager to wait with: the step's, or of a called function its own.
+        params: what all calls of the step share.
+        cancellation: the manager to wait with: the step's, or a called function's own.
         resources: the session's resource manager.
         frame_iter: (frame id, iteration) of the call; (0, 0) outside loops.
-        execution: what the call is part of, for kernels that run others in it; None if it does not say.
-        is_input_dead: an input is dead; only transfer nodes (Send, Recv) run then, all others see False.
+        execution: the execution that the call is part of, for kernels that run others in it; None if not given.
+        is_input_dead: True if an input is dead; only transfer nodes (Send, Recv) run then, all others see False.
     """
 
     __slots__ = (
@@ -329,14 +331,14 @@ class OpKernelContext:
         self._status: errors.OpError | None = None
 
     def print_text(self, stream: str, text: str) -> None:
-        """Print what the graph has to say where its step wants that.  Arguments as of `printed.print_text`."""
+        """Print with the step's printer.  Arguments as of `printed.print_text`."""
         self.params.printer(stream, text)
 
     def for_call(self, signature: CallSignature, inputs: list[Any]) -> OpKernelContext:
         """The context of one call, with its inputs and outputs.
 
         Args:
-            inputs: kept, not copied: what no other list or variable refers to may be forwarded.
+            inputs: kept, not copied; an input to which nothing but this list refers may be forwarded.
         """
         call = OpKernelContext(
             self.params,
@@ -359,7 +361,7 @@ class OpKernelContext:
 
     @property
     def step_container(self) -> str:
-        """Name of the container whose resources are dropped when the step ends."""
+        """The name of the container whose resources are deleted when the step ends."""
         return self.params.step_container
 
     @property
@@ -374,7 +376,7 @@ class OpKernelContext:
 
     @property
     def rendezvous(self) -> Rendezvous:
-        """Where sends and receives of the step meet."""
+        """The rendezvous of the step's sends and receives."""
         return self.params.rendezvous
 
     @property
@@ -389,29 +391,29 @@ class OpKernelContext:
 
     @property
     def runner(self) -> Callable[[Callable[[], Any]], asyncio.Future[Any]]:
-        """Runs a closure in one of the session's threads; called on the event loop."""
+        """Runs a function in one of the session's threads; called on the event loop."""
         return self.params.worker_pool.start
 
     @property
     def stats_collector(self) -> Any:
-        """What collects the step's statistics, or None if it is not traced."""
+        """The collector of the step's statistics, or None if it is not traced."""
         return self.params.stats_collector
 
     # The device
 
     @property
     def device(self) -> str:
-        """Full name of the device that the call runs on; "" of a context that calls of several kernels share."""
+        """Full name of the device that the call runs on; "" for a context that several kernels share."""
         return self._signature.device
 
     @property
     def allocator(self) -> Allocator:
-        """Makes arrays in the device's memory; of a context that calls of several kernels share, in the host's."""
+        """The allocator of the device's memory; of the host's for a context that several kernels share."""
         return self._signature.allocator()
 
     @property
     def wrapped_allocators(self) -> Mapping[str, Allocator]:
-        """The allocators that a traced call has used, each with a record of what was taken; else none."""
+        """The allocators that a traced call has used, by name, each with a record of its allocations; else empty."""
         tracking = [watcher for watcher in watchers() if isinstance(watcher, TrackedAllocations)]
         return tracking[-1].wrapped_allocators if tracking else {}
 
@@ -445,7 +447,7 @@ class OpKernelContext:
         return self.input_dtype(which).is_ref
 
     def mutable_input(self, which: int | str) -> RefCell:
-        """The variable's cell of an input of ref type.  Raises InvalidArgumentError if it is none."""
+        """The variable's cell of an input of ref type.  Raises InvalidArgumentError if the input is not a cell."""
         value = self.input(which)
         if not isinstance(value, RefCell):
             raise errors.InvalidArgumentError(f"{which}-th input expects a ref type")
@@ -456,11 +458,11 @@ class OpKernelContext:
         self.mutable_input(which).value = np.asarray(value)
 
     def forward_ref_input_to_ref_output(self, input_index: int | str, output_index: int | str) -> None:
-        """The variable of an input is also an output."""
+        """Make the variable of an input an output, too."""
         self.set_output(output_index, self.mutable_input(input_index))
 
     def validate_inputs_are_same_shape(self) -> None:
-        """Raises InvalidArgumentError unless all inputs have the shape of the first."""
+        """Raise InvalidArgumentError unless all inputs have the shape of the first."""
         check_same_shape(self._signature.name, self._signature.op, *self._inputs)
 
     # Outputs
@@ -500,7 +502,8 @@ class OpKernelContext:
     def allocate_persistent(self, dtype: Any, shape: Sequence[int]) -> Any:
         """A new array that the kernel keeps between calls, aligned and not initialised; the caller holds it.
 
-        Raises ResourceExhaustedError.
+        Raises:
+            ResourceExhaustedError: no memory.
         """
         array = self._allocate(as_dtype(dtype), shape)
         for watcher in watchers():
@@ -511,16 +514,16 @@ class OpKernelContext:
         return self.allocator.allocate_tensor(shape, dtype.base, self.device)
 
     def forward_input(self, input_index: int, output_index: int, shape: Sequence[int]) -> Any | None:
-        """An input's array as output, if nobody else has it; else None.
+        """An input's array as output, if nothing else holds it; else None.
 
-        It must have the output's type and number of elements, be the last use of its buffer (or be
-        reserved for this output by the node's `_forward_input` attr), and not have been forwarded.
+        The input must have the output's type and number of elements, be the last use of its buffer (or be reserved for
+        this output by the node's `_forward_input` attr), and not have been forwarded.
         """
         signature, inputs = self._signature, self._inputs
         reserved = signature.reserved
         if reserved.get(input_index, output_index) != output_index or input_index in self._forwarded:
             return None
-        # Asked before a variable of ours refers to the array too.
+        # Before a local variable refers to the array, too.
         if input_index not in reserved and not is_unshared(inputs, input_index):
             return None
         array = inputs[input_index]
@@ -550,10 +553,10 @@ class OpKernelContext:
         return self._status
 
     def ctx_failure(self, error: errors.OpError) -> None:
-        """Report an error without leaving the call; the first one is raised when it has ended.
+        """Report an error without leaving the call; the first one is raised when the call has ended.
 
         Raises:
-            FailedPreconditionError: the context of a kernel that is a function, which raises its errors.
+            FailedPreconditionError: the kernel is a function, which must raise its errors.
         """
         if self._signature is _NO_CALL:
             raise errors.FailedPreconditionError("a kernel that is a function raises its errors") from error

@@ -1,10 +1,10 @@
-"""How large the outputs of a call will be, by its op's shape function; and what the call costs by that.
+"""How large the outputs of a call will be, by its op's shape function; and what the call costs according to that.
 
-A kernel whose outputs may be larger than its inputs says so by its cost: `PerOutput`.  Elementwise ops whose inputs
-broadcast need not say it: their shape function does (`Broadcast`).  Asking a shape function takes some 10 µs, so that
-kernels which are called often with small values, and whose outputs are as large as a value says (Fill, random numbers),
-have a cost function of their own, and broadcasting is looked into only where the product of sizes is large.
-Next to read: `op_kernel.py` for costs, `aexec/runtime/interpreter/memory_accountant.py` for what else asks for sizes.
+A kernel whose outputs may be larger than its inputs declares the cost `PerOutput`.  Elementwise ops whose inputs
+broadcast need not: their shape function tells (`Broadcast`).  Calling a shape function takes some 10 µs.  So kernels
+that are called often with small values, and whose outputs are as large as a value says (Fill, random numbers), have a
+cost function of their own, and broadcasting is computed only if the product of sizes is large. Next to read:
+`op_kernel.py` for costs, `aexec/runtime/interpreter/memory_accountant.py`, which uses sizes, too.
 """
 
 from __future__ import annotations
@@ -40,24 +40,24 @@ __all__ = [
     "rows_of",
 ]
 
-# What a kernel may do with a row that has no elements: each size of a shape counts as 1 at least.
+# The time of a kernel for a row without elements: each size of a shape counts as 1 at least.
 _HOLLOW_ROW_NS = 500.0
 _FEW_HOLLOW_ROWS = 1000
-# Sets of shapes for which a node's outputs are remembered.
+# Number of input shapes for which a node's outputs are remembered.
 _MAX_KNOWN = 1 << 8
-# What says a shape, or paddings, has no more numbers: others are wrong, or are no sizes.
+# A vector that gives a shape or paddings has at most this many numbers.
 _MOST_NUMBERS = 2 * MAX_RANK
 _Dims = tuple[int | None, ...]
 
 
 def expected_ns(cost: float | Callable[..., float], inputs: Sequence[Any]) -> float:
-    """What a call takes, by its kernel's cost: nanoseconds per element of the inputs, or a function of them.
+    """The time of a call in nanoseconds, by its kernel's cost: per element of the inputs, or a function of them.
 
-    An input without elements may have any number of rows, of which the costs of kernels know nothing: a shape of
-    [1e8, 0] takes no memory.  A kernel whose cost is 0 looks at none of them.
+    An input without elements may have any number of rows, which kernels' costs do not count: a shape of [1e8, 0] takes
+    no memory.  They are added here, except for a kernel whose cost is 0, which looks at none.
 
     Raises:
-        whatever the cost function raises: nobody has checked the inputs yet.
+        whatever the cost function raises: the inputs have not been checked.
     """
     if not cost:
         return 0.0
@@ -74,16 +74,16 @@ def expected_ns(cost: float | Callable[..., float], inputs: Sequence[Any]) -> fl
 
 
 def rows_of(dims: Iterable[int]) -> int:
-    """How often something is done with an array, where that is done for its elements, or for rows that have none."""
+    """The number of rows or elements that a kernel goes through; an empty dimension counts as 1."""
     return math.prod([size or 1 for size in dims])
 
 
 class Broadcast:
-    """A cost function: so many nanoseconds for each element that the inputs make when they are broadcast.
+    """A cost function: nanoseconds per element of the shape that the inputs broadcast to.
 
     Args:
-        element_ns: nanoseconds.
-        call_ns: what a call takes besides.
+        element_ns: nanoseconds per element.
+        call_ns: nanoseconds of a call without elements.
     """
 
     __slots__ = ("call_ns", "element_ns")
@@ -97,16 +97,16 @@ class Broadcast:
 
 
 class Varying(Broadcast):
-    """The same of a kernel whose time depends on the values: how little it takes for some says nothing of others.
+    """As `Broadcast`, for a kernel whose time depends on the values: a quick call does not mean that others are.
 
-    It is an eighth of what the slowest values take, and is not corrected downwards.
+    The cost is an eighth of that for the slowest values, and is not corrected downwards.
     """
 
     __slots__ = ()
 
 
 def broadcast_elements(inputs: Sequence[Any]) -> int:
-    """Elements of arrays that are broadcast; where that cannot be done, of the largest."""
+    """The number of elements that arrays broadcast to; of the largest if they do not broadcast."""
     first = inputs[0].shape
     if all(value.shape == first for value in inputs):
         return int(inputs[0].size)
@@ -115,7 +115,9 @@ def broadcast_elements(inputs: Sequence[Any]) -> int:
 
 
 def outgrow(first: Any, second: Any, most: int) -> bool:
-    """Do two arrays that are broadcast make more elements than so many?  Quick where one is a part of the other."""
+    """True if two arrays broadcast to more than `most` elements.  Quick if the shape of one is a suffix of the
+    other's.
+    """
     if first.size * second.size <= most:
         return False
     longer, shorter = first.shape, second.shape
@@ -128,10 +130,10 @@ def outgrow(first: Any, second: Any, most: int) -> bool:
 
 
 class AttrCost:
-    """A cost that follows from a node's attrs too.
+    """A cost that depends on a node's attrs too.
 
     Args:
-        of_attrs: makes the cost, a number or a function of the inputs, of attr name → value.
+        of_attrs: returns the cost, a number or a function of the inputs, for attr name → value.
     """
 
     __slots__ = ("_of_attrs",)
@@ -145,11 +147,11 @@ class AttrCost:
 
 
 class PerOutput(AttrCost):
-    """A cost: so many nanoseconds for each element of the inputs, or of the outputs if those are more.
+    """A cost: nanoseconds per element of the inputs, or of the outputs if these are more.
 
     Args:
-        element_ns: nanoseconds.
-        elements: of the outputs, a function of the inputs; None to ask the op's shape function.
+        element_ns: nanoseconds per element.
+        elements: returns the number of the outputs' elements from the inputs; None to ask the op's shape function.
     """
 
     __slots__ = ("_elements", "element_ns")
@@ -171,7 +173,7 @@ class PerOutput(AttrCost):
 
 
 def broadcasts(op: str) -> bool:
-    """Is an op's output as large as its inputs broadcast?"""
+    """True if an op's output has the shape that its inputs broadcast to."""
     data = op_registry.global_registry.find(op)
     return data is not None and data.shape_fn is common_shape_fns.broadcast_binary
 
@@ -179,13 +181,13 @@ def broadcasts(op: str) -> bool:
 def inferred_shapes(
     op_def: OpDef, attrs: Mapping[str, Any], inputs: Sequence[Any], evaluate: Callable[[int], Any]
 ) -> Sequence[PartialTensorShape] | None:
-    """What an op's shape function says of these inputs; None if it has none.
+    """The output shapes by an op's shape function; None if it has none.
 
     Args:
-        evaluate: the value of an input, by its position; None if the function is not to have it.
+        evaluate: returns the value of an input, by its position; None if it must not be used.
 
     Raises:
-        whatever the shape function does where it refuses them.
+        whatever the shape function raises for wrong inputs.
     """
     data = op_registry.global_registry.find(op_def.name)
     if data is None or data.shape_fn is None:
@@ -203,11 +205,11 @@ def output_shapes(
     looked_at: list[int],
     inferred: Sequence[PartialTensorShape] = (),
 ) -> Sequence[PartialTensorShape]:
-    """What an op's shape function says of the inputs of a call that is still to be made.
+    """The output shapes, by the op's shape function, of a call that has not been made.
 
     Args:
-        looked_at: gets the positions of the inputs whose values were asked for.
-        inferred: what is known where it says nothing.
+        looked_at: the positions of the inputs whose values were used are added to it.
+        inferred: returned if the op has no shape function, or it fails.
     """
 
     def value(index: int) -> Any:
@@ -218,7 +220,7 @@ def output_shapes(
     try:
         shapes = inferred_shapes(op_def, attrs, inputs, value)
     except Exception:
-        return inferred  # the kernel says what is wrong with its inputs
+        return inferred  # the kernel reports what is wrong with its inputs
     return inferred if shapes is None else shapes
 
 
@@ -248,10 +250,9 @@ def _fully_known(shape: PartialTensorShape) -> list[int] | None:
 
 
 def is_as_large_as_an_input(shapes: Sequence[_Dims | None]) -> bool:
-    """Do inputs of these shapes, of which sizes may be unknown, never make more than the largest of them has?
+    """True if inputs of these shapes, whose sizes may be unknown, never broadcast to more than the largest of them has.
 
-    So it is if on every axis the output is known to be as long as one of them, the same on all axes; one axis may
-    be left on which nobody knows which of them is longer.
+    That is so if one input is known to be as long as the output on every axis; on one axis the longest may be unknown.
     """
     if any(dims is None for dims in shapes):
         return False

@@ -1,8 +1,8 @@
-"""The two ends of a transfer, as compute callables whose parts an executor may use by itself.
+"""The two ends of a transfer, as compute callables whose parts an executor may also use by themselves.
 
-Called with a context they do what any kernel does: a Send hands its value to the rendezvous, a Recv gives what is
-there, or pending outputs.  An executor that keeps account of who waits for what need not have a future for that: it
-takes the parts.  Next to read: `device_contract/rendezvous.py`, where the two meet, and
+Called with a context they work as any kernel: a Send hands its value to the rendezvous, a Recv returns the value, or
+pending outputs.  An executor that keeps account itself of which node waits for which value needs no future for that: it
+uses the parts.  Next to read: `device_contract/rendezvous.py`, where the two meet, and
 `kernels/control_flow/sendrecv_ops.py`.
 """
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["RecvEnd", "SendEnd"]
 
 Meet = Callable[["Params"], Rendezvous]
-# The key of a call, by its (frame id, iteration).
+# (frame id, iteration) of a call → its key in the rendezvous.
 KeyIn = Callable[[tuple[int, int]], str]
 
 
@@ -32,8 +32,8 @@ class SendEnd:
     """Sends a value, or that it is dead.
 
     Attributes:
-        meet: where the ends meet, of a step.
-        key_in: the key of a call, by its (frame id, iteration).
+        meet: returns a step's rendezvous.
+        key_in: returns the key of a call, by its (frame id, iteration).
         made_on: the device in whose memory the value is; None for the host's.
     """
 
@@ -48,12 +48,12 @@ class SendEnd:
 
 
 class RecvEnd:
-    """Gets what was sent.
+    """Receives a value.
 
     Attributes:
         meet, key_in: as of the `SendEnd`.
         wanted_on: the device in whose memory the value is wanted; None for the host's.
-        node: its name, for messages.
+        node: the node's name, for errors.
     """
 
     __slots__ = ("key_in", "meet", "node", "wanted_on")
@@ -72,7 +72,9 @@ class RecvEnd:
         return self.in_time(self.take(received), context.loop)
 
     def take(self, received: Received) -> Any:
-        """A value where it is wanted, None if it is dead; or a future of one that the host has to wait for."""
+        """The received value in the memory where it is wanted, None if it is dead; or a future of it if a device must
+        copy it.
+        """
         value, is_dead, source = received
         if is_dead or source is self.wanted_on:
             return value
@@ -80,7 +82,7 @@ class RecvEnd:
 
     @staticmethod
     def in_time(value: Any, loop: asyncio.AbstractEventLoop) -> Any:
-        """What `take` gave, or pending outputs in place of a future."""
+        """The result of `take`, with pending outputs in place of a future."""
         if not isinstance(value, Future):
             return value
         pending = PromptOutputs(loop=loop)
@@ -88,7 +90,7 @@ class RecvEnd:
         return pending
 
     def _arrived(self, pending: PromptOutputs, outcome: Received | errors.OpError) -> None:
-        """One that has waited gets something, on whichever thread."""
+        """Complete pending outputs with what was received; called in any thread."""
         if isinstance(outcome, errors.OpError):
             complete_on_loop(pending, lambda waiting: waiting.set_exception(outcome))
             return

@@ -1,11 +1,10 @@
-"""`VariableUse`: what a kernel that is queued on a device does with variables whose values are there.
+"""`VariableUse`: how a kernel that is queued on a device uses variables whose values are there.
 
-The host keeps the variable's cell, the device its value.  When the node runs, its variables are found on the loop, and
-the call is queued with their values in front of its other arguments.  A kernel that changes them gives new values,
-which the cells have at once: so whoever reads a variable before sees the old one, whoever does so afterwards the new
-one, in the order in which the nodes ran, and nobody waits.  If the call fails or is withdrawn, the variable's value
-stays what it was (`device.QueuedKernel.updates`); none is ever half of one and half of the other.
-Next to read: `state/tensor_cell.py`, `aexec/kernels/state/device_variable_ops.py`.
+The host keeps the variable's cell, the device its value.  When the node runs, its variables are looked up on the event
+loop, and the call is queued with their values in front of its other arguments.  A kernel that changes them returns new
+values, which the cells hold at once.  So reads see the values in the order in which the nodes ran, and nothing waits.
+If the call fails or is withdrawn, the variable keeps its value (`device.QueuedKernel.updates`); it is never partly
+updated. Next to read: `state/tensor_cell.py`, `aexec/kernels/state/device_variable_ops.py`.
 """
 
 from __future__ import annotations
@@ -33,11 +32,11 @@ class VariableUse:
     """The variables of one node.
 
     Attributes:
-        find: of the context and the inputs of a call, the cells of the variables, and the other inputs.  It is called
-            on the loop, and raises what is wrong with the variables.
-        changed: types of the cells if the kernel gives them new values, as its only outputs.
-        num_outputs: of a node that changes variables: it gives so many of the cells.
-        initial: what stands for the value of a variable that has none; without it there has to be one.
+        find: returns the cells of the variables and the other inputs, from the context and the inputs of a call.
+            Called on the event loop; raises if a variable is missing or wrong.
+        changed: types of the cells if the kernel returns new values for them, as its only outputs.
+        num_outputs: the number of cells that a node which changes variables has as outputs.
+        initial: returns the value to use for an uninitialised variable; None if the variable must have a value.
     """
 
     find: Callable[[OpKernelContext, Sequence[Any]], tuple[Sequence[TensorCell], Sequence[Any]]]
@@ -54,18 +53,19 @@ class VariableUse:
             enqueue: queues it with these arguments, as `QueuedWork.enqueue`.
 
         Returns:
-            what `enqueue` does; or, if the kernel changes variables, as many of their cells as the node has outputs.
+            the result of `enqueue`; or, if the kernel changes variables, as many of their cells as the node has
+                outputs.
 
         Raises:
             FailedPreconditionError: a variable has no value.
             PostponedError: a thread is about to change one.
-            OpError: whatever finding them and queueing raise.  The variables are as they were.
+            OpError: an error of the lookup or of queueing.  The variables are unchanged.
         """
         cells, others = self.find(context, inputs)
         with Exchanging(cells) as values:
             arguments = [self._argument(cell, value) for cell, value in zip(cells, values, strict=True)]
             for position, value in enumerate(arguments):
-                if type(value) is ndarray:  # which a kernel of the host has put there
+                if type(value) is ndarray:  # put there by a kernel of the host
                     arguments[position] = device.copy_in(value, node=kernel.name)
             outputs = enqueue([*arguments, *others])
             if not self.changed:

@@ -1,7 +1,7 @@
-"""Which function gives the gradient of which op.
+"""Which function computes the gradient of which op.
 
-Functions are registered by op, and looked up by the graph's nodes when `aexec.gradients` walks back over them.
-Next to read: `aexec/autodiff/gradients.py`.
+Functions are registered by op, and looked up when `aexec.gradients` walks back over the nodes of a graph. Next to read:
+`aexec/autodiff/gradients.py`.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from aexec.framework.first_use import FirstUse
 
 __all__ = ["GradientFunction", "global_registry", "gradient", "no_gradient"]
 
-# Called with the node (a `ForwardOp`) and the gradient of each output, None where an output that is not a number has
-# none.  Returns the gradient of each input, None for one that has none; of an op with one input it may be bare.
+# Called with the node (a `ForwardOp`) and the gradient of each output, None for an output that is not a number.
+# Returns # the gradient of each input, None for one that has none; an op with one input may return it without a list.
 GradientFunction = Callable[..., Any]
 
 F = TypeVar("F", bound=GradientFunction)
@@ -37,11 +37,11 @@ class GradientRegistry:
         self._first_use.add(module, ops)
 
     def register(self, op: str, function: GradientFunction | None, *, rows: bool = False, zeros: bool = True) -> None:
-        """Add the gradient of an op, or None: none flows through it.
+        """Add the gradient function of an op, or None: no gradient flows through it.
 
         Args:
             rows: the function takes `IndexedSlices` too; others get them as dense tensors.
-            zeros: the function gets zeros where no gradient arrives at an output; else None.
+            zeros: the function gets zeros if no gradient arrives at an output; else None.
 
         Raises:
             AlreadyExistsError: the op has one.
@@ -58,15 +58,15 @@ class GradientRegistry:
                 self._taking_none.add(op)
 
     def takes_rows(self, op: str) -> bool:
-        """May the op's function be given `IndexedSlices`?"""
+        """True if the op's function takes `IndexedSlices`."""
         return op in self._taking_rows
 
     def takes_none(self, op: str) -> bool:
-        """Is the op's function given None, and not zeros, where no gradient arrives?"""
+        """True if the op's function gets None, not zeros, for an output at which no gradient arrives."""
         return op in self._taking_none
 
     def replace(self, op: str, function: GradientFunction | None) -> None:
-        """As `register`, in place of what the op had, if anything: a definition of the user's that runs again."""
+        """As `register`, but replaces what the op had: for a definition of the user's that runs again."""
         with self._lock:
             self._functions[op] = function
 
@@ -76,7 +76,7 @@ class GradientRegistry:
             self._functions.pop(op, None)
 
     def has(self, op: str) -> bool:
-        """Is anything registered for the op, be it that it has no gradient?"""
+        """True if a gradient function, or the lack of a gradient, is registered for the op."""
         if op not in self._functions:
             self._first_use.load(op)
         return op in self._functions
@@ -118,8 +118,8 @@ def gradient(*ops: str, rows: bool = False, zeros: bool = True) -> Callable[[F],
 
     Args:
         ops: names of ops.
-        rows: the function takes `IndexedSlices` as they come; others get dense tensors.
-        zeros: the function gets zeros where no gradient arrives at an output; if false, None.
+        rows: the function takes `IndexedSlices`; without it, they are made dense tensors.
+        zeros: the function gets zeros if no gradient arrives at an output; if false, None.
 
     Raises:
         AlreadyExistsError: an op has one.
@@ -134,6 +134,6 @@ def gradient(*ops: str, rows: bool = False, zeros: bool = True) -> Callable[[F],
 
 
 def no_gradient(*ops: str) -> None:
-    """No gradient flows through `ops`.  Raises AlreadyExistsError if one has a gradient."""
+    """Declare that no gradient flows through `ops`.  Raises AlreadyExistsError if one has a gradient."""
     for op in ops:
         global_registry.register(op, None)

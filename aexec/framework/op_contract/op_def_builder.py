@@ -37,7 +37,7 @@ _NUMBERS = (
 _REAL_NUMBERS = tuple(d for d in _NUMBERS if not d.is_complex and not d.is_quantized)
 _QUANTIZED = (dtypes.qint8, dtypes.quint8, dtypes.qint32, dtypes.qint16, dtypes.quint16)
 
-# Names that stand for a list of types; their order is that of error messages.
+# Names that stand for a list of types, in the order of error messages.
 _COMPOUND_TYPES: dict[str, tuple[DType, ...]] = {
     "numbertype": _NUMBERS,
     "numerictype": _NUMBERS,
@@ -89,7 +89,7 @@ class _Tokens:
         return token
 
     def accept(self, kind: str) -> str | None:
-        """The next token if it is of `kind`, otherwise None and nothing is taken."""
+        """The next token if it is of `kind`; otherwise None, and nothing is taken."""
         match = self._match()
         token = match[match.lastgroup or "END"]
         if (match.lastgroup if kind.isupper() else token) != kind:
@@ -98,7 +98,7 @@ class _Tokens:
         return token
 
     def rest(self) -> str:
-        """All that is left, as it stands."""
+        """The rest of the text."""
         text = self.text[self.position :].strip()
         self.position = len(self.text)
         return text
@@ -296,39 +296,41 @@ class OpDefBuilder:
         return self
 
     def set_is_commutative(self) -> OpDefBuilder:
-        """Its inputs may be swapped."""
+        """Declare that the op's two inputs may be swapped."""
         self._flags["is_commutative"] = True
         return self
 
     def set_is_aggregate(self) -> OpDefBuilder:
-        """It sums any number of inputs of one type into one."""
+        """Declare that the op sums any number of inputs of one type."""
         self._flags["is_aggregate"] = True
         return self
 
     def set_is_stateful(self) -> OpDefBuilder:
-        """Running it once is not running it twice.  An input or output of type resource implies this."""
+        """Declare that running a node has effects, see `OpDef`.  An input or output of type resource implies this."""
         self._flags["is_stateful"] = True
         return self
 
     def set_allows_uninitialized_input(self) -> OpDefBuilder:
-        """It may be given a variable that has no value yet."""
+        """Declare that an input may be a variable without a value."""
         self._flags["allows_uninitialized_input"] = True
         return self
 
     def set_is_distributed_communication(self) -> OpDefBuilder:
-        """It waits for the same op on other tasks."""
+        """Declare that the op waits for the same op in other tasks."""
         self._flags["is_distributed_communication"] = True
         return self
 
     def deprecated(self, version: int, explanation: str) -> OpDefBuilder:
-        """From GraphDef producer `version` on it does not exist; `explanation` tells what to use."""
+        """Declare that the op does not exist from GraphDef producer `version` on; `explanation` says what to use
+        instead.
+        """
         if "deprecation" in self._flags:
             self._errors.append("deprecated called twice")
         self._flags["deprecation"] = Deprecation(version, explanation)
         return self
 
     def set_shape_fn(self, shape_fn: ShapeFn) -> OpDefBuilder:
-        """How the shapes of a node's outputs follow from its inputs'."""
+        """Set the function that computes the shapes of a node's outputs from those of its inputs."""
         if self.shape_fn is not None:
             self._errors.append("set_shape_fn called twice")
         self.shape_fn = shape_fn

@@ -1,9 +1,8 @@
 """The op registry: op type → definition and shape function.
 
-Registration only keeps the text of a definition, so that importing a thousand of
-them costs next to nothing; it is parsed and checked when the op is first looked up.
-An OpDef says what an op is, a KernelDef describes one implementation of it: those are
-in `kernel_contract/kernel_registry.py`.  The definitions themselves are in `aexec/ops`.
+Registration only keeps the text of a definition, so that importing a thousand of them costs next to nothing; the text
+is parsed and checked when the op is first looked up.  An OpDef defines an op, a KernelDef describes one implementation
+of it: those are in `kernel_contract/kernel_registry.py`.  The definitions themselves are in `aexec/ops`.
 """
 
 from __future__ import annotations
@@ -38,11 +37,11 @@ logger = logging.getLogger("aexec")
 
 @dataclass(frozen=True, slots=True)
 class OpRegistrationData:
-    """What is registered under an op's name.
+    """The registration of an op.
 
     Attributes:
         op_def: the definition.
-        shape_fn: called with an inference context to set the output shapes, or None if the op has none.
+        shape_fn: called with an inference context to set the output shapes; None if the op has none.
     """
 
     op_def: OpDef
@@ -54,7 +53,7 @@ Factory = Callable[[], OpRegistrationData]
 
 
 class OpRegistry:
-    """A thread-safe map of op definitions, each finalised when it is first asked for."""
+    """A thread-safe map of op definitions; each is parsed when it is first looked up."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
@@ -66,19 +65,19 @@ class OpRegistry:
         self._from_libraries: set[str] = set()
 
     def load_on_first_use(self, module: str, ops: Iterable[str]) -> None:
-        """Import `module`, which registers `ops`, when one of them is first asked for."""
+        """Import `module`, which registers `ops`, when one of them is first looked up."""
         self._first_use.add(module, ops)
 
     def load(self) -> None:
-        """Import all definitions that are still to be imported.  It reads files: not for the event loop."""
+        """Import all definitions.  Reads files: not for the event loop."""
         self._first_use.load_all()
 
     def register(self, op: str, factory: Factory) -> None:
         """Add an op; `factory` makes its definition at the first lookup.
 
         Raises:
-            AlreadyExistsError: the name is taken, unless this happens while a library is loaded and it was
-                a library that took it; then the first definition stays.
+            AlreadyExistsError: the name is taken.  Not raised if a library is being loaded and another library took the
+                name: the first definition then stays.
         """
         if op in self._first_use and not self._first_use.loading:
             self._first_use.load(op)
@@ -99,17 +98,17 @@ class OpRegistry:
         self.register(builder.name, lambda: OpRegistrationData(builder.finalize(), builder.shape_fn))
 
     def unregister(self, op: str) -> None:
-        """Take an op back (a library that failed to load).  Unknown names are ignored."""
+        """Remove an op, as of a library that failed to load.  Unknown names are ignored."""
         with self._lock:
             self._pending.pop(op, None)
             self._ready.pop(op, None)
             self._from_libraries.discard(op)
 
     def find(self, op: str) -> OpRegistrationData | None:
-        """What is registered under a name, or None.
+        """The registration of an op, or None.
 
         Raises:
-            InvalidArgumentError: the definition is wrong, at the first lookup and every later one.
+            InvalidArgumentError: the definition is wrong; raised at the first lookup and every later one.
         """
         found = self._ready.get(op)
         if found is None and op in self._first_use:
@@ -124,10 +123,10 @@ class OpRegistry:
         return found
 
     def lookup(self, op: str) -> OpRegistrationData:
-        """What is registered under a name.
+        """The registration of an op.
 
         Raises:
-            NotFoundError: `Op type not registered`, with the names that come closest.
+            NotFoundError: `Op type not registered`, with the most similar names.
             InvalidArgumentError: the definition is wrong.
         """
         found = self._ready.get(op) or self.find(op)
@@ -144,7 +143,7 @@ class OpRegistry:
         return found
 
     def has(self, op: str) -> bool:
-        """Is an op of that name registered?"""
+        """True if an op of that name is registered."""
         return op in self._ready or op in self._pending or op in self._first_use
 
     def ops(self) -> list[str]:
@@ -160,10 +159,10 @@ class OpRegistry:
 
     @contextmanager
     def watch(self) -> Iterator[list[str]]:
-        """Within the scope a library is loaded: yields the list of op names that it registers.
+        """Context manager for loading a library: yields the list of op names that it registers.
 
-        The definitions are checked when the scope ends.  If it ends with an error, whether by the
-        library or by a wrong definition, what was registered in it is taken back.
+        The definitions are checked when the scope ends.  If it ends with an error, of the library or of a definition,
+        the registrations are removed.
         """
         names: list[str] = []
         with self._lock:
@@ -184,7 +183,7 @@ class OpRegistry:
 
     @contextmanager
     def registration_filter(self, accept: Callable[[str], bool]) -> Iterator[None]:
-        """Within the scope, drop registrations of ops whose name `accept` refuses, without an error."""
+        """Context manager: registrations of ops whose name `accept` refuses are dropped without an error."""
         with self._lock:
             self._filters.append(accept)
         try:
@@ -265,10 +264,10 @@ _warned: set[str] = set()
 
 
 def check_deprecation(op_def: OpDef, producer: int) -> None:
-    """Is the op still there for graphs of this producer version?  If not for long, warn once per op.
+    """Check that the op exists for graphs of this producer version; warn once per op if it is deprecated.
 
     Raises:
-        UnimplementedError: the op is gone.
+        UnimplementedError: the op does not exist for them.
     """
     deprecation = op_def.deprecation
     if deprecation is None:

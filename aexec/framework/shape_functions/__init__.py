@@ -1,1 +1,1 @@
-"""Shape inference: what a shape function is called with, and what it can do."""
+"""Shape inference: shapes, shape functions, and the context in which a shape function runs."""

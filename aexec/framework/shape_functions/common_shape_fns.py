@@ -1,10 +1,9 @@
-"""Shape functions that many ops share, and the parts that others are built of.
+"""Shape functions that many ops share, and the parts of which others are built.
 
-A function named for an op's behaviour takes an `InferenceContext` and sets its outputs;
-one that ends in `_shape` and takes more arguments computes a shape for others to use.
-`SHAPE_RULES` holds short cuts for the most frequent of them, which need no context.
-Source of the rules: core/framework/common_shape_fns.cc; the texts are TensorFlow 2.21's.
-Next to read: `aexec/ops/nn/window_shapes.py`, and the modules `aexec/ops/*/*_shapes.py`.
+A function named for an op's behaviour takes an `InferenceContext` and sets its outputs; one that ends in `_shape` and
+takes more arguments computes a shape for others to use.  `SHAPE_RULES` holds short cuts for the most frequent of them,
+which need no context. Source of the rules: core/framework/common_shape_fns.cc; the texts are TensorFlow 2.21's. Next to
+read: `aexec/ops/nn/window_shapes.py`, and the modules `aexec/ops/*/*_shapes.py`.
 """
 
 from __future__ import annotations
@@ -61,7 +60,7 @@ __all__ = [
     "variable_handle_data",
 ]
 
-# Outputs from attrs and input shapes alone, or None where the shape function has to be asked.
+# Computes outputs from attrs and input shapes alone; None if the shape function must be called.
 ShapeRule = Callable[[Mapping[str, Any], Sequence[Shape], ShapeManager], "tuple[Shape, ...] | None"]
 
 
@@ -85,7 +84,7 @@ def scalar(c: InferenceContext) -> None:
 
 
 def unchanged_shape(c: InferenceContext) -> None:
-    """Output 0 has the shape of input 0, and refers to what that refers to."""
+    """Output 0 has the shape of input 0, and the handle data of input 0."""
     c.set_output(0, c.input(0))
     data = c.input_handle_shapes_and_types(0)
     if data is not None:
@@ -110,47 +109,47 @@ unchanged_volume_image = _unchanged_with_rank(5, at_least=False)
 
 
 def scalars_in_and_out(c: InferenceContext) -> None:
-    """All inputs must be scalars, all outputs are."""
+    """All inputs must be scalars; all outputs are scalars."""
     for index in range(c.num_inputs):
         c.with_rank(c.input(index), 0)
     scalar(c)
 
 
 def check_scalars(c: InferenceContext, *indices: int) -> None:
-    """Raises InvalidArgumentError unless these inputs can be scalars."""
+    """Raise InvalidArgumentError unless these inputs can be scalars."""
     for index in indices:
         c.with_rank(c.input(index), 0)
 
 
 def check_old_handle(c: InferenceContext) -> None:
-    """Raises InvalidArgumentError unless input 0 can be a handle of the first kind: a vector of two strings."""
+    """Raise InvalidArgumentError unless input 0 can be an old-style handle: a vector of two strings."""
     c.with_value(c.dim(c.with_rank(c.input(0), 1), 0), 2)
 
 
 def old_handle(c: InferenceContext) -> None:
-    """A handle of the first kind: a vector of two strings, container and name."""
+    """Output 0 is an old-style handle: a vector of two strings, container and name."""
     c.set_output(0, c.vector(2))
 
 
 def old_handle_in(c: InferenceContext) -> None:
-    """Input 0 is a handle of the first kind; outputs are scalars."""
+    """Input 0 is an old-style handle; outputs are scalars."""
     check_old_handle(c)
     scalar(c)
 
 
 def old_handle_and_scalar(c: InferenceContext) -> None:
-    """Inputs are a handle of the first kind and a scalar."""
+    """Inputs are an old-style handle and a scalar."""
     check_old_handle(c)
     c.with_rank(c.input(1), 0)
 
 
 def explicit_shape(c: InferenceContext) -> None:
-    """Output 0 has the shape that attr `shape` says."""
+    """Output 0 has the shape of attr `shape`."""
     c.set_output(0, c.make_shape_from_partial_tensor_shape(c.attr("shape")))
 
 
 def random_shape(c: InferenceContext) -> None:
-    """Output 0 has the shape that input 0 says."""
+    """Output 0 has the shape that is the value of input 0."""
     c.set_output(0, c.make_shape_from_shape_tensor(0))
 
 
@@ -161,8 +160,8 @@ def broadcast_shape(c: InferenceContext, x: Shape, y: Shape, *, must_match: bool
     """The shape of `x op y` after broadcasting, aligned at the last dimension.
 
     Args:
-        must_match: raise if they cannot be broadcast; otherwise (the result is then one value)
-            shapes that do not fit give a scalar, and those that may not fit unknown rank.
+        must_match: raise if they cannot be broadcast.  Otherwise the result of the op is one bool: shapes that cannot
+            be broadcast give a scalar, and shapes that perhaps cannot give an unknown rank.
 
     Raises:
         InvalidArgumentError: two known dimensions differ and neither is 1.
@@ -192,7 +191,7 @@ def broadcast_shape(c: InferenceContext, x: Shape, y: Shape, *, must_match: bool
 
 
 def broadcast_binary(c: InferenceContext) -> None:
-    """Output 0 is inputs 0 and 1 broadcast; op attr `incompatible_shape_error` may allow that they do not fit."""
+    """Output 0 is inputs 0 and 1 broadcast; op attr `incompatible_shape_error` may allow shapes that do not fit."""
     must_match = c.attrs.get("incompatible_shape_error", True)
     c.set_output(0, broadcast_shape(c, c.input(0), c.input(1), must_match=must_match))
 
@@ -230,20 +229,20 @@ def axes_in_range(axes: Array, rank: int) -> set[int]:
 
 
 def concat(c: InferenceContext) -> None:
-    """Inputs 1… joined along the axis that input 0 says."""
+    """Inputs 1… joined along the axis that is the value of input 0."""
     concat_shape(c, range(1, c.num_inputs), 0)
 
 
 def concat_v2(c: InferenceContext) -> None:
-    """All inputs but the last joined along the axis that the last one says."""
+    """All inputs but the last, joined along the axis that is the value of the last."""
     concat_shape(c, range(c.num_inputs - 1), c.num_inputs - 1)
 
 
 def concat_shape(c: InferenceContext, values: Sequence[int], axis_input: int) -> None:
-    """Output 0 is the inputs `values` joined along the axis that input `axis_input` says.
+    """Output 0 is the inputs `values` joined along the axis that is the value of input `axis_input`.
 
     Raises:
-        InvalidArgumentError: scalars, ranks or other dimensions that differ, an axis out of range.
+        InvalidArgumentError: scalars; ranks or other dimensions differ; the axis is out of range.
     """
     c.with_rank(c.input(axis_input), 0)
     shapes = [c.input(i) for i in values]
@@ -309,7 +308,7 @@ def slice_shape(c: InferenceContext) -> None:
     begin = c.make_shape_from_shape_tensor(1)
     sizes = c.input_tensor(2)
     if sizes is None:
-        # A size that is not known and one that is -1 look the same here.
+        # An unknown size and a size of -1 look the same here.
         known = c.make_shape_from_shape_tensor(2)
         if known.dims is not None:
             c.with_rank(begin, len(known.dims))
@@ -348,7 +347,9 @@ def gather_nd(c: InferenceContext) -> None:
 
 
 def scatter_nd_update(c: InferenceContext) -> None:
-    """Check indices and updates against the shape they go to: input 0, or the variable it refers to."""
+    """Check indices and updates against the shape that they are scattered into: input 0, or the variable it refers
+    to.
+    """
     data = c.input_handle_shapes_and_types(0)
     target = data[0].shape if data is not None and len(data) == 1 else c.input(0)
     scatter_nd_shape(c, c.with_rank_at_least(c.input(1), 1), c.with_rank_at_least(c.input(2), 1), target)
@@ -417,7 +418,7 @@ def validate_sparse_tensor(c: InferenceContext, indices: Shape, values: Shape, s
 
 
 def variable_handle_data(c: InferenceContext) -> HandleData:
-    """Shape and type of the variable that input 0 refers to; unknown if nothing is said.
+    """The shape and type of the variable that input 0 refers to; unknown if there is no handle data.
 
     Raises:
         InvalidArgumentError: its type is not attr `dtype`.

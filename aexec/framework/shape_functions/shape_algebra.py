@@ -1,7 +1,7 @@
-"""What shape functions do with shapes: merge, check, slice, join, and count.
+"""Operations of shape functions on shapes: merge, check, slice, join, and count.
 
-`ShapeAlgebra` needs no node; `shape_inference.InferenceContext` adds one.  Rules and
-error texts are those of TensorFlow 2.21 (core/framework/shape_inference.cc).
+`ShapeAlgebra` needs no node; `shape_inference.InferenceContext` adds one.  Rules and error texts are those of
+TensorFlow 2.21 (core/framework/shape_inference.cc).
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ class ShapeAlgebra:
 
     Attributes:
         manager: makes the shapes.
-        merged_shapes, merged_dims: pairs that a merge has shown to be equal.  Forgotten
-            when something is relaxed, for then earlier merges prove nothing any more.
+        merged_shapes, merged_dims: pairs that a merge has shown to be equal.  Cleared when something is relaxed, since
+            earlier merges then prove nothing.
     """
 
     __slots__ = ("manager", "merged_dims", "merged_shapes")
@@ -55,7 +55,7 @@ class ShapeAlgebra:
         return as_dimension(value)
 
     def unknown_dim(self) -> Dimension:
-        """A dimension that is equal to no other as far as is known."""
+        """A new unknown dimension, equal to no other as far as is known."""
         return Dimension(None)
 
     def unknown_shape(self) -> Shape:
@@ -63,7 +63,7 @@ class ShapeAlgebra:
         return Shape(None)
 
     def unknown_shape_of_rank(self, rank: int) -> Shape:
-        """A shape with `rank` fresh unknown dimensions; of unknown rank if no tensor can have so many."""
+        """A shape with `rank` fresh unknown dimensions; of unknown rank if no tensor can have that many."""
         return Shape((None,) * rank) if 0 <= rank <= MAX_RANK else Shape(None)
 
     def scalar(self) -> Shape:
@@ -98,7 +98,7 @@ class ShapeAlgebra:
     # Checks: each returns its argument, or a refined one
 
     def with_rank(self, shape: Shape, rank: int) -> Shape:
-        """The shape, now of that rank.  Raises InvalidArgumentError if it has another."""
+        """The shape, refined to that rank.  Raises InvalidArgumentError if it has another."""
         if shape.dims is None:
             made = self.unknown_shape_of_rank(rank)
             return self.merge(shape, made)
@@ -119,17 +119,17 @@ class ShapeAlgebra:
         raise errors.InvalidArgumentError(f"Shape must be at most rank {rank} but is rank {len(shape.dims)}")
 
     def with_value(self, dim: Dimension, value: int) -> Dimension:
-        """The dimension, now of that size.  Raises InvalidArgumentError if it has another."""
+        """The dimension, refined to that size.  Raises InvalidArgumentError if it has another."""
         if dim.value == value:
             return dim
         if dim.value is None:
             return self.merge_dims(dim, self.make_dim(value))
         raise errors.InvalidArgumentError(f"Dimension must be {value} but is {dim.value}")
 
-    # Merging: both arguments describe one thing
+    # Merging: both arguments describe the same shape or dimension
 
     def merge_dims(self, first: Dimension, second: Dimension) -> Dimension:
-        """The one that knows more.  Raises InvalidArgumentError if they differ."""
+        """The one of the two that is known.  Raises InvalidArgumentError if they differ."""
         if first is second:
             return first
         if second.value is None:
@@ -143,7 +143,7 @@ class ShapeAlgebra:
         raise errors.InvalidArgumentError(f"Dimensions must be equal, but are {first.value} and {second.value}")
 
     def merge(self, first: Shape, second: Shape) -> Shape:
-        """What both know: one of them if it knows everything, else a new shape.
+        """The shape with what is known of either: one of them if it has all, else a new shape.
 
         Raises:
             InvalidArgumentError: their ranks or a dimension differ.
@@ -190,10 +190,10 @@ class ShapeAlgebra:
         merged = [self.merge_dims(a, b) for a, b in zip(shape.handles, prefix.handles, strict=False)]
         return self.make_shape([*merged, *shape.handles[rank:]]), self.make_shape(merged)
 
-    # Relaxing: the first argument was assumed, the second has come
+    # Relaxing: the first argument was assumed, the second was found
 
     def relax_dims(self, old: Dimension, new: Dimension) -> Dimension:
-        """What holds for both: the old one if equal, the new one if unknown, else a fresh unknown."""
+        """The dimension that covers both: the old one if equal, the new one if unknown, else a fresh unknown."""
         if old is new:
             return old
         if new.value is None:
@@ -205,7 +205,7 @@ class ShapeAlgebra:
         return Dimension(None)
 
     def relax(self, old: Shape, new: Shape) -> Shape:
-        """What holds for both, as for a loop variable whose shape changes between iterations."""
+        """The shape that covers both, as for a loop variable whose shape changes between iterations."""
         if old is new:
             return old
         if new.dims is None:
@@ -271,7 +271,7 @@ class ShapeAlgebra:
         dims[index] = as_dimension(dim)
         return self.make_shape(dims)
 
-    # Arithmetic: unknown if an operand is, except where 0 or 1 decide
+    # Arithmetic: unknown if an operand is unknown, unless 0 or 1 decides
 
     def add(self, first: Dimension, second: DimensionOrConstant) -> Dimension:
         """first + second.  Raises InvalidArgumentError on overflow of 64 bits."""

@@ -1,10 +1,9 @@
 """Handles of shape inference: dimensions and shapes with identity.
 
-Two unknown dimensions may be *the same* unknown, which no list of numbers can say;
-so a dimension is an object, compared with `is`.  A `Shape` is the graph's
-`PartialTensorShape` plus the identity of its dimensions, made on first use: what
-inference leaves behind at a node needs no conversion.
-Next to read: `shape_inference.py`, the context in which shape functions use them.
+Two unknown dimensions may be *the same* unknown, which a list of numbers cannot express; so a dimension is an object,
+compared with `is`.  A `Shape` is the graph's `PartialTensorShape` plus the identity of its dimensions, made on first
+use, so that the result of inference can stay at a node without conversion. Next to read: `shape_inference.py`, the
+context in which shape functions use them.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ __all__ = [
 
 
 class Dimension:
-    """One dimension: its size, or None where it is unknown.  The same unknown is the same object."""
+    """One dimension: its size, or None if unknown.  The same unknown is the same object."""
 
     __slots__ = ("value",)
 
@@ -39,15 +38,15 @@ class Dimension:
         return "?" if self.value is None else str(self.value)
 
 
-# Where an argument may be either: a dimension, or a constant of which -1 means unknown.
+# A dimension, or a constant; -1 and None mean unknown.
 DimensionOrConstant = Dimension | int | None
 
-# Identity says nothing about known dimensions, so small ones are shared.
+# Identity has no meaning for known dimensions, so small ones are shared.
 _SHARED = tuple(Dimension(value) for value in range(1025))
 
 
 def as_dimension(value: DimensionOrConstant) -> Dimension:
-    """The dimension meant; a fresh unknown one for None and -1."""
+    """The dimension that `value` means; a fresh unknown one for None and -1."""
     if isinstance(value, Dimension):
         return value
     if value is None or value == -1:
@@ -56,9 +55,9 @@ def as_dimension(value: DimensionOrConstant) -> Dimension:
 
 
 class Shape(PartialTensorShape):
-    """A shape during inference.  `is` tells whether two are one; `==` compares what is known.
+    """A shape during inference.  `is` compares identity; `==` compares what is known.
 
-    Unlike its base it is not validated: it is made by rules that keep shapes valid.
+    Unlike its base class it is not validated: the rules that make it keep it valid.
     """
 
     __slots__ = ("_handles",)
@@ -71,7 +70,7 @@ class Shape(PartialTensorShape):
 
     @classmethod
     def of(cls, shape: PartialTensorShape) -> Shape:
-        """A shape of inference for one of the graph; itself if it is one."""
+        """The inference shape of a graph's shape; the same object if it is one."""
         return shape if isinstance(shape, Shape) else cls(shape.dims)
 
     @property
@@ -98,7 +97,7 @@ ShapeHandle = Shape
 
 @dataclass(frozen=True, slots=True)
 class ShapeAndType:
-    """What a resource or variant handle refers to: the shape and type of the value behind it."""
+    """The shape and type of the value that a resource or variant handle refers to."""
 
     shape: Shape
     dtype: DType | None
@@ -116,7 +115,7 @@ class ShapeManager:
         self._known: dict[tuple[int | None, ...], Shape] = {(): Shape((), ())}
 
     def known(self, dims: tuple[int | None, ...]) -> Shape:
-        """The shape with these known sizes (or a new one if some are None), as `make_shape`."""
+        """The shape with these sizes, shared if all are known, else a new one; as `make_shape`."""
         found = self._known.get(dims)
         if found is None:
             if len(dims) > MAX_RANK:
@@ -129,8 +128,8 @@ class ShapeManager:
     def make_shape(self, dimensions: Iterable[Dimension]) -> Shape:
         """The shape with these dimensions.
 
-        If there are more than a tensor can have, the shape is of unknown rank: nobody may multiply them, which could
-        take hours.
+        With more dimensions than a tensor can have, the shape is of unknown rank, so that they are never multiplied,
+        which could take hours.
         """
         handles = tuple(dimensions)
         if len(handles) > MAX_RANK:

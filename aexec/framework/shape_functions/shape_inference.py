@@ -1,16 +1,14 @@
-"""`InferenceContext`: what a shape function is called with.
+"""`InferenceContext`: the argument of a shape function.
 
-A shape function takes a context, reads the input shapes, attrs and, where it needs
-them, input *values*, and sets the output shapes.  Values are there only if the graph
-fixes them, and are worked out only when asked for: `input_tensor` gives a value,
-`make_shape_from_shape_tensor` a vector that says a shape, of which parts may be known.
+A shape function takes a context, reads the input shapes, attrs and, if it needs them, input *values*, and sets the
+output shapes.  A value is known only if the graph fixes it, and is computed when it is asked for: `input_tensor`
+returns a value, `make_shape_from_shape_tensor` the shape given by a vector, of which parts may be known.
 
     def unchanged_shape(c: InferenceContext) -> None:
         c.set_output(0, c.input(0))
 
-Error texts are those of TensorFlow 2.21.  Next to read: `shape_algebra.py` (merging and
-arithmetic), `common_shape_fns.py` (shape functions), `aexec/graph/shape_refiner.py` (who
-calls them).
+Error texts are those of TensorFlow 2.21.  Next to read: `shape_algebra.py` (merging and arithmetic),
+`common_shape_fns.py` (shape functions), `aexec/graph/shape_refiner.py` (calls them).
 """
 
 from __future__ import annotations
@@ -62,15 +60,15 @@ class InferenceContext(ShapeAlgebra):
     Args:
         op_def, attrs: definition and attr values of the node; defaults must be filled in.
         inputs: shape of each flattened input.
-        input_tensors: value of each input, None where not known; may be shorter than inputs.
-        input_tensors_as_shapes: for inputs that say a shape, what is known of it; may be shorter.
-        input_handle_data: what each input refers to, None where it is no handle or nothing is known.
-        num_outputs: number of flattened outputs, if the caller has counted and checked already.
+        input_tensors: value of each input, None if unknown; may be shorter than inputs.
+        input_tensors_as_shapes: for inputs whose value is a shape, as much of it as is known; may be shorter.
+        input_handle_data: what each input refers to; None if it is not a handle or nothing is known.
+        num_outputs: number of flattened outputs, if the caller has counted and checked them.
         graph_version: producer version of the GraphDef.
-        node_text: gives the node as errors print it.
+        node_text: returns the node as errors print it.
         manager: makes the shapes; shared by the contexts of one graph.
         evaluate: called with an input's index when its value is asked for and not given.
-        evaluate_shape: likewise for an input that says a shape.
+        evaluate_shape: likewise for an input whose value is a shape.
 
     Raises:
         InvalidArgumentError: the number of inputs does not fit the definition.
@@ -218,14 +216,14 @@ class InferenceContext(ShapeAlgebra):
         return tuple([self.output(i) for i in range(len(self._outputs))])
 
     def set_output(self, index: int, shape: Shape) -> None:
-        """Say the shape of an output."""
+        """Set the shape of an output."""
         self._outputs[index] = shape
 
     def set_output_named(self, name: str, shapes: Sequence[Shape]) -> None:
-        """Say the shapes of an output argument.
+        """Set the shapes of an output argument.
 
         Raises:
-            InvalidArgumentError: the op has none of that name, or it has another number of tensors.
+            InvalidArgumentError: the op has no output of that name, or it has another number of tensors.
         """
         start, stop = self._range(self.op_def.output_ranges(self.attrs), name, "output")
         if len(shapes) != stop - start:
@@ -241,7 +239,7 @@ class InferenceContext(ShapeAlgebra):
     # Values of inputs
 
     def input_tensor(self, index: int) -> Array | None:
-        """Value of an input, if the graph fixes it; otherwise None, and it counts as asked for."""
+        """The value of an input if the graph fixes it, else None.  Records that it was asked for."""
         self._requested.add(index)
         if index not in self._tensors and self._evaluate is not None:
             self._tensors[index] = self._evaluate(index)
@@ -255,26 +253,26 @@ class InferenceContext(ShapeAlgebra):
         return self._as_shapes.get(index)
 
     def requested_input_tensor(self, index: int) -> bool:
-        """Was the value of an input asked for?"""
+        """True if the value of an input was asked for."""
         return index in self._requested
 
     def requested_input_tensor_as_partial_shape(self, index: int) -> bool:
-        """Was an input asked for as a vector that says a shape?"""
+        """True if the value of an input was asked for as a shape."""
         return index in self._requested_as_shape
 
     def set_input_tensor(self, index: int, value: Array | None) -> None:
-        """Give the value of an input (None: it cannot be known)."""
+        """Set the value of an input (None: it cannot be known)."""
         self._tensors[index] = value
 
     def set_input_tensor_as_shape(self, index: int, shape: Shape | None) -> None:
-        """Give what is known of the shape that an input says."""
+        """Set the shape that is the value of an input, as much of it as is known."""
         self._as_shapes[index] = shape
 
     def make_shape_from_shape_tensor(self, index: int) -> Shape:
-        """The shape that a vector input says; as much as is known of it.
+        """The shape that is the value of a vector input; as much of it as is known.
 
         Raises:
-            InvalidArgumentError: the input is no vector of int32 or int64, or holds a size below -1.
+            InvalidArgumentError: the input is not a vector of int32 or int64, or holds a size below -1.
         """
         return self._shape_from_input(index, self.with_rank(self.input(index), 1))
 
@@ -291,10 +289,10 @@ class InferenceContext(ShapeAlgebra):
     def make_shape_from_tensor(
         self, value: Array | None, value_shape: Shape, *, scalar_is_unknown: bool = False
     ) -> Shape:
-        """The shape that a value says; of a value that is not known, its length is the rank.
+        """The shape that is given by a value; if the value is unknown, its length gives the rank.
 
         Raises:
-            InvalidArgumentError: the value is no vector of int32 or int64, or holds a size below -1.
+            InvalidArgumentError: the value is not a vector of int32 or int64, or holds a size below -1.
         """
         if value is None:
             if value_shape.dims is None or (scalar_is_unknown and not value_shape.dims):
@@ -328,14 +326,14 @@ class InferenceContext(ShapeAlgebra):
         return self.make_shape(sizes)
 
     def make_shape_from_partial_tensor_shape(self, shape: PartialTensorShape) -> Shape:
-        """A shape of the graph, as a `shape` attr gives it, with fresh unknown dimensions."""
+        """The inference shape of a graph's shape, such as a `shape` attr, with fresh unknown dimensions."""
         return Shape(None) if shape.dims is None else self.manager.known(shape.dims)
 
     def make_dim_for_scalar_input(self, index: int) -> Dimension:
-        """The dimension that a scalar input says.
+        """The dimension that is the value of a scalar input.
 
         Raises:
-            InvalidArgumentError: its value is known and no scalar integer, or negative.
+            InvalidArgumentError: its value is known, but is not a scalar integer, or negative.
         """
         value = self.input_tensor(index)
         if value is None:
@@ -348,13 +346,13 @@ class InferenceContext(ShapeAlgebra):
         return as_dimension(size)
 
     def make_dim_for_scalar_input_with_negative_indexing(self, index: int, rank: int | None) -> Dimension:
-        """The index of a dimension that a scalar input says, counting from the front.
+        """The index of a dimension, counted from the front, that is the value of a scalar input.
 
         Args:
-            rank: number of dimensions, None if not known.
+            rank: number of dimensions; None if unknown.
 
         Raises:
-            InvalidArgumentError: its value is known and no scalar integer, or not in [-rank, rank).
+            InvalidArgumentError: its value is known, but is not a scalar integer, or not in [-rank, rank).
         """
         value = self.input_tensor(index)
         if value is None:
@@ -369,30 +367,30 @@ class InferenceContext(ShapeAlgebra):
         return as_dimension(axis % rank)
 
     def scalar_from_tensor(self, value: Array) -> int:
-        """The integer in a scalar value.  Raises InvalidArgumentError if it is none."""
+        """The integer in a scalar value.  Raises InvalidArgumentError if it is not one."""
         if value.ndim != 0:
             raise errors.InvalidArgumentError(f"Input must be scalar but has rank {value.ndim}")
         if value.dtype not in (np.int32, np.int64, np.int16, np.uint8, np.int8):
             raise errors.InvalidArgumentError("Scalar input must be int8, int16, int32, int64 or uint8.")
         return int(value)
 
-    # What handles refer to
+    # Handle data: what handles refer to
 
     def input_handle_shapes_and_types(self, index: int) -> HandleData | None:
-        """Shapes and types of what a resource or variant input refers to, None if not known."""
+        """Shapes and types of what a resource or variant input refers to; None if unknown."""
         data = self._handle_data
         return data[index] if index < len(data) else None
 
     def output_handle_shapes_and_types(self, index: int) -> HandleData | None:
-        """Shapes and types of what a resource or variant output refers to, None if not said."""
+        """Shapes and types of what a resource or variant output refers to; None if not set."""
         return self.output_handle_data.get(index)
 
     def set_output_handle_shapes_and_types(self, index: int, data: Sequence[ShapeAndType]) -> None:
-        """Say what a resource or variant output refers to."""
+        """Set what a resource or variant output refers to."""
         self.output_handle_data[index] = tuple(data)
 
     def merge_handle_shapes_and_types(self, known: HandleData, other: HandleData) -> HandleData | None:
-        """What both say; None if they are of different length or types, or say nothing new to `known`."""
+        """The merged handle data; None if lengths or types differ, or if `other` adds nothing to `known`."""
         if len(known) != len(other):
             return None
         merged = []
@@ -428,5 +426,5 @@ def _element_text(element: Any) -> str:
 
 
 def dtype_text(dtype: DType | None) -> str:
-    """Name of a type in messages; `INVALID` where there is none."""
+    """The name of a type for errors; `INVALID` for None."""
     return "INVALID" if dtype is None else str(dtype)
