@@ -1,1 +1,1 @@
-"""The vocabulary: errors, types, shapes, op and kernel definitions, and what steps share."""
+"""The foundation of all other packages: errors, types, shapes, op and kernel definitions, and the state of steps."""

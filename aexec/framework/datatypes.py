@@ -1,4 +1,4 @@
-"""What the Open Inference Protocol (github.com/kserve/open-inference-protocol) calls types; BF16 is Triton's."""
+"""Type names of the Open Inference Protocol (github.com/kserve/open-inference-protocol); BF16 is Triton's."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ _NAMES = {dtype: name for name, dtype in DATATYPES.items()}
 
 
 def has_datatype(dtype: DType) -> bool:
-    """Has the protocol a name for it?"""
+    """True if the protocol has a name for the type."""
     return dtype in _NAMES
 
 
 def datatype_of(dtype: DType) -> str:
-    """The protocol's name; `DT_…` for types that only TensorFlow has."""
+    """The protocol's name of a type; `DT_…` if it has none."""
     return _NAMES.get(dtype) or dtype.enum_name

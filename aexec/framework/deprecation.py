@@ -1,7 +1,7 @@
-"""How a public name goes: it works for one minor version more, and warns.  docs/stability.md has the promise.
+"""Deprecates public names: they work for one more minor version, and warn.  docs/stability.md has the promise.
 
-Whatever is deprecated calls `warn_deprecated` when it is used.  A name that a module had is a line in a table of
-`Renamed` there, which its `__getattr__` looks into.
+Whatever is deprecated calls `warn_deprecated` when it is used.  A renamed name of a module is a `Renamed` in a table of
+that module, which its `__getattr__` reads.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ __all__ = ["Renamed", "warn_deprecated"]
 
 @dataclass(frozen=True)
 class Renamed:
-    """A name that gave way to another one of the same module.
+    """A name that was replaced by another name of the same module.
 
     Attributes:
         name: the new name.
@@ -32,7 +32,7 @@ def warn_deprecated(what: str, instead: str, removed_in: str, *, stacklevel: int
         what: what was used.
         instead: what to use.
         removed_in: the first minor version without it.
-        stacklevel: how many callers above the caller's caller to blame, plus 1.
+        stacklevel: 1 to attribute the warning to the caller's caller, 2 to the caller of that, and so on.
 
     Warns:
         DeprecationWarning: always.

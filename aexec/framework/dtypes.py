@@ -1,13 +1,11 @@
 """Data types: every DataType of the wire with its NumPy counterpart.
 
-A tensor is a plain `numpy.ndarray`; what kind of tensor flows along an edge is
-known from the graph.  So `DType` carries what NumPy cannot say: quantised types
-(stored as integers), string (object arrays of `bytes`), resource and variant
-(objects in object arrays), and *ref* types (a variable's cell, enum value + 100).
+A tensor is a plain `numpy.ndarray`; its type on an edge is known from the graph.  A `DType` expresses what a NumPy
+dtype cannot: quantised types (stored as integers), string (object arrays of `bytes`), resource and variant (objects in
+object arrays), and *ref* types (a variable's cell, enum value + 100).
 
-Where a type is taken, whatever names one is welcome: `as_dtype` has the list.  Where NumPy
-has the same type, a DType equals it, and NumPy takes it for its own: `np.zeros(3, aexec.float32)`.
-Next to read: `shape.py`, then `wire/tensor_codec.py`.
+Functions that take a type accept whatever `as_dtype` does.  If NumPy has the same type, the DType equals it and NumPy
+accepts it: `np.zeros(3, aexec.float32)`. Next to read: `shape.py`, then `wire/tensor_codec.py`.
 """
 
 from __future__ import annotations
@@ -80,20 +78,20 @@ _REF_OFFSET = 100
 
 
 class DType:
-    """One element type.  Instances are unique: among them `is` and `==` say the same.
+    """One element type.  Instances are unique, so that `is` and `==` agree among them.
 
-    It also equals what names the same type elsewhere: a NumPy dtype (`np.dtype("float32")`) or scalar
-    class (`np.float32`), a name (`"float32"`, `"float"`), a dtype of TensorFlow's.  Its hash is that of the
-    NumPy dtype; as with NumPy's own, classes and names compare equal but hash otherwise.  Ref types
-    equal nothing but themselves, and quantised ones no NumPy dtype, which would be an integer's.
+    A DType also equals other names of its type: a NumPy dtype (`np.dtype("float32")`) or scalar class (`np.float32`), a
+    name (`"float32"`, `"float"`), a dtype of TensorFlow's.  Its hash is that of the NumPy dtype; scalar classes and
+    names, as with NumPy's own dtypes, compare equal but have another hash.  A ref type equals only itself, and a
+    quantised type equals no NumPy dtype, which would be an integer's.
 
     Attributes:
         enum: DataType number of the wire format (1 = float32; a ref type adds 100).
-        np: the NumPy dtype that holds it; `object` for string, resource and variant.
+        np: the NumPy dtype of its arrays; `object` for string, resource and variant.
         is_ref: True for the ref type of a variable's cell.
         is_floating, is_complex, is_quantized: of the value type.
-        is_integer: integer and not quantised.
-        wire_name: TensorFlow's name in messages and attr text, e.g. `float`, `int32`, `float_ref`; what `str` gives.
+        is_integer: True for integers that are not quantised.
+        wire_name: TensorFlow's name in messages and attr text, e.g. `float`, `int32`, `float_ref`; `str` returns it.
     """
 
     __slots__ = (
@@ -111,7 +109,7 @@ class DType:
     )
 
     _partner: DType
-    # The NumPy dtype that is equal to it.
+    # The NumPy dtype that equals it, or None.
     _twin: np.dtype[Any] | None
     is_floating: bool
     is_complex: bool
@@ -119,7 +117,7 @@ class DType:
     is_integer: bool
 
     def __init__(self, enum: int, name: str, np_dtype: Any, *, is_ref: bool = False) -> None:
-        # What the messages ask for: the generated stubs have a class for it, the generated modules plain integers.
+        # As an enum for type checkers: the generated stubs have a class for it, the generated modules plain integers.
         self.enum = cast("proto.DataType", enum)
         self.wire_name = name
         self.np: np.dtype[Any] = np.dtype(np_dtype)
@@ -136,13 +134,13 @@ class DType:
 
     @property
     def name(self) -> str:
-        """Its name in Python programs, TensorFlow's too, e.g. `float32`, `int32`, `float32_ref`."""
+        """The name in Python programs, also TensorFlow's, e.g. `float32`, `int32`, `float32_ref`."""
         name = _PYTHON_NAMES.get(self.base.wire_name, self.base.wire_name)
         return f"{name}_ref" if self.is_ref else name
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """The NumPy dtype that is equal to it; where NumPy looks for one.
+        """The NumPy dtype that equals it; NumPy reads this attribute.
 
         Raises:
             AttributeError: there is none: a ref, quantised, resource or variant type.
@@ -163,23 +161,23 @@ class DType:
 
     @property
     def enum_name(self) -> str:
-        """Name of the enum value, e.g. `DT_FLOAT_REF`."""
+        """The name of the enum value, e.g. `DT_FLOAT_REF`."""
         return "DT_" + self.wire_name.upper()
 
     @property
     def is_signed(self) -> bool:
-        """Signed numbers: floating, complex, and signed integers; quantised as their storage."""
+        """True for signed numbers: floating, complex, and signed integers; quantised types as their storage type."""
         kind = self.np.kind
         return self.is_floating or self.is_complex or kind == "i" or self.base in (int4, int2, qint8, qint16, qint32)
 
     @property
     def is_simple(self) -> bool:
-        """Plain bytes: a buffer of it may be copied byte by byte."""
+        """True if elements are plain bytes: a buffer may be copied byte by byte."""
         return self.base not in ALWAYS_ON_HOST and self.base is not variant
 
     @property
     def size(self) -> int:
-        """Bytes per element on the wire; 0 where elements have no fixed size."""
+        """Bytes per element on the wire; 0 if elements have no fixed size."""
         return self.np.itemsize if self.is_simple else 0
 
     @property
@@ -254,7 +252,7 @@ int2 = _define(31, "int2", ml_dtypes.int2)
 uint2 = _define(32, "uint2", ml_dtypes.uint2)
 float4_e2m1fn = _define(33, "float4_e2m1fn", ml_dtypes.float4_e2m1fn)
 
-# Type groups, used in kernel registrations.  Each is ordered, as error messages list them.
+# Type groups, used in kernel registrations, in the order of error messages.
 QUANTIZED = (qint8, quint8, qint16, quint16, qint32)
 COMPLEX = (complex64, complex128)
 FLOATING = (float16, bfloat16, float32, float64, float8_e5m2, float8_e4m3fn)
@@ -279,7 +277,7 @@ def _limits(dtype: DType) -> Any:
     raise errors.InvalidTypeError(f"{dtype} has no numeric limits")
 
 
-# Value types only: a quantised type shares its NumPy dtype with an integer type, which wins.
+# Value types only: a quantised type shares its NumPy dtype with an integer type, which takes precedence.
 _BY_NUMPY: dict[np.dtype[Any], DType] = {
     dtype.np: dtype for dtype in reversed(list(_BY_ENUM.values())) if dtype.is_simple and not dtype.is_ref
 } | {dtype.np: dtype for dtype in (*REAL_NUMBER, bool_)}
@@ -302,7 +300,7 @@ def _complete() -> None:
 
 _complete()
 
-# What `constant` makes of values of Python's own types.
+# Python's types → the dtype that `constant` gives their values.
 _BY_PYTHON: dict[Any, DType] = {
     bool: bool_,
     int: int32,
@@ -313,31 +311,31 @@ _BY_PYTHON: dict[Any, DType] = {
     object: string,
 }
 
-# Names as Python programs write them, where the wire has others.
+# Names in Python programs that differ from the wire's.
 _PYTHON_NAMES = {"float": "float32", "double": "float64", "half": "float16"}
 
 
 class TensorFlowDType(Protocol):
-    """A dtype object of TensorFlow's, known by its looks: nothing is imported for it."""
+    """A dtype object of TensorFlow's, recognised by its attribute, so that nothing need be imported."""
 
     @property
     def as_datatype_enum(self) -> int: ...
 
 
-# What `as_dtype` takes.
+# The values that `as_dtype` takes.
 DTypeLike: TypeAlias = "DType | np.dtype[Any] | type | str | int | TensorFlowDType"
 
 
 def as_dtype(value: DTypeLike) -> DType:
-    """The DType that something means.
+    """The DType that a value names.
 
     Args:
         value: a DType; a name (`float`, `float32`, `DT_FLOAT`, `float_ref`); an enum number; a NumPy dtype or scalar
-            class; a dtype of TensorFlow's; a type of Python's, which means what `constant` makes of its
+            class; a dtype of TensorFlow's; or a type of Python's, which means the type that `constant` gives its
             values: `float` is float32 and `int` is int32.
 
     Raises:
-        InvalidArgumentError: nothing of that name or number exists.
+        InvalidArgumentError: no type has that name or number.
     """
     if isinstance(value, DType):
         return value
@@ -390,5 +388,5 @@ def from_numpy(dtype: np.dtype[Any]) -> DType:
 
 
 def names(dtypes: Iterable[DType]) -> str:
-    """Comma-separated names, as error messages list them."""
+    """Comma-separated names, for errors."""
     return ", ".join(map(str, dtypes))

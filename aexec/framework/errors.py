@@ -1,9 +1,8 @@
 """Errors: one exception class per canonical status code.
 
-Every error that leaves aexec is an `OpError`.  It carries a canonical `code`, a
-`message`, and, where known, the node and op it comes from and the Python line
-that made the node.  `server/` maps codes to HTTP statuses in one table.
-The codes and their numbers are those of google/rpc/code.proto.
+Every error that leaves aexec is an `OpError`.  It has a canonical `code`, a `message`, and, if known, the node and op
+that it comes from and the Python line that made the node.  `server/` maps codes to HTTP statuses in one table. The
+codes and their numbers are those of google/rpc/code.proto.
 """
 
 from __future__ import annotations
@@ -74,7 +73,7 @@ class Code(enum.IntEnum):
 
     @property
     def http_status(self) -> int:
-        """The status of HTTP that google/rpc/code.proto has for it; 499, of who has gone, is nginx's."""
+        """The HTTP status, as google/rpc/code.proto maps it; 499 (client closed request) is nginx's."""
         return _HTTP_STATUS[self]
 
 
@@ -147,7 +146,7 @@ class OpError(Exception):
             self.node, self.op, self.site, self.origin = node, op, site, origin
 
     def fresh(self) -> OpError:
-        """The same error without a traceback, which holds on to what the frames in it hold."""
+        """A copy without a traceback, which would keep the objects of its frames alive."""
         return _rebuild(*self.__reduce__()[1])
 
     def __str__(self) -> str:
@@ -186,7 +185,7 @@ class UnknownError(OpError):
 
 
 class InvalidArgumentError(OpError):
-    """The caller passed something wrong, whatever the state of the session."""
+    """The caller passed a wrong argument, whatever the state of the session."""
 
     code = Code.INVALID_ARGUMENT
 
@@ -269,8 +268,8 @@ class UnauthenticatedError(OpError):
     code = Code.UNAUTHENTICATED
 
 
-# What Python functions raise that build graphs and check arguments, before anything runs: errors that are Python's own,
-# too, of the class that TensorFlow's Python raises.  Steps raise those above.
+# Errors of Python functions that build graphs and check arguments, before anything runs.  They are also of Python's own
+# # classes, those that TensorFlow's Python raises.  Steps raise the errors above.
 
 
 class InvalidValueError(InvalidArgumentError, ValueError):
@@ -282,15 +281,15 @@ class InvalidTypeError(InvalidArgumentError, TypeError):
 
 
 class UnknownNameError(NotFoundError, ValueError):
-    """An argument names what is not there."""
+    """An argument names something that does not exist."""
 
 
 class UnknownKeyError(NotFoundError, KeyError):
-    """Something was looked up by a name that is not there."""
+    """A lookup by a name that does not exist."""
 
 
 class EmptyGraphError(InvalidArgumentError, RuntimeError):
-    """There is nothing in the graph that is to run."""
+    """The graph to run is empty."""
 
 
 class UnknownOutputError(OutOfRangeError, KeyError):
@@ -306,7 +305,7 @@ class DuplicateKeyError(AlreadyExistsError, KeyError):
 
 
 class InvalidStateError(FailedPreconditionError, RuntimeError):
-    """It is not the time for the call: the session is closed, the graph finalized."""
+    """The call is not allowed in this state: the session is closed, the graph finalized."""
 
 
 class NoSessionError(FailedPreconditionError, ValueError):
@@ -314,7 +313,7 @@ class NoSessionError(FailedPreconditionError, ValueError):
 
 
 class UnsupportedError(UnimplementedError, NotImplementedError):
-    """An argument that this version has nothing for."""
+    """An argument that this version does not support."""
 
 
 _PYTHON = {
@@ -328,16 +327,16 @@ _PYTHON = {
 }
 
 
-# What an error is by default.
+# Code → the default of `as_python`.
 _KINDS: dict[Code, type[Exception]] = dict(reversed(_PYTHON))
 _PLAIN = frozenset(OpError.__subclasses__())
 
 
 def as_python(error: OpError, kind: type[Exception] | None = None) -> OpError:
-    """The error, from now on of one of Python's classes, too; if its code has no such class it stays what it is.
+    """Make the error one of Python's classes, too; unchanged if its code has no such class.  Returns it.
 
     Args:
-        kind: Python's class; by default one that belongs to the code, unless the error is of one already.
+        kind: Python's class; by default the one that belongs to the code, unless the error has one already.
     """
     if kind is not None or type(error) in _PLAIN:
         error.__class__ = _PYTHON.get((error.code, kind or _KINDS.get(error.code, ValueError)), type(error))
@@ -345,7 +344,7 @@ def as_python(error: OpError, kind: type[Exception] | None = None) -> OpError:
 
 
 def as_plain(error: OpError) -> OpError:
-    """The error, from now on of none of Python's classes: one that a step raises."""
+    """Make the error one that a step raises, without a class of Python's.  Returns it."""
     if type(error) not in _PLAIN and issubclass(type(error), _PYTHONS_OWN):
         error.__class__ = _CLASSES[error.code]
     return error
@@ -356,7 +355,7 @@ _CLASSES: dict[Code, type[OpError]] = {cls.code: cls for cls in _PLAIN}
 
 
 def error_class(code: Code | int) -> type[OpError]:
-    """The exception class of a canonical code.  OK has none: KeyError."""
+    """The exception class of a canonical code.  Raises KeyError for OK, which has none."""
     return _CLASSES[Code(code)]
 
 

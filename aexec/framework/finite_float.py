@@ -1,4 +1,4 @@
-"""`finite_float`: the number that a text of digits means, where Python would make an infinity of a large one."""
+"""`finite_float`: parses a number, and refuses one that is too large, which `float` makes infinite."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ _SHOWN = 40
 
 
 def finite_float(text: str) -> float:
-    """A decimal number as JSON has it.  Raises ValueError for one that no float64 is near, such as `1e400`."""
+    """The value of a decimal number as JSON writes it.  Raises ValueError if it does not fit a float64, such as
+    `1e400`.
+    """
     value = float(text)
     if math.isinf(value):
         raise ValueError(f"the number {text[:_SHOWN]} does not fit a float64; Infinity is written so")

@@ -1,7 +1,7 @@
-"""Modules that register something by name, imported when one of their names is first asked for.
+"""Imports modules that register something by name, when one of their names is first used.
 
-The op registry and the kernel registry each have one table of these, so that a program imports
-the families of the ops that its graphs are made of and no others.
+The op registry and the kernel registry each have one table of these, so that a program imports only the families of the
+ops in its graphs.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ __all__ = ["FirstUse", "import_family"]
 
 
 class FirstUse:
-    """Name → the module that registers it, while that is still to be imported.
+    """Name → the module that registers it, until the module is imported.
 
-    A module is taken off only after its import, so a thread that asks meanwhile waits for it: by the
-    import system's own lock, which also lets a module ask for names while it is being imported.
+    An entry is removed after the import, so a thread that needs the name meanwhile waits, by the import system's own
+    lock; that lock also lets a module use names while it is being imported.
     """
 
     def __init__(self) -> None:
@@ -26,7 +26,7 @@ class FirstUse:
         self._loading = threading.local()
 
     def add(self, module: str, names: Iterable[str]) -> None:
-        """`module` registers `names` when it is imported."""
+        """Import `module` at the first use of one of `names`, which it registers."""
         self._modules.update(dict.fromkeys(names, module))
 
     def __contains__(self, name: object) -> bool:
@@ -37,11 +37,11 @@ class FirstUse:
 
     @property
     def loading(self) -> bool:
-        """Is this thread importing one of the modules?"""
+        """True if this thread is importing one of the modules."""
         return getattr(self._loading, "depth", 0) > 0
 
     def load(self, name: str) -> None:
-        """Import the module of a name, if it is still to be imported."""
+        """Import the module of a name, unless that was done."""
         module = self._modules.get(name)
         if module is None:
             return
@@ -58,7 +58,7 @@ class FirstUse:
 
 
 def import_family(package: str, path: Iterable[str], *, ending: str = "_ops") -> None:
-    """Import the modules of a package that register something: those whose names have this ending."""
+    """Import the modules of a package whose names have this ending; they register something."""
     for module in pkgutil.iter_modules(path):
         if module.name.endswith(ending):
             importlib.import_module(f"{package}.{module.name}")

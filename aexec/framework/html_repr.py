@@ -1,6 +1,6 @@
-"""HTML for notebooks: what `_repr_html_` methods show is built here, escaped and of bounded size.
+"""HTML for notebooks: the results of `_repr_html_` methods, escaped and of bounded size.
 
-Whatever comes from a graph may be anybody's: a name can be a megabyte of script.
+Names in a graph are untrusted: one can be a megabyte of script.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ __all__ = ["MAX_ROWS", "block", "facts_table", "lines_table", "table", "tensor_t
 
 MAX_ROWS = 12
 MAX_TEXT = 48
-# Of lines of text, which nothing stands beside.
+# Most characters of a line of text, which has a row for itself.
 MAX_LINE = 200
 _CELL = "text-align: left; padding: 1px 12px 1px 0; vertical-align: top"
 
 
 def block(kind: str, facts: str, *tables: str) -> str:
-    """A thing: what it is in bold, facts about it, and tables."""
+    """A heading in bold, facts, and tables."""
     return f"<div><b>{text(kind)}</b> {text(facts)}{''.join(tables)}</div>"
 
 
 def table(heading: str, columns: Sequence[str], rows: Iterable[Sequence[object]], count: int) -> str:
-    """A table with the first rows, and how many more there are; "" if there is none.
+    """A table with the first rows, and the number of the others; "" if there are no rows.
 
     Args:
         columns: their headings.
@@ -44,13 +44,13 @@ def tensor_table(heading: str, rows: Collection[tuple[str, str, str, str]]) -> s
 
 
 def facts_table(facts: Mapping[str, object]) -> str:
-    """A table of what is known of a thing, a fact a row; those that are None or "" are left out."""
+    """A table with one fact per row; those that are None or "" are left out."""
     rows = [(name, value) for name, value in facts.items() if value not in (None, "")]
     return f"<table style='margin: 4px 0 0 0'>{''.join(_row('td', row) for row in rows)}</table>"
 
 
 def lines_table(heading: str, lines: Sequence[str]) -> str:
-    """A table of lines of text; "" if there is none."""
+    """A table of lines of text; "" if there are none."""
     shown = [_row("td", [line], MAX_LINE) for line in lines[:MAX_ROWS]]
     if len(lines) > MAX_ROWS:
         shown.append(_row("td", [f"and {len(lines) - MAX_ROWS} more"]))
@@ -58,8 +58,8 @@ def lines_table(heading: str, lines: Sequence[str]) -> str:
 
 
 def text(value: object, limit: int = MAX_TEXT) -> str:
-    """Escaped, and without its middle if it is long: both ends of a name say most."""
-    import html  # for notebooks alone
+    """The value's text, escaped; the middle of a long one is left out, since both ends of a name say most."""
+    import html  # imported for notebooks only
 
     plain = str(value)
     if len(plain) > limit:

@@ -1,4 +1,4 @@
-"""`IndexedSlices`: some rows of a tensor whose other rows are zero, as gathers have for a gradient."""
+"""`IndexedSlices`: some rows of a tensor whose other rows are zero, such as the gradient of a gather."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ T = TypeVar("T")
 
 
 class IndexedSlices(NamedTuple, Generic[T]):
-    """Rows of a tensor: `dense[indices[i]] = values[i]`; rows that are named twice are added.
+    """Rows of a tensor: `dense[indices[i]] = values[i]`; rows with the same index are added.
 
     Attributes:
         values: the rows, [n, …].
-        indices: [n], integers; where each row is.
-        dense_shape: shape of the whole, a vector of integers; None if it is not known.
+        indices: the index of each row, [n], integers.
+        dense_shape: shape of the whole tensor, a vector of integers; None if unknown.
     """
 
     values: T

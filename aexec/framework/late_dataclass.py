@@ -1,10 +1,10 @@
-"""`dataclass` with slots, whose methods are written when the first instance is made.
+"""`dataclass` with slots, whose methods are generated when the first instance is made.
 
-The standard library writes up to six methods of each class as text and compiles it: half a millisecond a class, which
-was a quarter of what `import aexec` takes, for classes of which a program uses some.  Here only the slots are made at
-once; the first instance, or the first look at the fields, lets the standard library do the rest.  What comes out is
-what `dataclasses.dataclass(slots=True, ...)` gives: `fields`, `replace` and `asdict` take it, and to type checkers it
-is that decorator.
+The standard library generates up to six methods of each class as text and compiles it, half a millisecond a class: a
+quarter of the time of `import aexec`, for classes of which a program uses some.  Here only the slots are made at once;
+the first instance, or the first use of the fields, lets the standard library do the rest.  The result is that of
+`dataclasses.dataclass(slots=True, ...)`: `fields`, `replace` and `asdict` take it, and type checkers see that
+decorator.
 """
 
 from __future__ import annotations
@@ -28,17 +28,18 @@ else:
         return lambda plain: _Late(plain, frozen=frozen, eq=eq).with_slots("__weakref__" if weakref_slot else None)
 
 
-# What a class with slots has of its own, and not from the plain class that it was made of.
+# Attributes that a class with slots has of its own, not copied from the plain class.
 _OWN = frozenset(("__dict__", "__weakref__", "__doc__", "__module__", "__qualname__", "__annotations__"))
 
 
-_lock = threading.RLock()  # a class and its base may both be late
+_lock = threading.RLock()  # re-entrant: a class and its base may both be late
 
 
 class _Late:
-    """What is still to be written of a class; stands on it as `__dataclass_fields__` until then.
+    """Generates the methods of a class later; it is the class's `__dataclass_fields__` until then.
 
-    Nothing else of it is asked for before there is an instance, and those come from `__init__` or `__setstate__`.
+    Nothing else of the class is needed before there is an instance, and instances come from `__init__` or
+    `__setstate__`.
     """
 
     def __init__(self, plain: type, *, frozen: bool, eq: bool) -> None:
@@ -53,7 +54,7 @@ class _Late:
         body = {name: value for name, value in vars(plain).items() if name not in left_out}
 
         def first_instance(self: Any, *args: Any, **kwargs: Any) -> None:
-            write(made).__init__(self, *args, **kwargs)  # of a subclass, too
+            write(made).__init__(self, *args, **kwargs)  # the instance may be of a subclass
 
         def first_copy(self: Any, state: Any) -> None:
             write(made).__setstate__(self, state)
@@ -75,7 +76,7 @@ class _Late:
         return fields
 
     def _write(self, made: Any) -> Any:
-        """Give the class its methods; several threads may come to the same."""
+        """Generate the class's methods; several threads may call this at once."""
         plain: Any = self._plain
         with _lock:
             if "__dataclass_fields__" not in vars(plain):

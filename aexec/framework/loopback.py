@@ -1,4 +1,4 @@
-"""`is_loopback`: is an address one that this machine alone can reach?"""
+"""`is_loopback`: whether an address can be reached from this machine only."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["is_loopback"]
 
 
 def is_loopback(host: str) -> bool:
-    """Is it an address of the loopback network, or `localhost`?  Of any other name nobody can tell for long."""
+    """True for an address of the loopback network, and for `localhost`.  Other names may change their meaning."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

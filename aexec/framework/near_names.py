@@ -1,4 +1,4 @@
-"""What an error says of a name that is not there: which names there are, and which of them look like it."""
+"""The part of an error that names what exists: known names, and those similar to an unknown one."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from itertools import islice
 
 __all__ = ["listed", "near_names"]
 
-# Comparing two names takes the product of their lengths: so many names are looked at, none of them longer.
+# Comparing two names takes the product of their lengths: at most this many are compared, none of them longer.
 _MOST, _LONGEST = 5000, 200
-# Where there are more names, only those of about the same length are looked at.
+# With more names than this, only those of about the same length are compared.
 _MANY = 1000
 _LISTED = 50
 
 
 def near_names(name: str, names: Collection[str]) -> str:
-    """`; did you mean 'x'?` with the names that look most like `name`, or ""."""
+    """`; did you mean 'x'?` with the names most similar to `name`, or ""."""
     import difflib
 
     if len(name) > _LONGEST:
@@ -27,6 +27,6 @@ def near_names(name: str, names: Collection[str]) -> str:
 
 
 def listed(names: Collection[str]) -> str:
-    """`x, y`, or `none`.  Of many names the first, and how many others there are; of long ones their beginnings."""
+    """`x, y`, or `none`.  Of many names only the first are listed, with the number of others; long ones are cut."""
     shown = ", ".join([name[:_LONGEST] for name in islice(names, _LISTED)]) or "none"
     return f"{shown} and {len(names) - _LISTED} others" if len(names) > _LISTED else shown

@@ -1,7 +1,8 @@
-"""What graphs print: where it goes, how much of it a source may print, and how a run collects its own.
+"""Printing by graphs: where it goes, how much a source may print, and how a run collects its own prints.
 
-A kernel prints by its context, whose step decides: a `Printer` takes the name of a stream and a text.  By default that
-is `print_text`, for the whole process; a session may have a `PrintRate` before it, and a run a `Prints` in its place.
+A kernel prints through its context, with the step's `Printer`, which takes the name of a stream and a text.  The
+default is `print_text`, for the whole process; a session may put a `PrintRate` before it, and a run may replace it by a
+`Prints`.
 """
 
 from __future__ import annotations
@@ -15,12 +16,12 @@ from time import monotonic
 
 __all__ = ["LOG_LEVELS", "PrintRate", "Printer", "Prints", "print_text", "set_printer"]
 
-# Told the name of a stream, "stdout", "stderr" or one of `LOG_LEVELS`, and a text that may have several lines, in
-# whichever thread a kernel runs.
+# Callback(stream, text), called in the thread of the kernel; the stream is "stdout", "stderr" or one of `LOG_LEVELS`,
+# and # the text may have several lines.
 Printer = Callable[[str, str], object]
 
 LOG_LEVELS = {"log(info)": logging.INFO, "log(warning)": logging.WARNING, "log(error)": logging.ERROR}
-# What a text takes in a log besides itself.
+# Overhead of a text in a log, in bytes.
 _LINE_BYTES = 100
 _SECOND = 1.0
 
@@ -35,10 +36,11 @@ _printer: Printer = _to_stream
 
 
 def print_text(stream: str, text: str) -> None:
-    """Print what a graph has to say.
+    """Print a text of a graph.
 
     Args:
-        stream: "stdout" or "stderr", which go where `set_printer` says; or one of `LOG_LEVELS`, of the log `aexec`.
+        stream: "stdout" or "stderr", which go to the printer set by `set_printer`; or one of `LOG_LEVELS`, for the
+            logger `aexec`.
     """
     level = LOG_LEVELS.get(stream)
     if level is None:
@@ -48,20 +50,20 @@ def print_text(stream: str, text: str) -> None:
 
 
 def set_printer(printer: Printer | None) -> None:
-    """Say where all graphs of this process print to; None for its own streams."""
+    """Set the printer of all graphs of this process; None for the process's own streams."""
     global _printer
     _printer = _to_stream if printer is None else printer
 
 
 class PrintRate:
-    """A `Printer` of one source, that may print so much in a second.
+    """A `Printer` that limits how many bytes a second one source prints.
 
-    What is beyond that is left out.  How much that was is told in a line, when the second is over.
+    Further texts are dropped; a line says how much, when the second is over.
 
     Args:
-        source: who prints, for that line.
+        source: the name of the source, for that line.
         most: bytes in a second.
-        loop: on which that line is printed.
+        loop: the event loop on which that line is printed.
     """
 
     def __init__(self, source: str, most: int, loop: asyncio.AbstractEventLoop) -> None:
@@ -93,7 +95,7 @@ class PrintRate:
             self._loop.call_soon_threadsafe(self._tell_later)
 
     def close(self) -> None:
-        """Nothing more is printed: tell what was left out.  On the loop."""
+        """Called when nothing more is printed, on the loop: print how much was dropped."""
         if self._timer is not None:
             self._timer.cancel()
         self._tell()
@@ -116,10 +118,10 @@ class PrintRate:
 
 
 class Prints:
-    """A `Printer` that keeps what a run prints, as far as that is not too much.
+    """A `Printer` that keeps the beginning of what a run prints.
 
     Args:
-        most: characters that are kept.
+        most: the most characters that are kept.
     """
 
     def __init__(self, most: int) -> None:
@@ -138,10 +140,10 @@ class Prints:
 
     @property
     def text(self) -> str:
-        """All of it, in the order in which it was printed."""
+        """The kept text, in the order in which it was printed."""
         return "".join(self._texts)
 
     @property
     def left_out(self) -> int:
-        """Characters that were too many."""
+        """The number of characters that were dropped."""
         return self._left_out

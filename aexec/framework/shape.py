@@ -1,8 +1,7 @@
 """Static shapes: known rank or not, each dimension known or not.
 
-Arrays carry their own shape; `PartialTensorShape` is what a graph says about a
-tensor before it exists.  Shape inference works on richer handles (see
-`shape_functions/shape_inference.py`) and is turned into this at its border.
+Arrays have their own shape; `PartialTensorShape` is what a graph says about a tensor before it exists.  Shape inference
+uses richer handles (see `shape_functions/shape_inference.py`), which are converted to this class.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ _MAX_ELEMENTS = 2**63 - 1
 
 
 def elements_asked_for(sizes: Any) -> int:
-    """The number of elements of the shape that a tensor holds, for an estimate; at most 2**63.
+    """The number of elements of the shape that is a tensor's value, for an estimate; at most 2**63.
 
     It is 0 for more sizes than a shape can have: the call refuses them at once.
     """
@@ -38,13 +37,13 @@ def elements_asked_for(sizes: Any) -> int:
 
 
 def check_max_rank(rank: int) -> None:
-    """InvalidArgumentError for more dimensions than a tensor has: their product alone could take hours."""
+    """Raise InvalidArgumentError for more dimensions than a tensor has: computing their product could take hours."""
     if rank > MAX_RANK:
         raise errors.InvalidArgumentError(f"Too many dimensions: {rank} > {MAX_RANK}")
 
 
 def shape_text(shape: Iterable[int | str | None]) -> str:
-    """`[2,3]`, as error messages print a shape; `?` for an unknown size.  What is too long for a shape is cut."""
+    """The shape for errors, such as `[2,3]`; `?` for an unknown size.  A shape of too many sizes is cut."""
     sizes = iter(shape)
     text = ",".join(["?" if size is None else str(size) for size in islice(sizes, MAX_RANK)])
     more = sum(1 for _ in sizes)
@@ -88,10 +87,10 @@ class PartialTensorShape:
 
     @classmethod
     def of(cls, shape: Any) -> PartialTensorShape:
-        """The shape that is meant: by one, by one of another library's (its `partial`), or by sizes.
+        """The shape that a value means: a shape, one of another library's (its `partial`), or sizes.
 
         Raises:
-            InvalidTypeError, InvalidValueError: by nothing of these.
+            InvalidTypeError, InvalidValueError: it is none of these.
         """
         if isinstance(shape, PartialTensorShape):
             return shape
@@ -147,7 +146,7 @@ class PartialTensorShape:
         return tuple(d for d in self.dims if d is not None)
 
     def is_compatible_with(self, other: PartialTensorShape | Sequence[int]) -> bool:
-        """Could both describe one tensor?"""
+        """True if both could describe one tensor."""
         theirs = other.dims if isinstance(other, PartialTensorShape) else other
         if self.dims is None or theirs is None:
             return True
@@ -156,7 +155,7 @@ class PartialTensorShape:
         return all(a is None or b is None or a == b for a, b in zip(self.dims, theirs, strict=True))
 
     def merge_with(self, other: PartialTensorShape) -> PartialTensorShape:
-        """What is known from both.  Raises InvalidArgumentError if they contradict each other."""
+        """The shape with what is known of either.  Raises InvalidArgumentError if they contradict each other."""
         if not self.is_compatible_with(other):
             what = "shapes" if self.rank == other.rank else "ranks"
             seen = f"{self} vs. {other}" if self.rank == other.rank else f"{self.rank} vs. {other.rank}"

@@ -1,4 +1,4 @@
-"""`SparseTensor`: the elements of a tensor that are not zero, and where they are.
+"""`SparseTensor`: the elements of a tensor that are not zero, and their positions.
 
 Next to read: `indexed_slices.py`, which has whole rows.
 """
@@ -16,9 +16,9 @@ class SparseTensor(NamedTuple, Generic[T]):
     """Elements of a tensor: `dense[indices[i]] = values[i]`, zero elsewhere.
 
     Attributes:
-        indices: [n, rank], int64, in the order of rows.
+        indices: [n, rank], int64, in row-major order.
         values: [n].
-        dense_shape: shape of the whole, [rank], int64.
+        dense_shape: shape of the whole tensor, [rank], int64.
     """
 
     indices: T

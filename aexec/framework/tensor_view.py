@@ -1,8 +1,7 @@
 """Views of tensors by rank: flat, scalar, vector, matrix, and regrouped dimensions.
 
-They have the names and checks of TensorFlow's Tensor (core/framework/tensor.h).  Arrays are
-row-major, and a view shares the memory of its array, NumPy's or CuPy's: what is not row-major
-has no such view and is refused rather than copied.
+They have the names and checks of TensorFlow's Tensor (core/framework/tensor.h).  Arrays are row-major, and a view
+shares the memory of its array, NumPy's or CuPy's: an array that is not row-major is refused rather than copied.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ def tensor(array: Any, dtype: Any, rank: int) -> Any:
     """The array itself, once checked.
 
     Raises:
-        InvalidArgumentError: its type is not `dtype`, or it has not `rank` dimensions.
+        InvalidArgumentError: its type is not `dtype`, or it does not have `rank` dimensions.
     """
     wanted = dtypes.as_dtype(dtype).base
     if array.dtype != wanted.np:
@@ -55,7 +54,7 @@ def matrix(array: Any, dtype: Any) -> Any:
 
 
 def scalar(array: Any, dtype: Any) -> Any:
-    """A tensor with one element, of whatever rank, as one of rank 0.
+    """A tensor with one element, of any rank, as one of rank 0.
 
     Raises:
         InvalidArgumentError: another type, or another number of elements.
@@ -87,18 +86,22 @@ def flat(array: Any, dtype: Any) -> Any:
 
 
 def flat_inner_dims(array: Any, dtype: Any, rank: int = 2) -> Any:
-    """`rank` dimensions: the last ones as they are, all before them as one.  New ones of size 1 come first."""
+    """`rank` dimensions: the last ones unchanged, all before them joined to one.  Missing ones of size 1 are put
+    first.
+    """
     return shaped(array, dtype, _inner(array.shape, rank))
 
 
 def flat_outer_dims(array: Any, dtype: Any, rank: int = 2) -> Any:
-    """`rank` dimensions: the first ones as they are, all after them as one.  New ones of size 1 come last."""
+    """`rank` dimensions: the first ones unchanged, all after them joined to one.  Missing ones of size 1 are put
+    last.
+    """
     shape = tuple(array.shape) + (1,) * (rank - array.ndim)
     return shaped(array, dtype, (*shape[: rank - 1], math.prod(shape[rank - 1 :])))
 
 
 def flat_inner_outer_dims(array: Any, dtype: Any, begin: int, rank: int) -> Any:
-    """`rank` dimensions: the first stands for all up to `begin`, the last for all from begin + rank - 1 on."""
+    """`rank` dimensions: those up to `begin` joined to the first, those from begin + rank - 1 on joined to the last."""
     outer = flat_outer_dims(array, dtype, begin + rank)
     return shaped(array, dtype, _inner(outer.shape, rank))
 

@@ -1,6 +1,6 @@
 """Small types that many parts share: memory and device types, frame tags, type groups, type identity.
 
-Data types themselves are in `dtypes.py`; names of devices in `device_contract/device_name.py`.
+Data types are in `dtypes.py`; device names in `device_contract/device_name.py`.
 """
 
 from __future__ import annotations
@@ -43,17 +43,17 @@ __all__ = [
 
 
 class MemoryType(enum.IntEnum):
-    """Where a kernel wants an input, or puts an output."""
+    """The memory in which a kernel wants an input, or puts an output."""
 
     DEVICE_MEMORY = 0
     HOST_MEMORY = 1
 
 
 class DeviceType(str):
-    """A kind of device, such as `CPU`.  A string, so that it compares and prints as one.
+    """A type of device, such as `CPU`.  A string, so that it compares and prints as one.
 
     Attributes:
-        priority: in placement, among devices that could run a node, higher is taken first.
+        priority: preference in placement among the devices that can run a node, higher first.
     """
 
     __slots__ = ("priority",)
@@ -73,10 +73,10 @@ _device_types: dict[str, DeviceType] = {}
 
 
 def register_device_type(name: str, priority: int) -> DeviceType:
-    """Make a kind of device known.  Registering it again with the same priority returns the first.
+    """Register a device type.  Registering it again with the same priority returns the first.
 
     Raises:
-        AlreadyExistsError: it is known with another priority.
+        AlreadyExistsError: it is registered with another priority.
     """
     known = _device_types.setdefault(name, DeviceType(name, priority))
     if known.priority != priority:
@@ -87,7 +87,7 @@ def register_device_type(name: str, priority: int) -> DeviceType:
 
 
 def device_types() -> list[DeviceType]:
-    """All known kinds, the most preferred first, by name among equals."""
+    """All registered types, the most preferred first, by name among equals."""
     return sorted(_device_types.values(), key=lambda t: (-t.priority, t))
 
 
@@ -102,14 +102,14 @@ ILLEGAL_ITER_ID = -1
 
 
 class FrameAndIter(NamedTuple):
-    """Which iteration of which loop frame a tensor or a piece of work belongs to; (0, 0) is outside loops."""
+    """The iteration of a loop frame that a tensor or a call belongs to; (0, 0) is outside loops."""
 
     frame_id: int = ILLEGAL_FRAME_ID
     iter_id: int = ILLEGAL_ITER_ID
 
     @property
     def is_legal(self) -> bool:
-        """False for the default, which stands for none."""
+        """False for the default, which means none."""
         return self.frame_id != ILLEGAL_FRAME_ID and self.iter_id != ILLEGAL_ITER_ID
 
     def __str__(self) -> str:
@@ -117,9 +117,9 @@ class FrameAndIter(NamedTuple):
 
 
 def frame_id_of(parent: str | int, iteration: int, frame_name: str) -> int:
-    """Id of the loop frame that is entered as `frame_name` from an iteration of another frame.
+    """The id of the loop frame that is entered as `frame_name` from an iteration of another frame.
 
-    Executors of different devices or processes come to the same id without talking to each other.
+    It depends on the arguments only, so executors of different devices and processes agree on it.
 
     Args:
         parent: name or id of the frame that it is entered from.
@@ -135,22 +135,22 @@ def frame_id_of(parent: str | int, iteration: int, frame_name: str) -> int:
 
 
 def is_quantized(dtype: Any) -> bool:
-    """Is it one of qint8, quint8, qint16, quint16, qint32?  Takes whatever `as_dtype` takes, as the others here."""
+    """True for qint8, quint8, qint16, quint16, qint32.  Takes whatever `as_dtype` takes, as the others here."""
     return as_dtype(dtype).is_quantized
 
 
 def is_complex(dtype: Any) -> bool:
-    """Is it complex64 or complex128?"""
+    """True for complex64 and complex128."""
     return as_dtype(dtype).is_complex
 
 
 def is_simple_type(dtype: Any) -> bool:
-    """May its buffer be copied byte by byte?  Not so string, resource and variant."""
+    """True if a buffer may be copied byte by byte: not for string, resource and variant."""
     return as_dtype(dtype).is_simple
 
 
 def is_signed(dtype: Any) -> bool:
-    """Can it hold negative numbers?"""
+    """True if the type has negative numbers."""
     return as_dtype(dtype).is_signed
 
 
@@ -191,13 +191,13 @@ def register_types(group: str, register: Callable[[DType], object]) -> None:
         register(dtype)
 
 
-# Proxies: plain types of one width are moved alike, so one copying routine per width will do.
+# Proxies: plain types of the same width are copied alike, so one routine per width is enough.
 
 _PROXIES = {1: dtypes.int8, 2: dtypes.int16, 4: dtypes.int32, 8: dtypes.int64, 16: dtypes.complex128}
 
 
 def proxy_dtype(dtype: Any) -> DType:
-    """The type that stands for all plain types of this width (1, 2, 4, 8 or 16 bytes) in copies.
+    """The type that represents all plain types of this width (1, 2, 4, 8 or 16 bytes) in copies.
 
     Raises:
         InvalidArgumentError: string, resource or variant, which cannot be copied as bytes.
@@ -225,8 +225,8 @@ class TypeIndex:
     """Identity of a class within this process, for handles and variants.
 
     Attributes:
-        hash_code: unique per class; another number in every process, so it means nothing elsewhere.
-        name: for messages: the class's `type_name` if it has one, else its name.
+        hash_code: unique per class; it differs in every process, so it has no meaning elsewhere.
+        name: for errors: the class's `type_name` if it has one, else its name.
     """
 
     hash_code: int

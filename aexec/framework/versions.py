@@ -1,8 +1,7 @@
-"""Versions: may this program read that data?  The scheme of TensorFlow's core/public/version.h.
+"""Versions: whether this program can read some data.  The scheme of TensorFlow's core/public/version.h.
 
-Data carries the version of its producer, the lowest consumer version that can read it,
-and consumer versions known to read it wrongly.  GraphDefs are counted apart from
-checkpoints: a graph of producer 2474 is one that TensorFlow 2.21 writes.
+Data has the version of its producer, the lowest consumer version that can read it, and consumer versions known to read
+it wrongly.  GraphDefs have other version numbers than checkpoints: TensorFlow 2.21 writes graphs of producer 2474.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from aexec.framework import errors
 
 __all__ = ["GRAPH_DEF_VERSION", "GRAPH_DEF_VERSION_MIN_PRODUCER", "TENSOR_BUNDLE_VERSION", "check", "merge"]
 
-# What graphs we write, and which ones we can read.
+# The version of graphs that we write, and the oldest that we can read.
 GRAPH_DEF_VERSION = 2474
 GRAPH_DEF_VERSION_MIN_PRODUCER = 0
 
@@ -32,7 +31,7 @@ def check(
         versions: of the data.
         consumer: our own version.
         min_producer: the oldest producer that we can read.
-        kind, noun: what the data is, for messages.
+        kind, noun: what the data is, for errors.
 
     Raises:
         InvalidArgumentError: the producer is too old, the data too new, or our version blacklisted.
@@ -54,7 +53,7 @@ def check(
 
 
 def merge(first: proto.VersionDef, second: proto.VersionDef) -> proto.VersionDef:
-    """Versions of data put together from two sources: as old as the older, as demanding as both."""
+    """The versions of data from two sources: the older producer, and the requirements of both."""
     return proto.VersionDef(
         producer=min(first.producer, second.producer),
         min_consumer=max(first.min_consumer, second.min_consumer),

@@ -1,6 +1,6 @@
 """Zeros of every type: numbers are 0, strings are empty, handles and variants None.
 
-NumPy's zeros of objects are the number 0, which no string op takes.  Outputs of kernels that begin as zeros:
+NumPy's zeros of objects are the number 0, which no string op takes.  For outputs of kernels that begin as zeros see
 `kernels/common/allocation.py`.
 """
 
@@ -23,7 +23,7 @@ def zero_object(dtype: DType) -> Any:
 
 
 def zeros_of_type(shape: Sequence[int], dtype: DType, xp: Any = np) -> Any:
-    """An array of zeros, of `xp` if these are numbers."""
+    """An array of zeros; of the module `xp` if they are numbers."""
     if dtype.np.kind != "O":
         return xp.zeros(shape, dtype.np)
     out = np.empty(shape, object)

@@ -1,7 +1,7 @@
 """`AttemptLines`: the two lines of attempts that wait at a queue, enqueues and dequeues.
 
-Each is served strictly in order of arrival; only the head of a line is tried.  After every change both heads are tried
-again until neither gets further, or until so many elements were moved that it is the loop's turn.
+Each line is served strictly in order of arrival; only its head is tried.  After every change both heads are tried again
+until neither makes progress, or until so many elements were moved that the event loop must get its turn.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ else:
 
 __all__ = ["UNBOUNDED", "AttemptLines", "deliver"]
 
-# Elements that an unbounded queue may hold, as messages put it.
+# The capacity of an unbounded queue, as errors print it.
 UNBOUNDED = 2**31 - 1
 # Elements that are moved before the event loop gets its turn.
 _AT_ONCE = DEFAULT.pieces(MOVE_NS)
@@ -34,9 +34,9 @@ class AttemptLines(WaitedFor):
 
     Attributes:
         kind: name of the op that makes such a queue.
-        name: for messages.
-        closed: no element can be put any more.
-        moves_left: elements that may be moved until others have their turn.
+        name: for errors.
+        closed: True if no element can be put any more.
+        moves_left: the number of elements that may be moved before the event loop gets its turn.
     """
 
     kind: ClassVar[str] = ""
@@ -52,7 +52,9 @@ class AttemptLines(WaitedFor):
         self._dequeued = 0
 
     def abandon(self, attempt: Attempt) -> bool:
-        """An attempt was cancelled.  If it is being delivered just now (False), the delivery finds that out."""
+        """Remove a cancelled attempt from its line; False if it is being delivered, in which case `deliver` undoes
+        it.
+        """
         with self._lock:
             line = self._dequeues if isinstance(attempt.operation, Dequeue) else self._enqueues
             try:
@@ -65,7 +67,7 @@ class AttemptLines(WaitedFor):
         return True
 
     def outcome_of(self, operation: Operation) -> Any:
-        """What an operation that is done comes to.  If making a batch of what it took fails, it has taken nothing."""
+        """The result of a completed operation.  If batching the elements fails, they are put back."""
         try:
             return operation.outcome()
         except BaseException:
@@ -74,14 +76,14 @@ class AttemptLines(WaitedFor):
             raise
 
     def undo(self, operation: Operation) -> None:
-        """Take back an operation that is done."""
+        """Undo a completed operation."""
         with self._lock:
             operation.undo(self)
             completed = self._flush()
         deliver(completed)
 
     def _begin(self, operation: Operation, line: deque[Attempt]) -> Any:
-        """Do an operation at once if it is its turn and it can be done, else stand in line with it."""
+        """Do an operation at once if it is its turn and it can be done; else return an attempt that waits in line."""
         loop = running_loop()
         with self._lock:
             attempt = None
@@ -101,7 +103,7 @@ class AttemptLines(WaitedFor):
         return attempt.result() if attempt.done() else attempt
 
     def _flush(self) -> list[Attempt]:
-        """Try the heads of both lines until neither gets further; returns the attempts that are done."""
+        """Try the heads of both lines until neither makes progress; returns the completed attempts."""
         completed: list[Attempt] = []
         self.moves_left = _AT_ONCE
         while True:
@@ -117,11 +119,11 @@ class AttemptLines(WaitedFor):
                 return completed
 
     def _flush_later(self) -> bool:
-        """Have the lines served in the next turn of a loop on which somebody waits; False if none runs."""
+        """Serve the lines in the next turn of an event loop on which an attempt waits; False if none runs."""
         for attempt in (*self._dequeues, *self._enqueues):
             try:
                 attempt.get_loop().call_soon_threadsafe(self._go_on)
-            except RuntimeError:  # that loop has closed
+            except RuntimeError:  # that loop is closed
                 continue
             return True
         return False
@@ -141,6 +143,6 @@ class AttemptLines(WaitedFor):
 
 
 def deliver(attempts: Iterable[Attempt]) -> None:
-    """Tell whoever waits for attempts that they are done; called without the lock."""
+    """Report to the waiters of attempts that they are completed; called without the lock."""
     for attempt in attempts:
         attempt.deliver()

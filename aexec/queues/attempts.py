@@ -1,9 +1,8 @@
 """Attempts: operations that wait in a queue's two lines, and the future that each completes.
 
-An operation goes on in steps, only while it is at the head of its line and with the queue's
-lock held, and moves no more elements at a time than the queue says.  Its `Attempt` is what a
-kernel or a Python caller waits for.  Cancelling an attempt takes it out of its line at once, and
-it has then taken nothing: what a dequeue had collected goes back to where it was.
+An operation advances in steps, only while it is at the head of its line and with the queue's lock held; each step moves
+no more elements than the queue allows.  A kernel or a Python caller waits for its `Attempt`.  Cancelling an attempt
+takes it out of its line at once, and it has then taken nothing: the elements that a dequeue has collected are put back.
 """
 
 from __future__ import annotations
@@ -23,15 +22,15 @@ Finish = Callable[[list[Element]], Any]
 
 
 class WaitedFor(Protocol):
-    """What operations and attempts ask of a queue; `QueueBase` in `queue_base.py` is one.
+    """The part of a queue that operations and attempts use; implemented by `QueueBase` in `queue_base.py`.
 
     Methods that end in `_locked` are called with its lock held.
 
     Attributes:
-        name: for messages.
-        closed: no element can be put any more.
-        moves_left: elements that may be moved until others have their turn.
-        takes_whole_batches: a dequeue takes nothing until all that it wants is there.
+        name: for errors.
+        closed: True if no element can be put any more.
+        moves_left: the number of elements that may be moved before the event loop gets its turn.
+        takes_whole_batches: True if a dequeue takes nothing until all its elements are there.
     """
 
     name: str
@@ -40,10 +39,10 @@ class WaitedFor(Protocol):
     takes_whole_batches: ClassVar[bool]
 
     def __len__(self) -> int:
-        """Number of elements."""
+        """The number of elements."""
 
     def available_locked(self) -> int:
-        """Number of elements that may be taken now."""
+        """The number of elements that may be taken now."""
 
     def put_locked(self, elements: Sequence[Element], /) -> None:
         """Put elements."""
@@ -52,32 +51,32 @@ class WaitedFor(Protocol):
         """Take elements that are available."""
 
     def restore_locked(self, elements: Sequence[Element], /) -> None:
-        """Put taken elements back to where they were."""
+        """Put taken elements back in their places."""
 
     def withdraw_locked(self, element: Element, /) -> None:
-        """Take a put element out, if it is still there."""
+        """Remove an element that was put, if it is still there."""
 
     def close_locked(self) -> None:
-        """Let no more elements in."""
+        """Close the queue for enqueues."""
 
     def closed_error(self) -> errors.OpError:
-        """What an enqueue gets once the queue is closed."""
+        """The error of an enqueue once the queue is closed."""
 
     def insufficient_error(self, requested: int, size: int, /) -> errors.OpError:
-        """What a dequeue gets that the closed queue cannot serve any more."""
+        """The error of a dequeue that the closed queue can no longer serve."""
 
     def abandon(self, attempt: Attempt, /) -> bool:
-        """An attempt was cancelled; True if nothing of it is on its way."""
+        """Called when an attempt is cancelled; False if its result is being delivered."""
 
     def outcome_of(self, operation: Operation, /) -> Any:
-        """What an operation that is done comes to."""
+        """The result of a completed operation."""
 
     def undo(self, operation: Operation, /) -> None:
-        """Take back an operation that is done."""
+        """Undo a completed operation."""
 
 
 class Operation:
-    """What is to be done with a queue, possibly in several steps.
+    """An operation on a queue, which may take several steps.
 
     Attributes:
         error: why it failed, or None.
@@ -91,27 +90,27 @@ class Operation:
         self.error: errors.OpError | None = None
 
     def advance(self, queue: WaitedFor) -> bool:
-        """Go as far as possible; True if it is done, well or with an error.  Called with the lock held."""
+        """Advance as far as possible; True if it is completed, with or without an error.  Called with the lock held."""
         raise NotImplementedError
 
     def outcome(self) -> Any:
-        """What whoever waits gets.  Raises the error."""
+        """The result for the waiter.  Raises the operation's error."""
         if self.error is not None:
             raise self.error
         return None
 
     def abandon(self, queue: WaitedFor) -> None:
-        """It is given up half-way.  Called with the lock held."""
+        """Called, with the lock held, when the operation is given up half-way."""
 
     def undo(self, queue: WaitedFor) -> None:
-        """It is done, but whoever asked for it has gone.  Called with the lock held."""
+        """Called, with the lock held, when the operation is completed but its waiter has gone."""
 
 
 class Enqueue(Operation):
     """Put elements, each as soon as fewer than `room` are there.
 
-    Those that were put stay: others may have them already.  Only that of a single element is undone,
-    if it is still there.
+    Elements that were put stay, since others may have taken them.  Only an enqueue of a single element is undone, if
+    the element is still there.
     """
 
     __slots__ = ("_elements", "_next", "_room")
@@ -139,9 +138,9 @@ class Enqueue(Operation):
 
 
 class Dequeue(Operation):
-    """Take `count` elements, each as soon as it is there, or where the queue `takes_whole_batches` once all are.
+    """Take `count` elements, each as soon as it is there, or all at once if the queue `takes_whole_batches`.
 
-    If the queue closes first, they go back and the operation fails; with `up_to` it takes what there is.
+    If the queue closes first, they are put back and the operation fails; with `up_to` it takes what is there.
     """
 
     __slots__ = ("_count", "_finish", "_taken", "_up_to")
@@ -187,7 +186,7 @@ class Dequeue(Operation):
 
 
 class Close(Operation):
-    """Close the queue after the enqueues that wait already."""
+    """Close the queue after the enqueues that are already waiting."""
 
     __slots__ = ()
 
@@ -202,8 +201,8 @@ class Attempt(PendingOutputs):
     """A waiting operation.
 
     Attributes:
-        operation: what is to be done.
-        since: `perf_counter()` time from which it waits.
+        operation: the operation.
+        since: the `perf_counter()` time since which it waits.
     """
 
     def __init__(self, queue: WaitedFor, operation: Operation, loop: asyncio.AbstractEventLoop) -> None:
@@ -221,7 +220,7 @@ class Attempt(PendingOutputs):
         return True
 
     def withdraw(self) -> bool:
-        """As of any, and True if it was in line still."""
+        """As `PendingOutputs.withdraw`; True also requires that the attempt was still in line."""
         return super().cancel() and self._queue.abandon(self)
 
     def fail(self, error: BaseException) -> None:
@@ -231,12 +230,12 @@ class Attempt(PendingOutputs):
             self._queue.abandon(self)
 
     def give_back(self) -> None:
-        """Undo what was done: whoever asked for it has gone.  Called when it is done, whatever the outcome."""
+        """Undo the operation, since its waiter has gone.  Called when it is completed, with or without an error."""
         if not self.cancelled() and self.exception() is None:
             self._queue.undo(self.operation)
 
     def deliver(self) -> None:
-        """The operation is done: complete the future.  Called on any thread, without the lock."""
+        """Complete the future of a completed operation.  Called in any thread, without the lock."""
         complete_on_loop(self, lambda _: self._settle(), self._too_late)
 
     def _settle(self) -> None:
@@ -251,9 +250,9 @@ class Attempt(PendingOutputs):
 
 
 async def settled(outcome: Any) -> Any:
-    """What a queue's method returned, or what it comes to if it is an attempt.
+    """The outcome of a queue's method; if that is an attempt, its result.
 
-    A cancellation of the waiting task takes the attempt back, even if it was done by then.
+    If the waiting task is cancelled, the attempt is undone, even if it was completed by then.
     """
     if not isinstance(outcome, PendingOutputs):
         return outcome

@@ -1,7 +1,7 @@
-"""Elements and batches: validating what is put, cutting batches into elements, and joining them again.
+"""Elements and batches: checking elements, cutting batches into elements, and joining them again.
 
-An element is a tuple with one array (or NumPy scalar) per component.  Joining copies every
-element exactly once, by one call of NumPy per component.
+An element is a tuple with one array (or NumPy scalar) per component.  Joining copies every element exactly once, by one
+call of NumPy per component.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ from aexec.framework.zeros import zeros_of_type
 __all__ = ["Element", "Zeros", "check_element", "check_rows", "cut", "empty_batch", "join", "join_ns", "join_padded"]
 
 Element = tuple[Any, ...]
-# Rows cut or joined by one call, in which no other thread gets its turn.
+# Rows cut or joined by one call, during which no other thread runs.
 _AT_ONCE = DEFAULT.pieces(CUT_NS)
-# Elements looked at to judge how long joining takes.
+# Elements that are examined to estimate how long joining takes.
 _SAMPLE = 64
-# Makes a component's batch, given its position and shape: filled with zeros, or empty byte strings.
+# Makes the array for a component's batch from its position and shape, filled with zeros or empty byte strings.
 Zeros = Callable[[int, Sequence[int]], Any]
 
 
 def check_element(components: Sequence[Any], shapes: Sequence[PartialTensorShape]) -> None:
-    """Raises InvalidArgumentError unless each component has the shape it must have."""
+    """Raise InvalidArgumentError unless each component has its required shape."""
     for position, shape in enumerate(shapes):
         if not shape.is_compatible_with(components[position].shape):
             raise _shape_mismatch(position, str(shape), components[position].shape)
 
 
 def check_rows(components: Sequence[Any], shapes: Sequence[PartialTensorShape]) -> None:
-    """The same for components whose first dimension counts the elements."""
+    """As `check_element`, for components whose first dimension counts the elements."""
     for position, component in enumerate(components):
         if not component.ndim:
             raise errors.InvalidArgumentError(
@@ -63,7 +63,7 @@ def _shape_mismatch(position: int, expected: str, got: Sequence[int]) -> errors.
 
 
 def cut(components: Sequence[Any]) -> list[Element]:
-    """The elements of a batch: views of its rows."""
+    """The elements of a batch, as views of its rows."""
     elements: list[Element] = []
     for start in range(0, len(components[0]), _AT_ONCE):
         if start:
@@ -80,7 +80,7 @@ def _rows(component: Any) -> list[Any]:
 
 
 def join(elements: Sequence[Element], types: Sequence[DType]) -> Element:
-    """A batch of elements of equal shapes (at least one)."""
+    """A batch of one or more elements of equal shapes."""
     return tuple(_stack([element[i] for element in elements], dtype) for i, dtype in enumerate(types))
 
 
@@ -128,7 +128,7 @@ def join_padded(
 
 
 def empty_batch(types: Sequence[DType], shapes: Sequence[Iterable[int | None]]) -> Element:
-    """A batch of no elements; dimensions left open are 0.  Raises ResourceExhaustedError: NumPy has no such shape."""
+    """A batch without elements; open dimensions are 0.  Raises ResourceExhaustedError if NumPy has no such shape."""
     return tuple(_zeros(dtype, [0, *(size or 0 for size in shape)]) for dtype, shape in zip(types, shapes, strict=True))
 
 
@@ -142,7 +142,7 @@ def _zeros(dtype: DType, shape: Sequence[int]) -> Any:
 
 
 def join_ns(elements: Sequence[Element]) -> float:
-    """How long joining them may take: a call per element and component, and copying bytes, judged by a sample."""
+    """Estimated nanoseconds to join the elements: calls per element and component, and copied bytes, from a sample."""
     sample = elements[:: max(1, len(elements) // _SAMPLE)]
     return len(elements) * max((sum(map(_row_ns, element)) for element in sample), default=0.0)
 

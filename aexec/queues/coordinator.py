@@ -1,4 +1,4 @@
-"""`Coordinator`: stops a group of tasks together, and reports the first thing that went wrong.
+"""`Coordinator`: stops a group of tasks together, and reports the first error.
 
 ::
 
@@ -7,8 +7,8 @@
         while not coordinator.should_stop():
             await session.run("train")
 
-Any task asks for the stop, with the error if there is one; running out of input
-(OutOfRangeError) is a clean stop.  Leaving the block asks for it too, waits for the tasks, and
+Any task may request the stop, with an error if there is one; running out of input
+(OutOfRangeError) is a clean stop.  Leaving the block requests it too, waits for the tasks, and
 raises the error.
 """
 
@@ -30,7 +30,7 @@ class Coordinator:
     """Stops a group of tasks together, and raises the first error among them.  All methods belong to the event loop.
 
     Args:
-        clean_stop_exception_types: errors that ask for a stop and are no errors.
+        clean_stop_exception_types: exceptions that request a stop but are not reported as errors.
         stop_grace_period: seconds that leaving the block waits for tasks that do not end.
     """
 
@@ -51,13 +51,13 @@ class Coordinator:
     # Stopping
 
     def should_stop(self) -> bool:
-        """Has anybody asked for the stop?"""
+        """True if a stop was requested."""
         return self._stop.is_set()
 
     def request_stop(self, error: BaseException | None = None) -> None:
-        """Ask all tasks to stop.  The first error that is no clean stop is kept, for `join` to raise.
+        """Ask all tasks to stop.  The first error that is not a clean stop is kept, for `join` to raise.
 
-        After `join` there is nobody to report to any more: then an error is raised at once.
+        After `join` an error is raised at once, since nothing will report it.
         """
         if isinstance(error, self._clean):
             error = None
@@ -68,13 +68,13 @@ class Coordinator:
             self._stop.set()
 
     def clear_stop(self) -> None:
-        """Begin anew: no stop is asked for, no error kept."""
+        """Reset: no stop is requested, no error kept."""
         self._stop.clear()
         self._error = None
         self._joined = False
 
     async def wait_for_stop(self, timeout: float | None = None) -> bool:
-        """Wait for the stop, at most so many seconds; is it asked for?"""
+        """Wait for the stop, at most `timeout` seconds; returns whether it was requested."""
         if not self._stop.is_set():
             waiter = asyncio.ensure_future(self._stop.wait())
             try:
@@ -85,14 +85,14 @@ class Coordinator:
 
     @contextmanager
     def stop_on_exception(self) -> Iterator[None]:
-        """An error in the block asks for the stop and goes no further."""
+        """Context manager: an error in the block requests the stop and is not raised."""
         try:
             yield
         except Exception as error:
             self.request_stop(error)
 
     def raise_requested_exception(self) -> None:
-        """Raise the error that is kept, if there is one."""
+        """Raise the kept error, if there is one."""
         if self._error is not None:
             raise self._error
 
@@ -100,7 +100,7 @@ class Coordinator:
 
     @property
     def tasks(self) -> tuple[asyncio.Task[Any], ...]:
-        """Those that were started or registered and have not ended."""
+        """The tasks that were started or registered and have not ended."""
         return tuple(task for task in self._tasks if not task.done())
 
     @property
@@ -108,21 +108,21 @@ class Coordinator:
         return self._joined
 
     def create_task(self, coroutine: Coroutine[Any, Any, Any], *, name: str | None = None) -> asyncio.Task[Any]:
-        """Start a task: under the block's TaskGroup inside the block, else on its own."""
+        """Start a task: in the block's TaskGroup inside the block, else on its own."""
         owner: Any = self._group or asyncio
         task: asyncio.Task[Any] = owner.create_task(coroutine, name=name)
         self.register_task(task)
         return task
 
     def register_task(self, task: asyncio.Task[Any]) -> None:
-        """Have `join` wait for a task."""
+        """Make `join` wait for a task."""
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     def every(self, seconds: float, target: Callable[[], Any], *, name: str | None = None) -> asyncio.Task[Any]:
-        """Call a function or coroutine function again and again until the stop; its error asks for the stop.
+        """Call a function or coroutine function repeatedly until the stop; its error requests the stop.
 
-        Calls begin `seconds` apart, or one after the other if they take longer or it is 0.
+        Calls begin `seconds` apart, or one after another if they take longer or `seconds` is 0.
         """
         return self.create_task(self._every(seconds, target), name=name)
 
@@ -148,15 +148,15 @@ class Coordinator:
         stop_grace_period: float | None = None,
         ignore_live_tasks: bool = False,
     ) -> None:
-        """Wait until the stop is asked for, or all tasks have ended; then for the tasks; raise the error kept.
+        """Wait until a stop is requested or all tasks have ended; then wait for the tasks, and raise the kept error.
 
         Args:
-            tasks: to wait for besides those that the coordinator knows.
-            stop_grace_period: seconds for which they may go on after the stop; they are cancelled then.
-            ignore_live_tasks: that they had to be cancelled is no error.
+            tasks: tasks to wait for besides those that the coordinator knows.
+            stop_grace_period: seconds for which tasks may go on after the stop; then they are cancelled.
+            ignore_live_tasks: do not raise if tasks had to be cancelled.
 
         Raises:
-            BaseException: what was passed to `request_stop`.
+            BaseException: the error that was passed to `request_stop`.
             RuntimeError: tasks had to be cancelled.
         """
         grace = self._grace if stop_grace_period is None else stop_grace_period
@@ -189,7 +189,7 @@ class Coordinator:
         assert self._group is not None
         group = self._group
         if error is not None and not isinstance(error, Exception):
-            # Cancelled, or interrupted: the group cancels the tasks and waits for them.
+            # Cancelled or interrupted: the group cancels the tasks and waits for them.
             self.request_stop()
             await group.__aexit__(kind, error, traceback)
             return False

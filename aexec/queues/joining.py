@@ -1,7 +1,7 @@
-"""`Joining`: a batch that somebody waits for, first for its elements and then for their being joined.
+"""`Joining`: a batch that is awaited, first for its elements and then until they are joined.
 
-It is a future and not a coroutine because it has taken elements before anybody awaits it, and
-gives them back however it ends: a task that is cancelled before its first turn would not.
+It is a future and not a coroutine, because it has taken elements before anything awaits it, and must put them back
+however it ends; the task of a coroutine that is cancelled before its first turn would not.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ Join = Callable[[list[Element]], Any]
 
 
 class Joining(PendingOutputs):
-    """The future of a batch: its elements are taken first, then joined, and given back if it is cancelled.
+    """The future of a batch: its elements are taken first, then joined, and put back if it is cancelled.
 
-    The result is what `join` makes of the elements.
+    The result is that of `join`.
 
     Args:
-        queue: where the elements are from.
-        elements: what was taken already, or the attempt to take it, whose result is a list of elements.
+        queue: the queue of the elements.
+        elements: the taken elements, or the attempt to take them, whose result is a list of elements.
         join: makes the batch.
-        pool: where that is done if it takes long.
+        pool: the threads in which a large batch is joined.
     """
 
     cancelled_message = Dequeue.cancelled_message
@@ -72,13 +72,13 @@ class Joining(PendingOutputs):
             self._let_go()
 
     def give_back(self) -> None:
-        """Undo what was done: whoever asked for it has gone.  Called when it is done, whatever the outcome."""
+        """Put the elements back, since the waiter has gone.  Called when it is completed, with or without an error."""
         if not self.cancelled() and self.exception() is None:
             self._return_elements()
 
     def _let_go(self) -> None:
         if self._attempt is not None:
-            self._attempt.cancel()  # or, if its elements are on their way here, `_arrived` gives them back
+            self._attempt.cancel()  # if its elements are being delivered, `_arrived` puts them back
         if self._call is not None:
             self._call.cancel()
         self._return_elements()

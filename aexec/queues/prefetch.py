@@ -27,12 +27,12 @@ _END = object()
 
 @dataclass(frozen=True, slots=True)
 class PrefetchStatistics:
-    """A snapshot.
+    """A snapshot of a prefetch.
 
     Attributes:
-        items: elements that the source gave.
-        source_seconds: time that the source took for them.
-        stalled_seconds: the part of it for which somebody waited at the empty queue.
+        items: elements that the source has yielded.
+        source_seconds: seconds that the source took for them.
+        stalled_seconds: the part of these seconds in which a dequeue waited at the empty queue.
     """
 
     items: int
@@ -41,12 +41,12 @@ class PrefetchStatistics:
 
     @property
     def overlap(self) -> float:
-        """The part of the source's time that was hidden behind other work: 1 is all of it."""
+        """The fraction of the source's time that was hidden behind other work: 1 is all of it."""
         return 1.0 - self.stalled_seconds / self.source_seconds if self.source_seconds else 1.0
 
 
 class Prefetch:
-    """A source being read ahead.  Made by `prefetch`; an asynchronous context manager."""
+    """Reads a source ahead into a queue.  Made by `prefetch`; an asynchronous context manager."""
 
     def __init__(self, source: Iterable[Any] | AsyncIterable[Any], queue: Queue, depth: int) -> None:
         if depth < 1:
@@ -99,7 +99,7 @@ class Prefetch:
             await self._end()
 
     async def _end(self) -> None:
-        """In whichever way it ended: nobody shall wait for elements that do not come."""
+        """Close the queue however reading ended, so that nothing waits for elements that will not come."""
         self._ending = True
         self._queue.resource.request_close(cancel_pending_enqueues=True)
         await self._close_source()
@@ -116,7 +116,7 @@ class Prefetch:
         return self._iterate_in_thread(iter(self._source))
 
     async def _iterate_in_thread(self, items: Any) -> AsyncIterator[Any]:
-        """The items of an iterator that may block: each call is made in a thread."""
+        """Yield the items of an iterator that may block; each call is made in a thread."""
         while True:
             self._call = asyncio.ensure_future(run_in_thread(next, items, _END, on_cancel=OnCancel.WAIT))
             item = await asyncio.shield(self._call)
@@ -125,7 +125,7 @@ class Prefetch:
             yield item
 
     async def _close_source(self) -> None:
-        """Let a generator run its `finally` blocks."""
+        """Close the source, so that a generator runs its `finally` blocks."""
         if self._call is not None and not self._call.done():
             await asyncio.wait([self._call])  # a thread cannot be interrupted
         source: Any = self._source
@@ -136,13 +136,13 @@ class Prefetch:
 
 
 def prefetch(source: Iterable[Any] | AsyncIterable[Any], queue: Queue, depth: int = 2) -> Prefetch:
-    """Read elements from a source into a queue, ahead of whoever takes them.
+    """Read elements from a source into a queue, before they are needed.
 
     Args:
-        source: an iterator or asynchronous iterator of elements, as `Queue.put` takes them.  A plain
-            iterator may block: it is advanced in a thread.
+        source: an iterator or asynchronous iterator of elements, as `Queue.put` takes them.  A plain iterator may
+            block: it is advanced in a thread.
         queue: from `Session.queue`.  It is closed at the end of the source, and when the block is left.
-        depth: how many elements may be in the queue for the source to go on, at most its capacity.
+        depth: read on while fewer than this many elements are in the queue; at most its capacity.
 
     Returns:
         an asynchronous context manager, whose `statistics().overlap` says how well it works.

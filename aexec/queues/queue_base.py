@@ -1,12 +1,12 @@
 """`QueueBase`: what all kinds of queues have in common.
 
-Two lines of attempts wait at a queue (`attempt_lines.py`), enqueues and dequeues.  An operation that finds nobody
-before it and can be done at once needs no future and no task: the methods return its result, or else an `Attempt` to
-wait for.
+Two lines of attempts wait at a queue (`attempt_lines.py`), enqueues and dequeues.  An operation that can be done at
+once, with no other before it, needs no future and no task: the methods return its result, or else an `Attempt` to wait
+for.
 
-A kind of queue says in which order elements are taken: see `kinds/fifo_queue.py`.  All methods may be called from any
-thread; the lock is held only for moves of references, and of so many that nobody waits long: an operation on many
-elements goes on in the loop's next turn.
+A kind of queue defines the order in which elements are taken: see `kinds/fifo_queue.py`.  All methods may be called
+from any thread.  The lock is held only while references are moved, and a limited number at a time: an operation on many
+elements continues in the loop's next turn.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ class QueueSpec:
     """What two nodes that share a queue must agree on.
 
     Attributes:
-        types: of the components.
-        shapes: of the components; empty if elements may have any shapes.
-        capacity: number of elements; negative means unbounded.
+        types: types of the components.
+        shapes: shapes of the components; empty if elements may have any shapes.
+        capacity: the most elements; negative for an unbounded queue.
         min_after_dequeue, seed, seed2: of a shuffling queue.
     """
 
@@ -59,12 +59,12 @@ class QueueStatistics:
     """A snapshot of a queue.
 
     Attributes:
-        name, kind: which it is.
-        size, capacity: elements in it now, and how many it may hold.
-        peak: the most that it held.
-        enqueued, dequeued: elements put and taken so far; what was given back does not count.
+        name, kind: its name and kind.
+        size, capacity: elements in it now, and the most that it may hold.
+        peak: the most that it has held.
+        enqueued, dequeued: elements put and taken so far, without those that were put back.
         waiting_enqueues, waiting_dequeues: attempts in line.
-        closed: is it?
+        closed: whether it is closed.
     """
 
     name: str
@@ -79,28 +79,28 @@ class QueueStatistics:
     closed: bool
 
     def facts(self) -> tuple[str, str]:
-        """How full it is, and who waits at it, for people."""
+        """Size and waiting attempts as texts, for people."""
         size = f"{self.size} of {self.capacity}{', closed' if self.closed else ''}"
         return size, f"{self.waiting_enqueues} enqueues and {self.waiting_dequeues} dequeues waiting"
 
 
 class QueueBase(AttemptLines):
-    """The base class of all queue kinds: two lines of waiting attempts, each served in order of arrival.
+    """The base class of all kinds of queues: two lines of waiting attempts, each served in order of arrival.
 
     Args:
-        name: for messages.
-        spec: what it holds.
+        name: for errors.
+        spec: types, shapes and capacity.
 
     Raises:
         InvalidArgumentError: numbers of types and shapes differ, or a shape leaves open what it must not.
 
     Attributes:
-        takes_whole_batches: a dequeue of many takes nothing until all that it wants is there.
-        leading: types and shapes of components that it has in front of those that a node names.
-        settings: attrs of its ops, of the same name in `QueueSpec`, besides those that all kinds have.
-        capacity: number of elements that it may hold.
-        dropped: it has left its container.
-        kept: is told of elements that come, or None.
+        takes_whole_batches: True if a dequeue of many takes nothing until all its elements are there.
+        leading: types and shapes of the components before those that a node's attrs name.
+        settings: further attrs of its ops, which are fields of `QueueSpec`, besides those that all kinds have.
+        capacity: the most elements that it may hold.
+        dropped: True once it has left its container.
+        kept: counts the bytes of the elements, or None.
     """
 
     takes_whole_batches: ClassVar[bool] = False
@@ -123,7 +123,7 @@ class QueueBase(AttemptLines):
         self.kept: KeptMemory | None = None
         self._peak = 0
 
-    # What a kind of queue defines: these six, which may be bound methods of its container, and some methods
+    # A kind of queue defines these six, which may be bound methods of its container, and some of the methods below
 
     _size: Callable[[], int]
     # The number of elements that may be taken now.
@@ -134,26 +134,26 @@ class QueueBase(AttemptLines):
     _clear: Callable[[], object]
 
     def _restore(self, elements: Sequence[Element]) -> None:
-        """Put elements, in the order in which they were taken, back to where they were."""
+        """Put taken elements back in their places; they are in the order in which they were taken."""
         raise NotImplementedError
 
     def _withdraw(self, element: Element) -> bool:
-        """Remove this very element, if it is there."""
+        """Remove this very element; False if it is not there."""
         raise NotImplementedError
 
     def check_shapes(self, shapes: Iterable[PartialTensorShape]) -> None:
-        """Raises InvalidArgumentError unless the components may have these shapes."""
+        """Raise InvalidArgumentError unless the components may have these shapes."""
         for shape in shapes:
             if not shape.is_fully_defined:
                 raise errors.InvalidArgumentError(f"Shape {shape} is not fully defined")
 
     def check_element(self, element: Element) -> None:
-        """Raises InvalidArgumentError unless it may be put.  Its types are not looked at."""
+        """Raise InvalidArgumentError unless the element may be put.  Its types are not checked."""
         if self._exact_shapes is None or [*map(_shape_of, element)] != self._exact_shapes:
             batching.check_element(element, self.spec.shapes)
 
     def check_rows(self, components: Sequence[Any]) -> None:
-        """Raises InvalidArgumentError unless the rows of these may be put as elements."""
+        """Raise InvalidArgumentError unless the rows of these may be put as elements."""
         batching.check_rows(components, self.spec.shapes)
 
     def join(self, elements: list[Element], zeros: Zeros | None = None) -> Element:
@@ -172,27 +172,27 @@ class QueueBase(AttemptLines):
     def with_leading(
         cls, types: Sequence[DType], shapes: Sequence[PartialTensorShape]
     ) -> tuple[list[DType], list[PartialTensorShape]]:
-        """Types and shapes of all components, given those that a node names; no shapes if it names none."""
+        """Types and shapes of all components, given those of a node's attrs; no shapes if these name none."""
         all_types = [*(dtype for dtype, _ in cls.leading), *types]
         return all_types, [*(shape for _, shape in cls.leading), *shapes] if shapes else []
 
     def __len__(self) -> int:
-        """Number of elements."""
+        """The number of elements."""
         return self._size()
 
     def enqueue(self, element: Element, limit: int | None = None) -> Attempt | None:
-        """Put an element, whose arrays nobody may write to any more.
+        """Put an element, whose arrays must not be written to any more.
 
         Args:
-            limit: what to take for the capacity, if that is more.
+            limit: replaces the capacity, if that is more.
 
         Returns:
             None, or the attempt if it has to wait for room.
 
         Raises:
-            InvalidArgumentError: a component has another shape than it must have.
+            InvalidArgumentError: a component does not have its required shape.
             CancelledError: the queue is closed.
-            ResourceExhaustedError: its session may not keep so much.
+            ResourceExhaustedError: the session's limit does not allow it.
         """
         self.check_element(element)
         if self.kept is not None:
@@ -218,7 +218,7 @@ class QueueBase(AttemptLines):
     def enqueue_many(self, components: Sequence[Any]) -> Attempt | None:
         """Put the rows of `components`, in order, each as soon as there is room.
 
-        Cancelled in between, what was put stays.  Returns and raises as `enqueue`.
+        If it is cancelled in between, the rows that were put stay.  Returns and raises as `enqueue`.
         """
         self.check_rows(components)
         if self.kept is not None:  # before they are cut
@@ -226,7 +226,9 @@ class QueueBase(AttemptLines):
         return self.enqueue_all(batching.cut(components), counted=True)
 
     def enqueue_all(self, elements: list[Element], *, counted: bool = False) -> Attempt | None:
-        """`enqueue_many` for elements that were checked and cut already, and maybe counted before they were cut."""
+        """`enqueue_many` for elements that are checked and cut; `counted` if their bytes were counted before they were
+        cut.
+        """
         if self.kept is not None and not counted:
             self.kept.keep(chain.from_iterable(elements))
         return self._begin(Enqueue(elements, self.capacity), self._enqueues) if elements else None
@@ -258,22 +260,22 @@ class QueueBase(AttemptLines):
         """Take `count` elements, each as soon as it is there.
 
         Args:
-            up_to: once the queue is closed, be content with fewer, but not with none.
-            finish: makes the result of the list of elements; by default `join`.
+            up_to: once the queue is closed, take fewer, but at least one.
+            finish: makes the result from the list of elements; by default `join`.
 
         Returns:
-            what `finish` returns, or the attempt if it has to wait.
+            the result of `finish`, or the attempt if it has to wait.
 
         Raises:
             InvalidArgumentError: a negative count, or the components' shapes are not specified.
-            OutOfRangeError: the queue is closed before there are enough; what was taken is back in it.
+            OutOfRangeError: the queue is closed before there are enough; the taken elements were put back.
         """
         self.check_count(count, up_to=up_to)
         finish = finish or self.join
         return self._begin(Dequeue(count, up_to=up_to, finish=finish), self._dequeues) if count else finish([])
 
     def check_count(self, count: int, *, up_to: bool) -> None:
-        """Raises InvalidArgumentError for a negative count, or if elements cannot be joined to a batch."""
+        """Raise InvalidArgumentError for a negative count, or if elements cannot be joined to a batch."""
         if count < 0:
             op = "DequeueUpToOp" if up_to else "DequeueManyOp"
             raise errors.InvalidArgumentError(f"{op} requested {count} < 0 elements")
@@ -283,17 +285,17 @@ class QueueBase(AttemptLines):
             )
 
     def request_close(self, *, cancel_pending_enqueues: bool = False) -> Attempt | None:
-        """Close the queue: elements may still be taken, none be put.
+        """Close the queue: elements may still be taken, but none put.
 
         Args:
-            cancel_pending_enqueues: close at once, and fail the enqueues that wait with CancelledError.
-                Otherwise it takes effect after them, as if it were an enqueue.
+            cancel_pending_enqueues: close at once, and fail the waiting enqueues with CancelledError.  Otherwise it
+                takes effect after them, as if it were an enqueue.
 
         Returns:
             None, or the attempt if it has to wait for enqueues before it.
 
         Raises:
-            CancelledError: it is closed already; never if enqueues are cancelled.
+            CancelledError: the queue is closed already; never if enqueues are cancelled.
         """
         if not cancel_pending_enqueues:
             begun: Attempt | None = self._begin(Close(), self._enqueues)
@@ -306,11 +308,13 @@ class QueueBase(AttemptLines):
         return None
 
     def close(self) -> None:
-        """The queue leaves its container: whatever waits fails with CancelledError, and its elements are let go of."""
+        """Called when the queue leaves its container: fail all waiting attempts with CancelledError, and drop the
+        elements.
+        """
         with self._lock:
             self.closed = self.dropped = True
             completed = self._fail_all(self._enqueues) + self._fail_all(self._dequeues)
-            # Kernels that found it may live on for a while.
+            # Kernels that have looked the queue up may still refer to it.
             self._clear()
         deliver(completed)
 
@@ -330,7 +334,7 @@ class QueueBase(AttemptLines):
             )
 
     def waiting_since(self) -> float | None:
-        """`perf_counter()` time since which the oldest dequeue waits, or None."""
+        """The `perf_counter()` time since which the oldest dequeue waits, or None."""
         with self._lock:
             return self._dequeues[0].since if self._dequeues else None
 
@@ -371,7 +375,7 @@ class QueueBase(AttemptLines):
         )
 
     def give_back(self, elements: Sequence[Element]) -> None:
-        """Put elements that were taken back to where they were."""
+        """Put taken elements back in their places."""
         with self._lock:
             self.restore_locked(elements)
             completed = self._flush()
@@ -380,7 +384,7 @@ class QueueBase(AttemptLines):
     # Sharing
 
     def check_same(self, op: str, spec: QueueSpec) -> None:
-        """Raises InvalidArgumentError unless a node of type `op` with this spec may share the queue."""
+        """Raise InvalidArgumentError unless a node of type `op` with this spec may share the queue."""
         ours = self.spec
         if op.removesuffix("V2") != self.kind:
             raise errors.InvalidArgumentError(f"Expected {self.kind}, found {op}")
@@ -408,7 +412,7 @@ class QueueBase(AttemptLines):
             )
 
     def same_shapes(self, shapes: tuple[PartialTensorShape, ...]) -> bool:
-        """Are these the components' shapes, for a node that shares the queue?"""
+        """True if these are the components' shapes, for a node that shares the queue."""
         return shapes == self.spec.shapes
 
     def _differs(self, how: str) -> errors.InvalidArgumentError:
@@ -436,7 +440,7 @@ def lookup_queue(resources: ResourceManager, handle: Any) -> QueueBase:
     """The queue that a handle of either kind names.
 
     Raises:
-        InvalidArgumentError: it is no handle, or one of something else.
+        InvalidArgumentError: it is not a handle, or a handle of something else.
         NotFoundError: there is no such queue.
     """
     if not isinstance(handle, RefCell):

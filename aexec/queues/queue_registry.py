@@ -1,7 +1,7 @@
-"""The kinds of queues: which class makes the queue that a node of an op asks for.
+"""The kinds of queues: op → class of the queues that its nodes make.
 
-A kind is plugged in by `register_queue_kind`; the built-in ones are in `aexec/queues/kinds`, and importing that
-registers them.  Code that does something for each kind, such as registering its kernels, calls `follow_queue_kinds`.
+A kind is added by `register_queue_kind`; importing `aexec/queues/kinds` registers the built-in ones.  Code that does
+something for each kind, such as registering its kernels, calls `follow_queue_kinds`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["follow_queue_kinds", "queue_class", "queue_kinds", "register_queue_k
 
 AnyQueue = TypeVar("AnyQueue", bound=type[QueueBase])
 
-# The family of the kernels that follow the kinds.
+# The package of the kernels that are registered for each kind.
 _KERNELS = "aexec.kernels.data_flow"
 
 _classes: dict[str, type[QueueBase]] = {}
@@ -25,7 +25,7 @@ _followers: list[Callable[[type[QueueBase]], object]] = []
 
 
 def register_queue_kind(queue: AnyQueue) -> AnyQueue:
-    """Have nodes of the ops `kind` and `kindV2` make queues of a class; returns the class, as a decorator does.
+    """Class decorator: nodes of the ops `kind` and `kindV2` make queues of this class.
 
     The ops have to be defined, with the attrs of `FIFOQueue` and those in `queue.settings`.
 
@@ -35,7 +35,7 @@ def register_queue_kind(queue: AnyQueue) -> AnyQueue:
     if queue.kind in _classes:
         raise errors.AlreadyExistsError(f"A kind of queue '{queue.kind}' is registered already")
     _classes[queue.kind] = queue
-    if not _followers:  # the kernels are still to be imported
+    if not _followers:  # the kernels are not imported yet
         kernel_registry.global_registry.load_on_first_use(_KERNELS, (queue.kind, f"{queue.kind}V2"))
     for follow in _followers:
         follow(queue)
@@ -43,12 +43,12 @@ def register_queue_kind(queue: AnyQueue) -> AnyQueue:
 
 
 def unregister_queue_kind(kind: str) -> None:
-    """Take a kind away from nodes whose kernels are made from now on.  Unknown ones are ignored."""
+    """Remove a kind: kernels that are made from now on do not use it.  Unknown kinds are ignored."""
     _classes.pop(kind, None)
 
 
 def follow_queue_kinds(follow: Callable[[type[QueueBase]], object]) -> None:
-    """Call with each class that there is, and with each that is registered later."""
+    """Call `follow` with each registered class, and with each that is registered later."""
     _followers.append(follow)
     for queue in tuple(_classes.values()):
         follow(queue)

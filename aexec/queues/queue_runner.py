@@ -1,7 +1,7 @@
-"""`QueueRunner`: keeps a queue filled by running its enqueue operations again and again, a task for each.
+"""`QueueRunner`: keeps a queue filled by running its enqueue operations repeatedly, each in a task.
 
-Runners come from a MetaGraph's collection `queue_runners`, or are added to a graph while it is
-built.  `start_queue_runners` starts those of a session.  Next to read: `coordinator.py`.
+Runners come from a MetaGraph's collection `queue_runners`, or are added to a graph while it is built.
+`start_queue_runners` starts those of a session.  Next to read: `coordinator.py`.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ class QueueRunner:
 
     Args:
         queue: the node that makes the queue, or its name.
-        enqueue_ops: what to run, a task for each; the same may be there several times.
-        close_op: run when the last of them has found its input at an end; by default the queue is closed.
+        enqueue_ops: the operations, a task for each; one may be listed several times.
+        close_op: run when the last task has reached the end of its input; by default the queue is closed.
         cancel_op: run when the coordinator stops; by default the queue is closed and waiting enqueues fail.
         queue_closed_exception_types: errors that mean the end of input.
 
     Raises:
-        InvalidArgumentError: no enqueue operations.
+        InvalidArgumentError: there are no enqueue operations.
 
     Attributes:
-        exceptions_raised: errors of tasks that have no coordinator to report to, since the last start.
+        exceptions_raised: errors of tasks without a coordinator, since the last start.
     """
 
     def __init__(
@@ -63,12 +63,12 @@ class QueueRunner:
         self.cancel_op = _name(cancel_op) if cancel_op else ""
         self.queue_closed_exception_types = tuple(queue_closed_exception_types)
         self.exceptions_raised: list[BaseException] = []
-        # Numbers of the tasks that have not ended.
+        # Session → numbers of its tasks that have not ended.
         self._running: weakref.WeakKeyDictionary[Session, set[int]] = weakref.WeakKeyDictionary()
 
     @classmethod
     def from_proto(cls, message: proto.QueueRunnerDef, *, import_scope: str = "") -> QueueRunner:
-        """Decode.  Raises InvalidArgumentError if a name is missing.
+        """Decode a message.  Raises InvalidArgumentError if a name is missing.
 
         Args:
             import_scope: scope that the graph's nodes were imported into.
@@ -96,11 +96,11 @@ class QueueRunner:
         )
 
     def start(self, session: Session, coordinator: Coordinator | None = None) -> list[asyncio.Task[Any]]:
-        """Start the tasks; [] if those of an earlier start with this session still run.
+        """Start the tasks; returns [] if those of an earlier start with this session still run.
 
         Args:
-            coordinator: is told of errors, and stops the tasks; they are its tasks.  Without one an error
-                is logged, kept in `exceptions_raised`, and raised by the task.
+            coordinator: owns the tasks, stops them, and gets their errors.  Without one an error is logged, kept in
+                `exceptions_raised`, and raised by the task.
         """
         if self._running.get(session):
             return []
@@ -110,7 +110,7 @@ class QueueRunner:
         tasks = []
         for number, op in enumerate(self.enqueue_ops):
             task = create(self._run(session, op, number, coordinator), name=f"QueueRunner-{self.queue}-{op}")
-            # One that is cancelled before its first turn does nothing itself.
+            # A task that is cancelled before its first turn does not run its `finally`.
             task.add_done_callback(lambda _, number=number: running.discard(number))
             tasks.append(task)
         if coordinator is not None:
@@ -123,7 +123,7 @@ class QueueRunner:
         try:
             while coordinator is None or not coordinator.should_stop():
                 await session.run([], targets=[op])
-                # A run that need not wait gives nobody else the loop.
+                # A run that does not wait never yields to the event loop.
                 await asyncio.sleep(0)
         except self.queue_closed_exception_types:
             ended = True
@@ -166,7 +166,7 @@ _runners: weakref.WeakKeyDictionary[Graph, list[QueueRunner]] = weakref.WeakKeyD
 
 
 def add_queue_runner(runner: QueueRunner, graph: Graph | None = None) -> None:
-    """Have `start_queue_runners` start this runner for sessions of a graph, by default the one being built."""
+    """Let `start_queue_runners` start this runner for sessions of a graph, by default the one being built."""
     _runners.setdefault(graph if graph is not None else require_graph(), []).append(runner)
 
 
@@ -174,7 +174,7 @@ def queue_runners(source: Graph | proto.MetaGraphDef) -> list[QueueRunner]:
     """The runners that were added to a graph, or that a MetaGraph's collection holds.
 
     Raises:
-        InvalidArgumentError: something in the collection is no QueueRunnerDef.
+        InvalidArgumentError: an entry of the collection is not a QueueRunnerDef.
     """
     if isinstance(source, Graph):
         return list(_runners.get(source, ()))
@@ -190,6 +190,6 @@ def queue_runners(source: Graph | proto.MetaGraphDef) -> list[QueueRunner]:
 def start_queue_runners(
     session: Session, coordinator: Coordinator | None = None, runners: Iterable[QueueRunner] | None = None
 ) -> list[asyncio.Task[Any]]:
-    """Start the tasks of runners, by default of those of the session's graph."""
+    """Start the tasks of runners, by default those of the session's graph."""
     chosen = queue_runners(session.graph) if runners is None else runners
     return [task for runner in chosen for task in runner.start(session, coordinator)]

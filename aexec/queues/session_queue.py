@@ -1,4 +1,4 @@
-"""`Queue`: a queue of a session as a Python program sees it.  `Session.queue` makes it.
+"""`Queue`: a queue of a session, for Python programs.  `Session.queue` makes it.
 
 ::
 
@@ -8,8 +8,8 @@
     async for image, label in queue:        # until it is closed and empty
         ...
 
-Waiting stands in the same lines as the graph's own operations.  It ends when the session is
-closed; cancelled, it has taken nothing and put nothing.
+Methods wait in the same lines as the graph's own operations.  Waiting ends when the session is
+closed.  A cancelled call has taken nothing and put nothing.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ class Queue:
 
     Args:
         resource: the queue itself.
-        cancellation: of the session.
-        convert: per component, what makes an array of what is put.
-        pool: the session's, where much is copied.
+        cancellation: the session's.
+        convert: for each component, the function that converts a value to an array.
+        pool: the session's threads, in which much data is copied.
 
     Attributes:
         resource: the queue itself, as kernels use it.
@@ -70,7 +70,7 @@ class Queue:
         return self.resource.closed
 
     def __len__(self) -> int:
-        """Number of elements in it."""
+        """The number of elements."""
         return len(self.resource)
 
     def __bool__(self) -> bool:
@@ -80,23 +80,23 @@ class Queue:
         return self.resource.statistics()
 
     async def put(self, element: Any, *, limit: int | None = None) -> None:
-        """Put an element, of which a copy is kept; waits until there is room.
+        """Put a copy of an element; waits until there is room.
 
         Args:
-            limit: wait until fewer elements than this are there, if that is less than the capacity.
+            limit: wait until fewer elements than this are there, if it is less than the capacity.
 
         Raises:
             InvalidArgumentError: another number of components, or values of another type or shape.
             CancelledError: the queue is closed, or closes with `cancel_pending`; or the session closes.
-            asyncio.CancelledError: the element was not put, or taken back if nobody had it yet.
+            asyncio.CancelledError: the element was not put, or was removed again if nothing had taken it.
         """
         components = await self._pool.run_here_or_in_thread(self._components, element)
         await self._wait(self.resource.enqueue(components, limit), "Enqueue operation was cancelled")
 
     async def put_many(self, components: Any) -> None:
-        """Put the rows of an array (of a tuple of arrays), in order, each as soon as there is room.
+        """Put the rows of an array (or of a tuple of arrays), in order, each as soon as there is room.
 
-        Cancelled in between, what was put stays.  Raises as `put` does.
+        If it is cancelled in between, the rows that were put stay.  Raises as `put` does.
         """
         elements = await self._pool.run_here_or_in_thread(self._elements, components)
         await self._wait(self.resource.enqueue_all(elements), "Enqueue operation was cancelled")
@@ -114,7 +114,7 @@ class Queue:
         """Take `count` elements, as one array per component; waits until there are enough.
 
         Args:
-            up_to: once the queue is closed be content with fewer, but not with none.
+            up_to: once the queue is closed, take fewer, but at least one.
 
         Raises:
             InvalidArgumentError: a negative count, or the queue's shapes are not specified.
@@ -126,9 +126,9 @@ class Queue:
 
     @asynccontextmanager
     async def taking(self, count: int | None = None, *, up_to: bool = False) -> AsyncIterator[Element]:
-        """As `get`, or with a count `get_many`, for who passes on what was taken: if the block raises, it goes back.
+        """As `get`, or `get_many` if a count is given, in a context: if the block raises, the elements are put back.
 
-        The arrays of the components are the context's value, a tuple also where there is one.
+        The context's value is a tuple of the components' arrays, even if there is only one.
         """
         if count is None:
             components = await self._wait(self.resource.dequeue())
@@ -142,7 +142,7 @@ class Queue:
             raise
 
     async def _take_many(self, count: int, up_to: bool) -> tuple[list[Element], Element]:
-        """Elements, and the batch of them."""
+        """The elements, and the batch of them."""
         queue = self.resource
 
         def join(elements: list[Element]) -> tuple[list[Element], Element]:
@@ -154,10 +154,10 @@ class Queue:
         return taken
 
     async def close(self, *, cancel_pending: bool = False) -> None:
-        """Close it: no element can be put any more; those in it can still be taken.
+        """Close the queue: no element can be put any more; those in it can still be taken.
 
         Args:
-            cancel_pending: fail the puts that wait.  Otherwise it waits for them.
+            cancel_pending: fail the waiting puts.  Otherwise closing waits for them.
 
         Raises:
             CancelledError: it is closed already; never with `cancel_pending`.
@@ -206,7 +206,7 @@ class Queue:
             )
         arrays = [convert(value) for convert, value in zip(self._convert, values, strict=True)]
         check_inline(COPY_NS * sum(array.nbytes for array in arrays))
-        # Copies: the caller may go on writing to what it put.
+        # Copied, since the caller may go on writing to its arrays.
         return tuple([np.array(array) for array in arrays])
 
     @staticmethod

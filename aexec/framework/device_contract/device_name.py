@@ -1,9 +1,8 @@
 """Device names: `/job:j/replica:r/task:t/device:T:i`, where any part may be left open.
 
-A `DeviceName` stands for all devices that agree with the parts it has: a complete one
-names one device, an empty one any.  Names of graphs are parsed, merged (when nodes are
-to share a device) and matched with those of devices; errors have the texts of
-TensorFlow's Python DeviceSpec for syntax, and of its placer for merging.
+A `DeviceName` matches all devices that agree with the parts it has: a complete one matches one device, an empty one
+any. Names in graphs are parsed, merged (when nodes are to share a device) and matched with those of devices; errors
+have the texts of TensorFlow's Python DeviceSpec for syntax, and of its placer for merging.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ LOCAL_CPU = "/job:localhost/replica:0/task:0/device:CPU:0"
 
 _IDENTIFIER = re.compile(r"[A-Za-z][A-Za-z0-9_]*", re.ASCII)
 _NUMBER = re.compile(r"[0-9]+", re.ASCII)
-# Types that may stand without `device:` before them, in any case of letters.
+# Types that may be written without `device:` before them, in any case.
 _SHORT_FORMS = frozenset({"CPU", "GPU", "TPU"})
 _LEGACY_TYPES = frozenset({"cpu", "gpu", "tpu"})
 
@@ -47,7 +46,7 @@ class DeviceName:
 
     @staticmethod
     def parse(text: str) -> DeviceName:
-        """Read a name: parts in any order, `*` for open ones, `/cpu:0` and `cpu:0` for `/device:CPU:0`.
+        """Parse a name: parts in any order, `*` for open ones, `/cpu:0` and `cpu:0` for `/device:CPU:0`.
 
         A later job, replica or task overrides an earlier one.
 
@@ -58,45 +57,44 @@ class DeviceName:
 
     @property
     def is_empty(self) -> bool:
-        """Does it stand for any device?"""
+        """True if it matches any device."""
         return self == _ANY
 
     @property
     def is_complete(self) -> bool:
-        """Does it name one device?"""
+        """True if it names one device."""
         return None not in (self.job, self.replica, self.task, self.type, self.id)
 
     @property
     def local_name(self) -> str:
-        """`CPU:0`, for lookups within a task; only of a name with type and id, else InvalidArgumentError."""
+        """`CPU:0`, for lookups within a task.  Raises InvalidArgumentError if type or id is open."""
         if self.type is None or self.id is None:
             raise errors.InvalidArgumentError(f"'{self}' has no local name: expected a device type and id")
         return f"{self.type}:{self.id}"
 
     def is_specification(self, less_specific: DeviceName) -> bool:
-        """Does it have every part that `less_specific` has, with the same value?"""
+        """True if it has every part that `less_specific` has, with the same value."""
         return all(getattr(less_specific, part) in (None, getattr(self, part)) for part in self.__slots__)
 
     def matches(self, device: DeviceName) -> bool:
-        """Is `device` one of the devices that it stands for?"""
+        """True if `device` is one of the devices that it matches."""
         return device.is_specification(self)
 
     def same_address_space(self, other: DeviceName) -> bool:
-        """Are both surely in one process: job, replica and task all known and equal?"""
+        """True if both are certainly in one process: job, replica and task are known and equal."""
         mine, theirs = (self.job, self.replica, self.task), (other.job, other.replica, other.task)
         return None not in mine and mine == theirs
 
     def without_device(self) -> DeviceName:
-        """The same with type and id left open."""
+        """The name with type and id left open."""
         return replace(self, type=None, id=None)
 
     def merge(self, other: DeviceName, *, soft: bool = False) -> DeviceName:
-        """The name of devices that both stand for.
+        """The name of the devices that both match.
 
         Args:
-            other: what to merge with.
-            soft: where the types differ leave type and id open, where the ids differ the id,
-                rather than raise.
+            other: the name to merge with.
+            soft: do not raise if the types differ, but leave type and id open; if the ids differ, leave the id open.
 
         Raises:
             InvalidArgumentError: they contradict each other.
@@ -114,14 +112,14 @@ class DeviceName:
         return replace(merged, id=self._agreed("id", "ids", other))
 
     def is_compatible(self, other: DeviceName) -> bool:
-        """Is there no part of which both say something else?"""
+        """True if no part differs that both have."""
         return all(
             None in (mine := getattr(self, part), theirs := getattr(other, part)) or mine == theirs
             for part in self.__slots__
         )
 
     def specialised_to(self, other: DeviceName) -> DeviceName:
-        """The same with every part that `other` has."""
+        """The name with every part that `other` has taken from `other`."""
         return (
             self
             if other.is_empty

@@ -1,4 +1,4 @@
-"""Arrays of other libraries, taken by DLPack in the memory where they are."""
+"""Takes arrays of other libraries by DLPack, without copying them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from aexec.framework import errors
 
 __all__ = ["DLPACK_GPU", "DLPACK_HOST", "array_from_dlpack"]
 
-# DLPack's numbers for kinds of memory: the host's, and that of it which is pinned; a GPU's own, and managed memory.
+# DLPack's device types: host memory and pinned host memory; GPU memory and managed memory.
 DLPACK_HOST = frozenset({1, 3})
 DLPACK_GPU = frozenset({2, 13})
 
@@ -18,11 +18,11 @@ def array_from_dlpack(from_dlpack: Callable[[Any], Any], value: Any, name: str) 
     """The array of another library, in the same memory.
 
     Args:
-        from_dlpack: of the library whose array it becomes.
-        name: what it is fed for.
+        from_dlpack: the function of the library whose array it becomes.
+        name: the name of the feed, for errors.
 
     Raises:
-        InvalidArgumentError: its owner does not give it, or the library has no such type.
+        InvalidArgumentError: the array's owner refuses, or the library has no such type.
     """
     try:
         return from_dlpack(value)

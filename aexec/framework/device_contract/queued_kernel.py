@@ -1,6 +1,6 @@
-"""`QueuedKernel`: a kernel as it is queued on a device; `CallSequence`: calls of them, one after another, as one call.
+"""`QueuedKernel`: a kernel in the form that a device queues; `CallSequence`: several calls of them as one call.
 
-Next to read: `aexec/devices/cuda_recordings.py`, which records one and replays it.
+Next to read: `aexec/devices/cuda_recordings.py`, which records a sequence and replays it.
 """
 
 from __future__ import annotations
@@ -17,20 +17,19 @@ __all__ = ["CallSequence", "CapturedCalls", "MemberCall", "QueuedKernel", "Seque
 
 @dataclass(frozen=True, slots=True, eq=False)
 class QueuedKernel:
-    """A kernel of one node, as it is queued on a device.
+    """A kernel of one node, in the form that a device queues.
 
     Attributes:
         name, op: the node's name and op type.
-        compute: what is called with the arguments; device values, also in lists, are replaced by arrays of the device's
-            `xp`.
-        output_types: of the values that it gives.
-        host_outputs: positions of those that live in host memory.
-        takes_list: the inputs are one list, the last of the arguments.
-        updates: the first so many outputs are the new values of variables, whose values the first so many arguments
-            are.  What a call that fails, or is withdrawn, leaves of each is that argument; where it is no device
-            value, the variable has none, and what is computed from the output fails with FailedPreconditionError.
-            A device whose work keeps that says so to `portable.register_portable_kernels`.
-        assigns: a variable need not have a value: the argument is None for one that turns out to have none.
+        compute: called with the arguments; device values, also in lists, are replaced by arrays of the device's `xp`.
+        output_types: types of the outputs.
+        host_outputs: positions of the outputs in host memory.
+        takes_list: True if the inputs are one list, the last of the arguments.
+        updates: the number of variables that a call changes.  The first `updates` arguments are their values, the first
+            `updates` outputs their new values.  A call that fails or is withdrawn leaves each at its argument; if that
+            is not a device value, the variable has no value, and what is computed from the output fails with
+            FailedPreconditionError.  A device that guarantees this says so to `portable.register_portable_kernels`.
+        assigns: True if a variable need not have a value: the argument is None for one that turns out to have none.
     """
 
     name: str
@@ -43,10 +42,10 @@ class QueuedKernel:
     assigns: bool = False
 
     def to_compute_with(self, arguments: Sequence[Any], failed: Callable[[Any], object]) -> Sequence[Any]:
-        """The arguments as `assigns` says.
+        """The arguments, with None for variables that turned out to have no value, if `assigns`.
 
         Args:
-            failed: did what should have made this argument not do so?
+            failed: returns true if the call that was to make this argument failed.
         """
         if not self.assigns:
             return arguments
@@ -58,11 +57,11 @@ class QueuedKernel:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MemberCall:
-    """One of the calls, on a table of values.
+    """One call of a sequence, on a table of values.
 
     Attributes:
         arguments, results: positions in the table.
-        drops: of what nobody needs after it.
+        drops: positions of values that no later call needs.
     """
 
     kernel: QueuedKernel
@@ -76,11 +75,11 @@ class CallSequence:
     """Calls of queued kernels, one after another, that a device queues as one call.
 
     Attributes:
-        name: for messages.
+        name: for errors.
         constants: values that are the same in every run: device values, or arrays in the host's memory.
-        num_inputs: values that each run is given; the table begins with these, then come the constants.
-        outputs: positions of what a run gives.
-        size: of the table.
+        num_inputs: the number of inputs of a run; the table begins with these, then come the constants.
+        outputs: positions of the outputs.
+        size: the size of the table.
     """
 
     name: str
@@ -91,13 +90,15 @@ class CallSequence:
     size: int
 
     def run(self, inputs: Sequence[Any], constants: Sequence[Any]) -> list[Any]:
-        """Make all calls.  What fails names the node whose call it was: it has `failed_node`, and an OpError `node`."""
+        """Make all calls; returns the outputs.  The error of a failed call has `failed_node`, and an OpError has
+        `node`.
+        """
         table = self.table(inputs, constants)
         self.run_on(table)
         return [table[i] for i in self.outputs]
 
     def table(self, inputs: Sequence[Any], constants: Sequence[Any]) -> list[Any]:
-        """The values before the first call."""
+        """The table of values before the first call."""
         table = [*inputs, *constants]
         return table + [None] * (self.size - len(table))
 
@@ -121,7 +122,7 @@ class CallSequence:
                 table[position] = None
 
     def part(self, start: int, stop: int) -> SequencePart:
-        """Calls from `start` to before `stop`, as a sequence of their own."""
+        """The calls from `start` to before `stop`, as a sequence of their own."""
         calls = self.calls[start:stop]
         first_made = self.num_inputs + len(self.constants)
         made = {position for call in calls for position in call.results}
@@ -156,10 +157,11 @@ class SequencePart:
     """Some calls of a sequence, one after another.
 
     Attributes:
-        start: position of the first.
-        sequence: these alone.
-        inputs, constants, outputs: positions in the whole sequence's table of what this one takes and gives.
-        drops: of what it takes and nobody needs after it.
+        start: position of the first call.
+        sequence: the calls as a sequence of their own.
+        inputs, constants, outputs: positions in the whole sequence's table of this sequence's inputs, constants and
+            outputs.
+        drops: positions of its inputs that no later call needs.
     """
 
     start: int
@@ -171,18 +173,18 @@ class SequencePart:
 
 
 class CapturedCalls(Protocol):
-    """What makes the calls of a sequence as one kernel; `Device.captured` gives it."""
+    """A kernel that makes the calls of a sequence; made by `Device.captured`."""
 
     @property
     def recordings(self) -> int:
-        """How many it keeps, of all parts of the sequence."""
+        """The number of recordings that it keeps, over all parts of the sequence."""
         ...
 
     @property
     def refused(self) -> Mapping[str, str]:
-        """Nodes whose calls were not captured, and why."""
+        """Nodes whose calls were not captured → the reason."""
         ...
 
     def __call__(self, *inputs: Any) -> tuple[Any, ...]:
-        """The sequence's outputs."""
+        """Make the calls; returns the sequence's outputs."""
         ...

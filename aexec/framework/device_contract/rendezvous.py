@@ -1,12 +1,10 @@
 """The rendezvous: where a tensor sent by one partition of a step meets its receiver.
 
-A table of channels, one per key.  A channel holds values that nobody has asked for yet,
-or waiters that no value has come for yet, never both; both in order of arrival.  Either
-side may come first: `send` never blocks, `recv` waits.  Each step has one of its own,
-aborted with the first error of the step, which is how waiting receivers learn of it.
+It is a table of channels, one per key.  A channel holds values that have not been received, or waiting receivers, never
+both; both in order of arrival.  Either side may come first: `send` never blocks, `recv` waits.  Each step has a
+rendezvous of its own, which is aborted with the first error of the step; waiting receivers get that error.
 
-Values that are sent in another process are brought by a `Transport`, which asks for them where they are sent; a
-receiver waits for these as for any.
+A `Transport` fetches values that were sent in another process; a receiver waits for these as for any.
 """
 
 from __future__ import annotations
@@ -71,11 +69,11 @@ class ParsedKey:
 
 @lru_cache(maxsize=1024)
 def parse_key(key: str) -> ParsedKey:
-    """Take a key apart.
+    """The parts of a key.
 
     Raises:
-        InvalidArgumentError: not five non-empty parts, an unknown form of device name, or an
-            incarnation that is not hexadecimal.
+        InvalidArgumentError: it has not five non-empty parts, a device name cannot be parsed, or the incarnation is not
+            hexadecimal.
     """
     parts = key.split(";")
     if len(parts) != 5 or not all(parts) or not _HEX_DIGITS.issuperset(parts[1]):
@@ -92,8 +90,8 @@ class Received(NamedTuple):
     """What a receiver gets.
 
     Attributes:
-        value: the array; without meaning if dead.
-        is_dead: the value is dead; dead ones travel like live ones.
+        value: the array; meaningless if dead.
+        is_dead: True if the value is dead; dead values are sent like live ones.
         send_args: what the sender said about where the value is (device context, allocator attributes).
     """
 
@@ -107,7 +105,9 @@ _new_tuple = tuple.__new__
 
 @dataclass(frozen=True, slots=True)
 class RendezvousStatistics:
-    """Channels open, values and receivers waiting in them, values sent and received so far, and if aborted."""
+    """Open channels, values and receivers waiting in them, values sent and received so far, and whether it was
+    aborted.
+    """
 
     channels: int
     values: int
@@ -117,28 +117,28 @@ class RendezvousStatistics:
     aborted: bool
 
 
-# Called with what was received, or with the error that ended the wait.
+# Callback with what was received, or with the error that ended the wait.
 Done = Callable[[Received | errors.OpError], object]
 
 
 class Transport(Protocol):
-    """Brings values to the rendezvous of one step that were sent to another one of the same step, elsewhere."""
+    """Fetches values for the rendezvous of one step that are sent to the same step's rendezvous in another process."""
 
     def brings(self, key: str) -> bool:
-        """Are values of this key sent elsewhere?"""
+        """True if values of this key are sent in another process."""
         ...
 
     def receive(self, key: str, done: Done) -> None:
-        """Ask for the next value of a key, as `recv_local` does there; `done` is called once, from any thread."""
+        """Request the next value of a key, as `recv_local` does there; `done` is called once, in any thread."""
         ...
 
     def close(self) -> None:
-        """The step has ended: nobody waits any more."""
+        """Called when the step has ended and nothing waits any more."""
         ...
 
 
 class _Cancellable:
-    """A receiver whose wait a cancellation manager may end, in the place of what it has called."""
+    """A receiver's callback that a cancellation manager may call in place of the sender."""
 
     __slots__ = ("_manager", "done", "token")
 
@@ -155,18 +155,18 @@ class _Cancellable:
         self._manager.try_deregister_callback(self.token)
 
 
-# Given a step's id and its rendezvous, makes what brings values to it.
+# Makes the transport of a step from the step's id and its rendezvous.
 TransportFactory = Callable[[int, "Rendezvous"], Transport]
 
 
 class Rendezvous:
-    """The channels of one step.  All methods may be called from any thread; `recv` on an event loop."""
+    """The channels of one step.  All methods may be called from any thread; `recv` needs an event loop."""
 
     def __init__(self) -> None:
-        # Guards everything below.  Re-entrant, because a finaliser may run at any allocation.
-        # Callbacks are called without it.
+        # Guards everything below.  Re-entrant, because a finaliser may run at any allocation. # Callbacks are called
+        # without it.
         self._lock = threading.RLock()
-        # No channel is empty.  Whoever takes a receiver out of its channel calls it, so that each is called once.
+        # No channel is empty.  The thread that removes a receiver calls it, so that each is called once.
         self._values: dict[str, deque[Received]] = {}
         self._waiters: dict[str, deque[Done]] = {}
         self._status: errors.OpError | None = None
@@ -175,14 +175,14 @@ class Rendezvous:
         self._transport: Transport | None = None
 
     def plug_in(self, transport: Transport) -> None:
-        """Let values come from elsewhere; before any is received."""
+        """Receive values through a transport, too.  Called before anything is received."""
         self._transport = transport
 
     def abort_when_cancelled(self, cancellation: CancellationManager, token: int) -> None:
-        """Abort with what a manager is cancelled with, now if it is.
+        """Abort with the manager's error when it is cancelled, or now if it is.
 
         Args:
-            token: of that manager, to deregister with.
+            token: a token of that manager, to deregister with.
         """
 
         def abort() -> None:
@@ -194,26 +194,26 @@ class Rendezvous:
 
     @property
     def status(self) -> errors.OpError | None:
-        """What it was aborted with, or None."""
+        """The error that it was aborted with, or None."""
         return self._status
 
     @property
     def is_local(self) -> bool:
-        """Nothing comes but what is sent here."""
+        """True if values come only from sends in this process."""
         return self._transport is None
 
     @property
     def keys_awaited(self) -> int:
-        """For how many keys somebody waits."""
+        """The number of keys with a waiting receiver."""
         return len(self._waiters)
 
     def send(self, key: str, value: Any, *, is_dead: bool = False, send_args: Any = None) -> None:
-        """Hand a value to the oldest waiting receiver, or leave it for the next.  Never blocks.
+        """Hand a value to the oldest waiting receiver, or keep it for the next.  Never blocks.
 
         Raises:
             OpError: the rendezvous was aborted with this error.
         """
-        received = _new_tuple(Received, (value, is_dead, send_args))  # in half the time that `Received(...)` takes
+        received = _new_tuple(Received, (value, is_dead, send_args))  # half the time of `Received(...)`
         with self._lock:
             if self._status is not None:
                 raise _derived(self._status)
@@ -233,7 +233,7 @@ class Rendezvous:
         waiter(received)
 
     def recv_nowait(self, key: str) -> Received | None:
-        """Take the oldest value, or None if none has come.
+        """Take the oldest value; None if there is none.
 
         Raises:
             OpError: the rendezvous was aborted with this error.
@@ -246,7 +246,7 @@ class Rendezvous:
             return self._take_value(key) if self._values else None
 
     def recv_or_wait(self, key: str, done: Done) -> Received | None:
-        """Take the oldest value; if none has come, None, and `done` is called as by `recv_async`.
+        """Take the oldest value; if there is none, return None and call `done` later, as `recv_async` does.
 
         Raises:
             OpError: the rendezvous was aborted with this error.
@@ -265,10 +265,10 @@ class Rendezvous:
         return received
 
     def recv_async(self, key: str, done: Done, cancellation: CancellationManager | None = None) -> None:
-        """Have `done` called once: with the next value, or with the error that ends the wait.
+        """Call `done` once: with the next value, or with the error that ends the wait.
 
-        It is called on the thread that completes the pair, aborts or cancels; before this method returns
-        if a value or an error is there already.
+        It is called in the thread that sends, aborts or cancels; or before this method returns if a value or an error
+        is there.
         """
         if self._transport is None:
             self.recv_local(key, done, cancellation)
@@ -279,7 +279,7 @@ class Rendezvous:
             self._transport.receive(key, partial(self._came, channel))
 
     def _channel(self, key: str) -> str:
-        """Where what is received by a key comes: what is brought is apart from what is sent here."""
+        """The channel to receive a key from: fetched values are kept apart from those that are sent here."""
         if self._transport is None or not self._transport.brings(key):
             return key
         return f"{key};brought"
@@ -295,7 +295,7 @@ class Rendezvous:
             waiter(outcome)
 
     def recv_local(self, key: str, done: Done, cancellation: CancellationManager | None = None) -> None:
-        """`recv_async` of what is sent here, as transports ask for it."""
+        """`recv_async` of what is sent in this process; called for transports of other processes."""
         outcome: Received | errors.OpError | None
         with self._lock:
             outcome = self._take_value(key) if self._status is None else _derived(self._status)
@@ -315,7 +315,7 @@ class Rendezvous:
 
         Raises:
             OpError: the rendezvous was aborted with this error.
-            CancelledError: derived; `cancellation` is or gets cancelled.
+            CancelledError: `cancellation` is or was cancelled; the error is derived.
         """
         future: asyncio.Future[Received] = asyncio.get_running_loop().create_future()
         channel = self._channel(key)
@@ -337,10 +337,10 @@ class Rendezvous:
             raise
 
     def recv_blocking(self, key: str, timeout: float | None = None) -> Received:
-        """Wait for the next value on a thread that runs no event loop.
+        """Wait for the next value in a thread that runs no event loop.
 
         Args:
-            key: of the channel.
+            key: the key of the channel.
             timeout: seconds; None waits for ever.
 
         Raises:
@@ -364,7 +364,9 @@ class Rendezvous:
         return outcome
 
     def start_abort(self, status: errors.OpError) -> None:
-        """End all waits with `status`, drop all values, and refuse whatever comes later.  The first abort wins."""
+        """End all waits with `status`, drop all values, and refuse all later calls.  Only the first abort has an
+        effect.
+        """
         with self._lock:
             if self._status is not None:
                 return
@@ -376,7 +378,7 @@ class Rendezvous:
             waiter(_derived(status))
 
     def close(self) -> None:
-        """End of the step: whatever is left is aborted with CANCELLED."""
+        """End of the step: abort what is left with CANCELLED."""
         if self._transport is not None:
             self._transport.close()
         if self._values or self._waiters:
@@ -435,14 +437,14 @@ class Rendezvous:
             waiter.done(_cancelled())
 
     def _forget(self, key: str, done: Done) -> bool:
-        """Take a receiver out that does not wait any more; False if it has been completed."""
+        """Remove a receiver that does not wait any more; False if it was completed."""
         waiter = self._remove(key, lambda other: done in (other, getattr(other, "done", None)))
         if isinstance(waiter, _Cancellable):
             waiter.deregister()
         return waiter is not None
 
     def _give_back(self, key: str, received: Received) -> None:
-        """Undo a receive whose receiver was cancelled before it could take the value."""
+        """Put back a value whose receiver was cancelled before it could take it."""
         with self._lock:
             if self._status is not None:
                 return
@@ -472,7 +474,7 @@ def _cancelled() -> errors.OpError:
 
 
 def _derived(status: errors.OpError) -> errors.OpError:
-    """A copy for one receiver: an exception instance collects the traceback of whoever raises it."""
+    """A derived copy for one receiver: each that raises an exception adds to its traceback."""
     error = copy.copy(status)
     error.derived = True
     return error

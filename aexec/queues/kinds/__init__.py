@@ -1,6 +1,6 @@
-"""Kinds of queues: a module for each, which says in which order elements are taken.
+"""Kinds of queues: a module for each, which defines the order in which elements are taken.
 
-Importing this registers them.
+Importing this package registers them.
 """
 
 from aexec.framework.first_use import import_family

@@ -17,7 +17,7 @@ __all__ = ["PaddingFIFOQueue"]
 
 @register_queue_kind
 class PaddingFIFOQueue(FIFOQueue):
-    """First in, first out.  Shapes are required, and may leave dimensions open but not their number."""
+    """First in, first out.  Shapes are required; they may leave dimensions open, but not the rank."""
 
     kind = "PaddingFIFOQueue"
 

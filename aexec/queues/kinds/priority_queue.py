@@ -1,7 +1,7 @@
 """`PriorityQueue`: the element with the smallest priority is taken first.
 
-A batch is taken only once all of it is there: elements that come while a dequeue waits may have to go before those that
-are there already, so nothing is decided until then.
+A batch is taken only when all of it is there: an element that comes while a dequeue waits may precede those that are
+there already.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["PriorityQueue"]
 
 @register_queue_kind
 class PriorityQueue(QueueBase):
-    """Component 0 is the priority, an int64 scalar.  Among equal ones first in, first out."""
+    """Component 0 is the priority, an int64 scalar.  Elements of equal priority are taken first in, first out."""
 
     kind = "PriorityQueue"
     takes_whole_batches = True
@@ -73,7 +73,7 @@ class PriorityQueue(QueueBase):
         _check_priority(components[0].shape[1:])
 
     def join(self, elements: list[Element], zeros: Zeros | None = None) -> Element:
-        # Of many, taken in several turns of the loop, some that came in between may belong before others.
+        # A large batch is taken over several turns of the loop; elements put in between may precede earlier ones.
         return super().join(sorted(elements, key=_priority), zeros)
 
 

@@ -1,4 +1,4 @@
-"""`RandomShuffleQueue`: elements are taken in random order, the same one as TensorFlow's for the same seeds."""
+"""`RandomShuffleQueue`: elements are taken in random order, the same as TensorFlow's for the same seeds."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _BLOCKS = 16
 
 @register_queue_kind
 class RandomShuffleQueue(QueueBase):
-    """While it is open, `min_after_dequeue` elements stay, so that there is something to shuffle with.
+    """Takes elements in random order.  While it is open, `min_after_dequeue` elements stay, to shuffle among.
 
     Raises:
         InvalidArgumentError: `min_after_dequeue` is negative, or not less than the capacity.
