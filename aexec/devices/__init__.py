@@ -1,1 +1,1 @@
-"""Where kernels run: implementations of `Device` (`aexec/framework/device_contract/device.py`), and their registry."""
+"""Devices: implementations of `Device` (`aexec/framework/device_contract/device.py`), and their registry."""

@@ -1,8 +1,8 @@
 """`check_device`: the suite that every device passes; run it on yours.
 
-It asks what `aexec/framework/device_contract/device.py` promises, through that interface alone: that copies are true,
-that what is queued is done in order and keeps what it needs, that failures are told once and go no further than they
-must, and that nothing is left.  `CHECKS` are its parts, for a test each.
+It checks the promises of `aexec/framework/device_contract/device.py`, through that interface alone: copies are exact,
+queued work is done in order and keeps what it needs, a failure is reported once and affects only what depends on it,
+and nothing is left behind.  `CHECKS` are its parts, for a test each.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = ["CHECKS", "check_device"]
 
 Check = Callable[[Callable[[], Device]], Awaitable[None]]
 
-# Seconds after which whatever is waited for is taken for lost.
+# Seconds after which an awaited result is considered lost.
 _PATIENCE = 60.0
 _TYPES = "?bhilqBHILQefdFD"
 
@@ -36,10 +36,10 @@ async def check_device(make_device: Callable[[], Device]) -> None:
     """Check a kind of device.
 
     Args:
-        make_device: makes one, of a number of its own each time; they may be in use at the same time.
+        make_device: makes a device, with another number each time; several may be in use at once.
 
     Raises:
-        AssertionError: it does not do what `Device` promises; notes say which check that was.
+        AssertionError: the device breaks a promise of `Device`; its notes name the check.
     """
     for check in CHECKS:
         try:
@@ -53,7 +53,7 @@ async def check_device(make_device: Callable[[], Device]) -> None:
 
 
 def _told(kernel: QueuedKernel, error: BaseException) -> None:
-    """What failed is found out when its result is fetched."""
+    """Ignores failures: they are found when the result is fetched."""
 
 
 class _Caller:
@@ -73,7 +73,7 @@ class _Caller:
 
 
 async def _got(outcome: Any) -> Any:
-    """What is given at once, or when it has come."""
+    """A value, or the result of a future of it."""
     return await asyncio.wait_for(asyncio.wrap_future(outcome), _PATIENCE) if isinstance(outcome, Future) else outcome
 
 
@@ -93,7 +93,7 @@ async def _settled(device: Device) -> None:
 
 
 async def says_what_it_is(make_device: Callable[[], Device]) -> None:
-    """Its name is full and of its type; devices have names of their own; the message says the same."""
+    """The name is complete and of the device's type; each device has its own; the message agrees."""
     device, other = make_device(), make_device()
     name = DeviceName.parse(device.name)
     assert str(name) == device.name, f"expected a full name, got {device.name!r}"
@@ -108,7 +108,7 @@ async def says_what_it_is(make_device: Callable[[], Device]) -> None:
 
 
 async def copies_are_true(make_device: Callable[[], Device]) -> None:
-    """What is copied in comes out again, of any plain type and shape, and the host's array stays as it is."""
+    """A copied array comes back unchanged, for all plain types and shapes; the host's array is unchanged."""
     device = make_device()
     for code in _TYPES:
         array = np.arange(6).astype(code).reshape(2, 3)
@@ -124,7 +124,7 @@ async def copies_are_true(make_device: Callable[[], Device]) -> None:
 
 
 async def strings_stay_on_the_host(make_device: Callable[[], Device]) -> None:
-    """What is no plain bytes is not copied to memory of a device's own."""
+    """Values that are not plain bytes are not copied to a device's own memory."""
     device = make_device()
     strings = np.array([b"a", b"b"], object)
     if device.is_host:
@@ -140,7 +140,7 @@ async def strings_stay_on_the_host(make_device: Callable[[], Device]) -> None:
 
 
 async def calls_follow_each_other(make_device: Callable[[], Device]) -> None:
-    """A call sees what those before it gave, and nobody has to wait for that."""
+    """A call sees the outputs of calls before it, without waiting for them."""
     device = make_device()
     caller = _Caller(device)
     value = device.copy_in(_floats(0, 1), node="x")
@@ -151,7 +151,7 @@ async def calls_follow_each_other(make_device: Callable[[], Device]) -> None:
 
 
 async def what_is_dropped_is_kept_until_it_is_used(make_device: Callable[[], Device]) -> None:
-    """Arguments and outputs may be dropped as soon as the call is queued, and memory is given out anew safely."""
+    """Arguments and outputs may be dropped as soon as the call is queued, and their memory is reused safely."""
     device = make_device()
     caller = _Caller(device)
     kept = []
@@ -168,7 +168,7 @@ async def what_is_dropped_is_kept_until_it_is_used(make_device: Callable[[], Dev
 
 
 async def outputs_are_as_many_as_there_are(make_device: Callable[[], Device]) -> None:
-    """A kernel gives none, one or several values; inputs may be a list; what is no tensor is passed on as it is."""
+    """A kernel returns none, one or several values; inputs may be a list; other objects are passed on unchanged."""
     device = make_device()
     caller, seen = _Caller(device), []
     x = device.copy_in(_floats(1, 2), node="x")
@@ -189,7 +189,9 @@ async def outputs_are_as_many_as_there_are(make_device: Callable[[], Device]) ->
 
 
 async def arrays_of_the_host_are_taken_in(make_device: Callable[[], Device]) -> None:
-    """An input in host memory is a NumPy array to the kernel, and a NumPy array that it gives becomes the device's."""
+    """An input in host memory is a NumPy array to the kernel, and a NumPy array that it returns is copied to the
+    device.
+    """
     device = make_device()
     caller, kinds = _Caller(device), []
     made = caller.call(lambda: _floats(1, 2, 3))
@@ -205,7 +207,7 @@ async def arrays_of_the_host_are_taken_in(make_device: Callable[[], Device]) -> 
 
 
 async def outputs_for_the_host_come_to_it(make_device: Callable[[], Device]) -> None:
-    """An output in host memory is a NumPy array, given at once or when it has come."""
+    """An output in host memory is a NumPy array, at once or through a future."""
     device = make_device()
     work = device.begin_work(_told)
     x = device.copy_in(np.zeros((2, 5), np.float32), node="x")
@@ -223,7 +225,7 @@ async def outputs_for_the_host_come_to_it(make_device: Callable[[], Device]) -> 
 
 
 async def a_failure_is_told_once(make_device: Callable[[], Device]) -> None:
-    """What a kernel raises is raised or told, once; what is computed from it fails too; all else goes on."""
+    """A kernel's error is raised or reported, once; what is computed from its outputs fails too; all else goes on."""
     device = make_device()
     told: list[tuple[str, BaseException]] = []
     caller = _Caller(device, lambda kernel, error: told.append((kernel.name, error)))
@@ -252,7 +254,7 @@ async def a_failure_is_told_once(make_device: Callable[[], Device]) -> None:
 
 
 async def events_pass_in_order(make_device: Callable[[], Device]) -> None:
-    """An event passes after what was queued before it, and calls back once, also who comes when it has passed."""
+    """An event passes after the work queued before it, and calls back once, also if asked after it has passed."""
     device = make_device()
     done: list[int] = []
     caller, called = _Caller(device), []
@@ -281,7 +283,7 @@ async def events_pass_in_order(make_device: Callable[[], Device]) -> None:
 
 
 async def works_stand_alone(make_device: Callable[[], Device]) -> None:
-    """Two executions take turns on a device; one that is stopped takes nothing from the other."""
+    """Two executions take turns on a device; stopping one does not affect the other."""
     device = make_device()
     one, other = _Caller(device, lambda kernel, error: None), _Caller(device)
     x = y = device.copy_in(_floats(0), node="x")
@@ -295,7 +297,7 @@ async def works_stand_alone(make_device: Callable[[], Device]) -> None:
 
 
 async def values_go_to_other_devices_and_back(make_device: Callable[[], Device]) -> None:
-    """A value that was only queued is copied to the host, and to another device, and used there."""
+    """A queued value is copied to the host, and to another device, and used there."""
     host, device, other = CpuDevice(LOCAL_CPU), make_device(), make_device()
     here = await _got(copy_between(host, _floats(1, 2), device, node="in"))
     here = _Caller(device).call(lambda x: x * 2, here)
@@ -308,7 +310,9 @@ async def values_go_to_other_devices_and_back(make_device: Callable[[], Device])
 
 
 async def what_users_hold_leaves_and_enters(make_device: Callable[[], Device]) -> None:
-    """What it hands out it holds, and takes in again as the same; what is in host memory or another's it does not."""
+    """The device holds what it hands out, and takes it in again; it does not hold arrays of the host or of other
+    devices.
+    """
     device, other = make_device(), make_device()
     on_host = _floats(1, 2)
     assert device.is_host or not device.holds(on_host), "what is in host memory is not in its own"
@@ -316,7 +320,7 @@ async def what_users_hold_leaves_and_enters(make_device: Callable[[], Device]) -
     before = caller.call(lambda x: x + 1, device.copy_in(on_host, node="in"))
     given = (await _got(device.hand_out(before, node="out")))()
     if device.holds(given):
-        if other.holds(given):  # two of one GPU
+        if other.holds(given):  # two devices of one GPU
             np.testing.assert_array_equal(await _fetch(other, other.take_in(given, node="other")), [2, 3])
         for _ in range(2):  # as often as its owner likes
             taken = device.take_in(given, node="user")
@@ -359,7 +363,7 @@ async def memory_is_given_back(make_device: Callable[[], Device]) -> None:
 
 
 async def too_much_memory_is_refused(make_device: Callable[[], Device]) -> None:
-    """What does not fit is ResourceExhausted, raised or told, and the device survives it."""
+    """What does not fit raises or reports ResourceExhaustedError, and the device survives it."""
     device = make_device()
     limit = device.memory_limit
     if limit and not device.is_host:

@@ -1,7 +1,7 @@
 """`CpuDevice`: computes in the host's memory, with NumPy, where it is called.
 
-There is nothing to queue and nothing to copy: the executor calls its kernels itself, on the event loop or in a
-thread.  What the interface of devices asks for beyond that is done at once.
+Nothing is queued and nothing copied: the executor calls its kernels itself, on the event loop or in a thread.  The
+other methods of a device take effect at once.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class CpuDevice(Device):
 
     Args:
         name: full name.
-        device_type: of a plugged-in type that has kernels of its own for the host's memory.
+        device_type: another type than CPU, if it has kernels of its own for the host's memory.
     """
 
     xp = np

@@ -1,8 +1,8 @@
 """Copies between the host's memory and a GPU's, through pinned memory.
 
-Only pinned memory can be copied to and from while the host does something else.  There is little of it, so small
-arrays go through a block of their own, at once, and large ones in pieces through two blocks in turn: a thread fills
-or empties one while the GPU copies the other.
+Only pinned memory can be copied asynchronously, and there is little of it.  So small arrays go through a block of their
+own, at once, and large ones in pieces through two blocks in turn: a thread fills or empties one while the GPU copies
+the other.
 """
 
 from __future__ import annotations
@@ -15,26 +15,26 @@ import numpy as np
 
 __all__ = ["SMALL", "Staging", "copied_in", "copied_out", "pieces_in", "pieces_out"]
 
-# Bytes up to which an array is copied where the call is made: 20 µs.
+# Arrays of up to this many bytes are copied where the call is made: 20 µs.
 SMALL = 1 << 18
-# Bytes of each of the two blocks that large arrays go through.
+# Bytes of each of the two blocks for large arrays.
 _PIECE = 4 << 20
 _TO_DEVICE, _TO_HOST = "memcpyHostToDevice", "memcpyDeviceToHost"
 
 
 class Staging:
-    """The pinned memory of one stream of copies, which one thread uses.
+    """The pinned memory of one stream of copies, used by one thread.
 
     Args:
         cupy: the module.
-        stream: `cupy.cuda.Stream` on which all copies are.
+        stream: `cupy.cuda.Stream` of all copies.
     """
 
     def __init__(self, cupy: Any, stream: Any) -> None:
         self.cupy = cupy
         self.stream = stream
         self._pieces: list[tuple[Any, Any]] = []
-        # Blocks that the stream may not have read yet, with the events behind them.
+        # (event, block) of blocks that the stream may not have read yet.
         self._in_flight: deque[tuple[Any, Any]] = deque()
 
     def block(self, num_bytes: int) -> Any:
@@ -66,10 +66,10 @@ class Staging:
 
 
 def copied_in(staging: Staging, array: Any) -> tuple[Any, Any]:
-    """A small array as one of CuPy's, and the event of its copy.
+    """A small array as an array of CuPy's, and the event of its copy.
 
     Args:
-        array: a NumPy array; it is not needed any more when this returns.
+        array: a NumPy array; not needed any more when this returns.
     """
     with staging.stream:  # CuPy's pool gives a stream only memory that this stream has passed
         target = staging.cupy.empty(array.shape, array.dtype)
@@ -82,7 +82,7 @@ def copied_in(staging: Staging, array: Any) -> tuple[Any, Any]:
 
 
 def pieces_in(staging: Staging, array: Any) -> tuple[Any, Any]:
-    """As `copied_in`, of a large array.  Takes as long as the copy; the last pieces may still be on their way."""
+    """As `copied_in`, for a large array.  Takes as long as the copy; its last pieces may still be in flight."""
     with staging.stream:
         target = staging.cupy.empty(array.shape, array.dtype)
     source = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
@@ -106,7 +106,7 @@ def copied_out(staging: Staging, array: Any) -> Callable[[], Any]:
         array: contiguous.
 
     Returns:
-        what gives the NumPy array, to be called once the stream has passed; it keeps `array` until then.
+        a function that returns the NumPy array; call it once the stream has passed.  It keeps `array` until then.
     """
     if not array.nbytes:
         return lambda: np.empty(array.shape, array.dtype)

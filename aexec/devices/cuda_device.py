@@ -1,15 +1,15 @@
 """`CudaDevice`: a GPU, by CuPy.
 
-All calls of CuPy are made by threads of the device, in the order in which they were queued, so that the event loop is
-never held by a launch, by a kernel that is compiled when it is first used, or by one that has to look at values.
-Kernels are on one compute stream, copies on a stream for each direction (`cuda_streams.py`); whoever uses a value that
-was copied in makes the compute stream wait for that copy alone.  What a stopped step has launched cannot be withdrawn:
-the next steps go to other streams unless it is done by then, and wait for nothing of it but what they use.
+Threads of the device make all calls of CuPy, in the order in which they were queued.  So the event loop is never
+blocked by a launch, by compiling a kernel at its first use, or by a kernel that has to read values.  Kernels run on one
+compute stream, copies on a stream for each direction (`cuda_streams.py`); a kernel that uses a copied value makes the
+compute stream wait for that copy only.  What a stopped step has launched cannot be withdrawn: unless it is done, later
+steps use other streams, and wait only for values that they use.
 
-Memory is CuPy's stream-ordered pool: what was made on the compute stream may be dropped as soon as its last kernel was
-queued.  What other streams made or read is kept until they have passed it.
-CuPy is imported when the first device is made; without it, or without a GPU, there are none.
-Next to read: `cuda_streams.py`, `cuda_copies.py`, `cuda_memory.py`.
+Memory comes from CuPy's stream-ordered pool: a value of the compute stream may be dropped as soon as its last kernel
+was queued.  A value that other streams made or read is kept until they have passed it. CuPy is imported when the first
+device is made; without it, or without a GPU, there are no devices. Next to read: `cuda_streams.py`, `cuda_copies.py`,
+`cuda_memory.py`.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ logger = logging.getLogger("aexec")
 T = TypeVar("T")
 
 _incarnations = itertools.count(1)
-# Of sets of streams, each with what its pool keeps for it; who leaves the last goes back to the one left first.
+# Most sets of streams; each has memory in the pool.  When the last is left, the one left first is used again.
 _MOST_STREAMS = 4
 
 
@@ -70,9 +70,9 @@ class CudaDevice(Device):
     Args:
         name: full name.
         number: CUDA's.
-        memory_limit: bytes that its pool may hold; None for all there are.
-        signals: how the host learns of what is done: a name in `cuda_signals.SIGNALS`.
-        cupy: the module, or what stands in for it.
+        memory_limit: most bytes that its pool may hold; None for all of the GPU's.
+        signals: how the host is notified of finished work: a name in `cuda_signals.SIGNALS`.
+        cupy: the module, or a substitute.
 
     Raises:
         NotFoundError: CuPy cannot be imported, or finds no such GPU.
@@ -99,9 +99,9 @@ class CudaDevice(Device):
         self._all: list[CudaStreams] = []
         self._streams = self._new_streams()
         self._leaving = threading.Lock()
-        # Streams that were left, the first first, and when they are through with what was stopped there.
+        # Streams that were left, oldest first, each with the event behind the work that was stopped there.
         self._left: deque[tuple[CudaStreams, HostEvent]] = deque()
-        # When the streams now in use are through with what was stopped there; None if nothing was.
+        # The event behind work that was stopped on the streams in use; None if none was.
         self._stopped: HostEvent | None = None
         self._exchange = CudaExchange(self.cupy, number)
         self._closed = False
@@ -120,7 +120,7 @@ class CudaDevice(Device):
 
     @property
     def streams(self) -> CudaStreams:
-        """Where whatever begins now is queued."""
+        """The streams on which work that begins now is queued."""
         if self._stopped is not None:
             with self._leaving:
                 if self._stopped is not None:
@@ -130,7 +130,7 @@ class CudaDevice(Device):
         return self._streams
 
     def _leave(self, stopped: HostEvent) -> None:
-        """Go on with streams that are done, new ones if there are none, or else those that were left first."""
+        """Use other streams: left ones that are done, new ones, or else those that were left first."""
         left = self._streams
         found = next((each for each in self._left if each[1].done), None)
         if found is None and len(self._all) < _MOST_STREAMS:
@@ -142,20 +142,20 @@ class CudaDevice(Device):
         self._left.append((left, stopped))
 
     def stopped_on(self, streams: CudaStreams) -> None:
-        """What was launched on streams is not wanted any more: what begins from now on does not wait for it."""
+        """Called when a step was stopped whose work is on `streams`: later work does not wait for it."""
         if streams is self._streams:
             self._stopped = streams.record_event()
 
     def _streams_to_read(self, value: CudaValue) -> CudaStreams:
-        """Where to queue the copy of a value: where it is made, unless it is there and those were left."""
+        """The streams on which to queue the copy of a value: those that make it, or the present ones if it is made."""
         return self.streams if value.streams.is_done(value) else value.streams
 
     def issue(self, work: Callable[[], object]) -> None:
-        """Queue something for the thread that makes all calls."""
+        """Queue work for the thread that makes all calls."""
         self.streams.issue(work)
 
     def explained(self, error: BaseException, node: str) -> BaseException:
-        """What CuPy raised, in our terms."""
+        """An error of CuPy's as one of ours."""
         cuda = self.cupy.cuda
         if isinstance(error, cuda.memory.OutOfMemoryError):
             mine = [value for value in instances(CudaValue) if value.device is self]
@@ -189,7 +189,7 @@ class CudaDevice(Device):
         return value
 
     def _adopted(self, array: Any, node: str) -> CudaValue:
-        """An array that is on a GPU already, when whatever made it in its stream is done."""
+        """An array that is on a GPU already; used when the work of the stream that made it is done."""
         value = CudaValue(self, self.streams, array.dtype, node)
         value.foreign = True
         with self.cupy.cuda.Device(self.number):
@@ -218,7 +218,7 @@ class CudaDevice(Device):
     def fetch(
         self, streams: CudaStreams, value: CudaValue, node: str, copied: Future[Any], told: Told | None = None
     ) -> None:
-        """In the issuer of streams: queue the copy of a value to the host."""
+        """In the issuer of `streams`: queue the copy of a value to the host."""
 
         def finish(give: Callable[[], Any], error: BaseException | None = None) -> None:
             try:
@@ -283,18 +283,18 @@ class CudaDevice(Device):
         streams.copied_in.when_passed(lambda _, array=array: None)  # type: ignore[misc]  # which keeps the source
         return target, streams.into.sent(None)
 
-    # What users have in its memory
+    # Values that users hold in its memory
 
     def can_hold(self, dtype: DType) -> bool:
         """As `Device.can_hold`."""
         return is_on_device(dtype)
 
     def holds(self, value: Any) -> bool:
-        """As `Device.holds`: CuPy's arrays there, what has `__dlpack_device__` and says so, and its values."""
+        """As `Device.holds`: CuPy's arrays there, arrays whose `__dlpack_device__` says so, and its own values."""
         return value.device is self if type(value) is CudaValue else self._exchange.holds(value)
 
     def take_in(self, value: Any, *, node: str) -> CudaValue:
-        """As `Device.take_in`.  Raises InvalidArgumentError for what CuPy cannot take."""
+        """As `Device.take_in`.  Raises InvalidArgumentError if CuPy cannot take the value."""
         return value if type(value) is CudaValue else self._adopted(self._exchange.array_of(value, node), node)
 
     def shape_of(self, value: Any, *, node: str) -> Future[tuple[int, ...]]:
@@ -333,7 +333,7 @@ class CudaDevice(Device):
         return CudaWork(self, self.streams, on_error)
 
     def captured(self, sequence: CallSequence) -> CudaSequence:
-        """As `Device.captured`.  CuPy's pinned memory is from its default pool from then on."""
+        """As `Device.captured`.  From then on CuPy's pinned memory comes from its default pool."""
         if not self._captures:
             guard_captures(self.cupy)
             self._captures = True
@@ -374,10 +374,10 @@ def _close(every: Sequence[CudaStreams]) -> None:
 
 
 class CudaWork(QueuedWork):
-    """What one execution queues on a GPU: all of it on the streams that the device had when it began.
+    """The calls that one execution queues on a GPU, all on the streams that the device had when the execution began.
 
     Args:
-        streams: of the device.
+        streams: the device's.
         on_error: as `Device.begin_work` takes it.
     """
 
@@ -441,7 +441,7 @@ class CudaWork(QueuedWork):
             self._on_error(kernel, error)
 
     def _deliver(self, kernel: QueuedKernel, output: Any, value: Any, foreign: Sequence[Any]) -> None:
-        """Give an output what the kernel gave for it, which may be a view of an input."""
+        """Set an output to the kernel's result, which may be a view of an input."""
         device, streams = self._device, self._streams
         on_gpu = isinstance(value, device.xp.ndarray)
         if isinstance(output, CudaValue):
@@ -466,7 +466,7 @@ class CudaWork(QueuedWork):
         event = HostEvent()
 
         def passed(error: BaseException | None) -> None:
-            # A kernel that fails while it runs is found here, and nobody knows which of those since the last event.
+            # A kernel that fails while it runs is noticed here; it may be any of those since the last event.
             if error is not None and self._last is not None:
                 self._on_error(self._last, self._device.explained(error, self._last.name))
             event.fire()
@@ -476,7 +476,7 @@ class CudaWork(QueuedWork):
 
 
 def _timed(copy: Callable[[], T], timer: Callable[[], CudaTimer], told: Told | None, array: Any) -> Callable[[], T]:
-    """What queues the copy of an array, and tells when its stream made it, if anybody wants to know."""
+    """The function that queues a copy of an array; if the copy is watched, it reports when the stream made it."""
     if told is None or not array.nbytes:
         return copy
 
@@ -501,7 +501,7 @@ def _as_tuple(made: Any, count: int) -> tuple[Any, ...]:
 
 
 def _failed(arguments: Sequence[Any]) -> CudaValue | None:
-    """An argument that there is none of, if any; in the issuer."""
+    """The first argument that could not be made, or None; in the issuer."""
     for value in arguments:
         if type(value) is list:
             value = _failed(value)
@@ -515,7 +515,7 @@ def _failed(arguments: Sequence[Any]) -> CudaValue | None:
 
 @cache
 def _cupy() -> Any:
-    """CuPy.  Raises NotFoundError where it is not installed, or cannot be imported."""
+    """CuPy.  Raises NotFoundError if it is not installed, or cannot be imported."""
     if importlib.util.find_spec("cupy") is None:
         raise errors.NotFoundError("GPUs need CuPy: install aexec[cuda12] or aexec[cuda13]")
     try:
@@ -525,7 +525,7 @@ def _cupy() -> Any:
 
 
 def _count(cupy: Any) -> int:
-    """How many GPUs there are: none where there is no driver."""
+    """The number of GPUs; 0 if there is no driver."""
     try:
         return int(cupy.cuda.runtime.getDeviceCount())
     except cupy.cuda.runtime.CUDARuntimeError as error:
@@ -534,7 +534,7 @@ def _count(cupy: Any) -> int:
 
 
 def make_cuda_devices(task: str, count: int | None) -> list[CudaDevice]:
-    """The GPUs of this machine, at most so many; none without CuPy.  CuPy is not imported where none are wanted."""
+    """The GPUs of this machine, at most `count`; none without CuPy, which is not imported if none are wanted."""
     if count == 0:
         return []
     try:

@@ -1,8 +1,9 @@
-"""What users have in a GPU's memory: arrays of CuPy, or of others by DLPack, fed without a copy, and copies of results.
+"""Exchange of arrays with users on a GPU: arrays of CuPy, or of others by DLPack, fed without a copy; results as
+copies.
 
-What is fed is used when whatever its owner's current stream has queued by then is done.  What is handed out is copied
-on the current stream of the thread that takes it, into memory of that stream: it is the user's, who may write to it,
-drop it, and use it on that stream at once.
+A fed array is used when the work that its owner's current stream has queued by then is done.  A result is copied on the
+current stream of the thread that takes it, into memory of that stream: the user may write to it, drop it, and use it on
+that stream at once.
 """
 
 from __future__ import annotations
@@ -21,18 +22,18 @@ class CudaExchange:
 
     Args:
         cupy: the module.
-        number: CUDA's, of the GPU.
+        number: CUDA's number of the GPU.
     """
 
     def __init__(self, cupy: Any, number: int) -> None:
         self._cupy = cupy
         self._number = number
         self._lock = threading.Lock()
-        # What was handed out is copied from these arrays, each with the event behind its copy.
+        # (event, array): arrays that were copied for users, each with the event behind its copy.
         self._lent: deque[tuple[Any, Any]] = deque()
 
     def holds(self, value: Any) -> bool:
-        """Is this an array in the GPU's memory?"""
+        """True if this is an array in the GPU's memory."""
         where = getattr(type(value), "__dlpack_device__", None)
         if where is None:
             return False
@@ -40,10 +41,10 @@ class CudaExchange:
         return int(kind) in DLPACK_GPU and number == self._number
 
     def array_of(self, value: Any, node: str) -> Any:
-        """CuPy's array of one that it holds, safe to use on the thread's current stream.
+        """CuPy's array of a value that the GPU holds, safe to use on the thread's current stream.
 
         Raises:
-            InvalidArgumentError: its owner does not give it, or CuPy has no such type.
+            InvalidArgumentError: its owner refuses, or CuPy has no such type.
         """
         cupy = self._cupy
         if isinstance(value, cupy.ndarray):
@@ -52,10 +53,10 @@ class CudaExchange:
             return array_from_dlpack(cupy.from_dlpack, value, node)
 
     def copied(self, array: Any, computed: Any) -> Any:
-        """A copy for the user, made in his thread.
+        """A copy for the user, made in the user's thread.
 
         Args:
-            computed: CUDA event behind what makes the array, which is kept until it has been copied.
+            computed: CUDA event behind the work that makes the array; the array is kept until it was copied.
         """
         cuda = self._cupy.cuda
         with cuda.Device(self._number):
@@ -70,13 +71,13 @@ class CudaExchange:
         return copied
 
     def let_go(self) -> None:
-        """Forget what users' streams have copied."""
+        """Drop arrays that users' streams have copied."""
         with self._lock:
             while self._lent and self._lent[0][0].done:
                 self._lent.popleft()
 
     def finish(self) -> None:
-        """Wait until users' streams have copied all."""
+        """Wait until users' streams have copied all arrays."""
         while self._lent:
             self._lent[0][0].synchronize()
             self.let_go()

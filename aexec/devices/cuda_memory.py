@@ -18,7 +18,7 @@ from aexec.kernels.common.portable import is_on_device
 
 __all__ = ["CudaAllocator", "instances", "largest"]
 
-# So many of the largest values are named where memory does not suffice.
+# The number of largest values that an out-of-memory error names.
 _NAMED = 5
 _MEBIBYTE = 1 << 20
 
@@ -26,14 +26,14 @@ _MEBIBYTE = 1 << 20
 class CudaAllocator(Allocator):
     """The memory of one GPU.
 
-    CuPy's pool keeps what is freed, split and joined, per stream, and asks the driver for more only if nothing
-    fits.  The limit is of what it holds: before that is exceeded, all that is free goes back to the driver.
+    CuPy's pool keeps freed memory, per stream, splits and joins it, and asks the driver for more only if nothing fits.
+    The limit is on the memory that the pool holds: before it is exceeded, all free memory goes back to the driver.
 
     Args:
-        name: of the device.
+        name: the device's name.
         cupy: the module.
-        number: CUDA's, of the device.
-        limit_bytes: most that the pool may hold; None for what the GPU has.
+        number: CUDA's number of the device.
+        limit_bytes: most bytes that the pool may hold; None for all of the GPU's.
     """
 
     def __init__(self, name: str, cupy: Any, number: int = 0, limit_bytes: int | None = None) -> None:
@@ -41,22 +41,22 @@ class CudaAllocator(Allocator):
         self._cupy = cupy
         self._number = number
         self._limit = limit_bytes
-        # One for each GPU, in fact, of which CuPy takes that of the thread's current device.
+        # In fact one for each GPU; CuPy takes that of the thread's current device.
         self._pool = cupy.cuda.MemoryPool()
         self._is_limited = limit_bytes is None
         self._block = _block_type(cupy)
         self._lock = threading.Lock()
-        # Memory dies wherever its last reference is dropped: that is noted here, and accounted for by the next call.
+        # Sizes of freed memory.  It is freed in any thread, and subtracted by the next call.
         self._dead: deque[int] = deque()
         self._in_use = self._count = self._largest = self._peak = 0
 
     def limit(self, num_bytes: int) -> None:
-        """The pool may hold so many bytes at most.  Called before it holds any."""
+        """Limit the pool to `num_bytes`.  Called before it holds any."""
         self._limit = num_bytes
         self._is_limited = False
 
     def malloc(self, num_bytes: int) -> Any:
-        """What CuPy calls for the memory of an array, in the threads of the device."""
+        """Allocate the memory of an array; called by CuPy, in the threads of the device."""
         if WATCHED_CALLS[0]:
             return watched(self)._allocate(num_bytes, ALIGNMENT, zeros=False).data
         return self._malloc(num_bytes)
@@ -65,7 +65,7 @@ class CudaAllocator(Allocator):
         pointer = self._of_pool(num_bytes)
         if not num_bytes:
             return pointer
-        size: int = pointer.mem.size  # with what its alignment takes
+        size: int = pointer.mem.size  # includes the padding for alignment
         with self._lock:
             self._account_for_dead()
             self._in_use += size
@@ -83,7 +83,7 @@ class CudaAllocator(Allocator):
         except self._cupy.cuda.memory.OutOfMemoryError:
             if self._limit is None:
                 raise
-        self._pool.free_all_blocks()  # CuPy does that where the driver has no more, not at a limit
+        self._pool.free_all_blocks()  # CuPy does that if the driver has no more, but not at a limit
         return self._pool.malloc(num_bytes)
 
     def _account_for_dead(self) -> None:
@@ -135,14 +135,14 @@ class CudaAllocator(Allocator):
             self._peak = self._in_use
 
     def release(self) -> None:
-        """Give what is free back to the driver."""
+        """Give free memory back to the driver."""
         if self._count:
             with self._cupy.cuda.Device(self._number):
                 self._pool.free_all_blocks()
 
 
 def _block_type(cupy: Any) -> Any:
-    """The type of memory that says when it is given back; CuPy's own does not, and cannot be referred to weakly."""
+    """A type of memory that reports when it is freed; CuPy's own does not, and cannot be referred to weakly."""
 
     class Block(cupy.cuda.UnownedMemory):  # type: ignore[misc]
         __slots__ = ("__weakref__", "_bytes", "_dead")
@@ -159,7 +159,7 @@ def _block_type(cupy: Any) -> Any:
 
 
 def largest(values: Iterable[Any]) -> str:
-    """The largest of the values that are alive, a line each, with the nodes that made them."""
+    """The largest of the live values, a line each, with the nodes that made them."""
     alive = sorted((value for value in values if value.array is not None), key=lambda value: -value.array.nbytes)
     lines = [
         f"  {value.array.nbytes / _MEBIBYTE:.1f} MiB: {value.array.dtype}{shape_text(value.array.shape)} "
@@ -170,5 +170,5 @@ def largest(values: Iterable[Any]) -> str:
 
 
 def instances(kind: type) -> list[Any]:
-    """All there are.  Slow, and only for what is asked once: nothing is paid for it meanwhile."""
+    """All live objects of a type.  Slow, and only for errors; it needs no bookkeeping."""
     return [thing for thing in gc.get_objects() if type(thing) is kind]

@@ -1,12 +1,11 @@
 """`CudaSequence`: kernel calls that are captured as a CUDA graph, and replayed in one launch.
 
-For each tuple of input shapes and types the calls are first made as they are, on the stream that will be captured:
-kernels are compiled by that, and the recording's own pool gets the memory that the capture takes then.  A replay
-copies its inputs to where the recording reads them, launches the graph, and copies what it gives: nobody has an array
-that the next replay writes to.
-A call that cannot be captured (it looks at values, waits, or brings arrays from the host) is made as it is, between
-what comes before and after it, which are captured apart where that is worth it; a line in the log names the node.
-All of it runs in the issuer of the streams.  Next to read: `cuda_streams.py`,
+For each tuple of input shapes and types the calls are first made as usual, on the stream that will be captured: this
+compiles kernels, and the recording's own pool gets the memory that the capture will take.  A replay copies its inputs
+to where the recording reads them, launches the graph, and copies the outputs, so that no array in use is written by the
+next replay. A call that cannot be captured (it reads values, waits, or copies arrays from the host) is made as usual;
+the calls before and after it are captured separately if that is worth it, and a line in the log names the node. All of
+it runs in the issuer of the streams.  Next to read: `cuda_streams.py`,
 `aexec/framework/device_contract/queued_kernel.py`.
 """
 
@@ -27,7 +26,7 @@ __all__ = ["CudaSequence", "guard_captures"]
 
 logger = logging.getLogger("aexec")
 
-# Recordings of a sequence that are kept: each has memory of its own.
+# Most recordings of a sequence that are kept: each has memory of its own.
 _MOST_RECORDINGS = 4
 _capturing = threading.local()
 
@@ -36,7 +35,7 @@ class _NotCapturedError(Exception):
     """Calls cannot be captured.
 
     Attributes:
-        node: whose call that is about; "" if it is about all of them.
+        node: the node whose call cannot; "" if it is about all of them.
     """
 
     def __init__(self, node: str, reason: str) -> None:
@@ -45,11 +44,11 @@ class _NotCapturedError(Exception):
 
 
 class CudaSequence:
-    """Makes the calls of a sequence, by recordings where it can; see `CapturedCalls`.
+    """Makes the calls of a sequence, by recordings if it can; see `CapturedCalls`.
 
     Args:
         cupy: the module.
-        malloc: of the device.
+        malloc: the device's.
     """
 
     def __init__(self, cupy: Any, malloc: Callable[[int], Any], sequence: CallSequence) -> None:
@@ -64,7 +63,7 @@ class CudaSequence:
         return sum(len(part.recordings) for part in self._parts)
 
     def __call__(self, *inputs: Any) -> tuple[Any, ...]:
-        """What the calls give for arrays on the device."""
+        """The outputs of the calls for arrays on the device."""
         sequence, streams = self._sequence, streams_here()
         table = sequence.table(inputs, [streams.argument(value) for value in sequence.constants])
         position = 0
@@ -79,7 +78,7 @@ class CudaSequence:
         return tuple([table[i] for i in sequence.outputs])
 
     def _without(self, part: _Part, refused: _NotCapturedError) -> list[_Part]:
-        """A part in pieces: the call that cannot be captured is made as it is, and so is what is not worth it."""
+        """Split a part at the call that cannot be captured; it is made as usual, as are pieces not worth capturing."""
         start, calls = part.calls.start, part.calls.sequence.calls
         at = next((i for i, call in enumerate(calls) if call.kernel.name == refused.node), None)
         cuts = [0, len(calls)] if at is None else [0, at, at + 1, len(calls)]
@@ -101,13 +100,13 @@ class CudaSequence:
             logger.warning("%s is not captured, its nodes run instead: %s", name, reason)
             return
         self.refused[refused.node] = reason
-        if op not in self._told:  # a line for each op, however many nodes there are of it
+        if op not in self._told:  # one line for each op
             self._told.add(op)
             logger.warning("%s is captured without its nodes of op %s, which run: %s", name, op, reason)
 
 
 def is_worth_it(sequence: CallSequence) -> bool:
-    """Does a replay take fewer launches than the calls do: one for each input and output, and its own?"""
+    """True if a replay takes fewer launches (one, and one for each input and output) than the calls do."""
     return len(sequence.calls) > sequence.num_inputs + len(sequence.outputs) + 1
 
 
@@ -115,8 +114,8 @@ class _Part:
     """Calls of a sequence that are captured together, for each tuple of input shapes and types.
 
     Attributes:
-        is_captured: they are; otherwise each is made as it is.
-        recordings: by shapes and types; the one that was used last is the last.
+        is_captured: True if they are captured; otherwise each is made as usual.
+        recordings: by shapes and types; the most recently used is last.
     """
 
     def __init__(self, cupy: Any, malloc: Callable[[int], Any], calls: SequencePart) -> None:
@@ -127,14 +126,14 @@ class _Part:
         self.recordings: dict[Any, _Recording] = {}
 
     def of(self, calls: SequencePart) -> _Part:
-        """Other calls of the same sequence."""
+        """A part with other calls of the same sequence."""
         return _Part(self._cupy, self._malloc, calls)
 
     def run(self, streams: CudaStreams, table: list[Any]) -> None:
         """Make the calls on the sequence's table.
 
         Raises:
-            _NotCapturedError: they cannot be captured, and the table is as it was.
+            _NotCapturedError: they cannot be captured, and the table is unchanged.
         """
         calls = self.calls
         inputs, constants = ([table[i] for i in positions] for positions in (calls.inputs, calls.constants))
@@ -163,7 +162,7 @@ class _Part:
 
 
 class _Recording:
-    """A graph, and the memory that it works on, which goes back to the compute stream that replays it."""
+    """A graph, and the memory that it works on, which is freed on the compute stream that replays it."""
 
     def __init__(
         self,
@@ -202,7 +201,7 @@ class _Recording:
             outputs = sequence.run(self._inputs, self._constants)
             graph = stream.end_capture()
         except BaseException as error:
-            # One that was invalidated has to be ended as well, and says again that it was.
+            # An invalidated capture must be ended as well, and raises again.
             with suppress(cuda.runtime.CUDARuntimeError):
                 stream.end_capture()
             if not isinstance(error, Exception):
@@ -222,9 +221,9 @@ class _Recording:
 
 
 def guard_captures(cupy: Any) -> None:
-    """Refuse pinned memory where a capture is made.
+    """Refuse to allocate pinned memory during a capture.
 
-    Through it CuPy brings arrays from the host: the graph would copy, in every replay, whatever is there by then.
+    CuPy copies arrays from the host through it: each replay of the graph would copy whatever the memory holds then.
     """
 
     def malloc(num_bytes: int) -> Any:

@@ -1,7 +1,7 @@
-"""How the host learns that a CUDA stream has got somewhere: two ways, of which `scripts/gpu-check` says the faster.
+"""How the host is notified of a CUDA stream's progress, in two ways; `scripts/gpu-check` says which is faster.
 
-Neither holds a thread of the event loop, and both call back in a thread that may call CUDA again, which a callback
-of the driver itself must not.
+Neither blocks a thread of the event loop, and both call back in a thread that may call CUDA again, which a callback of
+the driver itself must not.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from aexec.devices.serial_thread import SerialThread
 
 __all__ = ["SIGNALS", "EventSignals"]
 
-# Called with None, or with the error that the stream stopped at.
+# Callback with None, or with the error at which the stream stopped.
 Passed = Callable[[BaseException | None], object]
 
 
 class EventSignals(abc.ABC):
-    """Tells of one stream of a device.
+    """Notifies of the progress of one stream of a device.
 
     Args:
         cupy: the module.
         stream: `cupy.cuda.Stream`.
-        thread: what calls back.
+        thread: the thread that calls back.
     """
 
     def __init__(self, cupy: Any, stream: Any, thread: SerialThread) -> None:
@@ -34,11 +34,11 @@ class EventSignals(abc.ABC):
 
     @abc.abstractmethod
     def when_passed(self, passed: Passed) -> None:
-        """Call back when the stream has done what is queued on it now."""
+        """Call `passed` when the stream has done what is queued on it now."""
 
 
 class WaitingSignals(EventSignals):
-    """A thread waits for one event after another, asleep."""
+    """A sleeping thread waits for one event after another."""
 
     def when_passed(self, passed: Passed) -> None:
         event = self._cupy.cuda.Event(block=True, disable_timing=True)
@@ -58,7 +58,7 @@ class WaitingSignals(EventSignals):
 class CallbackSignals(EventSignals):
     """The driver calls a function in the stream.
 
-    `add_callback`, not `launch_host_func`: that one is never called once the context has failed.
+    `add_callback`, not `launch_host_func`: the latter is never called once the context has failed.
     """
 
     def when_passed(self, passed: Passed) -> None:

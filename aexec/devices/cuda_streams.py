@@ -1,11 +1,11 @@
-"""`CudaStreams`: the streams that steps are queued on, with the threads that feed them.
+"""`CudaStreams`: the streams on which steps are queued, with the threads that feed them.
 
 One thread, the **issuer**, makes all calls of CuPy for one **compute stream**, in the order in which they were queued.
-Copies are on a stream for each direction, and those of large arrays have threads of their own, which feed them piece
-by piece.  A device has one of these at a time, and leaves it for another where what a stopped step has launched is in
-the way; so an array may be used on another compute stream than the one that makes it.  That stream is then made to
-wait, and keeps the array until it has passed its user: the pool would give its memory to the stream that it is of.
-Next to read: `cuda_device.py`, `cuda_signals.py`.
+Copies are on a stream for each direction; those of large arrays have threads of their own, which feed them piece by
+piece.  A device uses one `CudaStreams` at a time, and changes to another if work of a stopped step is in the way.  So
+an array may be used on another compute stream than the one that makes it.  The other stream is then made to wait, and
+keeps the array until it has passed the use, because the pool would give the array's memory to the stream that allocated
+it. Next to read: `cuda_device.py`, `cuda_signals.py`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = ["CudaStreams", "all_passed", "streams_here"]
 
 Passed = Callable[[BaseException | None], object]
 
-# Calls that used values of other streams, after which those are looked at for what can be let go.
+# After this many calls that used values of other streams, values that are not needed any more are dropped.
 _KEPT_CALLS = 64
 _issuing = threading.local()
 
@@ -37,16 +37,16 @@ class CudaStreams:
 
     Args:
         cupy: the module.
-        number: CUDA's, of the GPU.
-        name: as threads and traces show it.
-        malloc: what arrays get their memory from.
+        number: CUDA's number of the GPU.
+        name: for threads and traces.
+        malloc: allocates the memory of arrays.
         arrivals: of the device's values.
-        signals: how the host learns of what is done.
+        signals: how the host is notified of finished work.
 
     Attributes:
-        threads: all of them.
-        position: of the last kernel that was issued.
-        passed: of the last that is known to be done.
+        threads: all threads.
+        position: the number of the last kernel that was issued.
+        passed: the number of the last kernel that is known to be done.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class CudaStreams:
         self._clock: CudaClock | None = None
         self._allocating: list[Any] = []
         self._kept: list[Any] = []
-        # Of other streams, up to where this compute stream comes after them.
+        # Other streams → the position after which this compute stream is known to run.
         self._behind: dict[CudaStreams, int] = {}
 
     # Setting up, in the threads themselves
@@ -81,10 +81,10 @@ class CudaStreams:
     def _set_up(self) -> None:
         cuda = self.cupy.cuda
         cuda.Device(self._number).use()
-        # Not one that passes the null stream by: builders of kernels, and programs, may have arrays made there.
+        # A blocking stream, ordered with the null stream, on which builders of kernels, and programs, may make arrays.
         self.compute = cuda.Stream()
         into, out_of = cuda.Stream(non_blocking=True), cuda.Stream(non_blocking=True)
-        # Small copies are queued by the issuer, pieces of large ones by the threads that copy: each has its staging.
+        # The issuer queues small copies, the copying threads pieces of large ones: each has staging memory of its own.
         self.small_in, self.into = Staging(self.cupy, into), Staging(self.cupy, into)
         self.small_out, self.out_of = Staging(self.cupy, out_of), Staging(self.cupy, out_of)
         self.computed = self._signals(self.compute, "compute")
@@ -100,13 +100,13 @@ class CudaStreams:
         return self._signals_type(self.cupy, stream, thread)
 
     def _enter(self, stream: Any) -> None:
-        """For the rest of this thread."""
+        """Set device, stream and allocator for the rest of this thread."""
         cuda = self.cupy.cuda
         cuda.Device(self._number).use()
         stream.use()
         allocating = cuda.using_allocator(self._malloc)
         allocating.__enter__()
-        self._allocating.append(allocating)  # which would be left where nobody has it any more
+        self._allocating.append(allocating)  # keeps the context manager alive, whose deletion would exit it
 
     def _enter_later(self, stream: Callable[[], Any]) -> None:
         self.issue(lambda: None)
@@ -114,7 +114,7 @@ class CudaStreams:
         self._enter(stream())
 
     def issue(self, work: Callable[[], object]) -> None:
-        """Queue something for the issuer."""
+        """Queue work for the issuer."""
         self._issuer.submit(work)
 
     # In the issuer
@@ -123,7 +123,7 @@ class CudaStreams:
         """Call a kernel on the arrays of its arguments.
 
         Returns:
-            what it gives, and those of the arrays whose memory is not the compute stream's.
+            the kernel's result, and those of the arrays whose memory is not the compute stream's.
         """
         self.position += 1
         before = len(self._kept)
@@ -134,7 +134,7 @@ class CudaStreams:
         return out, foreign
 
     def argument(self, value: Any) -> Any:
-        """What a kernel gets for a value that is queued for it: see `array`."""
+        """The kernel's argument for a queued value: see `array`."""
         if type(value) is CudaValue:
             return self.array(value)
         return [self.argument(one) for one in value] if type(value) is list else value
@@ -153,7 +153,7 @@ class CudaStreams:
         return array
 
     def _come_after(self, other: CudaStreams, position: int) -> None:
-        """Let the compute stream wait for a kernel of another one, unless it is known to be done."""
+        """Make the compute stream wait for a kernel of another one, unless that is known to be done."""
         if position <= max(other.passed, self._behind.get(other, 0)):
             return
         reached, event = other.position, self._event()
@@ -171,7 +171,7 @@ class CudaStreams:
         return event
 
     def let_go(self) -> None:
-        """What other streams made, and kernels that were queued read, is free when the compute stream gets here."""
+        """When the compute stream gets here, drop kept values of other streams."""
         if self._kept:
             kept = UniqueTensorReferences()
             for array in self._kept:
@@ -180,7 +180,7 @@ class CudaStreams:
             self.computed.when_passed(lambda _, kept=kept: kept.freeze().clear())  # type: ignore[misc]
 
     def when_computed(self, passed: Passed) -> None:
-        """Call back when the compute stream has done what is queued now."""
+        """Call `passed` when the compute stream has done what is queued now."""
         self.let_go()
         position = self.position
 
@@ -191,17 +191,17 @@ class CudaStreams:
         self.computed.when_passed(tell)
 
     def timer(self) -> CudaTimer:
-        """Measures what is queued next on the compute stream."""
+        """A timer of what is queued next on the compute stream."""
         return self._timer(self.compute, self.computed, "compute")
 
     # In the issuer, or in the thread that copies
 
     def timer_in(self) -> CudaTimer:
-        """Measures what is queued next on the stream of copies from the host, or from other GPUs."""
+        """A timer of what is queued next on the stream of copies from the host, or from other GPUs."""
         return self._timer(self.into.stream, self.copied_in, "host-to-device")
 
     def timer_out(self) -> CudaTimer:
-        """Measures what is queued next on the stream of copies to the host."""
+        """A timer of what is queued next on the stream of copies to the host."""
         return self._timer(self.out_of.stream, self.copied_out, "device-to-host")
 
     def _timer(self, stream: Any, signals: EventSignals, what: str) -> CudaTimer:
@@ -213,11 +213,11 @@ class CudaStreams:
     # In any thread
 
     def is_done(self, value: CudaValue) -> bool:
-        """Is it known that the compute stream has got to a value of these?"""
+        """True if the compute stream is known to have made a value."""
         return not value.is_pending and value.position <= self.passed
 
     def record_event(self) -> HostEvent:
-        """Passes when all that was queued so far, copies too, is done."""
+        """An event that passes when all that was queued so far is done, copies included."""
         event = HostEvent()
 
         def record() -> None:
@@ -231,14 +231,14 @@ class CudaStreams:
 
 
 def streams_here() -> CudaStreams:
-    """Those whose issuer this thread is."""
+    """The streams whose issuer this thread is."""
     streams: CudaStreams = _issuing.streams
     return streams
 
 
 def all_passed(count: int, then: Callable[[], object]) -> Passed:
-    """What to call back so many times, from any thread; the last time it calls `then`."""
-    others = iter(range(count - 1))  # asking for the next of them is atomic
+    """A callback to be called `count` times, from any thread; the last call calls `then`."""
+    others = iter(range(count - 1))  # taking the next of them is atomic
 
     def passed(_error: BaseException | None = None) -> None:
         if next(others, None) is None:

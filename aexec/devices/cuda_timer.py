@@ -1,7 +1,7 @@
-"""When a CUDA stream did what was queued on it, by events, told in nanoseconds of the host's clock.
+"""Times of work on a CUDA stream, by events, in nanoseconds of the host's clock.
 
-`CudaClock` knows what the host's clock showed when a stream of its own, on which nothing else is, got to an event;
-`CudaTimer` measures from there.  Only traced steps make them.
+`CudaClock` knows the time of the host's clock at which an idle stream of its own reached an event; `CudaTimer` measures
+from there.  Only traced steps make them.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from aexec.framework.device_contract.device import StreamTimer
 
 __all__ = ["CudaClock", "CudaTimer"]
 
-# The clocks of host and GPU drift apart, and a time since an event is less exact the longer that was ago.
+# The clocks of host and GPU drift apart, and a time since an event is less exact the longer ago that was.
 _COMPARED_EVERY_NS = 1_000_000_000
 
 
 class CudaClock:
     """Converts times of CUDA events to nanoseconds of the host's clock.
 
-    Used in threads of the device: two that compare at the same time are both right.
+    Used in threads of the device; two threads may compare the clocks at once.
 
     Args:
         cupy: the module.
@@ -34,7 +34,7 @@ class CudaClock:
         self._compared: tuple[Any, int] | None = None
 
     def compared(self) -> tuple[Any, int]:
-        """An event, and `perf_counter_ns()` when it passed."""
+        """An event, and the `perf_counter_ns()` time when it passed."""
         if self._compared is None or perf_counter_ns() - self._compared[1] > _COMPARED_EVERY_NS:
             event = self._cupy.cuda.Event(block=False)
             event.record(self._stream)
@@ -44,12 +44,12 @@ class CudaClock:
 
 
 class CudaTimer(StreamTimer):
-    """Measures what is queued on `stream` until `stop`.
+    """Measures the work queued on `stream` until `stop`.
 
     Args:
-        clock: of the device.
-        signals: of the stream, which tell when it has got somewhere.
-        name: of the stream, as traces show it.
+        clock: the device's.
+        signals: notify of the stream's progress.
+        name: the stream's, as traces show it.
     """
 
     def __init__(self, cupy: Any, clock: CudaClock, stream: Any, signals: EventSignals, name: str) -> None:

@@ -1,7 +1,7 @@
 """`CudaValue`: a tensor on a GPU, or one that will be there.
 
-A thread of the device makes it; others may use it before, and wait for it in threads of the device alone.
-Next to read: `cuda_streams.py`.
+A thread of the device makes it.  Others may pass it on before; only threads of the device may wait for it. Next to
+read: `cuda_streams.py`.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ __all__ = ["Arrivals", "CudaValue"]
 
 
 class Arrivals:
-    """Lets threads wait for values that other threads make; costs nothing as long as none does."""
+    """Lets threads wait for values that other threads make; costs nothing while none waits."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
         self._waiting = 0
 
     def wait(self, value: CudaValue) -> None:
-        """Wait until a value is there, or has failed."""
+        """Wait until a value is made, or has failed."""
         with self._changed:
             self._waiting += 1
             while value.is_pending:
@@ -31,8 +31,9 @@ class Arrivals:
             self._waiting -= 1
 
     def came(self) -> None:
-        """A value is there, or has failed."""
-        # Who waits says so before it looks at the value, which was set before this: one of the two sees the other.
+        """Wake the waiting threads: a value was made, or has failed."""
+        # A waiter increments the count before it looks at the value, which was set before this: one of the two sees the
+        # other.
         if self._waiting:
             with self._changed:
                 self._changed.notify_all()
@@ -42,17 +43,17 @@ class CudaValue:
     """A tensor on a GPU, or the promise of one that a thread of the device will make.
 
     Attributes:
-        device: that it is on.
+        device: the device that it is on.
         streams: the `CudaStreams` that it is queued on.
         dtype: of its elements.
-        node: what made it.
-        array: CuPy's, once it was issued.
-        error: why there is none.
-        told: whoever queued what failed knows of that.
-        arrival: CUDA event of the copy that brings it; None of what a kernel made.
-        awaited: the streams that were last made to wait for that.
-        position: of the kernel that made it, among those of its compute stream.
-        foreign: its memory is not that of its compute stream.
+        node: the node that makes it.
+        array: CuPy's array, once it was issued.
+        error: why there is no array, or None.
+        told: True if the failure was reported to whoever queued the call.
+        arrival: CUDA event of the copy that brings it; None for a kernel's result.
+        awaited: the streams that were last made to wait for `arrival`.
+        position: the number of the kernel that made it, among those of its compute stream.
+        foreign: True if its memory was not allocated on its compute stream.
     """
 
     __slots__ = (
@@ -84,12 +85,12 @@ class CudaValue:
 
     @property
     def size(self) -> int:
-        """Number of elements; 1 while that is not known."""
+        """The number of elements; 1 while unknown."""
         return 1 if self.array is None else int(self.array.size)
 
     @property
     def is_pending(self) -> bool:
-        """Was it not issued yet?"""
+        """True until it was issued or has failed."""
         return self.array is None and self.error is None
 
     def set(self, array: Any) -> None:
@@ -102,7 +103,7 @@ class CudaValue:
         self.streams.arrivals.came()
 
     def stay(self, before: Any, kernel: QueuedKernel) -> None:
-        """Be what a variable's value was before the update that was to give another."""
+        """Take the value of a variable from before an update that was not made."""
         if not isinstance(before, CudaValue):
             self.fail(no_value_yet(kernel), told=False)
         elif before.has_failed():
@@ -114,13 +115,13 @@ class CudaValue:
             self.set(before.array)
 
     def has_failed(self) -> bool:
-        """Is there no array, and will there be none?  Asked in threads of the device."""
+        """True if the array was not and will not be made.  Waits; called in threads of the device."""
         if self.is_pending:
             self.streams.arrivals.wait(self)
         return self.error is not None
 
     def get(self) -> Any:
-        """The array, in threads of the device.  Raises what failed to make it."""
+        """The array; waits, so only in threads of the device.  Raises the error that prevented it."""
         if self.has_failed():
             assert self.error is not None
             raise self.error

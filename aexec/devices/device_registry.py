@@ -1,8 +1,7 @@
 """The factories of devices: which devices a session has.
 
-A device type is plugged in by a factory of its devices here, and by kernels that are
-registered under its name.  Next to read: `aexec/framework/device_contract/device.py`, and
-`aexec/runtime/placement/placer.py`.
+A device type is added by registering a factory of its devices here, and kernels under its name.  Next to read:
+`aexec/framework/device_contract/device.py`, and `aexec/runtime/placement/placer.py`.
 """
 
 from __future__ import annotations
@@ -26,30 +25,29 @@ __all__ = [
     "unregister_device_factory",
 ]
 
-# What the names of a local session's devices begin with.
+# Prefix of the device names of a local session.
 LOCAL_TASK = "/job:localhost/replica:0/task:0"
-# Of device types that are plugged in, among CPU (70) and GPU (210): TensorFlow's default.
+# Default priority of device types that are added, among CPU (70) and GPU (210): TensorFlow's default.
 PLUGGED_IN_PRIORITY = 50
 
 
-# Given the task's name, which device names begin with, and the number that is asked for, None if
-# nobody said: it makes the devices, fewer or none if there are not so many.
+# Called with the task's name, the prefix of device names, and the number of devices that the config asks for, None if
+# it # says nothing; returns the devices, fewer or none if there are not that many.
 DeviceFactory = Callable[[str, int | None], Sequence[Device]]
 _factories: dict[str, tuple[DeviceType, DeviceFactory]] = {}
 
 
 def register_device_factory(device_type: str, factory: DeviceFactory, *, priority: int = PLUGGED_IN_PRIORITY) -> None:
-    """Give sessions that are made from now on devices of another type.
+    """Give devices of another type to sessions that are made from now on.
 
     Args:
         device_type: the name that kernels are registered under.
         factory: called for each session as `factory(task, count)`; the devices' names are
             `{task}/device:{device_type}:{number}`.
-        priority: devices of a type with a higher one are preferred where a node can run on either;
-            CPUs have 70, GPUs 210.
+        priority: preference where a node can run on several types, higher first; CPUs have 70, GPUs 210.
 
     Raises:
-        AlreadyExistsError: the type has a factory, or is known with another priority.
+        AlreadyExistsError: the type has a factory, or is registered with another priority.
     """
     if device_type in _factories:
         raise errors.AlreadyExistsError(f"A device factory of type '{device_type}' is registered already")
@@ -57,7 +55,7 @@ def register_device_factory(device_type: str, factory: DeviceFactory, *, priorit
 
 
 def unregister_device_factory(device_type: str) -> None:
-    """Take a factory back; sessions keep the devices that they have.  Unknown types are ignored."""
+    """Remove a factory; sessions keep the devices that they have.  Unknown types are ignored."""
     _factories.pop(device_type, None)
 
 
@@ -70,15 +68,15 @@ def make_devices(
     """The devices of a session in this process, those of the preferred type first.
 
     Args:
-        device_count: device type → number.  Types that nobody registered are ignored, as TensorFlow
-            does: a configuration may be meant for several machines.
-        filters: device names, of which one at least has to match; the host device stays in any case.
-        memory_limits: device type or name → bytes, or as a float up to 1 the share of what the device has.  A name
-            comes before a type; what matches no device is ignored, as a count is.
-        task: what their names begin with.
+        device_count: device type → number.  Types that are not registered are ignored, as in TensorFlow: a
+            configuration may be meant for several machines.
+        filters: device names, at least one of which has to match; the host device is always kept.
+        memory_limits: device type or name → bytes, or as a float up to 1 the fraction of the device's memory.  A name
+            takes precedence over a type; an entry that matches no device is ignored.
+        task: the prefix of their names.
 
     Raises:
-        InvalidArgumentError: a negative count; a share of a device that does not say what it has.
+        InvalidArgumentError: a negative count; a fraction for a device that does not say how much memory it has.
         UnimplementedError: the memory of a device cannot be limited.
         InternalError: a factory made devices of another type, or two of one name.
     """
@@ -128,17 +126,17 @@ def _filtered(devices: tuple[Device, ...], filters: Collection[str]) -> tuple[De
 
 
 def host_device(devices: Sequence[Device]) -> Device:
-    """The first that computes in the host's memory: where feeds enter and fetches leave.
+    """The first device that computes in the host's memory: there feeds enter and fetches leave.
 
     Args:
-        devices: as `make_devices` gives them: the first CPU comes before plugged-in types of less preference.
+        devices: as returned by `make_devices`: the first CPU comes before added types of less preference.
     """
     hosts = [device for device in devices if device.is_host]
     return next((device for device in hosts if device.type == DEVICE_CPU), hosts[0])
 
 
 def _cpus(task: str, count: int | None) -> list[Device]:
-    """One unless more are asked for: a session is never without."""
+    """One unless more are requested: a session always has a CPU."""
     return [CpuDevice(f"{task}/device:CPU:{i}") for i in range(count or 1)]
 
 
@@ -146,7 +144,7 @@ register_device_factory("CPU", _cpus, priority=DEVICE_CPU.priority)
 
 
 def _simulated(task: str, count: int | None) -> Sequence[Device]:
-    """None unless they are asked for."""
+    """None unless they are requested."""
     if not count:
         return ()
     from aexec.devices.simulated_device import make_simulated_devices
@@ -163,7 +161,7 @@ def _has_cupy() -> bool:
 
 
 def _gpus(task: str, count: int | None) -> Sequence[Device]:
-    """All that there are, unless fewer are asked for."""
+    """All that the machine has, unless fewer are requested."""
     if count == 0 or not _has_cupy():
         return ()
     from aexec.devices.cuda_device import make_cuda_devices

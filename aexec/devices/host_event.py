@@ -1,4 +1,4 @@
-"""`HostEvent`: an event of a device that a thread makes pass."""
+"""`HostEvent`: an event of a device that a thread fires."""
 
 from __future__ import annotations
 
@@ -23,13 +23,14 @@ class HostEvent(DeviceEvent):
         return self._passed.is_set()
 
     def when_done(self, callback: Callable[[], object]) -> None:
-        # Whoever comes later looks after the other: no callback is lost, none is called twice, and there is no lock.
+        # The later of the two, appending and passing, sees the other: no callback is lost, none is called twice,
+        # without a lock.
         self._callbacks.append(callback)
         if self._passed.is_set():
             self._call_back()
 
     def fire(self) -> None:
-        """It has passed."""
+        """Make the event pass."""
         self._passed.set()
         self._call_back()
 

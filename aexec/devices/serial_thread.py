@@ -1,6 +1,6 @@
-"""`SerialThread`: a thread that does what it is given, in order.
+"""`SerialThread`: a thread that runs queued functions in order.
 
-It is daemonic: a stream that hangs does not keep the process from ending.
+It is a daemon, so that a hanging stream does not keep the process from exiting.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ Work = Callable[[], object]
 
 
 class SerialThread:
-    """A thread, started when it is first given something.
+    """A thread that is started by the first `submit`.
 
     Args:
-        name: in messages; that of the thread is `aexec-` and this.
+        name: for errors; the thread's name is `aexec-` and this.
         set_up: called in the thread before anything else.
     """
 
@@ -53,7 +53,7 @@ class SerialThread:
                 self._thread.start()
 
     def close(self) -> None:
-        """Take nothing more; the thread ends when it has done what is queued."""
+        """Refuse further work; the thread ends when it has done what is queued."""
         with self._starting:
             if not self._closed:
                 self._closed = True
@@ -61,17 +61,19 @@ class SerialThread:
 
     @property
     def running(self) -> bool:
-        """Has its thread not ended?"""
+        """True while its thread runs."""
         return self._thread is not None and self._thread.is_alive()
 
     async def ended(self) -> None:
-        """Wait for the thread's end, after `close`, and after what is queued is done: it takes microseconds then."""
+        """Wait for the thread's end; call it after `close` and after the queued work is done, when it takes
+        microseconds.
+        """
         while self.running:
             await asyncio.sleep(0)
 
 
 def _run(queue: SimpleQueue[Work | None], set_up: Work | None) -> None:
-    # Not a method: the thread must not keep whoever owns it alive.
+    # Not a method: the thread must not keep its owner alive.
     if set_up is not None:
         set_up()
         del set_up

@@ -1,10 +1,10 @@
 """`SimulatedDevice`: a device with streams, memory of its own and a strict checker, for a machine without a GPU.
 
-It has a compute stream and one for copies in each direction, each a thread.  Kernels are called on the compute
-stream's thread with NumPy's arrays, read-only ones; what they give is copied into the device's memory.  A device
-value (`SimulatedArray`) is a handle of a buffer that is filled when a stream gets there; when the last reference to
-it is dropped the buffer's memory is given back at once, whatever the streams are doing, so that all that keeps it is
-what the device says by `_keep`.  Every access is checked by `stream_checker.py`.
+It has a compute stream and one for copies in each direction, each a thread.  Kernels are called on the compute stream's
+thread with read-only NumPy arrays; their results are copied into the device's memory.  A device value
+(`SimulatedArray`) is a handle of a buffer that is filled when a stream gets there.  When the last reference to the
+handle is dropped, the buffer's memory is freed at once, whatever the streams are doing, so only the device's `_keep`
+keeps it alive.  `stream_checker.py` checks every access.
 
 A graph's nodes run on `SIM:0`, `SIM:1`, … of a session made with `device_count={"SIM": n}`.
 """
@@ -45,7 +45,7 @@ from aexec.kernels.common.portable import register_portable_kernels
 __all__ = ["SimulatedArray", "SimulatedDevice", "make_simulated_devices", "simulated_devices"]
 
 _incarnations = count(1)
-# How many of the largest allocations an error lists.
+# The number of largest allocations that an error lists.
 _LISTED = 5
 
 
@@ -55,7 +55,7 @@ class _Failure:
 
     Attributes:
         error: the reason.
-        told: somebody was told.
+        told: True if it was reported.
     """
 
     error: BaseException
@@ -63,7 +63,7 @@ class _Failure:
 
 
 class _FailureError(Exception):
-    """A buffer is read that could not be filled."""
+    """Raised by reading a buffer that could not be filled."""
 
     def __init__(self, failure: _Failure) -> None:
         super().__init__(failure.error)
@@ -78,8 +78,8 @@ class _Buffer(TrackedBuffer):
         dtype: of its elements.
         ready: passes when it is filled; None while nothing that fills it was queued.
         filled_by: the stream that fills it.
-        array: what it was filled with.
-        failure: why it could not be.
+        array: its content.
+        failure: why it could not be filled, or None.
     """
 
     dtype: DType = field(kw_only=True)
@@ -89,7 +89,7 @@ class _Buffer(TrackedBuffer):
     failure: _Failure | None = None
 
     def fill(self, array: Any) -> None:
-        # The handle may be gone: then nobody wants it, and it must not come back to life.
+        # The handle may have been dropped: the buffer must then not be allocated again.
         self.array = None if self.freed else array
 
     def read(self) -> Any:
@@ -98,24 +98,24 @@ class _Buffer(TrackedBuffer):
         return self.array
 
     def fail(self, error: BaseException, *, told: bool) -> None:
-        """It will not be filled.
+        """Record that it will not be filled.
 
         Args:
-            told: whoever queued it knows.
+            told: whether the error was reported to whoever queued the work.
         """
         self.failure = error.failure if isinstance(error, _FailureError) else _Failure(error, told)
 
 
 class _LookedIntoError(errors.InternalError, AttributeError):
-    """The host wants something of a device value that it has not."""
+    """The host reads something of a device value that only a host array has."""
 
 
 class SimulatedArray:
     """A device value: the handle of a buffer.
 
     Attributes:
-        dtype: NumPy's, of its elements.
-        size: 1; how many elements there are is known when the stream has filled it.
+        dtype: NumPy's dtype of its elements.
+        size: 1; the number of elements is known only when the stream has filled it.
     """
 
     __slots__ = ("__weakref__", "_buffer", "_device", "dtype")
@@ -128,14 +128,14 @@ class SimulatedArray:
         self.dtype = buffer.dtype.np
 
     def __del__(self) -> None:
-        if hasattr(self, "_device"):  # it was made whole
+        if hasattr(self, "_device"):  # False if __init__ failed
             self._device.free(self)
 
     def __array__(self, *_: Any, **__: Any) -> NoReturn:
         raise self._looked_into()
 
     def __getattr__(self, name: str) -> NoReturn:
-        # What is looked for by whoever wants to know what this is, and what it is not itself.
+        # Private names are looked up by code that inspects objects.
         raise AttributeError(name) if name.startswith("_") else self._looked_into()
 
     def _looked_into(self) -> _LookedIntoError:
@@ -152,12 +152,12 @@ class SimulatedDevice(Device):
 
     Args:
         name: full name.
-        checker: of the devices that values may be copied to.
-        memory_limit: bytes, 0 for no limit.
+        checker: shared by the devices between which values may be copied.
+        memory_limit: bytes; 0 for no limit.
         timing: how long things take.
 
     Attributes:
-        faults: what is to go wrong.
+        faults: the failures to simulate.
     """
 
     type = "SIM"
@@ -180,7 +180,7 @@ class SimulatedDevice(Device):
         self.timing = timing or SimulatedTiming()
         self.faults = Faults()
         self._live: dict[int, _Buffer] = {}
-        # With those that were left to what a stopped step had queued.
+        # Includes streams that were left to the work of a stopped step.
         self._streams = self._make_streams()
         finalize(self, _close, self._streams)
 
@@ -195,11 +195,11 @@ class SimulatedDevice(Device):
     # Memory
 
     def allocate(self, node: str, dtype: DType) -> SimulatedArray:
-        """A value that nothing has filled yet."""
+        """A value that is not filled yet."""
         return SimulatedArray(self, _Buffer(node, dtype=dtype))
 
     def free(self, value: SimulatedArray) -> None:
-        """Give the memory of a value back, now."""
+        """Free the memory of a value, now."""
         buffer = value._buffer
         if not buffer.freed:
             self.checker.free(buffer)
@@ -207,10 +207,10 @@ class SimulatedDevice(Device):
             buffer.array = None
 
     def _in_memory(self, array: Any, dtype: DType, node: str, charged: DeviceMemory | None) -> Any:
-        """What a kernel or a copy gave, in the device's memory; on a stream's thread.
+        """The result of a kernel or a copy, in the device's memory; on a stream's thread.
 
         Args:
-            charged: what accounts for that memory.
+            charged: accounts for that memory, or None.
         """
         array = np.asarray(array)
         if array.dtype != dtype.np:
@@ -233,7 +233,7 @@ class SimulatedDevice(Device):
             self._live[id(buffer)] = buffer
 
     def live_allocations(self) -> list[tuple[int, str]]:
-        """Bytes and node of what is in its memory, the largest first."""
+        """(bytes, node) of the buffers in its memory, the largest first."""
         live = [(b.array.nbytes, b.made_by) for b in list(self._live.values()) if b.array is not None]
         return sorted(live, reverse=True)
 
@@ -245,7 +245,7 @@ class SimulatedDevice(Device):
     # Order and lifetime, which the strict checker checks
 
     def _issue(self, stream: SimulatedStream, node: str, values: Sequence[SimulatedArray]) -> None:
-        """Let what is queued next on a stream come after what fills the values that it reads."""
+        """Queue what comes next on a stream after the work that fills the values it reads."""
         for value in values:
             ready = value._buffer.ready
             if ready is not None and value._buffer.filled_by is not stream:
@@ -255,7 +255,7 @@ class SimulatedDevice(Device):
     def _finish(
         self, stream: SimulatedStream, read: Sequence[SimulatedArray], written: Sequence[SimulatedArray]
     ) -> SimulatedEvent:
-        """The event of what was just queued; it is what those wait for who read what it writes."""
+        """The event of what was just queued; readers of the written values wait for it."""
         event = stream.record()
         for value in written:
             value._buffer.ready, value._buffer.filled_by = event, stream
@@ -293,8 +293,8 @@ class SimulatedDevice(Device):
         """Queue a kernel call or a copy.
 
         Args:
-            read, written: the values that it does that to.
-            to_host: what it writes in host memory.
+            read, written: the values that it reads and writes.
+            to_host: the buffer in host memory that it writes.
 
         Returns:
             the event behind it.
@@ -316,10 +316,10 @@ class SimulatedDevice(Device):
     def hand_over(
         self, event: SimulatedEvent, future: Future[Any], result: _Buffer, node: str, kept: object = None
     ) -> None:
-        """Give the host what a stream has written for it, after an event.
+        """Complete a future, after an event, with what a stream has written to host memory.
 
         Args:
-            kept: until the host has it.
+            kept: kept until then.
         """
 
         def complete(_kept: object = kept) -> None:
@@ -348,7 +348,7 @@ class SimulatedDevice(Device):
         buffer = value._buffer
         told, charged = begun_copy(self, HOST_TO_DEVICE, node), device_memory(self)
 
-        with self.checker.lock:  # the stream is left for another by whoever has it
+        with self.checker.lock:  # `_in` may be replaced while the lock is not held
             stream = self._in
             copy = partial(self._guarded, buffer, node, lambda: array, stream, told, charged)
             self.queue(stream, node, copy, written=[value])
@@ -414,7 +414,7 @@ class SimulatedDevice(Device):
                 told(f"aexec-{stream.name}", begin, perf_counter_ns(), array.nbytes)
 
     def holds(self, value: Any) -> bool:
-        """As `Device.holds`: its own values, which are what it hands out."""
+        """As `Device.holds`: its own values, which it hands out."""
         return isinstance(value, SimulatedArray) and value._device is self
 
     def shape_of(self, value: Any, *, node: str) -> Future[tuple[int, ...]]:
@@ -452,7 +452,7 @@ class SimulatedDevice(Device):
         return AllEvents([stream.last for stream in self._streams if stream.last is not None])
 
     def leave_streams(self) -> None:
-        """Go on with other streams: what is queued on these is not waited for, nor are the copies that wait for it."""
+        """Use other streams: the work queued on the present ones, and copies that wait for it, are not waited for."""
         with self.checker.lock:
             _close(self._streams)
             left = [stream for stream in self._streams if stream.running]
@@ -489,7 +489,7 @@ class _Work(QueuedWork):
             values.append(device._own(value, name))
             return value._buffer
 
-        # The stream knows memory, not handles: these do not keep it.
+        # The stream refers to buffers, not handles, so that it does not keep the handles alive.
         raw = _mapped(arguments, SimulatedArray, buffer_of_value)
         outputs = [device.allocate(name, dtype) for dtype in kernel.output_types]
         buffers = [output._buffer for output in outputs]
@@ -509,7 +509,7 @@ class _Work(QueuedWork):
         return given
 
     def _run(self, kernel: QueuedKernel, raw: list[Any], buffers: list[_Buffer]) -> None:
-        """On the stream's thread."""
+        """Call the kernel; on the stream's thread."""
         device = self._device
         try:
             if self._stopped:
@@ -555,7 +555,7 @@ def _has_failed(argument: Any) -> bool:
 
 
 def _leave(buffer: _Buffer, before: Any, kernel: QueuedKernel) -> None:
-    """Let the new value of a variable be the one before: its update was not made."""
+    """Set the new value of a variable to the one before: its update was not made."""
     if not isinstance(before, _Buffer):
         buffer.fail(no_value_yet(kernel), told=False)
     elif before.failure is not None:
@@ -565,7 +565,7 @@ def _leave(buffer: _Buffer, before: Any, kernel: QueuedKernel) -> None:
 
 
 def _mapped(arguments: Sequence[Any], kind: type, function: Callable[[Any], Any]) -> list[Any]:
-    """Arguments of a call, those of a kind replaced; inputs may be in a list."""
+    """The arguments of a call with those of type `kind` replaced; inputs may be in a list."""
     return [
         function(argument)
         if isinstance(argument, kind)
@@ -600,7 +600,7 @@ _settings: list[tuple[dict[str, Any], list[SimulatedDevice]]] = []
 
 
 def make_simulated_devices(task: str, count: int | None) -> list[SimulatedDevice]:
-    """The simulated devices of a session: none unless they are asked for.  See `device_registry.DeviceFactory`."""
+    """The simulated devices of a session: none unless they are requested.  See `device_registry.DeviceFactory`."""
     settings, made = _settings[-1] if _settings else ({}, [])
     if not count:
         return []
@@ -613,10 +613,10 @@ def make_simulated_devices(task: str, count: int | None) -> list[SimulatedDevice
 
 @contextmanager
 def simulated_devices(**settings: Any) -> Iterator[list[SimulatedDevice]]:
-    """Within, sessions get simulated devices of these settings; yields the list of those that they got.
+    """Context manager: sessions get simulated devices with these settings; yields the list of those that they got.
 
     Args:
-        settings: as `SimulatedDevice` takes them by name.
+        settings: keyword arguments of `SimulatedDevice`.
     """
     made: list[SimulatedDevice] = []
     _settings.append((settings, made))

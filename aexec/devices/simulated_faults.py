@@ -1,4 +1,4 @@
-"""How a simulated device behaves: how long things take on it, and what goes wrong.
+"""How a simulated device behaves: how long things take on it, and what fails.
 
 Next to read: `simulated_device.py`.
 """
@@ -17,11 +17,11 @@ __all__ = ["Faults", "SimulatedTiming", "Stall"]
 
 @dataclass
 class SimulatedTiming:
-    """How long things take, besides what computing them takes on the host.  May be changed at any time.
+    """How long things take, besides computing them on the host.  May be changed at any time.
 
     Attributes:
-        kernel_seconds: each kernel call.
-        copy_seconds: each copy, whatever its size.
+        kernel_seconds: of each kernel call.
+        copy_seconds: of each copy, whatever its size.
         bytes_per_second: of copies.
         sleep: how a stream spends that time.
     """
@@ -32,11 +32,11 @@ class SimulatedTiming:
     sleep: Callable[[float], object] = time.sleep
 
     def compute(self) -> None:
-        """A kernel is called."""
+        """Spend the time of a kernel call."""
         self._spend(self.kernel_seconds)
 
     def copy(self, num_bytes: int) -> None:
-        """So much is copied."""
+        """Spend the time of a copy of `num_bytes`."""
         self._spend(self.copy_seconds + num_bytes / self.bytes_per_second)
 
     def _spend(self, seconds: float) -> None:
@@ -45,10 +45,10 @@ class SimulatedTiming:
 
 
 class Stall:
-    """A kernel call that does not go on before it is released; as a context, before that ends.
+    """A kernel call that waits until it is released; used as a context manager, until the context ends.
 
     Attributes:
-        reached: set when the stream has come to it.
+        reached: set when the stream has reached the call.
     """
 
     def __init__(self) -> None:
@@ -56,7 +56,7 @@ class Stall:
         self._released = threading.Event()
 
     def release(self) -> None:
-        """Let it go on."""
+        """Let the call continue."""
         self._released.set()
 
     def __enter__(self) -> Stall:
@@ -72,7 +72,7 @@ class Stall:
 
 @dataclass
 class _Planned:
-    """Something to happen at the call that makes `left` zero, of a node or of any."""
+    """Something that happens at the call that makes `left` zero, of a node or of any."""
 
     happen: Callable[[], object]
     left: int
@@ -87,13 +87,13 @@ class _Planned:
 
 @dataclass
 class Faults:
-    """What is to go wrong on a device, each once."""
+    """The failures to simulate on a device, each once."""
 
     _kernels: list[_Planned] = field(default_factory=list)
     _allocations: list[_Planned] = field(default_factory=list)
 
     def fail(self, nth: int = 1, *, node: str | None = None, error: BaseException | None = None) -> None:
-        """The nth kernel call from now, of a node or of any, fails: with InternalError, or the error given."""
+        """The nth kernel call from now, of a node or of any, fails: with InternalError, or the given error."""
 
         def happen() -> None:
             raise error or errors.InternalError("a fault that was planned")
@@ -115,11 +115,11 @@ class Faults:
         self._allocations.append(_Planned(happen, nth, node))
 
     def before_kernel(self, node: str) -> None:
-        """A kernel is about to be called.  Raises, or waits, as planned."""
+        """Called before a kernel is called.  Raises, or waits, as planned."""
         _happen(self._kernels, node)
 
     def before_allocation(self, node: str) -> None:
-        """Memory is about to be allocated.  Raises as planned."""
+        """Called before memory is allocated.  Raises as planned."""
         _happen(self._allocations, node)
 
 

@@ -1,7 +1,7 @@
-"""`SimulatedStream`: work that a thread does in order, as a GPU's stream does; and its events.
+"""`SimulatedStream`: a thread that does queued work in order, as a GPU's stream does; and its events.
 
-What is queued on one stream is done in the order in which it was queued; streams know nothing of each other but by
-events.  Next to read: `simulated_device.py`.
+The work of one stream is done in the order in which it was queued; streams are ordered with each other only by events.
+Next to read: `simulated_device.py`.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ __all__ = ["AllEvents", "SimulatedEvent", "SimulatedStream"]
 
 
 class SimulatedEvent(HostEvent):
-    """A point in a stream.  Whoever sees that it has passed, and is on the host, makes the checker know."""
+    """A point in a stream.  When the host sees that it has passed, the checker records it."""
 
     def __init__(self, checker: StreamChecker, stream: str = "no stream") -> None:
         super().__init__()
         self.stream = stream
-        self.seen: dict[Clock, int] | None = None  # by whoever waits for it; None until it is recorded
+        self.seen: dict[Clock, int] | None = None  # known to whoever waits for it; None until it is recorded
         self._checker = checker
         self._kept: list[tuple[TrackedBuffer, object]] = []
 
@@ -35,7 +35,7 @@ class SimulatedEvent(HostEvent):
         return True
 
     def keep(self, values: Iterable[tuple[TrackedBuffer, object]]) -> None:
-        """Keep the values of buffers until it has passed; whoever sees that it has finds them gone."""
+        """Keep the values of buffers until the event has passed; whoever sees that it has passed finds them dropped."""
         self._kept.extend(values)
         if self._passed.is_set():
             self._let_go()
@@ -46,7 +46,7 @@ class SimulatedEvent(HostEvent):
             self._checker.passed(buffer, self.seen or {})
 
     def has_passed(self) -> bool:
-        """As `done`, without the host's taking notice."""
+        """As `done`, without recording that the host has seen it."""
         return self._passed.is_set()
 
     def wait_in_stream(self) -> None:
@@ -54,23 +54,23 @@ class SimulatedEvent(HostEvent):
         self._passed.wait()
 
     def fire(self) -> None:
-        """The stream got here."""
+        """Make it pass: the stream has got here."""
         self._let_go()
         super().fire()
 
     def _call_back(self) -> None:
-        self._let_go()  # what came since
+        self._let_go()  # values that were added since
         super()._call_back()
 
     def observe(self) -> None:
-        """The host takes notice that it has passed."""
+        """Record that the host has seen that the event has passed."""
         with self._checker.lock:
             if self.seen is not None:
                 self._checker.host.learn(self.seen)
 
 
 class AllEvents(DeviceEvent):
-    """Passes when all of several events have."""
+    """Passes when all of several events have passed."""
 
     def __init__(self, events: list[SimulatedEvent]) -> None:
         self._events = events
@@ -95,13 +95,13 @@ class AllEvents(DeviceEvent):
 
 
 class SimulatedStream(SerialThread):
-    """A thread that does what is queued.
+    """A thread that does queued work.
 
     Args:
         name: of device and stream.
 
     Attributes:
-        clock: what the checker knows of it.
+        clock: the checker's clock of the stream.
         last: the last event that was recorded on it, or None.
     """
 
@@ -122,7 +122,7 @@ class SimulatedStream(SerialThread):
         return event
 
     def wait_for(self, event: SimulatedEvent, node: str) -> None:
-        """Whatever is queued from now on comes after the event.
+        """Make all work that is queued from now on wait for the event.
 
         Raises:
             InternalError: it was never recorded.

@@ -1,11 +1,10 @@
-"""The strict checker: does whoever uses a buffer know that its last user is done with it?
+"""The strict checker: does each user of a buffer know that its last user is done with it?
 
-It follows what happens before what, as the streams are told, not as the threads happen to run, so that a missing
-event is found each time.  Each stream has a clock, and knows how far the others had come when it was last made to
-wait for one of their events; the host is a stream too, after which everything comes that it issues.  An access to a
-buffer has to come after the last write, a write after all accesses, and the end of a buffer after everything that
-uses it, as far as the host or whoever kept it knows.
-Next to read: `simulated_stream.py`.
+It follows what happens before what by the order that streams were given, not by the order in which threads happen to
+run, so that a missing event is found each time.  Each stream has a clock, which records how far the others had come
+when the stream was last made to wait for one of their events.  The host is a stream too; all work that it queues comes
+after what it knows.  An access to a buffer has to come after the last write, a write after all accesses, and freeing a
+buffer after all uses, as far as the host or the buffer's keeper knows. Next to read: `simulated_stream.py`.
 """
 
 from __future__ import annotations
@@ -22,12 +21,12 @@ __all__ = ["Access", "Clock", "StreamChecker", "TrackedBuffer"]
 
 
 class Clock:
-    """How far a stream has come, and how far it knows that others have.
+    """How far a stream has come, and how far it knows that others have come.
 
     Attributes:
-        name: of the stream, as messages print it.
+        name: the stream's, for errors.
         seen: stream → the number of its last operation that happened before whatever comes next here.
-        ended: everything of the stream has happened, and nothing more will: all know that, and need not remember it.
+        ended: True if all operations of the stream have happened and it is closed, so that clocks need not remember it.
     """
 
     __slots__ = ("__weakref__", "ended", "name", "seen")
@@ -38,16 +37,16 @@ class Clock:
         self.seen: dict[Clock, int] = {}
 
     def tick(self) -> int:
-        """The number of another operation."""
+        """The number of the stream's next operation."""
         now = self.seen[self] = self.seen.get(self, 0) + 1
         return now
 
     def knows(self, access: Access) -> bool:
-        """Did that happen before whatever comes next here?"""
+        """True if the access happened before whatever comes next here."""
         return access.clock.ended or self.seen.get(access.clock, 0) >= access.time
 
     def learn(self, seen: dict[Clock, int]) -> None:
-        """What comes next here comes after all that."""
+        """Record that what comes next here comes after all of `seen`."""
         own = self.seen
         for clock, time in seen.items():
             if not clock.ended and own.get(clock, 0) < time:
@@ -56,7 +55,7 @@ class Clock:
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """A read or a write of a buffer: by which node, as which operation of which stream."""
+    """A read or a write of a buffer: the node, and the operation of the stream."""
 
     node: str
     clock: Clock
@@ -70,9 +69,9 @@ class TrackedBuffer:
     Attributes:
         made_by: the node that it was made for.
         written: the last write, None before the first.
-        reads: the last read since then of each stream.
-        passed: what streams have come to that was known to use it, and kept it.
-        freed: there is no memory behind it any more.
+        reads: stream → its last read since then.
+        passed: how far the streams have come that were known to use the buffer, and kept it.
+        freed: True if its memory was freed.
     """
 
     made_by: str
@@ -91,8 +90,8 @@ class TrackedBuffer:
 class StreamChecker:
     """Checks the streams of devices that are made together, and of their host.
 
-    The calls that check raise InternalError, naming the node that does wrong and the one whose buffer it is.  What is
-    found where nothing can be raised is raised by the next `check`.
+    The methods that check raise InternalError, naming the node that is wrong and the one whose buffer it is.  An error
+    that is found where nothing can be raised is raised by the next `check`.
     """
 
     def __init__(self) -> None:
@@ -103,7 +102,7 @@ class StreamChecker:
         self._freed: deque[TrackedBuffer] = deque()
 
     def check(self) -> None:
-        """Raise what was found where nothing could be raised."""
+        """Raise an error that was found where nothing could be raised."""
         with self.lock:
             self._check_freed()
             if self._found:
@@ -117,19 +116,19 @@ class StreamChecker:
         return clock
 
     def end_stream(self, clock: Clock) -> None:
-        """A stream is closed, and its thread has ended."""
+        """Called when a stream is closed and its thread has ended."""
         with self.lock:
             clock.ended = True
             for other in (self.host, *self._streams):
                 other.seen.pop(clock, None)
 
     def issue(self, clock: Clock) -> None:
-        """The host queues another operation: it comes after all that the host knows of."""
+        """Called when the host queues an operation: it comes after all that the host knows."""
         clock.learn(self.host.seen)
         clock.tick()
 
     def read(self, buffer: TrackedBuffer, clock: Clock, node: str) -> None:
-        """A node reads a buffer."""
+        """Check that a node may read a buffer."""
         self._check_usable(buffer, clock, node)
         if buffer.written is None:
             raise _error(node, f"reads {_of(buffer)}, which nobody has written")
@@ -138,7 +137,7 @@ class StreamChecker:
         buffer.reads[clock] = Access(node, clock, clock.seen.get(clock, 0))
 
     def write(self, buffer: TrackedBuffer, clock: Clock, node: str) -> None:
-        """A node writes a buffer."""
+        """Check that a node may write a buffer."""
         self._check_usable(buffer, clock, node)
         for access in buffer.accesses():
             if not clock.knows(access):
@@ -148,12 +147,12 @@ class StreamChecker:
         buffer.written = Access(node, clock, clock.seen.get(clock, 0))
 
     def passed(self, buffer: TrackedBuffer, seen: dict[Clock, int]) -> None:
-        """A buffer was kept until all that has happened."""
+        """Record that a buffer was kept until all of `seen` has happened."""
         with self.lock:
             buffer.passed.learn(seen)
 
     def taken(self, buffer: TrackedBuffer, seen: dict[Clock, int] | None, node: str) -> None:
-        """The host takes what was written for a node, after waiting for so much."""
+        """Check that the host may take what was written for a node, after waiting for `seen`."""
         with self.lock:
             taker = Clock(self.host.name)
             taker.learn(self.host.seen)
@@ -161,10 +160,10 @@ class StreamChecker:
             self.read(buffer, taker, node)
 
     def free(self, buffer: TrackedBuffer) -> None:
-        """The memory of a buffer is given back, by the host.
+        """Called when the host frees a buffer's memory.
 
-        The last reference to a value may be dropped anywhere, by the garbage collector too: so this waits for nobody,
-        and where another thread is checking, that is looked at by the next that does.
+        The last reference to a value may be dropped anywhere, by the garbage collector too, so this does not wait: if
+        another thread is checking, the next check looks at it.
         """
         buffer.freed = True
         self._freed.append(buffer)

@@ -1,4 +1,4 @@
-"""What a resource manager keeps between steps, and kernels work on: tables, barriers, staging areas, accumulators.
+"""Resources that a manager keeps between steps: tables, barriers, staging areas, accumulators.
 
 Queues are in `aexec.queues`.
 """

@@ -1,7 +1,7 @@
-"""Conditional accumulators: gradients of many workers added up, and taken when enough have come.
+"""Conditional accumulators: sum the gradients of many workers, which are taken when enough have come.
 
-A gradient that was computed from variables of an older step than the accumulator's is stale
-and dropped.  Taking waits for enough gradients; who waits is served in order of arrival.
+A gradient computed from variables of an older step than the accumulator's is stale and dropped.  Taking waits for
+enough gradients; waiting calls are served in order of arrival.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ S = TypeVar("S")
 
 @dataclass(frozen=True, slots=True)
 class SparseGradient:
-    """Rows of a gradient: `values[i]` is row `indices[i]`; `counts[i]` gradients have had that row."""
+    """Rows of a gradient: `values[i]` is row `indices[i]`; `counts[i]` is the number of gradients with that row."""
 
     indices: Any
     values: Any
@@ -41,17 +41,17 @@ class SparseGradient:
 
 
 class Accumulator(Generic[S]):
-    """What dense and sparse ones have in common; S is the type of their sums.
+    """The common part of dense and sparse accumulators; S is the type of their sums.
 
-    Gradients are added under a lock that a worker thread may hold for long, so an event loop never
-    waits for it: adding there is postponed, and who takes is served by whoever lets go of the lock.
+    A worker thread may hold the lock for long while it adds a gradient, so an event loop never waits for it: adding is
+    postponed there, and whoever releases the lock serves the waiting takers.
 
     Attributes:
-        dtype, shape: of the gradients; what is not known of the shape, the first gradient says.
-        is_mean: what is taken is the mean of the gradients, or else their sum.
-        step: gradients of older steps are dropped; grows by one with each taking.
-        count: gradients that have been added up.
-        kept: is told how much it takes, or None.
+        dtype, shape: of the gradients; the first gradient fills in unknown parts of the shape.
+        is_mean: True if the mean of the gradients is taken, False for the sum.
+        step: gradients of older steps are dropped; incremented each time the sum is taken.
+        count: number of gradients in the sum.
+        kept: counts the bytes of the sum, or None.
     """
 
     def __init__(self, dtype: DType, shape: PartialTensorShape, *, is_mean: bool) -> None:
@@ -67,12 +67,13 @@ class Accumulator(Generic[S]):
         self._waiting: deque[tuple[int, asyncio.Future[tuple[S, int]]]] = deque()
 
     def apply(self, step: int, gradient: S, check: Callable[[], None]) -> None:
-        """Add a gradient, unless it is stale: then nobody looks at it.
+        """Add a gradient.  A stale one is dropped without being checked.
 
         Args:
             check: raises InvalidArgumentError unless the gradient may be added now.
 
-        Raises ResourceExhaustedError if its session may not keep the sum.
+        Raises:
+            ResourceExhaustedError: the session's limit does not allow the sum.
         """
         try:
             with self._lock:
@@ -88,14 +89,14 @@ class Accumulator(Generic[S]):
             self._serve()
 
     async def take(self, count: int, manager: CancellationManager | None, pool: WorkerThreads | None = None) -> S:
-        """What has been added up, once it is of `count` gradients at least.
+        """Take the sum or mean, once it has at least `count` gradients.
 
         Args:
             manager: cancels the wait.
-            pool: where large sums are divided.
+            pool: the threads in which large sums are divided.
 
         Raises:
-            InvalidArgumentError: not a positive count.
+            InvalidArgumentError: the count is not positive.
             CancelledError: cancelled while waiting.
         """
         if count <= 0:
@@ -111,7 +112,7 @@ class Accumulator(Generic[S]):
             del future  # it may hold an error, whose traceback holds this frame
         if not self.is_mean:
             return total
-        # Read, divided and written.
+        # The sum is read, divided and written.
         if pool is None or current_budget().allows(2 * COPY_NS * self._num_bytes(total)):
             return self._mean(total, added)
         try:
@@ -122,13 +123,13 @@ class Accumulator(Generic[S]):
         return mean
 
     def _serve(self) -> None:
-        """Give those who wait what they wait for.  Whoever has had the lock calls it, for those who came meanwhile."""
+        """Serve the waiting takers.  Whoever has released the lock calls it, for those that came meanwhile."""
         while self._wanted() <= self.count:
             try:
                 with self._lock:
                     self._serve_first()
             except PostponedError:
-                return  # who holds the lock serves when it lets go
+                return  # the holder of the lock serves when it releases it
 
     def _serve_first(self) -> None:
         with self._waiting_lock:
@@ -144,14 +145,14 @@ class Accumulator(Generic[S]):
         complete_on_loop(future, lambda future: future.set_result(taken), lambda: self._put_back(taken))
 
     def _wanted(self) -> float:
-        """How many gradients the first who waits needs."""
+        """The number of gradients that the first waiting taker needs; infinity if none waits."""
         with self._waiting_lock:
             while self._waiting and self._waiting[0][1].done():
                 self._waiting.popleft()
             return self._waiting[0][0] if self._waiting else float("inf")
 
     def _put_back(self, taken: tuple[S, int]) -> None:
-        """Undo a taking whose result came too late for the taker."""
+        """Put a sum back whose taker has gone."""
         total, count = taken
         try:
             with self._lock:
@@ -171,15 +172,15 @@ class Accumulator(Generic[S]):
             self.kept.hold(self, num_bytes)
 
     def _begun(self, gradient: S) -> S:
-        """A sum of one, which is the accumulator's own: the arrays of the gradient are somebody else's."""
+        """A sum of one gradient: a copy, since others hold the gradient's arrays."""
         raise NotImplementedError
 
     def _added(self, total: S, gradient: S) -> S:
-        """The sum of two; `total` is the accumulator's own and may be written to."""
+        """The sum of two; `total` belongs to the accumulator and may be written to."""
         raise NotImplementedError
 
     def _mean(self, total: S, count: int) -> S:
-        """A sum, divided by the number of gradients in it; the sum stays as it is."""
+        """The sum divided by the number of its gradients; the sum is not changed."""
         raise NotImplementedError
 
     def _num_bytes(self, total: S) -> int:
@@ -193,7 +194,9 @@ class ConditionalAccumulator(Accumulator[Any]):
     """Accumulates arrays."""
 
     def add(self, step: int, gradient: Any) -> None:
-        """Add an array, unless it is stale.  Raises InvalidArgumentError for another shape than that of the others."""
+        """Add an array; a stale one is dropped.  Raises InvalidArgumentError if its shape differs from that of the
+        others.
+        """
         self.apply(step, gradient, lambda: self._check(gradient))
 
     def _check(self, gradient: Any) -> None:
@@ -220,22 +223,22 @@ class SparseAccumulator(Accumulator[SparseGradient]):
     """Accumulates rows of arrays."""
 
     def add(self, step: int, indices: Any, values: Any, shape: Any | None) -> None:
-        """Add rows, unless they are stale.
+        """Add rows; stale ones are dropped.
 
         Args:
             step: of the variables that the gradient was computed from.
             indices: vector of row numbers.
             values: array [len(indices), ...].
-            shape: shape of the whole gradient, if that is known.
+            shape: shape of the whole gradient, if known.
 
         Raises:
-            InvalidArgumentError: arrays that do not fit one another, the accumulator's shape, or earlier gradients.
+            InvalidArgumentError: the arrays do not fit each other, the accumulator's shape, or earlier gradients.
         """
         counts = np.ones(indices.size, np.int64)
         self.apply(step, SparseGradient(indices, values, counts), lambda: self._check(indices, values, shape))
 
     def whole_shape(self, values: Any) -> Any:
-        """Shape of the gradient that rows which were taken belong to; -1 where it is not known."""
+        """The shape of the gradient to which taken rows belong; -1 for an unknown size."""
         first = self.shape.dims[0] if self.shape.dims else None
         return np.array([-1 if first is None else first, *values.shape[1:]], np.int64)
 
@@ -282,7 +285,7 @@ class SparseAccumulator(Accumulator[SparseGradient]):
         return SparseGradient(indices[starts], np.add.reduceat(values, starts), np.add.reduceat(counts, starts))
 
     def _mean(self, total: SparseGradient, count: int) -> SparseGradient:
-        """Each row divided by the number of gradients that had it."""
+        """Each row divided by the number of gradients with that row."""
         counts = total.counts.astype(self.dtype.np).reshape(-1, *[1] * (total.values.ndim - 1))
         return SparseGradient(total.indices, total.values / counts, total.counts)
 

@@ -1,10 +1,10 @@
-"""`Barrier`: assembles tuples whose components arrive one by one, by key; complete ones are taken in batches.
+"""`Barrier`: assembles tuples whose components arrive one by one, by key; complete tuples are taken in batches.
 
-Tuples come out in the order in which the first component of each was inserted, by batch.
+Tuples are taken in the order in which the first component of each was inserted, by batch.
 
-Many keys are inserted in a thread, which takes long.  Two locks keep the event loop from waiting for it: one keeps
-insertions apart, and postpones those of the loop; the other, which takings need too, is held only while
-complete tuples change hands.
+Inserting many keys takes long and is done in a thread.  Two locks keep the event loop from waiting for it: one
+serialises insertions, and postpones those of the event loop; the other, which takers need too, is held only while
+complete tuples are moved.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from aexec.resources.waiting_lines import NOT_YET, WaitingLines
 
 __all__ = ["KEY_NS", "Barrier"]
 
-# Where the numbers of insertions begin.
+# The number of the first insertion.
 _FIRST = -(2**63)
-# Keys set at a stretch, and nanoseconds that each takes.
+# Nanoseconds to set one key, and keys that are set at once.
 KEY_NS = 700.0
 _AT_ONCE = DEFAULT.pieces(KEY_NS)
-# What one takes, besides the bytes of its values.
+# Bytes of a tuple besides those of its values.
 _TUPLE_BYTES = 500
-# Fewer tuples are sorted in one by one.
+# Fewer tuples than this are inserted one by one, more are sorted.
 _FEW = 16
 
 
@@ -55,7 +55,7 @@ class Barrier:
     """Tuples by key.
 
     Args:
-        name: for messages.
+        name: for errors.
         dtypes, shapes: of the components.
     """
 
@@ -66,14 +66,14 @@ class Barrier:
         self.closed = False
         self.kept: KeptMemory | None = None
         self._lines = WaitingLines()
-        # Held by whoever changes what is below, but for `_ready`, which is changed with the lock of `_lines` held.
-        # A tuple leaves `_incomplete` and comes to `_ready` at one moment, with both.
+        # Held for every change of the fields below except `_ready`, which is changed with the lock of `_lines`. # A
+        # tuple moves from `_incomplete` to `_ready` with both locks held.
         self._inserting = PostponingLock()
         self._incomplete: dict[bytes, _Tuple] = {}
-        self._ready: list[Ready] = []  # sorted, by insertion and then by completion
+        self._ready: list[Ready] = []  # sorted by insertion and then by completion
         self._insertions = 0
         self._completions = 0
-        self._dropped = False  # closed so that incomplete ones stay incomplete
+        self._dropped = False  # closed so that incomplete tuples stay incomplete
 
     @property
     def ready_size(self) -> int:
@@ -87,15 +87,15 @@ class Barrier:
         """Set one component of several keys' tuples: all of them or, on an error, none.
 
         Args:
-            keys: distinct ones.
-            values: array [len(keys), *shape of the component], that nobody writes to any more.
+            keys: distinct keys.
+            values: array [len(keys), *shape of the component], which must not be written to any more.
 
         Raises:
-            InvalidArgumentError: no such component, values of another shape or without elements, or a value that is
-                there already.
-            CancelledError: closed, and a key is new or incomplete tuples were dropped.
+            InvalidArgumentError: there is no such component, the values have another shape or no elements, or a key has
+                the component already.
+            CancelledError: the barrier is closed, and a key is new or incomplete tuples were dropped.
             PostponedError: on an event loop, while another insertion is under way in a thread.
-            ResourceExhaustedError: its session may not keep so much.
+            ResourceExhaustedError: the session's limit does not allow it.
         """
         self._check(keys, values, component)
         if self.kept is not None:
@@ -131,7 +131,7 @@ class Barrier:
             )
 
     def _refuse_new(self, keys: Sequence[bytes], known: set[bytes]) -> None:
-        """Raise CancelledError unless a closed barrier may still take these."""
+        """Raise CancelledError unless a closed barrier may still take these keys."""
         state = f"Number of incomplete keys: {self.incomplete_size}."
         cancelled = f"Pending enqueues cancelled: {int(self._dropped)}."
         if self._dropped or (len(keys) and not self._incomplete):
@@ -158,12 +158,12 @@ class Barrier:
             seen.add(key)
 
     def _hold(self, more: int = 0) -> None:
-        """Raises ResourceExhaustedError if its session may not keep so many tuples more."""
+        """Count `more` further tuples.  Raises ResourceExhaustedError if the session's limit does not allow it."""
         if self.kept is not None:
             self.kept.hold(self, (len(self._incomplete) + len(self._ready) + more) * _TUPLE_BYTES)
 
     def _set_all(self, keys: Sequence[bytes], values: Any, component: int) -> list[Ready]:
-        """Set a component of all; what is complete then.  If nobody wants it any more, none is set."""
+        """Set a component of all keys; returns the completed tuples.  If the work is called off, none is set."""
         ready: list[Ready] = []
         for start in range(0, len(keys), _AT_ONCE):
             try:
@@ -204,22 +204,22 @@ class Barrier:
                 bisect.insort(self._ready, entry)
         else:
             self._ready += entries
-            self._ready.sort()  # of runs that are sorted already, mostly: they are merged
+            self._ready.sort()  # quick: they consist of a few sorted runs
 
     async def take(self, count: int, manager: CancellationManager | None, *, allow_small: bool = False) -> list[Ready]:
-        """Take complete tuples out, once there are enough.
+        """Take complete tuples, once there are enough.
 
         Args:
-            count: how many.
-            allow_small: when closed, fewer will do, if there is one.  Who comes when it is closed does not wait for
-                incomplete tuples then; who came before waits while there are any.
+            count: the number of tuples.
+            allow_small: when the barrier is closed, take fewer, but at least one.  A call that comes after closing does
+                not wait for incomplete tuples; one that came before does.
 
         Returns:
             (insertion, …, key, components) of each.
 
         Raises:
             InvalidArgumentError: a negative count.
-            OutOfRangeError: closed, and there will never be enough.
+            OutOfRangeError: the barrier is closed, and there will never be enough.
             CancelledError: cancelled while waiting.
         """
         if count < 0:
@@ -248,7 +248,7 @@ class Barrier:
         return taken
 
     def put_back(self, taken: list[Ready]) -> None:
-        """Undo a taking."""
+        """Put taken tuples back."""
         with self._lines.lock:
             self._make_ready(taken)
             self._lines.changed()
@@ -257,7 +257,7 @@ class Barrier:
         """Refuse new keys; incomplete tuples may still be completed, unless they are dropped.
 
         Raises:
-            CancelledError: closed already, and not to drop what was not dropped then.
+            CancelledError: it is closed already, unless this call is the first that drops incomplete tuples.
             PostponedError: on an event loop, while an insertion is under way in a thread.
         """
         with self._inserting, self._lines.lock:

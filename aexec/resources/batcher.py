@@ -1,10 +1,9 @@
 """`Batcher`: joins calls of several steps along their first dimension and runs them as one.
 
-A batch is run when it is full or when its time is up.  One of its calls leads: it runs the
-joined inputs within its own step and hands the others their rows.  It is the most urgent one, so
-that the batch waits no longer for its turn than that call would by itself.  If its step is cancelled
-meanwhile, another call takes the lead, so nobody depends on somebody else's step.  A batch that fails may be halved
-and its halves run: then only the calls whose values are bad fail.
+A batch runs when it is full or when its time is up.  One of its calls leads: it runs the joined inputs within its own
+step and hands the others their rows.  The most urgent call leads, so that the batch waits for its turn no longer than
+that call would alone.  If the leader's step is cancelled, another call takes the lead, so no call depends on another's
+step.  A batch that fails may be halved and its halves run: then only the calls whose values are bad fail.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from aexec.framework.waiting.cancellation import CancellationManager, wait
 __all__ = ["Batcher"]
 
 Arrays = tuple[Any, ...]
-# Given the joined inputs, and of how many calls they are.
+# Called with the joined inputs and the number of calls that they belong to.
 Run = Callable[[Arrays, int], Awaitable[Sequence[Any]]]
 
 # Codes of errors that the values of a single call may cause.
@@ -49,14 +48,14 @@ class _Call:
     inputs: Arrays
     run: Run
     level: int
-    # Done with the outputs, or with None to take the lead.
+    # Completed with the outputs, or with None to take the lead.
     future: asyncio.Future[Arrays | None]
     batch: _Batch
 
 
 @dataclass(slots=True, eq=False)
 class _Retries:
-    """How many more runs the parts of one failed batch may have, all of them together."""
+    """The number of runs that the parts of one failed batch may still have, together."""
 
     left: int
 
@@ -66,7 +65,7 @@ class _Batch:
     """Calls that are run together.
 
     Attributes:
-        is_due: it is full, or its time is up.
+        is_due: True if it is full, or its time is up.
         retries: of the failed batch that it is a part of; None for a batch that did not fail, which others may join.
     """
 
@@ -83,12 +82,12 @@ class Batcher:
     """Joins calls that are made on one event loop.
 
     Args:
-        max_batch_size: rows in a batch.
+        max_batch_size: most rows of a batch.
         timeout: seconds that a batch waits to be filled.
-        max_waiting: batches that may wait.
-        max_running: batches that may run at once.
-        allowed_sizes: increasing sizes, to the next of which batches are padded; empty for none.
-        max_retries: runs of parts of a batch that failed, all of them together; 0 to give its error to all its calls.
+        max_waiting: most batches that wait.
+        max_running: most batches that run at once.
+        allowed_sizes: sizes in increasing order; a batch is padded to the next one.  Empty: no padding.
+        max_retries: runs of the parts of a failed batch, together; 0 to give its error to all its calls.
         on_halved: called for each batch, or part of one, that failed and is tried again in halves.
     """
 
@@ -116,24 +115,24 @@ class Batcher:
 
     @property
     def due(self) -> int:
-        """Batches that wait only because others run."""
+        """The number of batches that wait only because others run."""
         return sum(batch.is_due for batch in self._waiting)
 
     async def call(self, inputs: Arrays, run: Run, manager: CancellationManager | None, level: int = 0) -> Arrays:
         """The outputs for these rows.
 
         Args:
-            inputs: arrays with one first dimension.
+            inputs: arrays with the same first dimension.
             run: computes outputs from joined inputs, within the caller's step.
             manager: cancels the call.
-            level: its priority, lower ones first: of a batch that call leads which has the lowest.
+            level: the call's priority, lower is more urgent; the most urgent call of a batch leads it.
 
         Raises:
-            InvalidArgumentError: inputs that cannot be joined, or outputs that cannot be split.
+            InvalidArgumentError: the inputs cannot be joined, or the outputs cannot be split.
             UnavailableError: too many batches wait.
             FailedPreconditionError: another event loop uses the batcher.
             CancelledError: cancelled; the other calls of the batch go on.
-            BaseException: what `run` raises.
+            BaseException: the error that `run` raised.
         """
         rows = _rows(inputs)
         if rows > self.max_batch_size:
@@ -148,16 +147,17 @@ class Batcher:
                 manager,
                 call.future,
                 "Batched call was cancelled",
-                # What it was given may be the lead, or outputs that nobody wants any more.
+                # A cancelled call may just have been given the lead, which goes to another, or outputs, which are
+                # dropped.
                 give_back=lambda outputs: self._appoint(call.batch, call) if outputs is None else None,
             )
         finally:
-            if call.batch in self._waiting:  # cancelled before the start
+            if call.batch in self._waiting:  # cancelled before the batch began to run
                 call.batch.calls.remove(call)
         return await self._lead(call.batch, call, manager) if outputs is None else outputs
 
     def _open_batch(self, rows: int) -> _Batch:
-        """The batch that takes so many rows more; the one before it is due if it has no room for them."""
+        """The batch to which `rows` rows are added; the one before it is due if it has no room for them."""
         batch = self._waiting[-1] if self._waiting else None
         if batch is not None and batch.retries is None and batch.rows + rows <= self.max_batch_size:
             return batch
@@ -182,13 +182,13 @@ class Batcher:
         self._dispatch()
 
     def _dispatch(self) -> None:
-        """Start batches that are due, as many as may run."""
+        """Start batches that are due, up to the number that may run."""
         while self._waiting and self._waiting[0].is_due and self._running < self.max_running:
             self._running += 1
             self._appoint(self._waiting.popleft())
 
     def _appoint(self, batch: _Batch, gone: _Call | None = None) -> None:
-        """Have the most urgent call that somebody waits for take the lead; without one the batch has ended."""
+        """Let the most urgent call that is still awaited take the lead; without one the batch has ended."""
         calls = [call for call in batch.calls if call is not gone and not call.future.done()]
         batch.calls = sorted(calls, key=attrgetter("level"))
         if batch.calls:
@@ -224,14 +224,14 @@ class Batcher:
             return parts[0]
 
     def _fail(self, batch: _Batch, leader: _Call, error: Exception) -> None:
-        """Give the error to all calls of the batch but its leader, who raises it."""
+        """Give the error to all calls of the batch but its leader, which raises it."""
         for call in batch.calls:
             if not call.future.done():
                 call.future.set_exception(error.fresh() if isinstance(error, errors.OpError) else error)
         self._appoint(batch, leader)
 
     def _halve(self, batch: _Batch, leader: _Call, error: Exception) -> bool:
-        """Leave half of a failed batch to its leader and have the rest run next; False if it is to fail as it is."""
+        """Leave half of a failed batch to its leader and run the rest next; False if the whole batch must fail."""
         calls = [call for call in batch.calls if call is leader or not call.future.done()]
         retries = batch.retries or _Retries(self.max_retries)
         if len(calls) < 2 or retries.left < 2:
@@ -249,12 +249,12 @@ class Batcher:
         return True
 
     def _join(self, calls: Sequence[_Call]) -> Arrays:
-        """The inputs of all calls."""
+        """The inputs of all calls, joined."""
         size = sum(call.rows for call in calls)
         return tuple([self._joined(arrays, size) for arrays in zip(*[call.inputs for call in calls], strict=True)])
 
     def _joined(self, arrays: Sequence[Any], size: int) -> Any:
-        """The arrays one after the other, and copies of the first row up to the next allowed size."""
+        """The arrays joined, padded with copies of the first row to the next allowed size."""
         padding = next((allowed for allowed in self.allowed_sizes if allowed >= size), size) - size
         if padding:
             first = next((array[:1] for array in arrays if len(array)), None)
@@ -276,7 +276,7 @@ def _rows(inputs: Arrays) -> int:
 
 
 def _split(outputs: Sequence[Any], rows: Sequence[int], total: int) -> list[Arrays]:
-    """The rows of each call; what was padded is left out."""
+    """The rows of each call, without padding."""
     for output in outputs:
         if not np.ndim(output):
             raise errors.InvalidArgumentError("Batched output tensor has 0 dimensions")

@@ -1,9 +1,8 @@
 """Lookup tables: keys to rows of values, in the resource manager.
 
-All kinds keep their values as rows of one array and find the row of a key in a dict, so
-looking up many keys costs one dict access each and one gather.  `HashTable` is filled once
-and then only read; `MutableHashTable` may change at any time; `DenseHashTable` is the kind
-that reserves two keys for its own use.  Semantics and messages are TensorFlow's.
+All kinds keep their values as rows of one array and find the row of a key in a dict, so looking up many keys costs one
+dict access each and one gather.  `HashTable` is filled once and then only read; `MutableHashTable` may change at any
+time; `DenseHashTable` is the kind that reserves two keys for its own use.  Semantics and errors are TensorFlow's.
 """
 
 from __future__ import annotations
@@ -33,27 +32,27 @@ Shape = tuple[int, ...]
 
 # Nanoseconds per key: finding it, and making an array's element of it.
 _KEY_NS = 100.0
-# What an entry takes besides its value and the contents of strings: Python's objects.
+# Bytes of an entry's Python objects, without its value and the contents of strings.
 _ENTRY_BYTES = 150
-# What its key and the number of its row take for a moment when all are listed.
+# Temporary bytes per entry, for its key and row number, while all are listed.
 _LISTED_BYTES = 24
-# And what a key takes as a Python object, with the number of its row.
+# Temporary bytes of a key as a Python object, with the number of its row.
 _NAME_BYTES = 48
 # Keys that are made Python objects at a time.
 _AT_ONCE = 10_000
-# Below this, asking the system for its free memory costs more than it tells.
+# Smaller needs are not checked: asking the system for its free memory takes some time.
 _UNCHECKED_BYTES = 256 << 20
 
 
 class LookupTable:
-    """What all kinds have in common.  All methods may be called from any thread.
+    """The common part of all kinds.  All methods may be called from any thread.
 
     On an event loop a call is postponed while another one holds the table; see `PostponingLock`.
 
     Attributes:
         key_dtype, value_dtype: types.
         key_shape, value_shape: shapes of one key and of one value.
-        kept: is told how much it takes, or None.
+        kept: counts the bytes of the table, or None.
     """
 
     def __init__(self, key_dtype: DType, value_dtype: DType, key_shape: Shape = (), value_shape: Shape = ()) -> None:
@@ -69,14 +68,14 @@ class LookupTable:
         return len(self._row_of)
 
     def find(self, keys: Any, default: Any) -> Any:
-        """The values of keys, and the default where there is none.
+        """The values of keys; the default for keys that are not in the table.
 
         Args:
             keys: array [..., *key_shape].
             default: one value, or one for each key.
 
         Raises:
-            InvalidArgumentError: shapes that do not fit.
+            InvalidArgumentError: the shapes do not fit.
         """
         outer = self._outer(keys)
         if default.shape not in (self.value_shape, outer + self.value_shape):
@@ -98,7 +97,7 @@ class LookupTable:
         return values.reshape(outer + self.value_shape)
 
     def insert(self, keys: Any, values: Any) -> None:
-        """Set the values of keys; of a key given twice the last one counts."""
+        """Set the values of keys; for a key given twice the last value counts."""
         self._check_values(keys, values)
         raise errors.UnimplementedError("Insert not supported by InitializableLookupTable implementations")
 
@@ -107,11 +106,11 @@ class LookupTable:
         raise errors.UnimplementedError("Remove not supported by InitializableLookupTable implementations")
 
     def replace(self, keys: Any, values: Any) -> None:
-        """Make these all that there is."""
+        """Replace all entries by these."""
         raise NotImplementedError
 
     def export(self) -> tuple[Any, Any]:
-        """All keys and their values, in no promised order."""
+        """All keys and their values, in no particular order."""
         check_inline(len(self) * (_KEY_NS + COPY_NS * self._row_bytes))
         announce(len(self) * (self._row_bytes + prod(self.key_shape) * self.key_dtype.np.itemsize))
         announce_scratch(len(self) * _LISTED_BYTES)
@@ -143,7 +142,7 @@ class LookupTable:
             raise self._out_of_memory(rows) from error
 
     def _check_memory(self, rows: int) -> None:
-        """Few keys may have large values: refuse to give out more than there is memory."""
+        """Raise ResourceExhaustedError if `rows` values, which may be large, need more memory than there is."""
         needed = rows * self._row_bytes
         announce(needed)
         if needed > _UNCHECKED_BYTES and needed > available_memory():
@@ -158,7 +157,7 @@ class LookupTable:
     def _put(self, names: Sequence[Any], values: Any) -> Any:
         """Store values, an array [n, *value_shape], under new or old keys; returns their rows."""
         row_of, free = self._row_of, self._free
-        # Before anything is changed: if there is no memory, or nobody waits for it any more, the table stays as it is.
+        # Before any change: if there is no memory, or the work is called off, the table stays as it is.
         rows, new = self._rows_for(names)
         entries = len(row_of) + max(len(free), len(new))
         text = self._text + self._text_of(names, values)
@@ -172,14 +171,14 @@ class LookupTable:
         return rows
 
     def _rows_for(self, names: Sequence[Any]) -> tuple[Any, dict[Any, int]]:
-        """The rows of keys, and those of keys that have none yet: free ones, from the last on, and then new ones."""
+        """The rows of all keys, and those assigned to new keys: free ones, from the last on, and then new ones."""
         row_of, free = self._row_of, self._free
         rows = np.empty(len(names), np.intp)
         new: dict[Any, int] = {}
         for position, name in enumerate(giving_way(names, _KEY_NS)):
             row = row_of.get(name)
             if row is None and (row := new.get(name)) is None:
-                # Rows in use and free ones are all that were ever given out.
+                # Rows in use and free rows are all rows that were ever assigned.
                 used = len(new)
                 row = new[name] = free[-1 - used] if used < len(free) else len(row_of) + used
             rows[position] = row
@@ -201,14 +200,14 @@ class LookupTable:
         self._free += freed
         self._hold(len(self), self._text)
 
-    # What it takes
+    # Memory
 
     @property
     def _has_text(self) -> bool:
         return object in (self.key_dtype.np, self.value_dtype.np)
 
     def _text_of(self, names: Sequence[Any], values: Any) -> int:
-        """By how many bytes its strings become more when these are put."""
+        """The number of bytes by which the table's strings grow when these are stored."""
         if not self._has_text:
             return 0
         known = [name for name in dict.fromkeys(names) if name in self._row_of]
@@ -216,7 +215,9 @@ class LookupTable:
         return new - _text_bytes(self._values[[self._row_of[name] for name in known]].flat)
 
     def _hold(self, entries: int, text: int) -> None:
-        """Raises ResourceExhaustedError if its session may not keep so many entries."""
+        """Count the bytes of `entries` entries.  Raises ResourceExhaustedError if the session's limit does not allow
+        it.
+        """
         if self.kept is not None:
             rows = len(self._values) if entries <= len(self._values) else max(entries, 2 * len(self._values))
             self.kept.hold(self, rows * self._row_bytes + entries * _ENTRY_BYTES + text)
@@ -244,7 +245,7 @@ class LookupTable:
         return values.reshape(prod(self._outer(keys)), *self.value_shape)
 
     def _names(self, keys: Any) -> list[Any]:
-        """The keys as dict keys; refuses those that may not be used."""
+        """The keys as dict keys; refuses reserved ones."""
         return self._hashable(keys)
 
     def _hashable(self, keys: Any) -> list[Any]:
@@ -267,14 +268,14 @@ class LookupTable:
 
 
 class HashTable(LookupTable):
-    """Filled once, by `initialize`, and only read from then on."""
+    """A table that is filled once, by `initialize`, and then only read."""
 
     def __init__(self, key_dtype: DType, value_dtype: DType) -> None:
         super().__init__(key_dtype, value_dtype)
         self.is_initialized = False
 
     def initialize(self, keys: Any, values: Any) -> None:
-        """Fill it with vectors of keys and values; to do so again with the same entries is no error.
+        """Fill it with vectors of keys and values; doing so again with the same entries is allowed.
 
         Raises:
             InvalidArgumentError: not vectors of one length, or empty ones.
@@ -341,7 +342,7 @@ def _shown(value: Any) -> str:
 
 
 class MutableHashTable(LookupTable):
-    """May be changed at any time."""
+    """A table that may be changed at any time."""
 
     def insert(self, keys: Any, values: Any) -> None:
         rows, names = self._check_values(keys, values), self._names(keys)
@@ -369,10 +370,10 @@ class MutableHashTable(LookupTable):
 
 
 class DenseHashTable(MutableHashTable):
-    """A mutable table of which two keys are reserved: in TensorFlow's they mark buckets as empty or deleted.
+    """A mutable table with two reserved keys, which in TensorFlow's mark buckets as empty or deleted.
 
     Args:
-        empty_key, deleted_key: arrays of the key's type and shape, a scalar or a vector; no deleted key is None.
+        empty_key, deleted_key: arrays of the key's type and shape, a scalar or a vector; None for no deleted key.
 
     Raises:
         InvalidArgumentError: keys of higher rank, of different shapes, or equal ones.
@@ -399,7 +400,9 @@ class DenseHashTable(MutableHashTable):
                 raise errors.InvalidArgumentError("Empty and deleted keys cannot be equal")
 
     def replace(self, keys: Any, values: Any) -> None:
-        """Make these all that there is; entries under reserved keys, empty buckets of an export, are left out."""
+        """Replace all entries by these; entries under reserved keys, which are empty buckets of an export, are left
+        out.
+        """
         count = self._count(keys)
         if values.size != count * prod(self.value_shape):
             raise errors.InvalidArgumentError(
@@ -410,7 +413,7 @@ class DenseHashTable(MutableHashTable):
         super().replace(keys[kept], values[kept])
 
     def export(self) -> tuple[Any, Any]:
-        """All keys and values as matrices, as TensorFlow gives the buckets, but without empty ones."""
+        """All keys and values as matrices, as TensorFlow exports buckets, but without empty ones."""
         keys, values = super().export()
         return keys.reshape(len(keys), prod(self.key_shape)), values.reshape(len(keys), prod(self.value_shape))
 
@@ -419,7 +422,7 @@ class DenseHashTable(MutableHashTable):
         return super()._outer(keys)
 
     def _count(self, keys: Any) -> int:
-        """How many keys there are in an array [n, ...]."""
+        """The number of keys in an array [n, ...]."""
         count: int = keys.shape[0] if keys.ndim else 1
         if keys.size != count * prod(self.key_shape):
             raise errors.InvalidArgumentError(

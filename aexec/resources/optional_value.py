@@ -1,7 +1,6 @@
 """`OptionalValue`: a tuple of tensors or nothing, carried in a variant.
 
-TensorFlow's gradients of conditionals make them: what a branch that was not taken would have kept for the gradient is
-nothing.
+TensorFlow's gradients of conditionals use it: a branch that was not taken keeps nothing for the gradient.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ __all__ = ["OptionalValue"]
 
 @register_variant
 class OptionalValue:
-    """Some tensors, or None in their place.
+    """A tuple of tensors, or no value.
 
     Attributes:
         components: the tensors, which may be none; None without a value.
@@ -31,7 +30,7 @@ class OptionalValue:
 
     @property
     def tensors(self) -> tuple[Any, ...]:
-        """The components, none without a value."""
+        """The components; empty without a value."""
         return self.components or ()
 
     def __repr__(self) -> str:
@@ -40,11 +39,11 @@ class OptionalValue:
     # Wire form: whether there is a value, and its tensors.
 
     def encode(self) -> VariantTensorData:
-        """As TensorFlow writes optional values to checkpoints."""
+        """Encode it as TensorFlow writes optional values to checkpoints."""
         return VariantTensorData(self.type_name, struct.pack("<?", self.components is not None), list(self.tensors))
 
     @classmethod
     def decode(cls, data: VariantTensorData) -> OptionalValue:
-        """Undo `encode`.  Raises struct.error for what is none."""
+        """The inverse of `encode`.  Raises struct.error if the data is not an optional value."""
         (has_value,) = struct.unpack("<?", data.metadata)
         return cls(tuple(data.tensors) if has_value else None)

@@ -1,8 +1,8 @@
-"""Containers that several sessions of a process see.
+"""Containers that several sessions of a process share.
 
-A session has a resource manager of its own.  One whose config names containers to share
-has a `SharingResourceManager`, in which those containers are the process's: there is one
-of a name, it comes with the first session that shares it and goes with the last.
+A session has a resource manager of its own.  A session whose config names containers to share has a
+`SharingResourceManager`, in which those containers belong to the process: there is one of each name, from the first
+session that shares it to the last.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ R = TypeVar("R")
 
 @dataclass(slots=True)
 class _Shared:
-    """A manager in which there is one container only, and how many use it."""
+    """A manager with one container, and the number of sessions that use it."""
 
     manager: ResourceManager = field(default_factory=ResourceManager)
     users: int = 0
@@ -41,7 +41,7 @@ _shared: dict[str, _Shared] = {}
 
 
 def shared_containers() -> dict[str, int]:
-    """The containers that are shared now, and by how many sessions."""
+    """The containers that are shared now → the number of sessions that share each."""
     with _lock:
         return {name: shared.users for name, shared in _shared.items()}
 
@@ -66,15 +66,15 @@ def _leave(names: Iterable[str]) -> None:
 
 
 class SharingResourceManager(ResourceManager):
-    """A resource manager some of whose containers are the process's.
+    """A resource manager some of whose containers belong to the process.
 
     Args:
         share: their names.
-        kept: counts what its own resources keep, or None; what is shared counts for nobody.
-        scope: only managers of the same scope share: a process may stand for several tasks of a cluster.
+        kept: counts what its own resources keep, or None; shared resources are not counted.
+        scope: only managers of the same scope share containers, since a process may run several tasks of a cluster.
 
     Raises:
-        InvalidArgumentError: a name that no container can have.
+        InvalidArgumentError: a name is not valid for a container.
     """
 
     def __init__(self, share: Iterable[str], device: str = "", kept: KeptMemory | None = None, scope: str = "") -> None:
@@ -115,7 +115,7 @@ class SharingResourceManager(ResourceManager):
         self._of(container).cleanup(container)
 
     def clear(self) -> None:
-        """Remove everything of its own, and leave the shared containers to those who still use them."""
+        """Remove everything of its own, and stop using the shared containers."""
         self._shared = {}
         self._finalizer()
         self._own.clear()

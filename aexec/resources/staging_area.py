@@ -1,7 +1,7 @@
-"""Staging areas: tuples that one step puts in and another one takes out, first in first out, or by key.
+"""Staging areas: tuples that one step puts in and another takes out, first in first out, or by key.
 
-Putting waits while the area is full, taking while it has not what is asked for.  Waiting is
-atomic: an attempt that was cancelled has put nothing and taken nothing.
+Putting waits while the area is full, taking until the tuple is there.  Waiting is atomic: a cancelled call has put
+nothing and taken nothing.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Tuple = tuple[Any, ...]
 
 
 class _Bounded:
-    """Counts what is in an area against its limits; 0 is no limit."""
+    """Counts an area's tuples and bytes against its limits; 0 is no limit."""
 
     def __init__(self, capacity: int, memory_limit: int) -> None:
         self.capacity = capacity
@@ -32,7 +32,11 @@ class _Bounded:
         self.kept: KeptMemory | None = None
 
     def check_size(self, values: Sequence[Any]) -> int:
-        """Bytes of a tuple.  Raises ResourceExhaustedError if it can never go in, or its session may not keep it."""
+        """The bytes of a tuple.
+
+        Raises:
+            ResourceExhaustedError: it is larger than the area's limit, or the session's limit does not allow it.
+        """
         num_bytes = _num_bytes(values)
         if 0 < self.memory_limit < num_bytes:
             raise errors.ResourceExhaustedError(
@@ -44,11 +48,11 @@ class _Bounded:
         return num_bytes
 
     def is_full(self, count: int, more_bytes: int) -> bool:
-        """Is there no room for a further tuple beside `count` others?"""
+        """True if there is no room for a further tuple beside `count` others."""
         return 0 < self.capacity <= count or self.lacks_memory(more_bytes)
 
     def lacks_memory(self, more_bytes: int) -> bool:
-        """Is there no room for so many more bytes?"""
+        """True if there is no room for `more_bytes` bytes."""
         return 0 < self.memory_limit < self.bytes + more_bytes
 
 
@@ -60,8 +64,8 @@ class StagingArea(_Bounded):
     """Tuples, first in first out.
 
     Args:
-        capacity: number of tuples that there may be.
-        memory_limit: bytes that they may take; 0 is no limit for both.
+        capacity: most tuples.
+        memory_limit: most bytes; 0 is no limit for both.
     """
 
     def __init__(self, capacity: int = 0, memory_limit: int = 0) -> None:
@@ -75,7 +79,7 @@ class StagingArea(_Bounded):
         """Add a tuple, once there is room.
 
         Raises:
-            ResourceExhaustedError: it alone is larger than the memory limit, or its session may not keep it.
+            ResourceExhaustedError: it is larger than the memory limit, or the session's limit does not allow it.
             CancelledError: cancelled while waiting.
         """
         size = self.check_size(values)
@@ -99,7 +103,7 @@ class StagingArea(_Bounded):
         await self.lines.join("put", attempt, manager, "Stage operation was cancelled", undo)
 
     async def get(self, manager: CancellationManager | None) -> Tuple:
-        """Take the first tuple out, once there is one.  Raises CancelledError."""
+        """Take the first tuple, once there is one.  Raises CancelledError if cancelled."""
 
         def attempt() -> Any:
             if not self._tuples:
@@ -112,7 +116,7 @@ class StagingArea(_Bounded):
         return taken
 
     async def peek(self, index: int, manager: CancellationManager | None) -> Tuple:
-        """Tuple number `index`, once there is one, which stays.  Raises CancelledError."""
+        """Tuple number `index`, once there is one; it stays.  Raises CancelledError if cancelled."""
 
         def attempt() -> Any:
             return self._tuples[index] if 0 <= index < len(self._tuples) else NOT_YET
@@ -140,12 +144,12 @@ class StagingArea(_Bounded):
 class StagingMap(_Bounded):
     """Tuples by key, which may be put in and taken out in parts.
 
-    Parts of a tuple count against `memory_limit` when they come, and against `capacity` once it is complete: only a
-    whole tuple waits for others to go.
+    Parts of a tuple count against `memory_limit` when they are put, and against `capacity` once the tuple is complete:
+    only the part that completes a tuple waits for room for it.
 
     Args:
-        width: components of each tuple; None as long as nobody has said: who only takes does not know.
-        ordered: the smallest key comes out first, where none is named; otherwise the oldest tuple.
+        width: components of each tuple; None until a put says it, since a get does not know it.
+        ordered: without a key, take the tuple with the smallest key; otherwise the oldest tuple.
         capacity, memory_limit: as of `StagingArea`.
     """
 
@@ -155,23 +159,22 @@ class StagingMap(_Bounded):
         self.ordered = ordered
         self._complete: dict[int, list[Any]] = {}
         self._incomplete: dict[int, list[Any]] = {}
-        self._keys: list[int] = []  # of an ordered map: a heap of the complete ones, and of some that have gone
+        self._keys: list[int] = []  # of an ordered map: a heap of the complete keys, and of some that were taken
 
     def __len__(self) -> int:
         return len(self._complete)
 
     @property
     def incomplete(self) -> int:
-        """How many keys lack components."""
+        """The number of keys that lack components."""
         return len(self._incomplete)
 
     async def put(self, key: int, indices: Sequence[int], values: Tuple, manager: CancellationManager | None) -> None:
         """Add components of a key's tuple, whose width is known, once there is room.
 
         Raises:
-            InvalidArgumentError: indices that are out of range, or whose components are there; a
-                complete key.
-            ResourceExhaustedError: larger than the memory limit, or its session may not keep them.
+            InvalidArgumentError: an index is out of range, its component is there already, or the tuple is complete.
+            ResourceExhaustedError: larger than the memory limit, or the session's limit does not allow it.
             CancelledError: cancelled while waiting.
         """
         self._check_bounds(key, indices)
@@ -204,10 +207,11 @@ class StagingMap(_Bounded):
         await self.lines.join("put", attempt, manager, f"{self._name}Stage operation was cancelled", undo)
 
     async def get(self, key: int, indices: Sequence[int], manager: CancellationManager | None) -> Tuple:
-        """Take components of a complete tuple out, once there is one of this key; it goes with its last one.
+        """Take components of a complete tuple, once there is one of this key; the tuple is removed with its last
+        component.
 
         Raises:
-            InvalidArgumentError: indices that are out of range, or whose components were taken.
+            InvalidArgumentError: an index is out of range, or its component was taken.
             CancelledError: cancelled while waiting.
         """
 
@@ -222,7 +226,7 @@ class StagingMap(_Bounded):
         return taken
 
     async def peek(self, key: int, indices: Sequence[int], manager: CancellationManager | None) -> Tuple:
-        """Components of a complete tuple, once there is one of this key, which stays.  Raises as `get` does."""
+        """Components of a complete tuple, once there is one of this key; it stays.  Raises as `get` does."""
 
         def attempt() -> Any:
             return self._components(key, indices) if key in self._complete else NOT_YET
@@ -263,7 +267,7 @@ class StagingMap(_Bounded):
         self._complete[key] = parts
         if self.ordered:
             heapq.heappush(self._keys, key)
-            if len(self._keys) > 2 * len(self._complete) + 64:  # mostly keys that have gone
+            if len(self._keys) > 2 * len(self._complete) + 64:  # mostly keys that were taken
                 self._keys = sorted(self._complete)
 
     def _first_key(self) -> int:
@@ -295,7 +299,7 @@ class StagingMap(_Bounded):
         return values
 
     def _withdraw(self, key: int, indices: Sequence[int], values: Tuple) -> None:
-        """Undo a putting, as far as nobody took the values."""
+        """Undo a put, except of values that were taken."""
         with self.lines.lock:
             parts = self._complete.pop(key, None) or self._incomplete.pop(key, [])
             for index, value in zip(indices, values, strict=True):

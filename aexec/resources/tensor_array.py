@@ -1,7 +1,7 @@
 """`TensorArray`: a write-once array of tensors that lives as long as its step.
 
-Loops use it for their inputs and outputs, and gradients for what the backward loop
-needs.  Semantics and messages are those of core/kernels/tensor_array.h.
+Loops use it for their inputs and outputs, and gradients for the values that the backward loop needs.  Semantics and
+errors are those of core/kernels/tensor_array.h.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from aexec.framework.zeros import zeros_of_type
 __all__ = ["TensorArray"]
 
 
-# Of a place in an array, whatever is there: bytes, and nanoseconds to make it.
+# Per place of an array, besides the element: bytes, and nanoseconds to make it.
 _SLOT_BYTES, _SLOT_NS = 8, 8.0
-# Places that are made at a time, and that every array has which is at least so long.
+# Places that are made at a time; and the number of places that are made at once in any longer array.
 _AT_ONCE, _FEW = 100_000, 1000
 
 
 class _Cleared:
-    """Marks an element that was given out and may not be read again."""
+    """Marks an element that was read and may not be read again."""
 
     __slots__ = ("shape",)
 
@@ -42,20 +42,22 @@ class _Cleared:
 class TensorArray:
     """A growable or fixed array whose elements are each written once.
 
-    Elements behind the last one read or written are only counted, and take no memory.
+    Elements after the last one that was read or written are only counted, and take no memory.
 
     Attributes:
-        name: for messages.
+        name: for errors.
         dtype: type of all elements.
-        element_shape: what is known of their shape; with `identical_element_shapes` the first write fixes it.
+        element_shape: the known part of their shape; with `identical_element_shapes` the first write fixes it.
         dynamic_size: writing past the end makes it grow.
         clear_after_read: an element can be read once.
-        accumulates: a gradient array: writing an element again adds to it, an unwritten one reads as zeros.
-        zeros: shapes that unwritten elements are read with, None where it is not known; of a gradient array those
-            that the forward array's elements have.
-        marked_size: how many elements there were when a tensor was split into them; of a gradient array, how many of
-            its elements make the gradient of that tensor.
-        xp: module of the elements.  Those in a device's memory are read and written in its stream's order alone.
+        accumulates: True for a gradient array: writing an element again adds to it, and an unwritten one reads as
+            zeros.
+        zeros: shapes with which unwritten elements are read, None for an unknown one; in a gradient array those of the
+            forward array's elements.
+        marked_size: the number of elements when a tensor was split into them; in a gradient array, how many of its
+            elements make the gradient of that tensor.
+        xp: array module of the elements.  Elements in a device's memory are read and written only in its stream's
+            order.
     """
 
     def __init__(
@@ -86,17 +88,18 @@ class TensorArray:
         self.aggregated = False
         self.marked_size: int | None = None
         self._begin: Callable[[], None] | None = None
-        # The shape that was found to fit last.  What fits once does as long as `element_shape` stays, which
-        # only becomes the shape of an element.
+        # The shape that was last found to fit.  It still fits while `element_shape` is the same object; when that
+        # changes, it # becomes the shape of an element.
         self._fitting: tuple[int, ...] | None = None
         self._length = size
         self._lock = threading.Lock()
-        # Those up to some place, of which there are as many as were asked for, and maybe more.
+        # The elements up to some place: at least all that were read or written.
         self._elements: list[Any] | None = []
 
     @classmethod
     def of_gradients(cls, name: str, forward: TensorArray, prepend: Sequence[int] | None = None) -> TensorArray:
-        """An array that accumulates the gradients of an array's elements; it looks at that when it begins.
+        """An array that accumulates the gradients of an array's elements; it reads the array's sizes and shapes in
+        `begin`.
 
         Args:
             prepend: dimensions that elements have before those of the forward array's.
@@ -121,10 +124,11 @@ class TensorArray:
         return array
 
     def begin(self) -> None:
-        """Become what its forward array says, if it has one and has not begun; else with its first use.
+        """Take over sizes and shapes of the forward array, if there is one and that was not done; otherwise the first
+        use does.
 
         Raises:
-            InvalidArgumentError: gradients of that are not defined.
+            InvalidArgumentError: the forward array has no defined gradients.
         """
         if self._begin is not None:
             self._begin()
@@ -132,10 +136,10 @@ class TensorArray:
 
     @property
     def elements(self) -> list[Any]:
-        """The first elements, None where not written; nothing was written behind them.
+        """The first elements, None where not written; no later element was written.
 
         Raises:
-            InvalidArgumentError: it is closed.
+            InvalidArgumentError: the array is closed.
         """
         if self._begin is not None or self._elements is None:
             self._check_open()
@@ -150,7 +154,7 @@ class TensorArray:
 
     @property
     def tensors(self) -> list[Any]:
-        """What it holds, and None or a mark for elements that are not there; nothing when closed."""
+        """The elements that it holds, with None or a mark for absent ones; empty when closed."""
         return self._elements or []
 
     @property
@@ -165,34 +169,37 @@ class TensorArray:
         return self._length
 
     def mark_size(self) -> None:
-        """A tensor was split into what are all elements by now."""
+        """Record that a tensor was split into the present elements."""
         if not self.accumulates:
             self.marked_size = len(self)
 
     @property
     def joined_size(self) -> int:
-        """How many elements are joined when all are: of gradients those of what was split, though more came later."""
+        """The number of elements that are joined when all are: in a gradient array those of the split tensor, even if
+        it has more.
+        """
         count = len(self)
         return count if self.marked_size is None or not self.accumulates else self.marked_size
 
     def expect(self, shape: PartialTensorShape) -> None:
-        """Elements have this shape, also those that were never written.
+        """Declare that all elements have this shape, also those that were never written.
 
         Raises:
-            InvalidArgumentError: it contradicts what is known.
+            InvalidArgumentError: it contradicts the known shape.
         """
         self.element_shape = self.element_shape.merge_with(shape)
         self._fitting = None
 
     def close(self) -> None:
-        """Drop the elements; later use is an error.  Closing twice is fine."""
+        """Drop the elements; later use is an error.  May be called twice."""
         self._elements = None
 
     def write(self, index: int, value: Any) -> None:
         """Set element `index`.
 
         Raises:
-            InvalidArgumentError: out of range, written or read before, or a shape that does not fit.
+            InvalidArgumentError: the index is out of range, the element was written or read before, or its shape does
+                not fit.
         """
         elements = self.elements
         if not 0 <= index < len(elements):
@@ -230,15 +237,15 @@ class TensorArray:
         return old + value
 
     def read(self, index: int) -> Any:
-        """Element `index`, and clear it if the array is read-once.
+        """Element `index`; it is cleared if the array is read-once.
 
         Raises:
-            InvalidArgumentError: out of range, cleared, or unwritten with a shape that is not known.
+            InvalidArgumentError: out of range, cleared, or unwritten with an unknown shape.
         """
         elements = self.elements
         if not 0 <= index < len(elements):
             if not 0 <= index < self._length:
-                return self._zeros(self.shape_at(index))  # of gradients, where the array grew later
+                return self._zeros(self.shape_at(index))  # of a gradient array whose forward array grew later
             self.make_room(index)
         value = elements[index]
         if type(value) is _Cleared:
@@ -261,10 +268,10 @@ class TensorArray:
         return zeros_of_type(shape, self.dtype, self.xp)
 
     def shape_at(self, index: int) -> tuple[int, ...]:
-        """The shape that `read` gives, if it gives anything.
+        """The shape of the element that `read` returns.
 
         Raises:
-            InvalidArgumentError: out of range, or unwritten with a shape that is not known.
+            InvalidArgumentError: out of range, or unwritten with an unknown shape.
         """
         elements = self.elements
         if index < 0 or not (index < self._length or self.accumulates):
@@ -274,7 +281,7 @@ class TensorArray:
 
     @property
     def nbytes(self) -> int:
-        """How large the elements are in all."""
+        """Bytes of all elements."""
         return sum(value.nbytes for value in self.elements if value is not None and type(value) is not _Cleared)
 
     def _unwritten_shape(self, index: int) -> tuple[int, ...]:
@@ -302,7 +309,7 @@ class TensorArray:
         return values
 
     def read_each(self, indices: Sequence[int]) -> list[Any]:
-        """Several elements, of any shapes; those of one shape that were never written are one array."""
+        """Several elements, of any shapes; unwritten ones of one shape share an array."""
         made: dict[tuple[int, ...], tuple[Any, _Cleared]] = {}
         elements, clears = self.elements, self.clear_after_read
         last = max((index for index in indices if index < self._length), default=-1)
@@ -323,12 +330,12 @@ class TensorArray:
         return values
 
     def make_room(self, index: int) -> None:
-        """Let the elements up to one be there; an array may grow by that.
+        """Make the places of all elements up to `index`; the array may grow.
 
         Raises:
-            InvalidArgumentError: there is no such element, and it may not grow.
+            InvalidArgumentError: there is no such element, and the array cannot grow.
             ResourceExhaustedError: there is no room.
-            NeedsThreadError: on an event loop, where they are very many.
+            NeedsThreadError: on an event loop, if they are very many.
         """
         if index < 0 or not (self.dynamic_size or index < self._length):
             raise self._error(
@@ -342,7 +349,7 @@ class TensorArray:
             let_others_run()
 
     def _add_places(self, elements: list[Any], count: int) -> bool:
-        """Some places more, as long as there are not `count`; True if there are still too few.  From any thread."""
+        """Make some more places, up to `count`; True if there are still too few.  May be called from any thread."""
         with self._lock:
             self._length = max(self._length, count)
             missing = count - len(elements)

@@ -1,7 +1,7 @@
 """`TensorList`: an immutable list of tensors, carried in a variant.
 
-What TensorFlow 2's loops use in place of a TensorArray.  Every change makes a new list
-that shares the tensors, so a list that was passed on stays what it was.
+TensorFlow 2's loops use it instead of a TensorArray.  Every change makes a new list that shares the tensors, so a list
+that was passed on never changes.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from aexec.framework.wire.wire_format import put_varint
 
 __all__ = ["SLOT_BYTES", "TensorList"]
 
-# Of a place in a list, whatever is there.
+# Bytes of a place in a list, besides the element.
 SLOT_BYTES = 8
 # Places that are made at a time.
 _AT_ONCE = 100_000
@@ -32,9 +32,9 @@ class TensorList:
 
     Attributes:
         dtype: type of all elements.
-        element_shape: what is known of their shape.
-        elements: those up to the last that was set; the others, up to the list's length, take no memory.
-        max_elements: -1, or the length it may not exceed.
+        element_shape: the known part of their shape.
+        elements: the elements up to the last that was set; the others, up to the list's length, take no memory.
+        max_elements: the most elements; -1 for no limit.
     """
 
     __slots__ = ("_length", "dtype", "element_shape", "elements", "max_elements")
@@ -62,7 +62,7 @@ class TensorList:
 
     @property
     def is_all_set(self) -> bool:
-        """Was every element set?"""
+        """True if every element was set."""
         return len(self.elements) == self._length and all(element is not None for element in self.elements)
 
     @property
@@ -71,12 +71,16 @@ class TensorList:
         return (element for element in self.elements if element is not None)
 
     def with_elements(self, elements: list[Any], length: int | None = None) -> TensorList:
-        """The same kind of list with other elements, and of `length` if that is more than there are."""
+        """A list like this one with other elements; its length is `length`, or the number of elements if that is
+        more.
+        """
         length = len(elements) if length is None else max(length, len(elements))
         return TensorList(self.dtype, self.element_shape, elements, self.max_elements, length=length)
 
     def elements_up_to(self, count: int) -> list[Any]:
-        """A copy of the first `count` elements, to be changed.  Raises ResourceExhaustedError without room for it."""
+        """A copy of the first `count` elements, which may be changed.  Raises ResourceExhaustedError if there is no
+        room.
+        """
         announce(SLOT_BYTES * count)
         if count > len(self.elements):
             announce_scratch(SLOT_BYTES * count)  # a list that grows is copied
@@ -87,31 +91,31 @@ class TensorList:
         return elements
 
     def check_dtype(self, dtype: DType) -> None:
-        """Raises InvalidArgumentError unless the elements are of type `dtype`."""
+        """Raise InvalidArgumentError unless the elements are of type `dtype`."""
         if dtype is not self.dtype:
             raise errors.InvalidArgumentError(f"Invalid data types; op elements {dtype} but list elements {self.dtype}")
 
     def check_index(self, index: int, doing: str = "access") -> None:
-        """Raises InvalidArgumentError unless `index` is that of an element."""
+        """Raise InvalidArgumentError unless `index` is that of an element."""
         if not 0 <= index < self._length:
             raise errors.InvalidArgumentError(
                 f"Trying to {doing} element {index} in a list with {self._length} elements."
             )
 
     def takes(self, shape: tuple[int, ...]) -> bool:
-        """May an element have this shape?"""
+        """True if an element may have this shape."""
         return shape == self.element_shape.dims or self.element_shape.is_compatible_with(shape)
 
     def get(self, index: int) -> Any:
-        """Element `index`, None if it was never set.  Raises InvalidArgumentError if there is none."""
+        """Element `index`, None if it was never set.  Raises InvalidArgumentError if the index is out of range."""
         self.check_index(index)
         return self.elements[index] if index < len(self.elements) else None
 
     def shape_of(self, elements: Iterable[Any], wanted: PartialTensorShape) -> PartialTensorShape:
-        """What is known of the shape of elements, of which those that are set have to agree with what is `wanted`.
+        """The known shape of elements; those that are set must be compatible with `wanted`.
 
         Raises:
-            InvalidArgumentError: they, or the list's element shape, do not.
+            InvalidArgumentError: they, or the list's element shape, are not.
         """
         shape = wanted.merge_with(self.element_shape)
         fitting = None
@@ -124,11 +128,11 @@ class TensorList:
     def __repr__(self) -> str:
         return f"<TensorList of {self._length} {self.dtype}, element shape {self.element_shape}>"
 
-    # Wire form: the elements that are set, and as varints the number and the indices of those that are
-    # not, the type, and max_elements in 64 bits; then the shape as a message.
+    # Wire form: tensors: the elements that are set.  Metadata: as varints the number of unset elements and their
+    # indices, # the type, and max_elements in 64 bits; then the shape as a message.
 
     def encode(self) -> VariantTensorData:
-        """As TensorFlow writes lists to checkpoints."""
+        """Encode it as TensorFlow writes lists to checkpoints."""
         unset = [index for index, element in enumerate(self.elements) if element is None]
         unset += range(len(self.elements), self._length)
         numbers = [len(unset), *unset, self.dtype.enum, self.max_elements % 2**64]
@@ -137,7 +141,7 @@ class TensorList:
 
     @classmethod
     def decode(cls, data: VariantTensorData) -> TensorList:
-        """Undo `encode`.  Raises ValueError or IndexError for what is no list."""
+        """The inverse of `encode`.  Raises ValueError or IndexError if the data is not a list."""
         count, position = _read_varint(data.metadata, 0)
         unset = set()
         for _ in range(count):

@@ -1,6 +1,6 @@
 """`TensorMap`: an immutable map from tensors to tensors, carried in a variant.
 
-As a `TensorList`, a change makes a new map that shares the tensors.
+As with a `TensorList`, a change makes a new map that shares the tensors.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from aexec.framework.wire.variant import VariantTensorData, register_variant
 
 __all__ = ["TensorMap"]
 
-# Elements of a key that are copied to tell it from others, at most.
+# A key with more elements than this is identified by a digest, not by a copy.
 _FEW = 1024
-# Nanoseconds that an element takes to become part of a digest, and a byte of a string.
+# Nanoseconds to add an element to a digest, and a byte of a string.
 _DIGEST_NS, _BYTE_NS = 50.0, 1.0
 _PIECE = DEFAULT.pieces(_DIGEST_NS)
 
 
 @register_variant
 class TensorMap:
-    """Values by keys; keys are the same if type, shape and elements are.
+    """Values by keys; keys are equal if type, shape and elements are.
 
     Attributes:
-        items: in the order in which they came, by what tells their keys apart: key and value.
+        items: identity of the key → (key, value), in the order in which they were added.
     """
 
     __slots__ = ("items",)
@@ -57,12 +57,12 @@ class TensorMap:
         return [key for key, _ in self.items.values()]
 
     def get(self, key: Any) -> Any:
-        """The value of a key, None without one."""
+        """The value of a key, or None."""
         found = self.items.get(_identity(key))
         return None if found is None else found[1]
 
     def with_item(self, key: Any, value: Any) -> TensorMap:
-        """The map with this value for the key, whatever it had."""
+        """The map with this value for the key, replacing an earlier one."""
         return TensorMap({**self.items, _identity(key): (key, value)})
 
     def without(self, key: Any) -> TensorMap:
@@ -74,25 +74,27 @@ class TensorMap:
     def __repr__(self) -> str:
         return f"<TensorMap of {len(self)}>"
 
-    # Wire form: keys and values by turns.
+    # Wire form: keys and values alternate.
 
     def encode(self) -> VariantTensorData:
-        """As TensorFlow writes maps to checkpoints."""
+        """Encode it as TensorFlow writes maps to checkpoints."""
         return VariantTensorData(self.type_name, tensors=list(self.tensors))
 
     @classmethod
     def decode(cls, data: VariantTensorData) -> TensorMap:
-        """Undo `encode`.  Raises ValueError for a key without a value."""
+        """The inverse of `encode`.  Raises ValueError for a key without a value."""
         pairs = zip(data.tensors[::2], data.tensors[1::2], strict=True)
         return cls({_identity(key): (key, value) for key, value in pairs})
 
 
 def _identity(key: Any) -> Hashable:
-    """What is equal for equal keys: a copy of its elements; if they are many a digest, to be made in a thread."""
+    """A value that is equal for equal keys: a copy of the elements; for many elements a digest, which is made in a
+    thread.
+    """
     array = np.asarray(key)
     if array.size > _FEW and (array.dtype != object or type(array.flat[0]) is bytes):
         check_inline(array.size * _DIGEST_NS)
-        if array.dtype == object and array.size <= _PIECE:  # more than that are not here on the event loop
+        if array.dtype == object and array.size <= _PIECE:  # larger arrays were refused above on the event loop
             check_inline(sum(map(len, array.flat)) * _BYTE_NS)
         elements: Hashable = _digest(array)
     else:
@@ -101,7 +103,9 @@ def _identity(key: Any) -> Hashable:
 
 
 def _digest(array: Any) -> bytes:
-    """Of numbers or strings, taken in pieces; Python would hash all of them under the interpreter's lock."""
+    """A digest of numbers or strings, made in pieces: Python's own hash would hold the interpreter's lock for all of
+    them.
+    """
     digest = blake2b()
     flat = array.ravel() if array.flags.c_contiguous else array.flat
     for start in range(0, array.size, _PIECE):
@@ -110,7 +114,7 @@ def _digest(array: Any) -> bytes:
             strings = some.tolist()
             lengths = np.fromiter(map(len, strings), np.int64, len(strings))
             digest.update(lengths.tobytes())
-            # One by one: joined they could take any room, as one string may stand in all places.
+            # One by one: joined they could need any amount of memory, since one string may be at all places.
             for string in giving_way(strings, _DIGEST_NS + _BYTE_NS * lengths.mean()):
                 digest.update(string)
         else:

@@ -1,9 +1,8 @@
-"""`WaitingLines`: attempts at something shared that cannot succeed yet, served in order of arrival.
+"""`WaitingLines`: attempts at a shared object that cannot succeed yet, served in order of arrival.
 
-Barriers, staging areas and accumulators are built on it.  An attempt is a function that either
-does its work and returns the result, or does nothing and returns `NOT_YET`.  It joins a line,
-and is tried when it is at the head: first when it arrives, then after every change.  Attempts
-of different lines do not wait for one another.
+Barriers, staging areas and accumulators use it.  An attempt is a function that either does its work and returns the
+result, or does nothing and returns `NOT_YET`.  It joins a line, and is tried while it is at the head: when it arrives,
+and after every change.  Attempts of different lines do not wait for each other.
 """
 
 from __future__ import annotations
@@ -36,14 +35,14 @@ class _Waiting:
 
 
 class WaitingLines:
-    """Attempts that wait, by line.  All methods may be called from any thread.
+    """Waiting attempts, by line.  All methods may be called from any thread.
 
     Attributes:
-        lock: held while an attempt is tried; whoever changes what attempts look at holds it too, briefly.
+        lock: held while an attempt is tried; changes of what attempts depend on need it too, briefly.
     """
 
     def __init__(self) -> None:
-        # Taken again by an `undo` that is called at once, because the waiter's loop has closed.
+        # Re-entrant for an `undo` that is called at once, because the waiter's loop is closed.
         self.lock = threading.RLock()
         self._lines: dict[Hashable, deque[_Waiting]] = {}
 
@@ -59,14 +58,14 @@ class WaitingLines:
 
         Args:
             line: the line that it joins.
-            attempt: what to do; an error that it raises ends it.
+            attempt: the attempt; an error that it raises ends it.
             manager: cancels the wait.
             message: of the CancelledError.
-            undo: takes back the effect of an attempt whose result came too late for the waiter.
+            undo: undoes an attempt whose result came too late for the waiter.
 
         Raises:
             CancelledError: cancelled by the manager; the attempt has had no effect.
-            BaseException: what the attempt raises.
+            BaseException: the error that the attempt raised.
         """
         with self.lock:
             if line not in self._lines:
@@ -83,7 +82,7 @@ class WaitingLines:
             del waiting  # its future may hold an error, whose traceback holds this frame
 
     def changed(self) -> None:
-        """Try again what waits: something has changed.  Call it with the lock held, or without."""
+        """Try the waiting attempts again after a change.  The caller may hold the lock."""
         with self.lock:
             progress = True
             while progress:
@@ -93,7 +92,7 @@ class WaitingLines:
                         progress = True
 
     def _serve_head(self, line: Hashable) -> bool:
-        """Try the first attempt of a line that somebody still waits for; did it end?"""
+        """Try the first attempt of a line that is still awaited; returns whether it ended."""
         queue = self._lines.get(line)
         while queue and queue[0].future.done():
             queue.popleft()
@@ -106,7 +105,7 @@ class WaitingLines:
         except Exception as error:
             queue.popleft()
             complete_on_loop(head.future, partial(_set_error, without_frame(error)))
-            del head  # the error's traceback leads here
+            del head  # the error's traceback refers to it
             return True
         if result is NOT_YET:
             return False
@@ -124,11 +123,11 @@ class WaitingLines:
             queue.remove(waiting)
             if not queue:
                 del self._lines[line]
-            # Whoever stood behind may go on now.
+            # The next in line may succeed now.
             self.changed()
 
     def __len__(self) -> int:
-        """How many attempts wait."""
+        """The number of waiting attempts."""
         with self.lock:
             return sum(map(len, self._lines.values()))
 
