@@ -151,6 +151,9 @@ def _serve(arguments: argparse.Namespace) -> int:
         cluster = f"; cluster {config.cluster}, {'by TLS' if by_tls else 'without TLS, on loopback'}"
 
     def on_ready(address: str) -> None:
+        if address.startswith("grpc"):
+            print(f"aexec serves gRPC on {address}", flush=True)
+            return
         loading = f"; models to load: {', '.join(config.models)}" if config.models else ""
         names = ", ".join(config.graphs) or "none yet"
         print(f"aexec serves on {address}{loading}; sessions: {names}{cluster}; Ctrl-C stops it", flush=True)

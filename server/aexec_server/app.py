@@ -62,6 +62,7 @@ def make_app(config: ServerConfig | None = None) -> web.Application:
     app[SERVER] = server
     app[ACTIVITY] = server.activity
     app[DIRECT_RUNS] = direct
+    app[runs.RUN_HANDLERS] = run_handlers
     server.access.site.install(app)
     add_routes(app, routes, server.access.guard)
     app.cleanup_ctx.append(_open_sessions)

@@ -9,7 +9,7 @@ import signal
 import sys
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
@@ -22,8 +22,12 @@ from aexec_server.core.access import AccessControl
 from aexec_server.core.access_log import AccessLogger, access_logger
 from aexec_server.core.server_state import SERVER, Server
 from aexec_server.handlers.direct_runs import DirectRuns
+from aexec_server.rpc.opening import rpc_server_of
 from aexec_server.settings.file_limit import most_connections
 from aexec_server.settings.server_config import ServerConfig
+
+if TYPE_CHECKING:
+    from aexec_server.rpc.rpc_server import RpcServer
 
 __all__ = [
     "GRACE_SECONDS",
@@ -70,7 +74,7 @@ async def serve_app(
     Args:
         app: an application of `make_app`.
         stop: see above.
-        on_ready: called with the address when it listens.
+        on_ready: called with the address when it listens; then with that of gRPC, if it listens for that.
         path: the Unix socket to listen on, whose clients are trusted and not limited; None for the configured address,
             with limited connections.
 
@@ -79,7 +83,7 @@ async def serve_app(
     """
     server = app[SERVER]
     config = server.config
-    async with _running(app, _FOR_EVER if path else config.idle_seconds) as handlers:
+    async with _running(app, _FOR_EVER if path else config.idle_seconds) as handlers, _answering_rpcs(app) as rpc:
         if path is not None:
             listening = _listening_on_socket(app, handlers, path)
         else:
@@ -90,12 +94,30 @@ async def serve_app(
             listening = listening_to_clients(protocols, table, config, server.access)
         async with listening as address:
             on_ready(address)
+            if rpc is not None:
+                on_ready(rpc.address)
             await told_to_stop(server, stop)
+            if rpc is not None:
+                rpc.refuse_new()
             runs = server.sessions.live_runs
             # A session host ends when its last session does, which is no news.
             level = logging.INFO if runs or path is None else logging.DEBUG
             logger.log(level, "told to stop: %d runs in flight", runs)
         await _drain(server, stop)
+
+
+@contextlib.asynccontextmanager
+async def _answering_rpcs(app: web.Application) -> AsyncIterator[RpcServer | None]:
+    """Context manager: listen for gRPC, if that is configured; at the end calls have ended, or are cut off."""
+    rpc = rpc_server_of(app)
+    if rpc is None:
+        yield None
+        return
+    try:
+        await rpc.start()
+        yield rpc
+    finally:
+        await rpc.close()
 
 
 @contextlib.asynccontextmanager

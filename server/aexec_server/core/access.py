@@ -115,19 +115,45 @@ class AccessControl:
     def _admit_anyone(self, request: web.Request, scope: Scope) -> None:
         set_caller(request, anyone_at(request.remote or ""))
 
+    def admit_call(self, authorization: str | None, named_by_front: str | None, host: str, scope: Scope) -> Caller:
+        """The caller of a gRPC call.
+
+        Args:
+            authorization: its metadata of that name.
+            named_by_front: what a front says of the caller, as `CALLER_HEADER` has it.
+            host: the address that it comes from.
+
+        Raises:
+            UnauthenticatedError, PermissionDeniedError, ResourceExhaustedError: it is refused.
+        """
+        if scope is Scope.OPEN or (self.source is None and self._key is None):
+            return anyone_at(host)
+        if self._key is not None:
+            return self._checked(self._named(named_by_front), scope)
+        assert self.source is not None
+        return self._checked(self.source.table.identify(authorization), scope)
+
     def _admit(self, request: web.Request, scope: Scope) -> None:
-        who = self._who(request)
+        set_caller(request, self._checked(self._who(request), scope))
+
+    def _checked(self, who: Caller | Refusal, scope: Scope) -> Caller:
+        """The caller, if it may do what needs this scope.  Raises otherwise."""
         if isinstance(who, Refusal):
             raise _UnauthenticatedError(who) if who.retry_after is None else _RateError(who.retry_after)
         if self._wants_tokens and not who.may(scope):
             raise _ScopeError(who, scope)
-        set_caller(request, who)
+        return who
 
     def _who(self, request: web.Request) -> Caller | Refusal:
         if self._key is not None:
-            who = read_caller(request.headers.get(CALLER_HEADER), self._key)
-            # A front passes a request whose head it cannot read on unchanged, so that it names no caller.
-            return who if self._wants_tokens or isinstance(who, Caller) else ANYONE
+            return self._named(request.headers.get(CALLER_HEADER))
         assert self.source is not None
         sent = request.headers.getall(hdrs.AUTHORIZATION, ())
         return self.source.table.identify(", ".join(sent) if sent else None)
+
+    def _named(self, header: str | None) -> Caller | Refusal:
+        """Who sends a request, as the front says."""
+        assert self._key is not None
+        who = read_caller(header, self._key)
+        # A front passes a request whose head it cannot read on unchanged, so that it names no caller.
+        return who if self._wants_tokens or isinstance(who, Caller) else ANYONE

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-
-from aiohttp import web
+from collections.abc import Callable
 
 from aexec import proto
 from aexec.errors import Code
@@ -16,7 +15,7 @@ from aexec_server.requests.run_table import Run
 from aexec_server.sessions.store import HostedSession
 from aexec_server.watching.metrics import CancelCause, Metrics
 from aexec_server.watching.server_log import log_fields
-from aexec_server.watching.trace_context import new_trace_id, trace_of
+from aexec_server.watching.trace_context import new_trace_id
 
 __all__ = ["RunJournal"]
 
@@ -55,14 +54,16 @@ class RunJournal:
         if self._log_steps:
             run = Run(run_id, 0.0)
             run.outcome = _OK
-            _log(None, hosted, run, seconds)
+            _log(new_trace_id(), hosted, run, seconds)
 
-    def ended(self, request: web.Request | None, hosted: HostedSession, run: Run, arrival: float) -> None:
+    def ended(
+        self, hosted: HostedSession, run: Run, arrival: float, trace_id: Callable[[], str] = new_trace_id
+    ) -> None:
         """Record a run that has ended with its `outcome`.
 
         Args:
-            request: the request for the run; None if its client left before aiohttp made the request.
             arrival: when the request came, by `time.monotonic`.
+            trace_id: returns the id of the request's trace; a new one by default.
         """
         metrics = self._metrics
         now = time.monotonic()
@@ -74,7 +75,7 @@ class RunJournal:
         if self._spans is not None:
             self._spans.run_ended(hosted.model, run.id, run.outcome, now - arrival)
         if self._log_steps:
-            _log(request, hosted, run, now - arrival)
+            _log(trace_id(), hosted, run, now - arrival)
 
     def _count_cancellation(self, hosted: HostedSession, run: Run, now: float) -> None:
         cause = _cause(hosted, run)
@@ -95,9 +96,9 @@ class RunJournal:
                     seconds.observe(self_nanos(node) * 1e-9, (op, device.device))
 
 
-def _log(request: web.Request | None, hosted: HostedSession, run: Run, seconds: float) -> None:
+def _log(trace_id: str, hosted: HostedSession, run: Run, seconds: float) -> None:
     """`run r1 of session 3f2a1b…: OK after 0.000412 s, in line 0.000000 s trace=4bf9…`, nothing of what it computed."""
-    session, trace_id = shortened(hosted.handle), new_trace_id() if request is None else trace_of(request).trace_id
+    session = shortened(hosted.handle)
     fields = {
         "run_id": run.id,
         "session": session,

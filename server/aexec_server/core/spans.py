@@ -8,7 +8,9 @@ process, and thus in the one from which session hosts are forked.  The extra `op
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
@@ -70,6 +72,26 @@ class Spans:
                 return response
 
         return around
+
+    @contextmanager
+    def call(self, metadata: Mapping[str, Any], path: str) -> Iterator[TraceContext]:
+        """Context manager: a span of a gRPC call, whose trace is given.
+
+        Args:
+            metadata: what came with the call, by name.
+            path: its method's full name.
+        """
+        service, _, name = path[1:].partition("/")
+        attributes = {"rpc.system": "grpc", "rpc.service": service, "rpc.method": name}
+        carrier = {key: value for key, value in metadata.items() if isinstance(value, str)}
+        parent = self._extract(carrier)
+        with self._tracer.start_as_current_span(path[1:], parent, self._server, attributes) as span:
+            try:
+                yield _context_of(span)
+            except errors.OpError as error:
+                span.set_attribute("rpc.grpc.status_code", int(error.code))
+                raise
+            span.set_attribute("rpc.grpc.status_code", 0)
 
     def run_ended(self, model: str, run_id: str, outcome: str, seconds: float) -> None:
         """Make the span of a run that ends now, inside its request's."""

@@ -188,7 +188,7 @@ class PartialRuns:
             run.outcome, run.error = error.code.name, error
         part.let_go()
         hosted.runs.remove(run)
-        self.journal.ended(None, hosted, run, began)
+        self.journal.ended(hosted, run, began)
         self.shares.give_back(caller.client)
         # Its error is for who asks next; those that nobody asks for are not kept for ever.
         ended = [handle for handle, other in hosted.partial_steps.items() if other.step.done]

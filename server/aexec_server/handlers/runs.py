@@ -16,24 +16,19 @@ from aiohttp import web
 from aexec import errors, proto
 from aexec.errors import Code
 from aexec.hosting import (
-    LoopTurns,
-    SliceClock,
     loop_budget,
     record_network_buffer,
     record_network_buffer_freed,
 )
 from aexec_server.aiohttp_seam import RawRequestMessage
 from aexec_server.clients.callers import Caller, Scope, caller_of
-from aexec_server.clients.client_shares import ShareError
-from aexec_server.core.admission import OverloadError
 from aexec_server.core.direct_call import DirectCall, DirectRun
 from aexec_server.core.operations import operation_response
 from aexec_server.core.routes import Route
-from aexec_server.core.run_journal import RunJournal
 from aexec_server.core.server_state import Server
 from aexec_server.handlers.partial_runs import PartialRuns
-from aexec_server.handlers.run_execution import RunExecution
 from aexec_server.handlers.runs_in_flight import RunsInFlight
+from aexec_server.handlers.served_runs import ServedRuns
 from aexec_server.handlers.session_calls import check_handle
 from aexec_server.http import bodies
 from aexec_server.http.error_responses import error_response, public_error
@@ -64,13 +59,12 @@ from aexec_server.requests.run_response import (
 from aexec_server.requests.run_table import RUN_ID, Run, StartedRun, check_run_id, run_key
 from aexec_server.requests.served_call import ServedCall
 from aexec_server.sessions.store import HostedSession
+from aexec_server.watching.trace_context import trace_of
 
-__all__ = ["RunHandlers", "routes"]
+__all__ = ["RUN_HANDLERS", "RunHandlers", "routes"]
 
 _OK, _CANCELLED = Code.OK.name, Code.CANCELLED.name
 _BODY = "body of a run"  # in the memory log
-# With these a run is refused for there is too much to do.
-_TOO_MUCH = (OverloadError, ShareError)
 
 # Answers a run in its protocol, given the body and when the request came.
 Answerer = Callable[[web.Request, HostedSession, Run, bodies.Body, float], Awaitable[web.Response]]
@@ -116,15 +110,14 @@ class RunHandlers:
         self.limits = server.config.message_limits
         self.admission = server.admission
         server.backlog.is_full = self.admission.is_full
-        self.journal = RunJournal(server.metrics, server.spans, log_steps=server.config.step_log)
-        self.partial_runs = PartialRuns(server, self.admission, self.journal)
-        self.execution = RunExecution(server, self.journal)
+        self.served = ServedRuns(server)
+        self.execution = self.served.execution
+        self.turns = self.served.turns
+        self.partial_runs = PartialRuns(server, self.admission, self.served.journal)
         self.in_flight = RunsInFlight(server)
         self._early: dict[asyncio.BaseTransport, _EarlyRun] = {}
         server.metrics.gauge("aexec_runs_in_flight", lambda: {(): self.admission.statistics().in_flight})
         server.metrics.gauge("aexec_runs_waiting", lambda: {(): self.admission.statistics().waiting})
-        # patience=0 is strict FIFO: requests are alike, so none waits much longer than another.
-        self.turns = SliceClock(loop_budget.DEFAULT, turns=LoopTurns(), patience=0)
 
     def run(self, request: web.Request) -> Awaitable[web.StreamResponse]:
         """POST …/{session}:run"""
@@ -235,25 +228,21 @@ class RunHandlers:
             response.headers[RUN_ID] = run.id
             return response
         except asyncio.CancelledError as left:
-            run.outcome, run.left = _CANCELLED, True
-            if run.stream is not None:
-                run.error = errors.CancelledError("The client who asked for it has gone")
+            self.served.left(run)
             # Else the frames of all who left stay until their connections' tasks have had their turns: for a thousand
             # of them the garbage collector looked through as much again and again.
             raise left.with_traceback(None) from None
         except errors.OpError as error:
-            run.outcome, run.shed = error.code.name, isinstance(error, _TOO_MUCH)
-            run.error = error
+            self.served.failed(run, error)
             response = error_response(request, error, f"/v1/sessions/{hosted.handle}/runs/{run.id}")
             response.headers[RUN_ID] = run.id
             response[BEGUN] = run.step is not None
             return response
         finally:
             record_network_buffer_freed(_BODY, buffer)
-            run.held = None
             if admitted:
                 self.admission.end(hosted, run)
-            self._end(request, hosted, run, arrival)
+            self.served.end(hosted, run, arrival, lambda: trace_of(request).trace_id)
 
     def _listed(self, request: web.Request, hosted: HostedSession) -> tuple[Run, float, Caller, bool]:
         """A run in the table for a request: when it came, whose it is, and whether it was begun early.
@@ -265,20 +254,7 @@ class RunHandlers:
         if early is not None:
             return early.run, early.arrival, early.caller, True
         arrival, caller = self.server.backlog.arrival(request.transport), caller_of(request)
-        try:
-            self.admission.check(hosted, caller)
-        except _TOO_MUCH:
-            self.journal.refused(hosted)
-            raise
-        hosted.acquire()
-        run = hosted.runs.add(hosted.runs_owner(caller))
-        run.by_admin = caller.is_admin
-        return run, arrival, caller, False
-
-    def _end(self, request: web.Request | None, hosted: HostedSession, run: Run, arrival: float) -> None:
-        hosted.runs.remove(run)
-        hosted.release()
-        self.journal.ended(request, hosted, run, arrival)
+        return self.served.new_run(hosted, caller), arrival, caller, False
 
     # Runs that `direct_runs.py` began before aiohttp made their requests
 
@@ -327,7 +303,7 @@ class RunHandlers:
             run.outcome = error.code.name  # it may have failed before that
         finally:
             self.admission.end(early.hosted, run)
-            self._end(None, early.hosted, run, early.arrival)
+            self.served.end(early.hosted, run, early.arrival)
 
     async def _answer(
         self, request: web.Request, hosted: HostedSession, run: Run, body: bodies.Body, arrival: float
@@ -453,3 +429,6 @@ def _json_length(request: web.Request) -> int:
     """Where tensors may begin in the body; whether it is so, is looked at when it is there."""
     text = request.headers.get(JSON_LENGTH, "")
     return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0
+
+
+RUN_HANDLERS: web.AppKey[RunHandlers] = web.AppKey("run_handlers", RunHandlers)

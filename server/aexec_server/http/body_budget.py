@@ -7,11 +7,13 @@ The bytes of a request are given back when it was answered or its client has lef
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from aiohttp import web
 
 from aexec.hosting import return_freed_memory
-from aexec_server.clients.callers import caller_of
+from aexec_server.clients.callers import Caller, caller_of
 from aexec_server.clients.client_shares import ClientShares
 from aexec_server.settings.server_config import ServerConfig
 
@@ -63,7 +65,19 @@ class BodyBudget:
         size = request.get(_TAKEN)
         if size is None:
             return
-        self.shares.give_back(caller_of(request).client, size)
+        self._give_back(caller_of(request), size)
+
+    @contextmanager
+    def holding(self, caller: Caller, size: int) -> Iterator[None]:
+        """Context manager: count the bytes of a message inside.  Raises as `take`."""
+        self.shares.take(caller, size)
+        try:
+            yield
+        finally:
+            self._give_back(caller, size)
+
+    def _give_back(self, caller: Caller, size: int) -> None:
+        self.shares.give_back(caller.client, size)
         self._given_back += size
         if self._given_back >= _RETURN_EVERY:
             self._given_back = 0

@@ -156,7 +156,7 @@ def error_response(request: web.Request, error: errors.OpError, instance: str | 
         content_type="application/problem+json" if problem else "application/json",
     )
     response.headers.update(error_headers(error, status))
-    request.app[ACTIVITY].note_error(error, status, request)
+    request.app[ACTIVITY].note_request_error(error, status, request)
     return response
 
 

@@ -13,7 +13,7 @@ from aexec.hosting import DType, dtypes, tensor_from_proto, tensor_to_proto
 from aexec_server.requests.run_request import MAX_NAMES, RunRequest
 from aexec_server.requests.tensors import as_array
 
-__all__ = ["error_in_response", "parse_small_run", "read_run_step", "run_step_response"]
+__all__ = ["error_in_response", "error_text", "parse_small_run", "read_run_step", "run_step_response"]
 
 # Bytes of a message that cannot be much once decoded, whatever they are; and types whose elements are objects.
 _SMALL = 1024
@@ -71,7 +71,12 @@ def run_step_response(
 
 
 def error_in_response(error: errors.OpError) -> proto.RunStepResponse:
-    """For clients that asked for errors in the body, which has no limit in length.  No file names of this machine."""
+    """For clients that asked for errors in the body, which has no limit in length."""
+    return proto.RunStepResponse(status_code=error.code.name, status_error_message=error_text(error))
+
+
+def error_text(error: errors.OpError) -> str:
+    """The words of an error with its node, `… [[{{node y}}]]`, as TensorFlow writes it, without local file names."""
     shown = error.fresh()
     shown.site = None
-    return proto.RunStepResponse(status_code=error.code.name, status_error_message=str(shown))
+    return str(shown)

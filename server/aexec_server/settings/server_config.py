@@ -60,6 +60,14 @@ class ServerConfig:
     host: str = setting("127.0.0.1", Text("an address", "ADDRESS"), "address to listen on", group=_ADDRESS)
     port: int = setting(8500, Count(0, 65535), "port to listen on, 0 for any free one", group=_ADDRESS)
 
+    grpc_port: int | None = setting(
+        None,
+        Count(0, 65535),
+        "port to listen on for gRPC, 0 for any free one; needs aexec[grpc]",
+        group=_ADDRESS,
+        none=("none", "no gRPC"),
+    )
+
     graphs: Mapping[str, GraphSource] = setting(
         {},
         Graphs(),

@@ -32,21 +32,26 @@ class Activity:
         self.errors = 0
         self._recent: deque[dict[str, Any]] = deque(maxlen=_KEPT)
 
-    def note_error(self, error: errors.OpError, status: int, request: web.Request) -> None:
+    def note_request_error(self, error: errors.OpError, status: int, request: web.Request) -> None:
+        """`note_error` of a request of HTTP."""
+        resource = request.match_info.route.resource
+        route = "" if resource is None else resource.canonical
+        self.note_error(error, status, request.method, request.path, route)
+
+    def note_error(self, error: errors.OpError, status: int, method: str, path: str, route: str) -> None:
         """A request was answered with an error, and not for asking for what is not there: that is nobody's fault.
 
         What it said is not kept, for it may hold what another client sent; nor are handles of sessions.
         """
         if status == 404:
             return
-        resource = request.match_info.route.resource
         self.errors += 1
         self._recent.append(
             {
                 "time": round(time.time(), 3),
-                "method": request.method,
-                "path": shortened(request.path)[:200],
-                "route": "" if resource is None else resource.canonical,
+                "method": method,
+                "path": shortened(path)[:200],
+                "route": route,
                 "status": status,
                 "code": error.code.name,
                 "node": error.node,

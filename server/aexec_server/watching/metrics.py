@@ -123,6 +123,7 @@ FAMILIES = {
             (),
             _SECONDS,
         ),
+        Family("aexec_grpc_calls", "counter", "gRPC calls that ended, by method and code.", ("method", "code")),
         Family("aexec_queue_size", "gauge", "Elements of queues: of models by name, of clients together.", ("queue",)),
         Family("aexec_tensor_store_bytes", "gauge", "What sessions keep under handles."),
         Family("aexec_memory_bytes", "gauge", "What tensors of sessions take of memory, and may take.", ("kind",)),
@@ -223,6 +224,7 @@ class Metrics:
         runs: by model and code.
         cancellations: by cause.
         batch_halvings: by model.
+        calls: of gRPC, by method and code.
         run_seconds, queue_seconds, cancel_seconds, lag_seconds: as the families say.
         kernel_seconds: by op and device.
     """
@@ -233,6 +235,7 @@ class Metrics:
         self.runs = Counter()
         self.cancellations = Counter()
         self.batch_halvings = Counter()
+        self.calls = Counter()
         self.run_seconds = Histogram(FAMILIES["aexec_run_duration_seconds"])
         self.queue_seconds = Histogram(FAMILIES["aexec_run_queue_seconds"])
         self.cancel_seconds = Histogram(FAMILIES["aexec_cancel_latency_seconds"])
@@ -262,6 +265,7 @@ class Metrics:
             "aexec_runs": self.runs.samples(),
             "aexec_cancellations": self.cancellations.samples(),
             "aexec_batch_halvings": self.batch_halvings.samples(),
+            "aexec_grpc_calls": self.calls.samples(),
             "aexec_run_duration_seconds": self.run_seconds.samples(),
             "aexec_run_queue_seconds": self.queue_seconds.samples(),
             "aexec_cancel_latency_seconds": self.cancel_seconds.samples(),

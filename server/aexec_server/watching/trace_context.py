@@ -13,7 +13,16 @@ from dataclasses import dataclass
 from aiohttp import web
 from multidict import istr
 
-__all__ = ["TRACERESPONSE", "TraceContext", "known_trace", "new_trace_id", "parse_traceparent", "set_trace", "trace_of"]
+__all__ = [
+    "TRACERESPONSE",
+    "TraceContext",
+    "known_trace",
+    "new_trace",
+    "new_trace_id",
+    "parse_traceparent",
+    "set_trace",
+    "trace_of",
+]
 
 _TRACEPARENT_HEADER = istr("traceparent")
 TRACERESPONSE = istr("traceresponse")
@@ -65,6 +74,11 @@ def new_trace_id() -> str:
     return secrets.token_hex(16)
 
 
+def new_trace() -> TraceContext:
+    """A trace that begins here."""
+    return TraceContext(new_trace_id(), "", _new_span(), _NOT_SAMPLED)
+
+
 def _new_span() -> str:
     return secrets.token_hex(8)
 
@@ -75,7 +89,7 @@ def trace_of(request: web.BaseRequest) -> TraceContext:
     if known is None:
         sent = request.headers.get(_TRACEPARENT_HEADER)
         known = parse_traceparent(sent) if sent is not None else None
-        known = known or TraceContext(new_trace_id(), "", _new_span(), _NOT_SAMPLED)
+        known = known or new_trace()
         request[_KEY] = known
     return known
 

@@ -1,0 +1,40 @@
+"""`server_options`: the limits of the server's side of gRPC, as arguments of grpcio's core."""
+
+from __future__ import annotations
+
+from aexec_server.settings.server_config import ServerConfig
+
+__all__ = ["server_options"]
+
+# Bytes of a call's metadata: beyond the first number calls may be refused, beyond the second they are.
+_METADATA_BYTES = 8 * 1024
+_MOST_METADATA_BYTES = 16 * 1024
+# Clients may ask this often whether the server is there; who does so more often twice is cut off.
+_PING_SECONDS = 10.0
+_PING_STRIKES = 2
+# After so long without a word from a client the server asks whether it is there, and waits so long for the answer.
+_KEEPALIVE_SECONDS = 60.0
+_KEEPALIVE_TIMEOUT_SECONDS = 20.0
+
+
+def server_options(config: ServerConfig) -> list[tuple[str, int]]:
+    """The options of `grpc.aio.server`."""
+    return [
+        ("grpc.so_reuseport", 0),  # two servers never share a port by accident
+        ("grpc.max_receive_message_length", config.max_body_bytes),
+        ("grpc.max_send_message_length", -1),  # answers have max_answer_bytes
+        ("grpc.max_metadata_size", _METADATA_BYTES),
+        ("grpc.absolute_max_metadata_size", _MOST_METADATA_BYTES),
+        ("grpc.max_concurrent_streams", config.max_runs),
+        ("grpc.max_allowed_incoming_connections", config.max_connections),
+        ("grpc.server_handshake_timeout_ms", _ms(config.header_seconds)),
+        ("grpc.max_connection_idle_ms", _ms(config.idle_seconds)),
+        ("grpc.http2.min_ping_interval_without_data_ms", _ms(_PING_SECONDS)),
+        ("grpc.http2.max_ping_strikes", _PING_STRIKES),
+        ("grpc.keepalive_time_ms", _ms(_KEEPALIVE_SECONDS)),
+        ("grpc.keepalive_timeout_ms", _ms(_KEEPALIVE_TIMEOUT_SECONDS)),
+    ]
+
+
+def _ms(seconds: float) -> int:
+    return min(2**31 - 1, round(seconds * 1000))

@@ -1,0 +1,192 @@
+"""`Door`: does for every gRPC call what `core/access.py` and `http/error_responses.py` do for requests of HTTP.
+
+It admits the caller, decodes the request within limits, makes a status of errors, and records the call.  It knows of
+`grpc` only what a servicer context can do, so that it can be imported without that.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from typing import Any, Protocol
+
+from google.protobuf.message import Message
+
+from aexec import errors
+from aexec.errors import Code
+from aexec_server.clients.caller_header import CALLER_HEADER
+from aexec_server.clients.callers import ANYONE, Scope
+from aexec_server.core.access_log import log_access
+from aexec_server.core.server_state import Server
+from aexec_server.core.spans import Spans
+from aexec_server.handles import shortened
+from aexec_server.http import bodies
+from aexec_server.http.error_responses import public_error
+from aexec_server.rpc.method import Call, Method
+from aexec_server.rpc.peer import host_of
+from aexec_server.rpc.rpc_status import status_message
+from aexec_server.watching.trace_context import TRACERESPONSE
+
+__all__ = ["Context", "Door"]
+
+_CALLER = CALLER_HEADER.lower()
+_TRACERESPONSE = TRACERESPONSE.lower()
+
+
+class Context(Protocol):
+    """What is needed of a `grpc.aio.ServicerContext`."""
+
+    def invocation_metadata(self) -> Any: ...
+    def peer(self) -> str: ...
+    def time_remaining(self) -> float | None: ...
+    def set_trailing_metadata(self, metadata: Any, /) -> None: ...
+    def add_done_callback(self, callback: Callable[[Any], object], /) -> None: ...
+    async def abort(self, code: Any, details: str = ..., /) -> Any: ...
+
+
+class Door:
+    """Answers calls of gRPC.
+
+    Args:
+        server: the server.
+        grpc_code: returns `grpc`'s own form of a code.
+    """
+
+    def __init__(self, server: Server, grpc_code: Callable[[Code], Any]) -> None:
+        self._server = server
+        self._grpc_code = grpc_code
+        self._limits = server.config.message_limits
+
+    def behavior(self, method: Method) -> Callable[[Any, Context], Any]:
+        """What `grpc` calls for each call of a method, with the request's bytes or an iterator of requests' bytes."""
+        if method.response_streams:
+
+            async def stream(data: Any, context: Context) -> AsyncIterator[bytes]:
+                call = _new_call(method, context)
+                try:
+                    with self._recorded(call):
+                        async for response in self._responses(call, data):
+                            yield response
+                except errors.OpError as error:
+                    await self._abort(context, error)
+
+            return stream
+
+        async def unary(data: Any, context: Context) -> bytes:
+            call = _new_call(method, context)
+            try:
+                with self._recorded(call):
+                    return await self._response(call, data)
+            except errors.OpError as error:
+                await self._abort(context, error)
+                raise
+
+        return unary
+
+    async def _abort(self, context: Context, error: errors.OpError) -> None:
+        """End a call with the status of an error: always raises."""
+        await context.abort(self._grpc_code(error.code), status_message(error))
+
+    async def _response(self, call: Call, data: Any) -> bytes:
+        self._admit(call)
+        answer = call.method.answer
+        if call.method.request_streams:
+            return _encoded(await answer(call, self._requests(call, data)))
+        with self._server.body_budget.holding(call.caller, len(data)):
+            return _encoded(await answer(call, await self._request(call.method, data)))
+
+    async def _responses(self, call: Call, data: Any) -> AsyncIterator[bytes]:
+        self._admit(call)
+        if call.method.request_streams:
+            async for response in call.method.answer(call, self._requests(call, data)):
+                yield _encoded(response)
+            return
+        with self._server.body_budget.holding(call.caller, len(data)):
+            async for response in call.method.answer(call, await self._request(call.method, data)):
+                yield _encoded(response)
+
+    async def _requests(self, call: Call, stream: AsyncIterator[bytes]) -> AsyncIterator[Any]:
+        async for data in stream:
+            with self._server.body_budget.holding(call.caller, len(data)):
+                yield await self._request(call.method, data)
+
+    async def _request(self, method: Method, data: bytes) -> Any:
+        """A request, decoded within limits, or its bytes."""
+        return data if method.encoded else await bodies.read_message(method.request, data, self._limits)
+
+    def _admit(self, call: Call) -> None:
+        """Find the caller.  Raises OpError if the call is refused."""
+        scope, metadata = call.method.scope, call.metadata
+        call.caller = self._server.access.admit_call(
+            _text(metadata.get("authorization")), _text(metadata.get(_CALLER)), call.host, scope
+        )
+        if scope is not Scope.OPEN:
+            self._server.check_accepting()
+
+    @contextmanager
+    def _recorded(self, call: Call) -> Iterator[None]:
+        """Context manager: record a call that ends when this ends.
+
+        Raises:
+            OpError: the call failed; any other exception is logged, and becomes an InternalError.
+        """
+        method, spans = call.method, self._server.spans
+        code = Code.CANCELLED
+        try:
+            with nullcontext() if spans is None or not method.traced else _traced(spans, call):
+                yield
+            code = Code.OK
+        except errors.OpError as error:
+            code = error.code
+            raise self._noted(call, error) from None
+        except Exception as error:
+            code = Code.INTERNAL
+            internal = errors.InternalError()
+            internal.__cause__ = error
+            raise self._noted(call, internal) from None
+        finally:
+            self._server.metrics.calls.add((method.path, code.name))
+            if self._server.config.access_log:
+                trace_id = call.trace.trace_id if call.has_trace or code is not Code.OK else ""
+                log_access("gRPC", method.path, int(code), call.seconds, call.run_id, trace_id)
+
+    def _noted(self, call: Call, error: errors.OpError) -> errors.OpError:
+        """The error that the client may see, after noting that it is answered with."""
+        path = call.method.path
+        shown = public_error(error, f"gRPC {shortened(path)} (trace {call.trace.trace_id})")
+        self._server.activity.note_error(shown, shown.code.http_status, "gRPC", path, path)
+        return shown
+
+
+def _new_call(method: Method, context: Context) -> Call:
+    arrival = time.monotonic()
+    left = context.time_remaining()
+    metadata = dict(context.invocation_metadata() or ())
+    call = Call(
+        method,
+        ANYONE,
+        host_of(context.peer()),
+        metadata,
+        arrival,
+        None if left is None else arrival + left,
+        lambda ended: context.add_done_callback(lambda _: ended()),
+    )
+    if call.has_trace:
+        context.set_trailing_metadata(((_TRACERESPONSE, str(call.trace)),))
+    return call
+
+
+@contextmanager
+def _traced(spans: Spans, call: Call) -> Iterator[None]:
+    with spans.call(call.metadata, call.method.path) as trace:
+        call.trace = trace
+        yield
+
+
+def _encoded(response: Message | bytes) -> bytes:
+    return response if isinstance(response, bytes) else response.SerializeToString()
+
+
+def _text(value: str | bytes | None) -> str | None:
+    return value if isinstance(value, str) else None

@@ -1,0 +1,15 @@
+"""`host_of`: the address of a call's other end, from gRPC's name for it."""
+
+from __future__ import annotations
+
+from urllib.parse import unquote
+
+__all__ = ["host_of"]
+
+
+def host_of(peer: str) -> str:
+    """`127.0.0.1` for `ipv4:127.0.0.1:4711`, `::1` for `ipv6:%5B::1%5D:4711`; "" for what is no such address."""
+    kind, _, rest = peer.partition(":")
+    if kind not in ("ipv4", "ipv6"):
+        return ""
+    return unquote(rest).rpartition(":")[0].strip("[]")

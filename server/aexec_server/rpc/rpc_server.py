@@ -1,0 +1,100 @@
+"""`RpcServer`: the listening side of gRPC, by grpcio's server for asyncio, with limits on what clients may do.
+
+The only module, besides those of health and reflection, that imports `grpc`.  Next to read: `door.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Iterable
+from operator import attrgetter
+from typing import Any
+
+import grpc
+
+from aexec.errors import Code
+from aexec.hosting import OnCancel, run_in_thread
+from aexec_server.core.server_state import Server
+from aexec_server.rpc.channel_options import server_options
+from aexec_server.rpc.door import Door
+from aexec_server.rpc.method import Method
+from aexec_server.rpc.rpc_tls import server_credentials
+
+__all__ = ["RpcServer"]
+
+_CODES = {code.value[0]: code for code in grpc.StatusCode}
+# Seconds after the end of all runs until the calls that are left are cut off.
+_GRACE_SECONDS = 2.0
+
+
+class RpcServer:
+    """Answers gRPC calls on one port.
+
+    Args:
+        server: the server.
+        methods: the table of what can be called.
+
+    Attributes:
+        address: where it listens, `grpc://127.0.0.1:8501`; "" until `start`.
+    """
+
+    def __init__(self, server: Server, methods: Iterable[Method]) -> None:
+        config = server.config
+        self._config = config
+        self._door = Door(server, _grpc_code)
+        self._grpc = grpc.aio.server(options=server_options(config), maximum_concurrent_rpcs=config.max_connections)
+        self._grpc.add_generic_rpc_handlers(self._handlers(methods))
+        self.address = ""
+        self._stopping: asyncio.Task[None] | None = None
+
+    def _handlers(self, methods: Iterable[Method]) -> list[Any]:
+        by_service = itertools.groupby(sorted(methods, key=attrgetter("path")), attrgetter("service"))
+        return [
+            grpc.method_handlers_generic_handler(service, {one.name: self._handler(one) for one in of_service})
+            for service, of_service in by_service
+        ]
+
+    def _handler(self, method: Method) -> Any:
+        sides = "stream" if method.request_streams else "unary", "stream" if method.response_streams else "unary"
+        make = getattr(grpc, f"{sides[0]}_{sides[1]}_rpc_method_handler")
+        return make(self._door.behavior(method))
+
+    async def start(self) -> None:
+        """Listen.
+
+        Raises:
+            OSError: the address cannot be listened on.
+            InvalidArgumentError: a file of TLS does not exist, or is not what it should be.
+        """
+        host = self._config.host
+        name = f"[{host}]" if ":" in host else host
+        where = f"{name}:{self._config.grpc_port}"
+        tls = None
+        if self._config.tls_cert is not None:
+            tls = await run_in_thread(lambda: server_credentials(self._config), on_cancel=OnCancel.ABANDON)
+        try:
+            port = self._grpc.add_insecure_port(where) if tls is None else self._grpc.add_secure_port(where, tls)
+        except RuntimeError:
+            raise OSError(f"gRPC cannot listen on {where}: is another server there?") from None
+        await self._grpc.start()
+        self.address = f"grpc{'' if tls is None else 's'}://{name}:{port}"
+
+    def refuse_new(self) -> None:
+        """Refuse new calls; those in flight go on."""
+        seconds = self._config.drain_seconds + _GRACE_SECONDS
+        self._stopping = asyncio.create_task(self._grpc.stop(seconds), name="stop gRPC")
+
+    async def close(self) -> None:
+        """Wait until all calls have ended; those that do not end soon are cut off."""
+        if self._stopping is None:
+            self.refuse_new()
+        assert self._stopping is not None
+        done, _ = await asyncio.wait([self._stopping], timeout=_GRACE_SECONDS)
+        if not done:
+            await self._grpc.stop(None)
+        await self._stopping
+
+
+def _grpc_code(code: Code) -> grpc.StatusCode:
+    return _CODES[int(code)]

@@ -1,0 +1,21 @@
+"""`status_message`: the words of the status with which a call ends, as TensorFlow's clients expect them."""
+
+from __future__ import annotations
+
+from aexec import errors
+from aexec_server.requests.protobuf import error_text
+
+__all__ = ["status_message"]
+
+# The bytes of a status message; TensorFlow's own server cuts here too, because messages travel as metadata.
+_MAX_MESSAGE = 3072
+_CUT = " … (cut off)"
+
+
+def status_message(error: errors.OpError) -> str:
+    """The words of an error with its node, at most 3 KiB of them."""
+    text = error_text(error)
+    data = text.encode()
+    if len(data) <= _MAX_MESSAGE:
+        return text
+    return data[: _MAX_MESSAGE - len(_CUT.encode())].decode(errors="ignore") + _CUT
