@@ -1,13 +1,13 @@
 """`Embedding`: sessions for other languages and processes.  Bytes in, a status and bytes out, and no exceptions.
 
-What a program in C needs of aexec, and a worker process that talks through a pipe: graphs, settings and tensors are
-serialised messages (GraphDef, ConfigProto, RunOptions, CallableOptions, TensorProto), sessions and callables are
-numbers, and an error is a canonical code with a message.  Nothing else crosses, so that whoever is on the other side
-needs to know nothing of what is inside, and stays valid when that changes.
+For programs in C, and for a worker process that talks through a pipe.  Graphs, settings and tensors are serialised
+messages (GraphDef, ConfigProto, RunOptions, CallableOptions, TensorProto), sessions and callables are numbers, and an
+error is a canonical code with a message.  Nothing else crosses the boundary, so the other side depends on no internals
+and stays valid when these change.
 
-Sessions live in an event loop in a thread of its own, which is there while there are sessions.  Every method may be
-called from any thread and waits; tensors are decoded and encoded in the thread that calls.  `scripts/embedding/` makes
-a shared library of it, with a header; docs/embedding-c.md describes both.
+Sessions use an event loop in a thread of its own, which exists while there are sessions.  Every method may be called
+from any thread and waits; tensors are decoded and encoded in the thread that calls.  `scripts/embedding/` makes a
+shared library of it, with a header; docs/embedding-c.md describes both.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ NamedTensor = tuple[str, bytes]
 
 
 class Status(NamedTuple):
-    """How a call ended: a canonical code, 0 for success, and what is wrong, "" for success."""
+    """How a call ended: a canonical code, 0 for success, and the error's message, "" for success."""
 
     code: int
     message: str
@@ -50,24 +50,24 @@ _OK = Status(0, "")
 class Embedding:
     """Sessions and callables by number, for programs in other languages; a status takes the place of exceptions.
 
-    Every method returns a `Status`, alone or before its results, which are empty unless the status is OK.  What it is
-    about is the canonical code: NOT_FOUND for numbers and names that name nothing, INVALID_ARGUMENT for bytes that are
-    no such message and values of a wrong type or shape, CANCELLED for what was cancelled, or whose caller was
-    interrupted; and whatever running the graph ends with.
+    Every method returns a `Status`, alone or before its results, which are empty unless the status is OK.  The
+    canonical codes: NOT_FOUND for unknown numbers and names; INVALID_ARGUMENT for bytes that cannot be parsed and
+    values of a wrong type or shape; CANCELLED for a call that was cancelled or whose caller was interrupted; and the
+    codes of errors of running the graph.
 
     Args of several methods:
-        session: a number that `new_session` gave.
+        session: a number that `new_session` returned.
         feeds: pairs of a tensor's name, `x:0`, and a TensorProto.
         fetches: names of tensors; `y` is `y:0`.
         targets: names of operations to run.
-        run_id: chosen by the caller, any number but 0: by it `cancel` finds the call while it is in flight.
+        run_id: chosen by the caller, any number but 0; `cancel` finds the call by it while it is in flight.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._sessions: dict[int, _Open] = {}
         self._loop: LoopThread | None = None
-        # How many sessions are open, or being opened or closed: as long the loop is needed.
+        # Number of sessions that are open, or being opened or closed: the loop is needed while there are any.
         self._users = 0
         self._numbers = 0
 
@@ -78,7 +78,7 @@ class Embedding:
 
         Args:
             graph_def: a GraphDef; empty for a graph to which `extend` will add.
-            config: a ConfigProto; fields that are set and would be ignored are refused with UNIMPLEMENTED.
+            config: a ConfigProto; a field that is set but not supported is refused with UNIMPLEMENTED.
 
         Returns:
             Its number, never 0.
@@ -120,7 +120,7 @@ class Embedding:
         return _said(lambda: [d.to_proto().SerializeToString() for d in self._find(session).session.devices()], [])
 
     def close(self, session: int) -> Status:
-        """Cancel what the session runs, wait until nothing of it does, and forget it with all that it keeps."""
+        """Cancel the session's steps, wait until nothing of it runs, and delete it with all that it keeps."""
 
         def work() -> None:
             with self._lock:
@@ -148,7 +148,8 @@ class Embedding:
         """Run one step.
 
         Args:
-            options: a RunOptions, with the deadline and what the metadata are to say; empty for the session's.
+            options: a RunOptions, with the deadline and what to report in the metadata; empty for the session's
+                defaults.
 
         Returns:
             A TensorProto for each fetch, and a RunMetadata, which is empty unless the options ask for something.
@@ -168,7 +169,9 @@ class Embedding:
         return status, tensors, metadata
 
     def cancel(self, session: int, run_id: int) -> Status:
-        """Cancel a call in flight, which ends with CANCELLED.  NOT_FOUND: there is none of that number (any more)."""
+        """Cancel a call in flight, which ends with CANCELLED.  NOT_FOUND: there is no call of that number, or it has
+        ended.
+        """
 
         def work() -> None:
             opened = self._find(session)
@@ -193,7 +196,8 @@ class Embedding:
         """Begin a step that is fed and fetched in several calls.
 
         Args:
-            feeds: names of all tensors that will be fed; fetches, targets: all that will be asked for.
+            feeds: names of all tensors that will be fed.
+            fetches, targets: names of everything that will be fetched or run.
 
         Returns:
             The handle of the partial run.
@@ -218,7 +222,7 @@ class Embedding:
         feeds: Sequence[NamedTensor] = (),
         fetches: Sequence[str] = (),
     ) -> tuple[Status, list[bytes]]:
-        """Go on with a partial run: feed some of its feeds, and wait for some of its fetches, which are returned."""
+        """Continue a partial run: feed some of its feeds, and wait for some of its fetches, which are returned."""
 
         def work() -> list[bytes]:
             opened = self._find(session)
@@ -230,7 +234,7 @@ class Embedding:
         return _said(work, [])
 
     def cancel_partial_run(self, session: int, handle: str) -> Status:
-        """Cancel a partial run: its step ends, and so does whoever waits for part of it, with CANCELLED."""
+        """Cancel a partial run: its step, and calls that wait for part of it, end with CANCELLED."""
 
         def work() -> None:
             opened = self._find(session)
@@ -297,7 +301,7 @@ class Embedding:
         return status, tensors, metadata
 
     def release_callable(self, session: int, handle: int) -> Status:
-        """Forget a callable.  Runs of it in flight go on."""
+        """Delete a callable.  Runs of it in flight go on."""
 
         def work() -> None:
             opened = self._find(session)
@@ -307,7 +311,7 @@ class Embedding:
 
         return _said(work, None)[0]
 
-    # Within
+    # Helpers
 
     def _find(self, session: int) -> _Open:
         with self._lock:
@@ -337,10 +341,10 @@ class _Open:
     """An open session.
 
     Attributes:
-        lock: for all below.
-        calls: those in flight that can be cancelled, by run_id.
-        callables: by number, with the names of what they fetch.
-        numbers: callables made so far.
+        lock: held for every use of the fields below.
+        calls: calls in flight that can be cancelled, by run_id.
+        callables: by number, with the names of their fetches.
+        numbers: numbers of callables.
         partial_runs: by handle.
     """
 
@@ -354,7 +358,7 @@ class _Open:
         self.partial_runs: dict[str, PartialRun] = {}
 
     def call(self, run_id: int, run: Callable[[], Awaitable[Any]]) -> Any:
-        """What a run gives, which `Embedding.cancel` can cancel meanwhile."""
+        """The result of a run, which `Embedding.cancel` can cancel."""
         call = _Call(run_id)
         if not run_id:
             return self.loop.wait(call.through(run))
@@ -369,7 +373,7 @@ class _Open:
                 del self.calls[run_id]
 
     def encoded(self, names: Sequence[str], values: Sequence[Any]) -> list[bytes]:
-        """Fetched values as TensorProtos, of their tensors' types, which arrays alone do not tell."""
+        """Fetched values as TensorProtos of their tensors' types, which arrays alone do not tell."""
         graph = self.session.graph
         return [
             tensor_codec.to_proto(value, graph.tensor(name).dtype.base, compact=False).SerializeToString()
@@ -399,7 +403,7 @@ class _Call:
             return await run()
         except asyncio.CancelledError:
             if not self._cancelled:
-                raise  # whoever waits was interrupted, or the loop stops
+                raise  # the waiter was interrupted, or the loop stops
             raise errors.CancelledError(f"The call with run_id {self._run_id} was cancelled") from None
         finally:
             self._task = None
@@ -409,7 +413,7 @@ class _Call:
 
 
 def _said(work: Callable[[], T], otherwise: T) -> tuple[Status, T]:
-    """What work returns, or `otherwise`, and how it ended.  Nothing is raised."""
+    """The result of `work`, or `otherwise`, with the status.  Nothing is raised."""
     try:
         return _OK, work()
     except BaseException as error:
@@ -459,7 +463,7 @@ def _names(values: Any, what: str) -> list[str]:
 
 
 def _tensors(fetches: Any) -> list[str]:
-    """Names of tensors, of which `y` means `y:0`, where for a session it is an operation."""
+    """Names of tensors; `y` means `y:0` here, whereas in a session it is an operation."""
     return [canonical_name(name) for name in _names(fetches, "fetches")]
 
 
@@ -488,7 +492,7 @@ def _options(data: Any) -> tuple[RunOptions | None, RunMetadata | None]:
 
 
 def _metadata_for(options: RunOptions | None) -> RunMetadata | None:
-    """Where a run is to say what it was asked for, if it was."""
+    """The metadata that a run has to fill; None if its options ask for none."""
     asked = options is not None and (options.is_traced or options.output_partition_graphs)
     return RunMetadata() if asked else None
 

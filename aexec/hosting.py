@@ -1,48 +1,48 @@
-"""What a program needs that runs other people's graphs, besides `aexec.Session`.
+"""What a program that runs other people's graphs needs, besides `aexec.Session`.
 
 Servers use the names of `aexec`, `aexec.errors`, `aexec.proto`, `aexec.saved_model` and this
 module, and nothing below them.  `aexec_server` is one, and a test holds it to that.
 
-* `ClusterSecurity`: by which certificates a cluster is connected to; `check_cluster` says whether one may be, and
+* `ClusterSecurity`: the certificates with which a cluster is connected to; `check_cluster` checks them, and
   `session_on_cluster` makes a session there.
-* `BatchedCallable`: joins calls that come close together; `can_be_batched` says of which shapes.
-* `CallableCache`: callables by what clients asked for, within bounds.
+* `BatchedCallable`: joins concurrent calls; `can_be_batched` says whether a shape allows it.
+* `CallableCache`: a bounded cache of callables by request.
 * `FeedSpec`: checks a value as feeds are checked, for decoders of bodies.
 * `graph_pieces`: a graph as bytes, JSON or text (`GraphForm`), in pieces; `tensor_to_parts`: a TensorProto in parts.
-* `dtypes`, `DType`: the types of tensors; `datatype_of`, `has_datatype`, `DATATYPES`: what the Open Inference Protocol
-  calls them; `tensor_from_proto`, `tensor_to_proto`: TensorProto.
-* `finite_float`: of JSON's text of a number; a number that is too large is refused.
-* `find_op_def`: what an op is; `is_built_in`: is it one of aexec's own, and not one that the program registered?
-* `NameAttrList`: what an attr of a node that names a function is.
-* `Signature`, `TensorInfo`, `MetaGraph`: by which names a model is used, and a graph with such signatures.
-* `SliceClock`, `LoopTurns`: turns on the event loop, for who does much there.
-* `StepState`: where a step is in its life.
+* `dtypes`, `DType`: the types of tensors; `datatype_of`, `has_datatype`, `DATATYPES`: their names in the Open Inference
+  Protocol; `tensor_from_proto`, `tensor_to_proto`: TensorProto.
+* `finite_float`: parses JSON's text of a number; refuses a number that is too large.
+* `find_op_def`: the definition of an op; `is_built_in`: whether it is one of aexec's own.
+* `NameAttrList`: the value of an attr that names a function.
+* `Signature`, `TensorInfo`, `MetaGraph`: the names by which a model is used, and a graph with such signatures.
+* `SliceClock`, `LoopTurns`: turns on the event loop, for work that takes long there.
+* `StepState`: the states of a step.
 * `collector_paused`: for work that makes many objects that stay, as decoding a large graph does; `freeze_heap`,
   `keep_large`, `drop_large`, `collect_garbage`, `collecting_when_asked`, `collect_if_due`: for a process whose
-  graphs are most of what it has.
+  memory is mostly graphs.
 * `loop_budget`: what may be done on the event loop, and what work costs; `check_inline` raises `NeedsThreadError`
-  there for what may not (`on_event_loop`).  `run_in_thread` does it in a thread, and `OnCancel` says what happens if
+  there for longer work (`on_event_loop`).  `run_in_thread` does it in a thread, and `OnCancel` says what happens if
   that is cancelled.
-  `run_in_turns` imports large graphs in threads, each in its turn, and ends with whoever awaits it; it takes a
+  `run_in_turns` imports large graphs in threads, each in its turn, and stops when it is cancelled; it takes a
   `LongWork`, in which `go_on` is called between two pieces.
 * `record_network_buffer`, `record_network_buffer_freed`: for the memory log, of bodies that came from clients.
 * `dispose`: takes the graph of a closed session apart, if it is the server's own; `leave_undisposed` stops that.
 * `load_kernels`: imports all ops and kernels and what they need, for a process from which others are forked.
-* `PartialRun`: a step in parts, as `Session.partial_run_setup` gives it.
-* `Queue`: a session's, as `Session.queue` gives it; `queue_class`: the class of the queues that an op makes.
-* `return_freed_memory`: after large things were let go of, gives the system what the C library keeps.
-* `MemoryAccount`: what several sessions may take together, for `SessionConfig.memory_account`; `total_memory`: what the
-  machine has.
-* `is_loopback`: can this machine alone reach an address?
-* `near_names`, `listed`: what an error says of a name that is not there.
-* `num_leaves`: how many values nested lists hold.
-* `num_processors`: that this process may run on.
+* `PartialRun`: a step in parts, as `Session.partial_run_setup` returns it.
+* `Queue`: a queue of a session, as `Session.queue` returns it; `queue_class`: the class of the queues that an op makes.
+* `return_freed_memory`: after large objects were dropped, returns the memory that the C library keeps to the system.
+* `MemoryAccount`: a memory limit of several sessions together, for `SessionConfig.memory_account`; `total_memory`: the
+  machine's memory.
+* `is_loopback`: whether an address can be reached from this machine only.
+* `near_names`, `listed`: the part of an error about an unknown name that lists known ones.
+* `num_leaves`: the number of values in nested lists.
+* `num_processors`: the number of processors that this process may run on.
 * `op_of`, `self_nanos`: of a node's record in StepStats.
-* `parse_duration`: seconds, of times as people write them.
-* `set_printer`: where graphs print to.
-* `summarize`: an attr's value as messages show it.
+* `parse_duration`: seconds, from times such as `500ms`.
+* `set_printer`: sets where graphs print to.
+* `summarize`: an attr's value as errors show it.
 * `unflatten_node`: a node of a FlatGraphDef, whose attrs are not decoded, as a NodeDef.
-* `unreadable`: the error for bytes that are no message of a kind.
+* `unreadable`: the error for bytes that are not a message of a kind.
 * `wire_format`: protobuf's, for measuring messages before they are parsed, and for parsing large ones in pieces.
 """
 
@@ -189,9 +189,10 @@ def find_op_def(op: str) -> OpDef | None:
 
 
 def load_kernels() -> None:
-    """Import all ops and kernels, and what those need, and make all definitions that wait for their op's first use.
+    """Import all ops and kernels and what they need, and make all definitions that are otherwise made at an op's first
+    use.
 
-    It reads files, and takes a second or two.
+    Reads files, and takes a second or two.
     """
     op_registry.global_registry.load()
     for op in op_registry.global_registry.ops():
@@ -201,7 +202,7 @@ def load_kernels() -> None:
 
 def session_on_cluster(source: Any, target: str, config: Any, security: ClusterSecurity) -> Session:
     """A session as `aexec.Session` makes it of a cluster's target, to be entered or awaited."""
-    # Imported by those who have a cluster.
+    # Imported only by programs that have a cluster.
     from aexec.distributed.opening_cluster_session import OpeningClusterSession
 
     return OpeningClusterSession(source, target, config, security)

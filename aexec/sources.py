@@ -1,8 +1,8 @@
-"""What a person has in hand for a graph: a file, a folder, bytes, a message; and what only looks like one.
+"""Reads a graph from a file, a folder, bytes or a message; recognises other formats, to refuse them with a reason.
 
-`load` makes a graph or a model of it.  `OpeningSession` is the session that `aexec.Session` makes of whatever has to be
-read first: a worker thread reads and imports it when the session is entered or awaited, so that the event loop goes on.
-Next to read: `saved_model/loader.py`, `graph/forms/graph_formats.py`.
+`load` makes a graph or a model of it.  `OpeningSession` is the session that `aexec.Session` makes of a source that has
+to be read first: a worker thread reads and imports it when the session is entered or awaited, so that the event loop
+goes on. Next to read: `saved_model/loader.py`, `graph/forms/graph_formats.py`.
 """
 
 from __future__ import annotations
@@ -35,19 +35,18 @@ _EXPECTED = "a graph, the path of a GraphDef file or of a SavedModel's folder, o
 
 
 def load(source: Any, tags: Iterable[str] | str = ("serve",)) -> Graph | MetaGraph | SavedModel:
-    """What can be run, of whatever holds it.
+    """The graph or model in a source.
 
     Args:
-        source: the path of a GraphDef file, named `.pbtxt` for the text form, `.json` for JSON and otherwise
-            for the binary one; of a SavedModel's folder, or of the `saved_model.pb` in it; the bytes of a GraphDef; a
-            GraphDef or MetaGraphDef message, TensorFlow's own included; a `tf.Graph`.  A graph or a model
-            that is one already is given back.
+        source: the path of a GraphDef file, named `.pbtxt` for the text form, `.json` for JSON and otherwise for the
+            binary one; of a SavedModel's folder, or of the `saved_model.pb` in it; the bytes of a GraphDef; a GraphDef
+            or MetaGraphDef message, TensorFlow's own included; a `tf.Graph`.  A graph or a model is returned as it is.
         tags: of the graph in a SavedModel.
 
     Raises:
         NotFoundError: no such file, or no SavedModel in the folder.
-        InvalidArgumentError: another kind of model (the message says how it becomes one of these), or a
-            graph that cannot be imported.
+        InvalidArgumentError: another kind of model (the message says how to convert it), or a graph that cannot be
+            imported.
     """
     if isinstance(source, Graph | MetaGraph):
         return source
@@ -84,7 +83,7 @@ def _load_path(path: Path, tags: Iterable[str] | str) -> Graph | SavedModel:
         with path.open("rb") as file:
             head = file.read(_MAGIC_BYTES)
     except OSError:
-        pass  # the reader says what is wrong
+        pass  # the reader reports what is wrong
     else:
         _check_name(path)
         if path.suffix not in _TEXT_SUFFIXES:
@@ -92,7 +91,7 @@ def _load_path(path: Path, tags: Iterable[str] | str) -> Graph | SavedModel:
     return Graph.load(path)
 
 
-# What only looks like a graph
+# Other formats
 
 _TEXT_SUFFIXES = (".pbtxt", ".json")
 _MAGIC_BYTES = 16
@@ -134,7 +133,7 @@ def _check_name(path: Path) -> None:
 
 
 def _check_content(head: bytes, name: str, path: Path | None = None) -> None:
-    """Refuse what begins as another format does; a GraphDef begins with a field of its own."""
+    """Refuse content that begins as another format does; a GraphDef begins with a field of its own."""
     what = None
     if head.startswith(b"\x89HDF\r\n\x1a\n"):
         what = _KERAS
@@ -164,7 +163,7 @@ def _kind_of_zip(path: Path) -> str:
     return _TORCH if any(name.endswith("/data.pkl") for name in names) else _ARCHIVE
 
 
-# What only sessions that are open have.
+# Attributes that only open sessions have.
 _FIELDS = {*SessionView.__annotations__, *Session.__annotations__}
 
 
@@ -172,7 +171,7 @@ class OpeningSession(Session):
     """A session whose source has to be read first; `aexec.Session` makes it of a path, bytes or a message.
 
     Entering or awaiting it reads the source in a thread.  From then on the same object is a session of the class for
-    what was read.  Before, it can be entered, awaited, printed and closed; everything else is refused.
+    what was read. Before, it can be entered, awaited, printed and closed; everything else is refused.
 
     Args:
         source: as `load` takes it.
@@ -192,7 +191,7 @@ class OpeningSession(Session):
             if isinstance(self, OpeningSession):  # else another task has opened it
                 self._check_open()
                 await self._open()
-        return await self.__aenter__()  # of the class that it is of now
+        return await self.__aenter__()  # of its new class
 
     async def _open(self) -> None:
         """Read the source, and become the session of it."""
@@ -206,7 +205,7 @@ class OpeningSession(Session):
             return load(self._source)
 
     def _become(self, kind: type[Any], *arguments: Any) -> None:
-        """Be a session of another class, made with these arguments.  If that raises, it is as it was."""
+        """Become a session of another class, made with these arguments.  If that raises, this object is unchanged."""
         opening, fields = type(self), dict(self.__dict__)
         self.__dict__.clear()
         self.__class__ = kind

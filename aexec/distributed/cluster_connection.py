@@ -1,4 +1,4 @@
-"""`ClusterConnection`: a session's end of a cluster: the engine, what it pushes to, and what ends with it."""
+"""`ClusterConnection`: a session's connection to a cluster: its engine, its handler, and what is closed with it."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ async def _nothing() -> None:
 
 @dataclass(slots=True, eq=False)
 class ClusterConnection:
-    """A session's end of a cluster.
+    """A session's connection to a cluster.
 
     Attributes:
-        engine: the end.
-        lease: seconds for which a task may answer nothing before it is lost.
-        handler: gets what tasks push; set by the session.
-        also_close: what is to be closed after the engine.
+        engine: the session's end.
+        lease: seconds without an answer after which a task is lost.
+        handler: handles messages that tasks push; set by the session.
+        also_close: closes what belongs to the connection, after the engine.
     """
 
     lease: float
@@ -33,7 +33,7 @@ class ClusterConnection:
     also_close: Callable[[], Awaitable[object]] = _nothing
 
     async def handle(self, sender: str, verb: str, message: Message) -> Message | None:
-        """Hand over to the session."""
+        """Pass a pushed message to the session."""
         return None if self.handler is None else await self.handler(sender, verb, message)
 
     async def close(self) -> None:

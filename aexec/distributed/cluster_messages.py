@@ -1,6 +1,6 @@
-"""What goes over the wire: plain fields, and tensors as frames beside them, without pickle.
+"""Messages between the processes of a cluster: plain fields, and tensors as frames beside them, without pickle.
 
-A tensor of numbers is its own memory, which is not copied here; strings, handles and variants are a TensorProto.  An
+The frame of a tensor of numbers is its own memory, without a copy; strings, handles and variants are a TensorProto.  An
 error is its code, its text and the node that it names.  Next to read: `engine.py`.
 """
 
@@ -21,7 +21,7 @@ from aexec.framework.wire import tensor_codec
 
 __all__ = ["NO_SESSION", "Message", "error_fields", "error_from"]
 
-# How the error of a worker begins that does not have the session.
+# Beginning of a worker's error if it does not have the session.
 NO_SESSION = "There is no session"
 
 
@@ -31,18 +31,18 @@ class Message:
 
     Attributes:
         fields: text, numbers, bytes, None, and lists and dicts of these.
-        frames: buffers that the fields speak of by their positions.
+        frames: buffers; the fields refer to them by position.
     """
 
     fields: dict[str, Any] = field(default_factory=dict)
     frames: list[Any] = field(default_factory=list)
 
     def put_tensor(self, value: Any, dtype: DType | None = None) -> list[Any] | None:
-        """Add a tensor's frame; returns what stands for it among the fields, None for a dead one.
+        """Add a tensor's frame; returns the reference to it for the fields, None for a dead tensor.
 
         Args:
-            value: an array or a scalar of NumPy's, `bytes`, a handle; or None, which is dead.
-            dtype: where that does not tell: by default what the array's is, or its first element.
+            value: an array or a scalar of NumPy's, `bytes`, or a handle; None if dead.
+            dtype: the element type; by default that of the array, or of its first element.
 
         Raises:
             UnimplementedError: a variant that has no encoding.
@@ -65,10 +65,10 @@ class Message:
         return [dtype.enum, list(value.shape), len(self.frames) - 1]
 
     def tensor(self, stands_for: list[Any] | None) -> Any:
-        """The tensor that something among the fields stands for, read-only; None for a dead one.
+        """The tensor of a reference among the fields, read-only; None for a dead one.
 
         Raises:
-            InvalidArgumentError: it is none.
+            InvalidArgumentError: the reference is invalid.
         """
         if stands_for is None:
             return None
@@ -90,7 +90,7 @@ def _as_array(value: Any) -> Any:
 
 
 def _dtype_of(array: Any) -> DType:
-    """The type of a tensor; of objects it is that of the first, as they are all of one type."""
+    """The type of a tensor; of objects that of the first, as they are all of one type."""
     if not array.dtype.hasobject:
         return dtypes.from_numpy(array.dtype)
     first = array.flat[0] if array.size else b""

@@ -1,8 +1,7 @@
-"""`ClusterPlanner`: the planner of a session across machines: as that in process, but that partitions are sent away.
+"""`ClusterPlanner`: the planner of a session across machines: as in process, except that partitions are sent to tasks.
 
-Passes, placement and partitions are the same.  What a task runs is one GraphDef of all its devices, with its name by
-hash; a fed value enters at every task that uses it, a fetched one leaves where it is made.
-Next to read: `remote_execution.py`.
+Passes, placement and partitions are the same.  A task runs one GraphDef of all its devices, named by its hash; a fed
+value enters at every task that uses it, a fetched one leaves where it is made. Next to read: `remote_execution.py`.
 """
 
 from __future__ import annotations
@@ -28,15 +27,15 @@ __all__ = ["ClusterPlanMaker", "ClusterPlanner", "RemotePlan", "TaskPartition"]
 
 
 class RemotePlan:
-    """What one task runs of a plan.
+    """The part of a plan that one task runs.
 
     Attributes:
-        task: its name.
-        graph: a GraphDef as bytes, with `_Arg` and `_Retval` nodes by positions in the request.
-        name: of the graph, by its hash.
-        targets: names of the nodes that are to run although nothing there uses what they give.
-        feeds, fetches: positions in the request of what enters and leaves there.
-        nodes: names of the nodes of the session's graph, for messages.
+        task: the task's name.
+        graph: a GraphDef as bytes; its `_Arg` and `_Retval` nodes are numbered by position in the request.
+        name: the hash of the graph.
+        targets: names of the nodes that must run although nothing there uses their outputs.
+        feeds, fetches: positions in the request of the values that enter and leave there.
+        nodes: names of the session's nodes in it, for errors.
         num_nodes, size: as of a `Plan`.
     """
 
@@ -52,7 +51,7 @@ class RemotePlan:
         self.num_nodes = self.size = len(message.node)
 
     def take_apart(self) -> None:
-        """It refers to no other."""
+        """Nothing to do: it refers to no other object."""
 
     def __repr__(self) -> str:
         return f"<RemotePlan of {self.task}: {self.num_nodes} nodes>"
@@ -62,7 +61,7 @@ class TaskPartition(Partition):
     """The partitions of one task's devices, as one.
 
     Attributes:
-        parts: they, by device.
+        parts: the partitions of the devices.
     """
 
     def __init__(self, whole: WorkingGraph, parts: Sequence[Partition]) -> None:
@@ -83,7 +82,7 @@ class TaskPartition(Partition):
 
 
 class ClusterPlanMaker(PlanMaker):
-    """Makes plans of what tasks are sent."""
+    """Makes plans whose parts are sent to tasks."""
 
     def is_split(self, working: WorkingGraph, signature: PlanKey) -> bool:
         return bool(working.nodes)
@@ -105,13 +104,13 @@ class ClusterPlanMaker(PlanMaker):
             for task, partition, graph in zip(by_task, together, graphs, strict=True)
         ]
         host = next((i for i, partition in enumerate(together) if partition.feeds or partition.fetches), 0)
-        # To the executor of partitions a plan is what its maker of executors takes.
+        # The executor of partitions passes each plan to its factory of executors; it does not use it otherwise.
         made = PartitionedPlan(tuple(together), tuple(plans), host, None)  # type: ignore[arg-type]
         made.compilation.refuse("its nodes run in other processes")
         return made
 
     def _graph_of(self, working: WorkingGraph, partition: TaskPartition) -> proto.GraphDef:
-        """What a task is sent."""
+        """The graph that a task is sent."""
         return _merged([partition_graph(part) for part in partition.parts])
 
     def executed_graphs(self, cached: CachedPlan) -> list[proto.GraphDef]:
@@ -127,7 +126,7 @@ class ClusterPlanner(Planner):
 
 
 def _merged(graphs: Sequence[proto.GraphDef]) -> proto.GraphDef:
-    """One graph of several; a fed value that enters at two devices of a task is one node of it."""
+    """Several graphs joined; a feed that enters at two devices of a task becomes one node."""
     merged, *others = graphs
     names = {node.name for node in merged.node}
     for other in others:

@@ -1,4 +1,4 @@
-"""`ClusterSecurity`: the certificates by which a process connects to a cluster, and whether it may go without."""
+"""`ClusterSecurity`: the certificates with which a process connects to a cluster, and whether TLS is required."""
 
 from __future__ import annotations
 
@@ -12,11 +12,10 @@ class ClusterSecurity:
     """How a process connects to a cluster.
 
     Attributes:
-        ca: PEM file of the authority that has signed the certificates of the cluster; None: what Dask's settings say
-            of certificates counts.
+        ca: PEM file of the authority that has signed the cluster's certificates; None to use Dask's settings.
         cert: PEM file of this process's own certificate.
-        key: PEM file of its key; None if that is in `cert`, too.
-        required: connect by TLS, or to a cluster all of whose addresses are loopback ones.
+        key: PEM file of its key; None if `cert` has it, too.
+        required: connect only by TLS, or to a cluster with only loopback addresses.
     """
 
     ca: str | None = None

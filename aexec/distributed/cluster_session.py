@@ -1,8 +1,9 @@
 """`ClusterSession`: a session whose nodes run on the tasks of a cluster; the master, in TensorFlow's terms.
 
 It is the session of `aexec/runtime/session/session.py` with other devices, another planner and another executor; steps,
-deadlines, partial runs and the rest are the same code.  It keeps the tasks: who has which graph, which executions of
-steps are there, who is lost.  Each task is pinged a few times in its lease, and so is told that the client lives.
+deadlines, partial runs and the rest are the same code.  It keeps track of the tasks: which graphs they have, which
+executions of steps are there, which tasks are lost.  Each task is pinged a few times per lease, which also tells it
+that the client lives.
 """
 
 from __future__ import annotations
@@ -52,11 +53,11 @@ __all__ = ["ClusterSession", "check_config", "open_at", "open_tasks"]
 
 logger = logging.getLogger("aexec")
 
-# So often in its lease is a task asked whether it is there, and for so many leases may it not hear of its client.
+# Pings per lease; and leases without a ping after which a task gives up its client.
 _PINGS, _CLIENT_LEASES = 4, 10
-# For so long may a task not know that a step is over.
+# Most seconds until a task is told that a step has ended everywhere.
 _TELL_SECONDS = 0.05
-# How often the session looks for workers that can replace lost ones.
+# Seconds between two looks for workers that can replace lost ones.
 _LOOK_SECONDS = 0.1
 
 
@@ -77,7 +78,7 @@ def check_config(config: SessionConfig) -> None:
 
 
 async def open_tasks(connection: ClusterConnection, handle: str, config: SessionConfig) -> dict[str, ClusterTask]:
-    """Have the workers open a session; returns its tasks by name.
+    """Open a session on the workers; returns its tasks by name.
 
     Raises:
         UnavailableError: there are too few workers, or one is lost.
@@ -98,11 +99,11 @@ async def open_at(
     addresses: Mapping[str, str],
     opened: Iterable[str],
 ) -> dict[str, ClusterTask]:
-    """Have the workers of some tasks open a session.
+    """Open a session on the workers of some tasks.
 
     Args:
         addresses: of all tasks, by name.
-        opened: names of those.
+        opened: names of the tasks to open it on.
 
     Raises:
         UnavailableError: one is lost.
@@ -140,7 +141,7 @@ def _plain(value: Any) -> Any:
 
 
 class _TasksMemory(SessionMemory):
-    """Limits are the tasks' own: the client watches steps only to gather what tasks tell."""
+    """Makes no accountants: the tasks enforce the limits; the client's tracer only collects what tasks report."""
 
     def watches(
         self, step_id: int, resources: ResourceManager, device: str, *, trace: bool, report: bool
@@ -157,12 +158,12 @@ class ClusterSession(Session):
         graph: a graph, or a MetaGraph.
         connection: to the cluster.
         config: settings.
-        handle: by which the workers know the session.
-        tasks: what `open_tasks` gave.
-        ready: has the session know what steps need, such as variables; entering it calls this.
+        handle: the session's name at the workers.
+        tasks: the result of `open_tasks`.
+        ready: prepares the session, such as by restoring variables; called when it is entered.
 
     Attributes:
-        engine: by which the tasks are reached.
+        engine: reaches the tasks.
         tasks: by name.
     """
 
@@ -181,13 +182,13 @@ class ClusterSession(Session):
         self.handle = handle
         self.tasks = tasks or {}
         self._executions: dict[tuple[int, str], RemoteExecution] = {}
-        # Of steps in flight: the session's id → the tasks' number, and the tasks that have heard of it.
+        # Steps in flight: id in the session → (number at the tasks, names of the tasks that know it).
         self._numbers: dict[int, tuple[int, set[str]]] = {}
         self._next_number = itertools.count(1)
         self._over: dict[str, list[int]] = {}
         self._telling: asyncio.TimerHandle | None = None
         self._registering: dict[tuple[str, str], asyncio.Task[None]] = {}
-        # By task and name of a graph, the plans that it is the graph of.
+        # (task, name of a graph) → the plans that use the graph.
         self._users: dict[tuple[str, str], weakref.WeakSet[RemotePlan]] = {}
         self._pinging: set[asyncio.Task[None]] = set()
         self._recovering = asyncio.Lock()
@@ -269,21 +270,21 @@ class ClusterSession(Session):
     ) -> Executor:
         if isinstance(plan, RemotePlan):
             return RemoteExecution(self, self._task_of(plan), plan, environment, cancellation, on_result)
-        return Execution(plan, environment, cancellation, on_result)  # nothing but what is fed
+        return Execution(plan, environment, cancellation, on_result)  # only passes feeds to fetches
 
     def _task_of(self, plan: RemotePlan) -> ClusterTask:
-        """Who runs a plan in a step that begins now."""
+        """The task that runs a plan in a step that begins now."""
         return self.tasks[plan.task]
 
     # For executions
 
     @property
     def oldest_step(self) -> int:
-        """No step with a lower number is in flight."""
+        """A lower bound of the numbers of steps in flight."""
         return min((number for number, _ in self._numbers.values()), default=0)
 
     def execution_begins(self, execution: RemoteExecution, step_id: int) -> int:
-        """The number of the step, as tasks know it."""
+        """Record that an execution begins; returns the step's number at the tasks."""
         number, there = self._numbers.setdefault(step_id, (0, set()))
         if not number:
             number = next(self._next_number)
@@ -296,12 +297,12 @@ class ClusterSession(Session):
         return number
 
     def execution_ends(self, execution: RemoteExecution) -> None:
-        """Its task has told how, or is lost."""
+        """Record that an execution has ended, or that its task is lost."""
         execution.task.in_flight -= 1
         self._executions.pop((execution.number, execution.task.name), None)
 
     async def register_graph(self, task: ClusterTask, plan: RemotePlan) -> None:
-        """Have a task know a graph; it is sent once.
+        """Send a task a graph, unless it has it.
 
         Raises:
             UnavailableError: the task is lost.
@@ -325,7 +326,7 @@ class ClusterSession(Session):
         task.registered.add(plan.name)
 
     def _note_user(self, graph: tuple[str, str], plan: RemotePlan) -> None:
-        """A plan uses a graph as long as it lives, and so may others whose graph is the same."""
+        """Record that a plan uses a graph while it lives; several plans may have the same graph."""
         users = self._users.get(graph)
         if users is None:
             users = self._users[graph] = weakref.WeakSet()
@@ -335,7 +336,7 @@ class ClusterSession(Session):
             weakref.finalize(plan, _plan_is_gone, weakref.ref(self), self._life.loop, *graph).atexit = False
 
     def plan_is_gone(self, task: str, name: str) -> None:
-        """A plan uses a graph of a task no more, which lets go of it if no other does."""
+        """Called when a plan no longer uses a graph of a task: the task drops the graph if no other plan does."""
         if any(True for _ in self._users.get((task, name), ())):
             return
         self._users.pop((task, name), None)
@@ -345,16 +346,16 @@ class ClusterSession(Session):
             self.engine.push(found.address, "deregister_graph", Message({"session": self.handle, "graph": name}))
 
     def _step_ended(self, step_id: int) -> None:
-        """Have tasks told that a step is over everywhere."""
+        """Tell tasks that a step has ended everywhere."""
         number, there = self._numbers.pop(step_id, (0, set[str]()))
         for name in there:
-            # Told with the next step that it runs, or by itself if none comes soon.
+            # Sent with the next step that the task runs, or alone if none comes soon.
             self._over.setdefault(name, []).append(number)
         if there and self._telling is None and self._life.loop is not None:
             self._telling = self._life.loop.call_later(_TELL_SECONDS, self._tell_over)
 
     def pop_ended_steps(self, task: str) -> list[int]:
-        """The numbers of ended steps that the task has not been told of yet; they count as told from now on."""
+        """Take the numbers of ended steps that the task has not been told of; the caller tells it."""
         return self._over.pop(task, [])
 
     def _tell_over(self) -> None:
@@ -386,7 +387,7 @@ class ClusterSession(Session):
                 self.task_lost(task, why)
 
     def task_lost(self, task: ClusterTask, why: str) -> None:
-        """Steps that need it fail, and others do not wait for it."""
+        """Fail the steps that need the task, and tell other tasks not to wait for it."""
         if task.lost:
             return
         task.lost = why
@@ -397,8 +398,8 @@ class ClusterSession(Session):
                 execution.lost(why)
 
     def _tell_others(self, task: ClusterTask) -> None:
-        """That it is lost."""
-        # Others may be waiting for it without knowing, such as for a value of a part that had ended well.
+        """Tell other tasks that this one is lost."""
+        # Others may be waiting for it, such as for a value of a part that had already succeeded.
         for other in self.tasks.values():
             if not other.lost:
                 fields = {"session": self.handle, "task": task.name, "why": task.lost}
@@ -407,10 +408,10 @@ class ClusterSession(Session):
     # What users ask
 
     async def recover(self, timeout: float = 30.0) -> Sequence[str]:
-        """Have lost tasks be other workers, started anew or added since; then all steps in flight are cancelled first.
+        """Replace lost tasks by other workers, restarted or added since; all steps in flight are cancelled first.
 
-        They get their graphs again as steps need them.  What they kept is gone: variables there have to be initialised,
-        or restored from a checkpoint, before steps use them.
+        The new workers get their graphs when steps need them.  Resources of lost tasks are gone: variables there have
+        to be initialised, or restored from a checkpoint, before steps use them.
 
         Args:
             timeout: seconds to wait for workers.
@@ -419,9 +420,9 @@ class ClusterSession(Session):
             the names of the tasks that were lost.
 
         Raises:
-            DeadlineExceededError: no workers came in this time; what has come is not used, and may be asked for again.
-            FailedPreconditionError: a worker that would replace a lost one has other devices than the lost one.
-            UnavailableError: a worker was lost on the way, and there is no time left for another.
+            DeadlineExceededError: no workers came in this time; `recover` may be called again.
+            FailedPreconditionError: a worker that would replace a lost one has other devices.
+            UnavailableError: a worker was lost meanwhile, and there is no time left for another.
         """
         loop = self._check_usable()
         async with self._recovering:
@@ -435,7 +436,7 @@ class ClusterSession(Session):
                     raise errors.FailedPreconditionError(
                         f"{old.name} had devices {_named(old.devices)}, and {opened[old.name].address} has {there}"
                     )
-            # Also where none was lost to the client: some may have been to each other.
+            # Even if the client lost none: tasks may have lost each other.
             addresses = {name: task.address for name, task in (self.tasks | opened).items()}
             await self._tell_all("update_tasks", {"session": self.handle, "tasks": addresses})
             for task in opened.values():
@@ -445,7 +446,7 @@ class ClusterSession(Session):
             return list(opened)
 
     async def _opened_elsewhere(self, lost: Sequence[ClusterTask], until: float) -> dict[str, ClusterTask]:
-        """Lost tasks, by name, as they are at workers that are there now."""
+        """Lost tasks, by name, opened at workers that are there now."""
         assert self._life.loop is not None
         while True:
             taken = await self._replacements(lost, until)
@@ -454,13 +455,13 @@ class ClusterSession(Session):
                 self.engine.readmit(address)
             try:
                 return await open_at(self._connection, self.handle, self.config, addresses, taken)
-            except errors.UnavailableError:  # one that was listed still, though it is dead
+            except errors.UnavailableError:  # a worker that is still listed, though it is dead
                 if self._life.loop.time() >= until:
                     raise
                 await asyncio.sleep(_LOOK_SECONDS)
 
     async def _replacements(self, lost: Sequence[ClusterTask], until: float) -> dict[str, str]:
-        """Task → the address of the worker that it is to be."""
+        """Task → the address of the worker that replaces it."""
         assert self._life.loop is not None
         spec = ClusterSpec(self.config.cluster)
         while True:

@@ -1,8 +1,8 @@
-"""`ClusterSpec`: which jobs a cluster has, and which worker each task of a job is.
+"""`ClusterSpec`: the jobs of a cluster, and the worker of each task.
 
-A task is named `/job:worker/replica:0/task:1`; the names of its devices begin so.  A job is given as a number of tasks,
-which take the workers that there are one after another, or as the workers' addresses.
-After TensorFlow's tf.train.ClusterSpec.
+A task is named `/job:worker/replica:0/task:1`, which begins the names of its devices.  A job is given as a number of
+tasks, which are assigned to the workers in order, or as the workers' addresses. After TensorFlow's
+tf.train.ClusterSpec.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ __all__ = ["ClusterSpec", "task_name", "task_of"]
 
 
 def task_name(job: str, index: int, replica: int = 0) -> str:
-    """What the names of a task's devices begin with."""
+    """The name of a task, which begins the names of its devices."""
     return f"/job:{job}/replica:{replica}/task:{index}"
 
 
 def task_of(device: str) -> str:
-    """The name of the task that a device, by its full name, is of."""
+    """The name of the task that has a device, given its full name."""
     return str(DeviceName.parse(device).without_device())
 
 
@@ -32,7 +32,7 @@ class ClusterSpec:
         jobs: name → number of tasks, or the addresses of their workers; None is one job `worker` of all workers.
 
     Raises:
-        InvalidArgumentError: a job without tasks, a name that no job can have, or a worker that is to be two tasks.
+        InvalidArgumentError: a job without tasks, an invalid name of a job, or one worker for two tasks.
     """
 
     def __init__(self, jobs: Mapping[str, int | Sequence[str]] | None = None) -> None:
@@ -52,10 +52,10 @@ class ClusterSpec:
         """Task name → address of its worker.
 
         Args:
-            workers: addresses of those that there are.
+            workers: addresses of the present workers.
 
         Raises:
-            UnavailableError: there are not so many workers, or one that is named is not there.
+            UnavailableError: there are too few workers, or a named one is missing.
         """
         if self._jobs is None:
             return {task_name("worker", index): address for index, address in enumerate(workers)}
@@ -76,7 +76,7 @@ class ClusterSpec:
         return found
 
     def replacement(self, task: str, address: str, free: Sequence[str]) -> str | None:
-        """The worker that can be a task again which was lost: of those that are free, the one at its address, or any.
+        """The worker that can replace a lost task: the free one at its address, or else any free one.
 
         Args:
             task: its name.
@@ -84,7 +84,7 @@ class ClusterSpec:
             free: addresses of the workers that are no task.
 
         Returns:
-            None if there is none; a task that is given by its address can be nowhere else.
+            None if there is none; a task that is given by its address cannot be anywhere else.
         """
         if address in free:
             return address

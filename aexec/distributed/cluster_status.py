@@ -1,6 +1,6 @@
-"""What the workers of a cluster are doing, asked of each: its sessions, their steps, its memory.
+"""What the workers of a cluster are doing: their sessions, the sessions' steps, their memory.
 
-`aexec cluster status` prints it; whoever runs a cluster sees with it who uses which worker, and what hangs.
+`aexec cluster status` prints it, to show who uses which worker, and which steps hang.
 """
 
 from __future__ import annotations
@@ -20,12 +20,14 @@ async def cluster_status(engine: Engine, timeout: float = 10.0) -> dict[str, Any
 
     Args:
         engine: an end of the cluster.
-        timeout: seconds for which a worker may not answer.
+        timeout: seconds to wait for a worker's answer.
 
     Returns:
-        `workers`: of each `address`, `pid`, `bytes` of memory (None where that is not known) and `sessions`, or
-        `error`.  A session has `session` and `client`, `task`, `graphs`, `resources`, and `steps`: of each its number
-        and the `seconds` that it has run.
+        `workers`: for each `address`, `pid`, `bytes` of memory (None if unknown) and `sessions`, or `error`.  A session
+            has
+        `session` and `client`, `task`, `graphs`, `resources`, and `steps`: for each its number and the `seconds` that
+            it
+        has run.
     """
     addresses = await engine.workers()
     return {"workers": await asyncio.gather(*(_asked(engine, address, timeout) for address in addresses))}

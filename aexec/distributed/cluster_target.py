@@ -1,4 +1,4 @@
-"""What a cluster's target says: `memory://NAME`, `dask://HOST:PORT`, or `dask://` for a cluster of its own."""
+"""Parses a cluster's target: `memory://NAME`, `dask://HOST:PORT`, or `dask://` for a cluster of its own."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["check_cluster", "target_parts"]
 
 
 def target_parts(target: str) -> tuple[str, str]:
-    """The scheme of a target, and where the cluster is.
+    """The scheme of a target, and the rest.
 
     Raises:
         NotFoundError: no such scheme.
@@ -26,15 +26,15 @@ def target_parts(target: str) -> tuple[str, str]:
 
 
 def check_cluster(target: str, security: ClusterSecurity) -> bool:
-    """Look at how a cluster would be connected to, before that is done.
+    """Check how a cluster would be connected to, without connecting.
 
     Returns:
-        Would it be by TLS?
+        True if it would be by TLS.
 
     Raises:
         NotFoundError: the target names no cluster.
-        FailedPreconditionError: the cluster is on the network, and would have to be connected to by TLS, which is not
-            set up; or a certificate cannot be used; or Dask distributed is not installed.
+        FailedPreconditionError: the cluster is on the network and needs TLS, which is not set up; a certificate cannot
+            be used; or Dask distributed is not installed.
     """
     scheme, where = target_parts(target)
     if scheme == "memory":

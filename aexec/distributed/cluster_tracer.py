@@ -1,7 +1,7 @@
-"""`ClusterTracer`: the tracer of a step across machines: it sees no kernel, and is given what each task's tracer saw.
+"""`ClusterTracer`: the tracer of a step across machines: it traces no kernel, but collects the traces of the tasks.
 
-Times of a task are moved to the client's clock, by how far apart the clocks are (`task.py`), so that one trace shows
-which task waited for which.
+Times of a task are converted to the client's clock, by the difference of the clocks (`task.py`), so that one trace
+shows which task waited for which.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ class ClusterTracer(OuterTracer):
     """Joins the traces of all tasks of a step into one, with times by the client's clock.
 
     Args:
-        trace: statistics are wanted.
-        report: let errors of memory that is out say which nodes have most.
+        trace: whether statistics are wanted.
+        report: whether out-of-memory errors should list the nodes that hold most.
 
     Attributes:
         trace, report: as given.
@@ -36,14 +36,14 @@ class ClusterTracer(OuterTracer):
     def wrap(
         self, node: PlanNode, compute: Callable[..., Any], frame_iter: tuple[int, int], ready: int
     ) -> Callable[..., Any]:
-        """The same: what runs here is what is fed and fetched."""
+        """Return `compute` itself: only feeds and fetches run here."""
         return compute
 
     def add(self, stats: proto.StepStats, clock_offset: int) -> None:
-        """What a task has seen.
+        """Add the trace of a task.
 
         Args:
-            clock_offset: nanoseconds by which its clock is ahead.
+            clock_offset: nanoseconds by which the task's clock is ahead.
         """
         for device in stats.dev_stats:
             for node in device.node_stats:
@@ -54,7 +54,7 @@ class ClusterTracer(OuterTracer):
         self._parts.append(stats)
 
     def to_proto(self) -> proto.StepStats | None:
-        """All that was added, tasks in the order of their names."""
+        """All traces that were added, tasks in the order of their names."""
         if not self.trace:
             return None
         merged = merge(self._parts)

@@ -1,7 +1,7 @@
-"""Collectives whose members are of several tasks: the client, which sees all of them, tells each who the others are.
+"""Collectives with members in several tasks: the client, which sees all members, tells each of them who the others are.
 
 It adds attrs to their nodes in the graphs that it sends (`aexec/kernels/control_flow/collective_exchange.py` says what
-they mean), and refuses what cannot become a group.  Members of one task meet there without this.
+they mean), and refuses what cannot become a group.  Members within one task do not need this.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _AGREED = ("T", "group_size", "merge_op", "final_op")
 
 
 def tell_groups(graphs: Sequence[proto.GraphDef]) -> None:
-    """Tell the members of the collectives in the graphs of a step's tasks who the others are.
+    """Add to the members of collectives, in the graphs of a step's tasks, attrs that name the others.
 
     Raises:
         InvalidArgumentError: the members of a group do not agree, two are on one device, or some are not in the step.

@@ -1,14 +1,14 @@
-"""What is asked of an engine: the five calls by which the processes of a cluster talk, and what every engine keeps.
+"""The contract of an engine, by which the processes of a cluster talk, and what all engines have in common.
 
-An engine is one end: the client has one, and each worker.  `workers` says who there is; `call` sends a message and
-waits for the answer, `push` sends one that nobody waits for, `cancel` is the verb that may not stand in line behind
-others, and `on_lost` tells of an end that will not answer any more.  Nothing is waited for long in a handler: what is
-not done at once is begun, answered, and its end pushed.
+An engine is one end: the client has one, and each worker.  `workers` lists the workers; `call` sends a message and
+waits for the answer; `push` sends a message without waiting; `cancel` is never delayed by other messages; and `on_lost`
+reports an end that will not answer any more.  A handler must not wait long: it begins long work, answers, and pushes
+the outcome.
 
-`DeliveringEngine` is what engines have in common: each message is numbered, sent again until it is answered, and
-handled once; an end that has answered nothing for as long as its *lease* is lost, until it is readmitted or heard of.
-So a message that is lost, late or doubled on the way changes nothing, and nobody waits for the dead.
-`memory_engine.py` and `dask/dask_engine.py` are two that carry the messages.
+`DeliveringEngine` is the common part: each message is numbered, sent again until it is answered, and handled once.  An
+end that has answered nothing for as long as its *lease* is lost, until it is readmitted or heard of.  So a message that
+is lost, late or duplicated changes nothing, and nothing waits for a dead end. `memory_engine.py` and
+`dask/dask_engine.py` are two that carry the messages.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from aexec.framework import errors
 
 __all__ = ["DeliveringEngine", "Engine", "Envelope", "Handler"]
 
-# Given who sent it, the verb and the message: gives the answer.  It must not wait.
+# Called with the sender's address, the verb and the message; returns the answer.  It must not wait.
 Handler = Callable[[str, str, Message], Awaitable["Message | None"]]
 OnLost = Callable[[str, str], object]
 
@@ -41,10 +41,10 @@ class Engine(Protocol):
     address: str
 
     async def workers(self) -> Sequence[str]:
-        """Addresses of the workers that there are now, in an order of the engine's.
+        """The addresses of the present workers, in the engine's order.
 
         Raises:
-            UnavailableError: who knows them does not answer.
+            UnavailableError: whoever knows them does not answer.
         """
         ...
 
@@ -53,50 +53,50 @@ class Engine(Protocol):
 
         Raises:
             UnavailableError: the other end is lost.
-            OpError: what its handler raised.
+            OpError: the error that its handler raised.
         """
         ...
 
     def push(self, address: str, verb: str, message: Message) -> None:
-        """Send a message; if it cannot be delivered, `on_lost` tells."""
+        """Send a message without waiting; if it cannot be delivered, `on_lost` reports it."""
         ...
 
     def cancel(self, address: str, message: Message) -> None:
-        """Have a step cancelled, whatever else is on its way there."""
+        """Cancel a step; not delayed by other messages to that address."""
         ...
 
     def on_lost(self, callback: OnLost) -> None:
-        """Have a callback told the address of each end that is lost, and why."""
+        """Call `callback(address, reason)` for each end that is lost."""
         ...
 
     def readmit(self, address: str) -> None:
-        """There is another end at an address now; without this, who was lost there stays lost."""
+        """Accept that a new end is at an address; otherwise a lost address stays lost."""
         ...
 
     async def close(self) -> None:
-        """Send nothing any more, and end what waits for answers."""
+        """Send nothing any more, and end the waits for answers."""
         ...
 
 
-# One sending of a message: from whom, its number, the oldest number that is not answered yet, the verb, and it.
+# One sending of a message: the sender, its number, the oldest number without an answer, the verb, and the message.
 Envelope = tuple[str, int, int, str, Message]
 
 
 class DeliveringEngine(abc.ABC):
-    """What engines have in common: who handles a message, and which ends are lost.
+    """The common part of engines: numbers messages, sends them again, handles each once, and detects lost ends.
 
     Args:
         address: its own.
         handler: called once for each message; None for an end that only asks.
-        lease: seconds for which an end may answer nothing before it is lost.
-        retry: seconds after which a message is sent again; None where only a broken connection loses messages.
+        lease: seconds without an answer after which an end is lost.
+        retry: seconds after which a message is sent again; None if only a broken connection loses messages.
     """
 
     def __init__(self, address: str, handler: Handler | None, *, lease: float, retry: float | None) -> None:
         self.address = address
         self._handler = handler
         self._lease, self._retry = lease, retry
-        # Another one each time: numbers of an end that was made anew at the same address are others.
+        # Unique, so that the numbers of a new end at the same address are not mistaken for the old one's.
         self._sender = f"{address}#{secrets.token_hex(8)}"
         self._numbers = itertools.count(1)
         self._waiting: dict[str, set[int]] = {}
@@ -104,7 +104,7 @@ class DeliveringEngine(abc.ABC):
         self._answered_below: dict[str, int] = {}
         self._heard: dict[str, float] = {}
         self._lost: dict[str, str] = {}
-        # By address, what limits the time of each message that is on its way.
+        # Address → the time limits of the messages that are being sent there.
         self._sending: dict[str, set[asyncio.Timeout]] = {}
         self._told_of_lost: list[OnLost] = []
         self._pushes: set[asyncio.Task[None]] = set()
@@ -119,7 +119,7 @@ class DeliveringEngine(abc.ABC):
         """Send a message once and wait for the answer, for as long as it takes.
 
         Raises:
-            ConnectionError: it may not have come, or the answer not back.
+            ConnectionError: the message or the answer may not have arrived.
         """
 
     async def call(self, address: str, verb: str, message: Message) -> Message:
@@ -166,7 +166,7 @@ class DeliveringEngine(abc.ABC):
                 await asyncio.sleep(min(self._lease / 20, 0.05))
 
     def _stop_sending(self, address: str) -> None:
-        """Nobody waits for answers from there any more."""
+        """Stop waiting for answers from an address."""
         now = asyncio.get_running_loop().time()
         for scope in self._sending.get(address, ()):
             if not scope.expired():
@@ -181,7 +181,7 @@ class DeliveringEngine(abc.ABC):
         task.add_done_callback(self._pushes.discard)
 
     async def _pushed(self, address: str, verb: str, message: Message) -> None:
-        # Lost, which is told; or whoever handles it does not know any more what it is about.
+        # The end is lost, which is reported; or its handler does not know any more what the message is about.
         with suppress(errors.OpError):
             await self.call(address, verb, message)
 
@@ -194,7 +194,7 @@ class DeliveringEngine(abc.ABC):
         self._told_of_lost.append(callback)
 
     def lose(self, address: str, why: str) -> None:
-        """Nothing is to be expected from an address any more."""
+        """Declare an end lost, and report it."""
         if address in self._lost or self._closed:
             return
         self._lost[address] = why
@@ -208,9 +208,9 @@ class DeliveringEngine(abc.ABC):
             self._heard.pop(address, None)
 
     async def receive(self, envelope: Envelope) -> Message:
-        """The answer to a message that has come; to one that has come before, the same."""
+        """The answer to a message that has arrived; to a repeated message, the same answer."""
         sender, number, oldest, verb, message = envelope
-        # Who can be heard is not lost: else it would wait for what is pushed to it, which is dropped here.
+        # A sender that is heard is not lost: otherwise it would wait for pushed messages, which are dropped.
         self.readmit(sender.rpartition("#")[0])
         answers = self._answers.setdefault(sender, {})
         if oldest > self._answered_below.get(sender, 0):

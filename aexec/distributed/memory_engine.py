@@ -3,10 +3,10 @@
     async with MemoryCluster("test", 3):
         async with aexec.Session(graph, target="memory://test") as session: ...
 
-The network counts messages.  `NetworkFaults` say, by a seed, which of them are dropped, late, doubled or out of order,
-during which of them some tasks are cut off, and at which one dies; the same seed does the same again.  Tasks share
-nothing but messages, which are copied.  `NetworkCosts` say how long messages take, so that on a virtual clock a cluster
-is simulated that is larger than the machine.  Next to read: `worker.py`.
+The network counts messages.  `NetworkFaults` determine, by a seed, which of them are dropped, late, duplicated or out
+of order, during which of them some tasks are cut off, and at which one a task dies; the same seed does the same again.
+Tasks share nothing but messages, which are copied.  `NetworkCosts` say how long messages take, so that on a virtual
+clock a cluster larger than the machine can be simulated.  Next to read: `worker.py`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ LEASE = 1.0
 
 @dataclass(frozen=True, slots=True)
 class CutOff:
-    """From message `first` on, up to `last`, these addresses and all others cannot reach each other."""
+    """From message `first` to `last`, these addresses and all others cannot reach each other."""
 
     first: int
     last: int
@@ -39,15 +39,15 @@ class CutOff:
 
 @dataclass(frozen=True, slots=True)
 class NetworkFaults:
-    """What goes wrong, by numbers of messages; the first is 1, answers count too.
+    """The faults, by numbers of messages; the first is 1, answers count too.
 
     Attributes:
-        seed: of all that is drawn.
-        drop, double: share of the messages that are lost, or come twice.
-        delay: seconds that a message takes at most, each another time, so that they overtake each other.
-        partitions: when who is cut off.
+        seed: of all random choices.
+        drop, double: fraction of the messages that are lost, or arrive twice.
+        delay: most seconds that a message takes; each takes another time, so that they overtake each other.
+        partitions: when which addresses are cut off.
         kill: number of a message → address of the task that dies when it is sent.
-        silent: nobody's connection breaks when a task dies: only its lease tells.
+        silent: True if no connection breaks when a task dies, so that only its lease tells.
     """
 
     seed: int = 0
@@ -61,12 +61,12 @@ class NetworkFaults:
 
 @dataclass(frozen=True, slots=True)
 class NetworkCosts:
-    """How long messages take.  An end works on one at a time: those that are sent and got there wait for each other.
+    """How long messages take.  An end handles one message at a time, sent and received ones together.
 
     Attributes:
-        message: seconds that each end is at work on a message.
-        byte: seconds that each end is at work on a byte of its frames.
-        latency: seconds on the way.
+        message: seconds that each end works on a message.
+        byte: seconds that each end works on a byte of its frames.
+        latency: seconds between the ends.
     """
 
     message: float = 0.0
@@ -79,8 +79,8 @@ class MemoryNetwork:
 
     Attributes:
         engines: by address.
-        sent: how many messages so far.
-        sent_bytes: what the frames of these were.
+        sent: messages sent so far.
+        sent_bytes: bytes of their frames.
         on_kill: called with the address of a task that dies.
     """
 
@@ -89,7 +89,7 @@ class MemoryNetwork:
     ) -> None:
         self.faults = faults or NetworkFaults()
         self.costs = costs
-        # By address, until when it is at work on messages.
+        # Address → the time until which it works on messages.
         self._at_work: dict[str, float] = {}
         self.lease = lease
         self.engines: dict[str, MemoryEngine] = {}
@@ -98,7 +98,7 @@ class MemoryNetwork:
         self._random = random.Random(self.faults.seed)
 
     def send(self, source: str, destination: str, message: Message, deliver: Callable[[], object]) -> None:
-        """Have a message delivered, unless a fault is due."""
+        """Deliver a message, unless a fault prevents it."""
         self.sent += 1
         self.sent_bytes += sum(memoryview(frame).nbytes for frame in message.frames)
         number, faults, draw = self.sent, self.faults, self._random
@@ -119,7 +119,7 @@ class MemoryNetwork:
                 loop.call_soon(self._arrive, destination, deliver)
 
     def _worked_on(self, address: str, message: Message, costs: NetworkCosts) -> float:
-        """When an end will have worked on a message."""
+        """The time at which an end will have finished a message."""
         begins = max(asyncio.get_running_loop().time(), self._at_work.get(address, 0.0))
         size = sum(memoryview(frame).nbytes for frame in message.frames)
         self._at_work[address] = ends = begins + costs.message + size * costs.byte
@@ -141,7 +141,7 @@ class MemoryNetwork:
         )
 
     def kill(self, address: str) -> None:
-        """A task dies: what it has sent arrives, it sends and gets nothing any more."""
+        """Kill a task: messages that it has sent arrive, but it sends and gets no more."""
         dead = self.engines.pop(address, None)
         if dead is None:
             return
@@ -161,7 +161,7 @@ class MemoryEngine(DeliveringEngine):
         network.engines[address] = self
 
     async def workers(self) -> Sequence[str]:
-        """As `Engine.workers`: all but clients, by name."""
+        """As `Engine.workers`: all but clients, sorted."""
         return sorted(address for address in self._network.engines if not address.startswith("client"))
 
     async def exchange(self, address: str, envelope: Envelope) -> Message:
@@ -202,7 +202,7 @@ def _answer(answered: asyncio.Future[Message], made: Message) -> None:
 
 
 def _copied(message: Message) -> Message:
-    """As it would come out of a wire: nobody else's memory is in it."""
+    """A copy, as if it had been serialised: it shares no memory."""
     return Message(deepcopy(message.fields), [bytes(frame) for frame in message.frames])
 
 
@@ -214,19 +214,19 @@ class MemoryCluster:
 
     Args:
         name: in the target.
-        workers: how many.
-        faults: what goes wrong on the way between them.
+        workers: their number.
+        faults: the network's faults.
         costs: how long messages take; no time by default.
-        lease: seconds for which an end may answer nothing before it is lost.
+        lease: seconds without an answer after which an end is lost.
 
     Attributes:
-        network: what they are connected by.
-        workers: by address; those that died are not there.
+        network: connects them.
+        workers: by address, without those that died.
 
     It is an asynchronous context manager, to be left after its sessions are closed.
 
     Raises:
-        AlreadyExistsError: there is one of this name.
+        AlreadyExistsError: there is a cluster of this name.
     """
 
     def __init__(
@@ -261,7 +261,7 @@ class MemoryCluster:
         return found
 
     def add_worker(self, address: str = "") -> str:
-        """Start one more, or one anew that has died; returns its address."""
+        """Start one more worker, or restart a dead one; returns its address."""
         address = address or f"worker-{next(self._numbers)}"
         worker = self.workers[address] = Worker()
         worker.connect(MemoryEngine(self.network, address, worker.handle))
@@ -272,7 +272,7 @@ class MemoryCluster:
         return MemoryEngine(self.network, f"client-{next(self._clients)}", handler)
 
     def kill(self, address: str) -> None:
-        """A worker dies."""
+        """Kill a worker."""
         self.network.kill(address)
 
     def _killed(self, address: str) -> None:

@@ -1,6 +1,7 @@
-"""`OpeningClusterSession`: the session that `Session(graph, target="dask://…")` makes: entered or awaited, it connects.
+"""`OpeningClusterSession`: the result of `Session(graph, target="dask://…")`, which connects when it is entered or
+awaited.
 
-Which devices there are is known only then, and so what can be placed on them.  A model's variables are restored then.
+Only then are the devices known on which the graph is placed.  A model's variables are restored then.
 """
 
 from __future__ import annotations
@@ -26,13 +27,14 @@ __all__ = ["OpeningClusterSession", "connect_to_cluster"]
 
 
 class OpeningClusterSession(OpeningSession):
-    """A cluster session before it is connected; entering or awaiting it connects, and gives the connected one.
+    """A cluster session before it is connected; entering or awaiting it connects, and turns it into the connected
+    session.
 
     Args:
         source: as `aexec.Session` takes it.
         target: names the cluster.
         config: settings of the session.
-        security: how the cluster is connected to; None: as its own settings say.
+        security: how the cluster is connected to; None to use the cluster's own settings.
     """
 
     def __init__(
@@ -76,7 +78,7 @@ async def connect_to_cluster(target: str, security: ClusterSecurity | None = Non
 
     Raises:
         NotFoundError: there is no such cluster in this process, or the scheme is unknown.
-        UnavailableError: nobody answers there.
+        UnavailableError: the cluster does not answer.
         FailedPreconditionError: Dask distributed is not installed, or `check_cluster` raises it.
     """
     scheme, where = target_parts(target)

@@ -1,4 +1,4 @@
-"""`RemoteDevice`: a device of another task, as the client's placer and partitioner see it.
+"""`RemoteDevice`: a device of another task, for the client's placer and partitioner.
 
 It has a name and a type, and says whether it computes in its host's memory; nothing runs on it from here.
 """
@@ -22,7 +22,7 @@ class RemoteDevice(Device):
     """A device of another task, for placing and partitioning; nothing runs on it in this process.
 
     Args:
-        name, device_type, is_host: as the task says.
+        name, device_type, is_host: as the task reports.
         incarnation: of the task.
     """
 
@@ -57,4 +57,4 @@ class RemoteDevice(Device):
         return errors.UnimplementedError(f"{self.name} is in another process: nothing is copied to it from here")
 
     async def close(self) -> None:
-        """Nothing of it is here."""
+        """Nothing to do: it has no resources here."""

@@ -1,8 +1,8 @@
-"""`RemoteExecution`: the executor of what another task runs: the client's end of it, which runs nothing.
+"""`RemoteExecution`: the client's end of an execution at another task.
 
-To the session it is an executor as any (`aexec/runtime/interpreter/executor.py`): it has the graph registered and the
-step run, and waits until the task says how it has ended; cancelled, it has the task cancel, and waits as well.  A task
-that is lost ends it with UNAVAILABLE.  Next to read: `worker_step.py`, the other end.
+For the session it is an executor like others (`aexec/runtime/interpreter/executor.py`).  It registers the graph, starts
+the step, and waits until the task reports how it has ended; when cancelled, it cancels the step there, and waits as
+well.  If the task is lost, it ends with UNAVAILABLE.  Next to read: `worker_step.py`, the other end.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from aexec.runtime.plans.node_activity import RunningNode, WaitingNode
 
 __all__ = ["RemoteExecution", "RemoteExecutionOwner"]
 
-# So many nodes does the error of a lost task name.
+# The number of nodes that the error of a lost task names.
 _NODES_OF_AN_ERROR = 5
 
 
 class RemoteExecutionOwner(Protocol):
-    """What an execution needs of its session.
+    """The part of a session that an execution uses.
 
     Attributes:
-        engine: by which tasks are reached.
-        handle: by which tasks know the session.
+        engine: reaches the tasks.
+        handle: the session's name at the tasks.
     """
 
     engine: Engine
@@ -43,27 +43,27 @@ class RemoteExecutionOwner(Protocol):
 
     @property
     def oldest_step(self) -> int:
-        """No step with a lower number is in flight."""
+        """A lower bound of the numbers of steps in flight."""
         ...
 
     def pop_ended_steps(self, task: str) -> list[int]:
-        """The numbers of ended steps that the task has not been told of yet; they count as told from now on."""
+        """Take the numbers of ended steps that the task has not been told of; the caller tells it."""
         ...
 
     def execution_begins(self, execution: RemoteExecution, step_id: int) -> int:
-        """The number of the step, as tasks know it."""
+        """Record that an execution begins; returns the step's number at the tasks."""
         ...
 
     def execution_ends(self, execution: RemoteExecution) -> None:
-        """Its task has told how, or is lost."""
+        """Record that an execution has ended, or that its task is lost."""
         ...
 
     def task_lost(self, task: ClusterTask, why: str) -> None:
-        """It does not have the session any more."""
+        """Called when the task does not have the session any more."""
         ...
 
     async def register_graph(self, task: ClusterTask, plan: RemotePlan) -> None:
-        """Have a task know a graph.  Raises UnavailableError if it is lost."""
+        """Send a task a graph, unless it has it.  Raises UnavailableError if the task is lost."""
         ...
 
 
@@ -71,8 +71,8 @@ class RemoteExecution:
     """The client's end of a partition that another task executes: it starts, awaits and cancels that execution.
 
     Attributes:
-        task: which runs it.
-        number: of the step, as tasks know it.
+        task: the task that runs it.
+        number: the step's number at the tasks.
     """
 
     def __init__(
@@ -111,14 +111,14 @@ class RemoteExecution:
             except asyncio.CancelledError:
                 cancellation.start_cancel_with_status(errors.CancelledError("Run call was cancelled"))
                 await until_done(running)
-                running.cancelled() or running.exception()  # nobody is left to be told
+                running.cancelled() or running.exception()  # nothing is left to report it to
                 raise
             return self._results(running.result())
         except errors.OpError as error:
             status = cancellation.status
             if status is not None and (error.derived or error_fields(error) == error_fields(status)):
                 raise status.fresh() from None
-            # Also of one that was cancelled meanwhile, because of what followed from this error at another task.
+            # Cancelled meanwhile or not, since the cancellation may follow from this very error at another task.
             failure = error.fresh()
             cancellation.start_cancel_with_status(failure.fresh())
             raise failure from None
@@ -127,7 +127,7 @@ class RemoteExecution:
             self._session.execution_ends(self)
 
     async def _run(self, feeds: Sequence[Any]) -> Message:
-        """How the task says that it has ended."""
+        """The task's report of how the execution ended."""
         positions = self._plan.feeds
         self._unfed = {at for at, value in zip(positions, feeds, strict=True) if value is UNFED}
         message = Message()
@@ -158,7 +158,7 @@ class RemoteExecution:
         return await self._ended
 
     def _watched(self) -> dict[str, bool]:
-        """What of the step is to be watched there."""
+        """The settings that tell the task to trace the step."""
         tracer = self._environment.tracer
         return {"trace": tracer.trace, "report": tracer.report} if isinstance(tracer, ClusterTracer) else {}
 
@@ -173,7 +173,7 @@ class RemoteExecution:
                 self.task.steps_told(answer.fields["steps"])
                 return answer
             except errors.NotFoundError as error:
-                # It has let go of the graph; or of all, as it was started anew or has not heard of this client.
+                # It has dropped the graph; or everything, as it was restarted or has not heard of this client.
                 self.task.registered.discard(self._plan.name)
                 if error.message.startswith(NO_SESSION):
                     self._session.task_lost(self.task, error.message)
@@ -200,18 +200,18 @@ class RemoteExecution:
         return results
 
     def came_out(self, at: int, value: Any) -> None:
-        """A fetched value, by its position in the request, has come; it may be told twice."""
+        """Report a fetched value, by its position in the request; may be called twice for one value."""
         if self._on_result is not None and at not in self._told:
             self._told.add(at)
             self._on_result(self._plan.fetches.index(at), value)
 
     def ended(self, answer: Message) -> None:
-        """The task says that it has ended."""
+        """Called with the task's report that the execution has ended."""
         if not self._ended.done():
             self._ended.set_result(answer)
 
     def lost(self, why: str) -> None:
-        """The task will say nothing any more."""
+        """Called when the task is lost."""
         if not self._ended.done():
             answer = Message({"failed": {**error_fields(self._lost(why)), "derived": False}})
             self._ended.set_result(answer)
@@ -222,7 +222,7 @@ class RemoteExecution:
         return errors.UnavailableError(f"{self.task.name} is lost, which was to run {listed}: {why}")
 
     def _cancelled(self) -> None:
-        """On whichever thread cancels."""
+        """Called in the thread that cancels."""
         self._environment.loop.call_soon_threadsafe(self._cancel_there)
 
     def _cancel_there(self) -> None:
@@ -246,7 +246,7 @@ class RemoteExecution:
         self._session.engine.push(self.task.address, "feed_step", message)
 
     def statistics(self) -> ExecutionStatistics:
-        """As `Executor.statistics`: it is not known here what of it runs; all of it counts as one."""
+        """As `Executor.statistics`: the running nodes are not known here, so the whole execution counts as one."""
         return ExecutionStatistics(0, int(not self._ended.done()))
 
     def running(self) -> list[RunningNode]:

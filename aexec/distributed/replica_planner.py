@@ -1,7 +1,7 @@
 """`ReplicaPlanner`: the planner of a session that has its whole graph on each worker: nothing is split here.
 
-Nodes are placed on devices as each worker has them, and sent with their names within a task; a worker splits what is
-on several of its devices, as a session in process does.  Next to read: `replicated_session.py`.
+Nodes are placed on devices that every worker has, and sent with device names within a task; a worker splits what is on
+several of its devices, as a session in process does.  Next to read: `replicated_session.py`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class _ReplicaPlanMaker(ClusterPlanMaker):
         own = [node for i, node in partition.nodes.items() if i not in partition.added]
         devices = {node.name: self.place_name(working, node) for node in own}
         for node in message.node:
-            # What is fed and fetched enters and leaves in the host's memory.
+            # Feeds and fetches enter and leave in the host's memory.
             node.device = _within_task(devices.get(node.name, self.host.name))
         return message
 
@@ -43,5 +43,5 @@ class ReplicaPlanner(ClusterPlanner):
 
 
 def _within_task(device: str) -> str:
-    """`/device:CPU:0`"""
+    """The name without its task, such as `/device:CPU:0`."""
     return str(replace(DeviceName.parse(device), job=None, replica=None, task=None))

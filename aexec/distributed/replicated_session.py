@@ -1,9 +1,9 @@
-"""`ReplicatedSession`: a session with its whole graph on every worker; each step runs on the one that is least busy.
+"""`ReplicatedSession`: a session with its whole graph on every worker; each step runs on the least busy one.
 
-`SessionConfig(replicated=True)` asks for it: it is how a model is served by many machines.  Each worker is a replica,
-`/job:worker/replica:1/task:0`, and shares nothing with the others: each has variables of its own, which `ready` gives
-it before it gets steps.  Workers that come are taken in, and those that are lost are left out; so the session goes on
-as long as there is one.  Next to read: `replica_planner.py`.
+`SessionConfig(replicated=True)` asks for it, to serve a model by many machines.  Each worker is a replica,
+`/job:worker/replica:1/task:0`, and shares nothing with the others: each has variables of its own, which `ready`
+restores before it gets steps.  New workers are taken in, and lost ones are left out, so the session goes on while there
+is one worker.  Next to read: `replica_planner.py`.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ __all__ = ["ReplicatedSession", "open_replicas"]
 
 logger = logging.getLogger("aexec")
 
-# So often is it looked whether workers have come.
+# Seconds between two looks for new workers.
 _LOOK_SECONDS = 1.0
-# The replica on which steps of this task of asyncio's run, however busy it is.
+# The replica on which steps of this asyncio task run, however busy it is.
 _chosen: ContextVar[ClusterTask | None] = ContextVar("aexec_replica", default=None)
 
 
 async def open_replicas(connection: ClusterConnection, handle: str, config: SessionConfig) -> dict[str, ClusterTask]:
-    """Have all workers open a session; returns them by name, but for those that are lost.
+    """Open a session on all workers; returns them by name, without those that are lost.
 
     Raises:
         UnavailableError: there is none.
@@ -72,8 +72,8 @@ class ReplicatedSession(ClusterSession):
     """A session with its whole graph on every worker; each step runs on the least busy one.
 
     Args:
-        tasks: what `open_replicas` gave.
-        ready: has a replica know what steps need, such as its variables; the steps that it runs are run there.
+        tasks: the result of `open_replicas`.
+        ready: prepares a replica, such as by restoring variables; the steps that it runs are run there.
         others: as of `ClusterSession`.
     """
 
@@ -86,7 +86,7 @@ class ReplicatedSession(ClusterSession):
         tasks: Mapping[str, ClusterTask],
         ready: Callable[[Session], Awaitable[None]] | None = None,
     ) -> None:
-        # Those that get steps; of equals, the one that was chosen longest ago is the first.
+        # Replicas that get steps; among equally busy ones, the one chosen longest ago is first.
         self._replicas: list[ClusterTask] = []
         self._numbered = 1 + max(DeviceName.parse(name).replica or 0 for name in tasks)
         self._looking = asyncio.Lock()
@@ -107,12 +107,12 @@ class ReplicatedSession(ClusterSession):
             raise failed[0]
         self._keeping = asyncio.get_running_loop().create_task(self._keep_looking(), name="look for workers")
 
-    # Which replica
+    # Choosing a replica
 
     def _task_of(self, plan: RemotePlan) -> ClusterTask:
         chosen = _chosen.get()
         if chosen is not None:
-            return chosen  # although it may be lost meanwhile: others are ready
+            return chosen  # even if it is lost: `ready` must not run on another
         if not self._replicas:
             raise errors.UnavailableError(f"None of the workers at which session {self.handle} was open answers")
         least = min(self._replicas, key=lambda replica: replica.load)
@@ -120,7 +120,7 @@ class ReplicatedSession(ClusterSession):
         self._replicas.append(least)
         return least
 
-    # Who there is
+    # Replicas that come and go
 
     async def _take_in(self, task: ClusterTask) -> None:
         """Make a replica ready; it gets steps from then on."""
@@ -146,12 +146,12 @@ class ReplicatedSession(ClusterSession):
             self._replicas.remove(task)
 
     def task_lost(self, task: ClusterTask, why: str) -> None:
-        """Steps that are there fail, and it gets no others."""
+        """Fail the steps that are there; it gets no others."""
         super().task_lost(task, why)
         self._leave_out(task)
 
     def _tell_others(self, task: ClusterTask) -> None:
-        """None waits for it."""
+        """Nothing to do: replicas do not wait for each other."""
 
     async def _keep_looking(self) -> None:
         said = ""
@@ -166,10 +166,10 @@ class ReplicatedSession(ClusterSession):
                 said = error.message
 
     async def recover(self, timeout: float = 30.0) -> Sequence[str]:
-        """Take in the workers that have come since; which happens by itself, too, and hinders no step.
+        """Take in the workers that have come since.  This happens by itself, too, and delays no step.
 
         Returns:
-            the names of the replicas that are new.
+            the names of the new replicas.
         """
         async with self._looking:
             known = {task.address for task in self.tasks.values()}
@@ -196,7 +196,7 @@ class ReplicatedSession(ClusterSession):
 
 
 def _as_in_process(task: ClusterTask) -> tuple[RemoteDevice, ...]:
-    """A replica's devices, by the names that they would have in this process: so are nodes placed for all of them."""
+    """A replica's devices, with the names that they would have in this process, so that one placement serves all."""
     local = DeviceName.parse(LOCAL_CPU)
     names = [replace(local, type=(own := DeviceName.parse(d.name)).type, id=own.id) for d in task.devices]
     return tuple(

@@ -20,14 +20,14 @@ class ClusterTask:
     Attributes:
         name: `/job:worker/replica:0/task:1`.
         address: of its worker.
-        incarnation: another one when it is started anew.
-        devices: of it, the preferred ones first.
+        incarnation: another number each time it is started.
+        devices: its devices, the preferred ones first.
         registered: names of the graphs that it has.
         lost: why it will not answer any more, or "".
         clock_offset: nanoseconds by which its clock is ahead of the client's.
-        round_trip: nanoseconds that the message took by which that is known, and its answer.
+        round_trip: nanoseconds that the message took, with its answer, by which `clock_offset` was measured.
         in_flight: steps of this session that are there.
-        others: steps of others that were there when it told last.
+        others: steps of other sessions that were there at its last report.
     """
 
     name: str
@@ -43,19 +43,20 @@ class ClusterTask:
 
     @property
     def load(self) -> int:
-        """How many steps are there, as far as is known."""
+        """The number of steps there, as far as is known."""
         return self.in_flight + self.others
 
     def steps_told(self, steps: int) -> None:
-        """The task has told how many steps are there, those of this session included."""
+        """Called when the task has reported the number of steps there, those of this session included."""
         self.others = max(0, steps - self.in_flight)
 
     def clock_told(self, asked: int, told: int, answered: int) -> None:
-        """The task has told its clock, by a message that was sent and answered at these times of the client's.
+        """Called when the task has reported its clock, in answer to a message sent and answered at these times of the
+        client's.
 
-        It is taken to have looked at it halfway; the faster the message, the less that can be wrong.
+        It is assumed to have read it halfway; the faster the message, the smaller the possible error.
         """
-        # Clocks drift apart: what was good becomes worse with each time.
+        # Clocks drift apart, so an old measurement gets worse with each report.
         self.round_trip *= _AGEING
         if answered - asked <= self.round_trip:
             self.round_trip = answered - asked

@@ -1,7 +1,7 @@
-"""`Worker`: a task's side of a cluster: what it does for each verb that a client, or another task, sends.
+"""`Worker`: a task's side of a cluster: handles each verb that a client, or another task, sends.
 
-It keeps what belongs to one session in a `WorkerSession` (`worker_session.py`), which goes when the client closes the
-session, or is lost, or has not been heard of for as long as it said.
+A `WorkerSession` (`worker_session.py`) keeps what belongs to one session; it is closed when the client closes the
+session, is lost, or has not been heard of for the time that it announced.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from aexec.runtime.threads.worker_pool import OnCancel, run_in_thread
 
 __all__ = ["Worker"]
 
-# Their answers tell how busy the worker is.
+# Verbs whose answers report how busy the worker is.
 _TELLING = frozenset({"ping", "run_step"})
 
 
 async def _resident_bytes() -> int | None:
-    """What the process has in memory, where that can be known."""
+    """The process's resident memory in bytes; None if it is unknown."""
     try:
         import psutil  # type: ignore[import-untyped]  # comes with Dask distributed
     except ImportError:
         return None
-    # It reads a file.
+    # Reading it opens a file.
     return await run_in_thread(lambda: int(psutil.Process().memory_info().rss), on_cancel=OnCancel.WAIT)
 
 
@@ -37,7 +37,7 @@ class Worker:
     """A task's side of a cluster: handles each verb that a client or another task sends.
 
     Attributes:
-        sessions: by handle, those that are open.
+        sessions: the open sessions, by handle.
     """
 
     def __init__(self) -> None:
@@ -47,16 +47,16 @@ class Worker:
 
     @property
     def steps(self) -> int:
-        """How many run here, of all sessions."""
+        """The number of running steps, of all sessions."""
         return sum(session.running_steps for session in self.sessions.values())
 
     def connect(self, engine: Engine) -> None:
-        """Its end of the cluster's connections, which calls `handle`."""
+        """Set its end of the cluster's connections, which calls `handle`."""
         self._engine = engine
         engine.on_lost(self._lost)
 
     async def handle(self, sender: str, verb: str, message: Message) -> Message | None:
-        """Do what a message asks for, without waiting for anything that takes long.
+        """Handle a message, without waiting for anything that takes long.
 
         Raises:
             NotFoundError: the session is not open here.
@@ -85,7 +85,7 @@ class Worker:
             self._engine.readmit(address)
         known = self.sessions.get(handle)
         if known is not None and known.incarnation != fields["incarnation"]:
-            self._close(handle)  # the client held this worker for lost meanwhile
+            self._close(handle)  # the client took this worker for lost meanwhile
         if handle not in self.sessions:
             self.sessions[handle] = WorkerSession(self._engine, client, handle, fields, self._close)
         return Message({"devices": self.sessions[handle].device_fields(), "clock": time.time_ns()})
@@ -105,7 +105,7 @@ class Worker:
                 session.lost(address, why)
 
     async def close(self) -> None:
-        """Cancel all steps, wait for their end, free what is kept, and be reached no more."""
+        """Cancel all steps, wait for their end, free everything, and close the connections."""
         for handle in list(self.sessions):
             self._close(handle)
         while self._closing:

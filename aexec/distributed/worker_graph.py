@@ -1,6 +1,6 @@
 """`WorkerGraph`: a partition that a client has registered, imported and planned.
 
-What is fed and fetched are its `_Arg` and `_Retval` nodes, by their index.
+Its feeds and fetches are its `_Arg` and `_Retval` nodes, by their index.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ from aexec.runtime.threads.worker_pool import OnCancel, run_in_thread
 
 __all__ = ["WorkerGraph", "WorkerGraphOwner"]
 
-# Messages of more bytes are read in a thread.
+# Larger messages, in bytes, are read in a thread.
 _LARGE = 100_000
 
 
 class WorkerGraphOwner(Protocol):
-    """What a graph needs of its session.
+    """The part of a session that a graph uses.
 
     Attributes:
-        kernels: with state, by node and op: all graphs' together.
+        kernels: (node, op) → kernel with state; shared by all graphs.
     """
 
     loop: asyncio.AbstractEventLoop
@@ -54,8 +54,8 @@ class WorkerGraph:
     """A partition that a client has registered with a task, imported and planned there.
 
     Args:
-        session: whose it is; its kernels with state are this graph's too.
-        message: the graph as bytes of a GraphDef, and the names of the nodes that are to run.
+        session: the session; its kernels with state are shared by this graph.
+        message: the graph as bytes of a GraphDef, and the names of the target nodes.
 
     Attributes:
         feeds, fetches: index → its place in the plan's order.
@@ -82,11 +82,11 @@ class WorkerGraph:
 
     @property
     def planned(self) -> Plan | PartitionedPlan | None:
-        """What its steps execute, once that is known."""
+        """The plan that its steps execute; None before it is made."""
         return None if self._cached is None else self._cached.plan
 
     async def plan(self) -> Plan | PartitionedPlan:
-        """What its steps execute.
+        """The plan that its steps execute; makes it if necessary.
 
         Raises:
             OpError: it cannot be imported, or planned.
@@ -117,7 +117,7 @@ class WorkerGraph:
         self._data = b""
 
     async def close(self) -> None:
-        """Let go of it."""
+        """Release the graph."""
         if self._importing is not None:
             await asyncio.wait([self._importing])
         if self._planner is not None:
@@ -127,10 +127,10 @@ class WorkerGraph:
 
 
 class _WorkerKernels(SessionKernels):
-    """Kernels of stateful nodes are those of the client's session, for all graphs.
+    """Kernels of stateful nodes are shared by all graphs of the client's session.
 
     Attributes:
-        shared: they, by name and op.
+        shared: these kernels, by name and op.
     """
 
     shared: dict[tuple[str, str], BuiltKernel]
@@ -141,18 +141,18 @@ class _WorkerKernels(SessionKernels):
         key = (node.name, node.op)
         known = self.shared.get(key)
         if known is None:
-            # As of TensorFlow's OpSegment: whichever graph comes first makes it.
+            # As TensorFlow's OpSegment: the first graph with the node makes it.
             known = self.shared.setdefault(key, super().make(graph, node, functions, device))
         return known
 
 
 class _WorkerPlanMaker(PlanMaker):
     def ends(self, signature: PlanKey, host: Any) -> Ends:
-        # Where the client has put what is fed and fetched, it stays.
+        # Feeds and fetches stay where the client has put them.
         return Ends([None] * len(signature.feeds), [None] * len(signature.fetches))
 
     def put_in_order(self, working: WorkingGraph, signature: PlanKey) -> None:
-        # Here not all edges are to be seen: the client, who saw them, has decided.
+        # Not all edges are visible here: the client, who saw them, has decided.
         ids = {node.name: node.id for node in working.graph}
         follows = {node.id: names for node in working.graph if (names := node.attrs.get(ORDER_ATTR))}
         found = {i: tuple(ids[str(name, "utf-8")] for name in names) for i, names in follows.items()}

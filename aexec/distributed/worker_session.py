@@ -1,9 +1,9 @@
-"""`WorkerSession`: what a task keeps for one session: its graphs, its steps, its state and its devices.
+"""`WorkerSession`: what a task keeps for one session: its graphs, steps, state and devices.
 
-A graph is a client's partition, registered once, and planned here with the planner of sessions in process; kernels
-with state are shared by all graphs of the session, by name, so that each sees the same variables and queues.
-A step may be heard of before it begins, by who wants a value of it or has cancelled it; and after it has ended, which
-it is told by its number.  Next to read: `worker_step.py`.
+A graph is a client's partition, registered once, and planned here with the planner of sessions in process.  All graphs
+of the session share kernels with state, by name, so that each sees the same variables and queues. A message may refer
+to a step before it begins, to ask for a value or to cancel it, and after it has ended; the numbers of ended steps are
+remembered.  Next to read: `worker_step.py`.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from aexec.runtime.threads.worker_pool import WorkerPool
 
 __all__ = ["CONFIG_FIELDS", "WorkerSession"]
 
-# Settings of a session that are its tasks' too.
+# Settings of a session that are sent to its tasks.
 CONFIG_FIELDS = (
     "inter_op_threads",
     "intra_op_threads",
@@ -53,7 +53,7 @@ CONFIG_FIELDS = (
 )
 
 
-# Seconds for which an answer is held back for what may come, so that it need not be pushed.
+# Seconds for which an answer is held back, so that an outcome that comes soon need not be pushed.
 _HELD = 0.05
 
 
@@ -61,7 +61,7 @@ class WorkerSession:
     """What a task keeps for one session of a client: graphs, steps, state and devices.
 
     Args:
-        engine: by which others are reached.
+        engine: reaches other ends.
         client: address of the session's client.
         handle: the session's.
         fields: the message that opens it.
@@ -69,7 +69,7 @@ class WorkerSession:
 
     Attributes:
         task: name of this task.
-        incarnation: another one when the client opens it anew.
+        incarnation: another number each time the client opens it.
     """
 
     def __init__(
@@ -113,15 +113,15 @@ class WorkerSession:
         self._dropping: set[asyncio.Task[None]] = set()
         self._steps: dict[int, WorkerStep] = {}
         self._rendezvous: dict[int, Rendezvous] = {}
-        # Of steps that have not begun: what they are cancelled with.
+        # Number of a step that has not begun → the error that it is cancelled with.
         self._cancelled: dict[int, errors.OpError] = {}
-        # Numbers of steps that are over: all below the first, and these.
+        # Numbers of ended steps: all below the first, and these.
         self._all_over_below = 0
         self._over: set[int] = set()
-        # Values that were asked for elsewhere: number → address, step, and who waits.
+        # Values requested from other tasks: number of the request → (address, step, callback).
         self._asked: dict[int, tuple[str, int, Done]] = {}
         self._asking: set[asyncio.Task[None]] = set()
-        # Tasks that are lost to the client: why.
+        # Name of a task that the client has lost → why.
         self._gone: dict[str, str] = {}
         self._numbers = itertools.count(1)
         self.loop = asyncio.get_running_loop()
@@ -131,12 +131,12 @@ class WorkerSession:
         self._look_at_client()
 
     def device_fields(self) -> list[list[Any]]:
-        """Name, type and whether it is a host's, of each device, the preferred ones first."""
+        """Name, type, and whether it is a host's, of each device, the preferred ones first."""
         return [[device.name, device.type, device.is_host] for device in self.devices]
 
     @property
     def running_steps(self) -> int:
-        """How many steps have not ended here."""
+        """The number of steps that have not ended here."""
         return sum(not step.done for step in self._steps.values())
 
     def describe(self) -> dict[str, Any]:
@@ -164,7 +164,7 @@ class WorkerSession:
     # Verbs
 
     async def serve(self, sender: str, verb: str, message: Message) -> Message | None:
-        """Do what a message asks for."""
+        """Handle a message."""
         fields = message.fields
         if sender == self.client:
             self._heard = self.loop.time()
@@ -193,7 +193,7 @@ class WorkerSession:
                 self._cancel(fields["step"], error_from(fields["status"]))
                 return None
             case "cleanup_steps":
-                return None  # those that it names are cleaned up already
+                return None  # the steps that it names are cleaned up already
             case "recv_tensor":
                 return await self._receive_for(sender, fields["step"], fields["key"], fields["number"])
             case "tensor":
@@ -240,15 +240,16 @@ class WorkerSession:
         if status is not None:
             step.cancel(status)
         step.launch()
-        # How a short step ends is the answer, and need not be pushed.  One in parts is to be fed what is missing.
+        # The outcome of a short step is the answer, and need not be pushed.  A step in parts needs its next feeds
+        # first.
         return await step.outcome_within(0.0 if fields["in_parts"] else _HELD) or Message({"running": True})
 
     def ended(self, step: WorkerStep, outcome: Message) -> None:
-        """A step that was said to be running is not any more."""
+        """Push the outcome of a step to which the answer was that it runs."""
         self.engine.push(self.client, "step_ended", outcome)
 
     def came_out(self, step: WorkerStep, message: Message) -> None:
-        """A fetched value of a step in parts."""
+        """Push a fetched value of a step in parts."""
         self.engine.push(self.client, "step_value", message)
 
     def _cancel(self, number: int, status: errors.OpError) -> None:
@@ -271,7 +272,7 @@ class WorkerSession:
                 self._clean_up(number)
 
     def _clean_up(self, number: int) -> None:
-        """The client has heard of the end of a step everywhere."""
+        """Clean up a step that has ended everywhere, as the client reports."""
         if number >= self._all_over_below:
             self._over.add(number)
         self._cancelled.pop(number, None)
@@ -289,10 +290,10 @@ class WorkerSession:
         if rendezvous is not None:
             rendezvous.close()
 
-    # Values for others, and of others
+    # Values sent to other tasks, and received from them
 
     def rendezvous(self, number: int) -> Rendezvous:
-        """Where values of a step meet; made by whoever comes first."""
+        """The rendezvous of a step; made at its first use."""
         found = self._rendezvous.get(number)
         if found is None:
             found = self._rendezvous[number] = Rendezvous()
@@ -300,7 +301,9 @@ class WorkerSession:
         return found
 
     async def _receive_for(self, sender: str, number: int, key: str, asked: int) -> Message:
-        """Another task wants a value that is sent here: it is answered if it comes soon, else pushed when it comes."""
+        """Answer another task's request for a value that is sent here: if the value comes soon, else it is pushed
+        later.
+        """
         if self._is_over(number) or self._closed:
             raise errors.CancelledError(f"Step {number} is over at {self.task}", derived=True)
         soon: asyncio.Future[Message] = self.loop.create_future()
@@ -332,7 +335,7 @@ class WorkerSession:
             timer.cancel()
 
     def ask(self, number: int, key: str, done: Done) -> None:
-        """Ask for a value of another task; from any thread."""
+        """Request a value of another task; may be called from any thread."""
         if running_loop() is self.loop:
             self._ask(number, key, done)
         else:
@@ -368,7 +371,7 @@ class WorkerSession:
     def _came(self, asked: int, answer: Message) -> None:
         entry = self._asked.pop(asked, None)
         if entry is None:
-            return  # its step is over
+            return  # its step has ended
         fields = answer.fields
         if "failed" in fields:
             entry[2](error_from(fields["failed"]))
@@ -377,12 +380,12 @@ class WorkerSession:
             entry[2](Received(value, value is None))
 
     def forget_asked(self, number: int) -> None:
-        """Nobody waits for values of a step any more."""
+        """Drop the requests for values of a step."""
         for asked in [asked for asked, entry in self._asked.items() if entry[1] == number]:
             del self._asked[asked]
 
     def lost(self, address: str, why: str) -> None:
-        """Another task will not answer any more."""
+        """Called when another task is lost."""
         names = [task for task, at in self.addresses.items() if at == address]
         for asked, (at, _, done) in list(self._asked.items()):
             if at == address:
@@ -424,7 +427,7 @@ def _answer_later(soon: asyncio.Future[Message]) -> None:
 
 
 class _Transport:
-    """Brings values of other tasks to one step of this one."""
+    """The transport of one step: requests values of other tasks."""
 
     def __init__(self, session: WorkerSession, number: int) -> None:
         self._session = session

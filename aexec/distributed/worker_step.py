@@ -1,7 +1,7 @@
 """`WorkerStep`: a task's part of one step: an execution of a registered graph, by the executor of sessions in process.
 
-It ends when nothing of it runs any more, and what it has sent is kept for other tasks until the client says that the
-step is over everywhere.
+It ends when nothing of it runs any more.  The values that it has sent are kept for other tasks until the client reports
+that the step has ended everywhere.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = ["WorkerStep", "WorkerStepOwner"]
 
 
 class WorkerStepOwner(WorkerGraphOwner, Protocol):
-    """What a step needs of its session."""
+    """The part of a session that a step uses."""
 
     handle: str
     task: str
@@ -45,20 +45,20 @@ class WorkerStepOwner(WorkerGraphOwner, Protocol):
     memory: SessionMemory
 
     def rendezvous(self, number: int) -> Rendezvous:
-        """Where values of a step meet."""
+        """The rendezvous of a step."""
         ...
 
     def ended(self, step: WorkerStep, outcome: Message) -> None:
-        """A step that was said to be running is not any more."""
+        """Push the outcome of a step to which the answer was that it runs."""
         ...
 
     def came_out(self, step: WorkerStep, message: Message) -> None:
-        """A fetched value of a step in parts."""
+        """Push a fetched value of a step in parts."""
         ...
 
 
 class _Environment(StepEnvironment):
-    """A step's, whose rendezvous others may have asked for before."""
+    """The environment of a step whose rendezvous others may have used before."""
 
     __slots__ = ("session",)
 
@@ -73,7 +73,7 @@ class WorkerStep:
 
     Args:
         number: the session's number of the step.
-        message: what is fed, and how it is to run.
+        message: the feeds, and how it is to run.
 
     Attributes:
         number: as given.
@@ -112,7 +112,7 @@ class WorkerStep:
         self._execution: Executor | None = None
         self._task: asyncio.Task[None] | None = None
         self._outcome: Message | None = None
-        # Whoever waits for its end a while, and whether the session is to be told of it.
+        # Completed if the step ends while `outcome_within` waits.
         self._soon: asyncio.Future[None] | None = None
         self._is_told = False
 
@@ -122,11 +122,11 @@ class WorkerStep:
 
     @property
     def done(self) -> bool:
-        """Does nothing of it run any more?"""
+        """True if nothing of it runs any more."""
         return self._outcome is not None
 
     async def outcome_within(self, seconds: float) -> Message | None:
-        """How it has ended, if it does so in this time; else the session is told when it ends."""
+        """The step's outcome, if it ends within `seconds`; else None, and the outcome is pushed when it ends."""
         loop = self._session.loop
         self._soon = loop.create_future()
         timer = loop.call_later(seconds, self._end_soon)
@@ -142,11 +142,11 @@ class WorkerStep:
             self._soon.set_result(None)
 
     def cancel(self, status: errors.OpError) -> None:
-        """Have it end with this error."""
+        """Cancel it with this error."""
         self._environment.cancellation.start_cancel_with_status(status)
 
     def feed(self, values: Mapping[int, Any]) -> None:
-        """Some of what was not fed when it began."""
+        """Feed some of the values that were missing when it began."""
         if self._execution is None:
             self._fed.update(values)
             return
@@ -154,7 +154,7 @@ class WorkerStep:
             self._execution.feed(self._graph.feeds[index], value)
 
     def when_done(self, callback: Callable[[], object]) -> None:
-        """Call back when it has ended."""
+        """Call `callback` when it has ended."""
         assert self._task is not None
         self._task.add_done_callback(lambda _: callback())
 
@@ -164,7 +164,7 @@ class WorkerStep:
         await until_done(self._task)
 
     def close(self) -> None:
-        """Nobody wants anything of it any more."""
+        """Release everything; called when nothing needs the step any more."""
         if self._environment.memory is not None:
             self._environment.memory.close()
         self._environment.close()
@@ -187,7 +187,7 @@ class WorkerStep:
         except Exception as error:
             outcome.fields["failed"] = error_fields(errors.InternalError(f"{type(error).__name__}: {error}"))
         if "failed" in outcome.fields:
-            # Whoever waits for what it was to send is told why it does not come.
+            # Whoever waits for its values is told why they do not come.
             status = errors.CancelledError("Run call was cancelled", derived=True)
             self._environment.cancellation.start_cancel_with_status(status)
             self._session.rendezvous(self.number).start_abort(status)

@@ -1,4 +1,4 @@
-"""Sessions of a server, used as sessions of this process are: `aexec.connect`.
+"""Sessions in a server, used like sessions of this process: `aexec.connect`.
 
-`remote_session.py` is what users see, `service.py` what goes over HTTP.  The server is `aexec_server`.
+`remote_session.py` has the users' API, `service.py` sends the requests over HTTP.  The server is `aexec_server`.
 """

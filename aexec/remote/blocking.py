@@ -1,7 +1,7 @@
 """`aexec.SyncSession` and `aexec.blocking`: sessions for scripts, notebooks and plain threads.
 
-They have no event loop to await in, or may not wait in the one that they have; the session is in one of a thread of its
-own (`aexec/runtime/threads/loop_thread.py`).
+These have no event loop in which to await, or must not block the one that they have; the session uses an event loop in
+a thread of its own (`aexec/runtime/threads/loop_thread.py`).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def blocking(session: NativeSessionProtocol) -> BlockingSession:
     """A session whose methods wait: `with aexec.blocking(aexec.connect(url, graph)) as session: session.run("y:0")`.
 
     Args:
-        session: one to be awaited that was not used yet; it will belong to the event loop of a thread of its own.
+        session: a session that was not used yet; it will belong to the event loop of a thread of its own.
     """
     return BlockingSession(session)
 
@@ -42,7 +42,7 @@ Wait = Callable[[Coroutine[Any, Any, Any]], Any]
 
 
 def _waiting(value: Any, wait: Wait) -> Any:
-    """The value; if it is a method to be awaited, one that waits."""
+    """The value; if it is a coroutine function, a function that waits for its result."""
     if not inspect.iscoroutinefunction(value):
         return value
 
@@ -54,11 +54,11 @@ def _waiting(value: Any, wait: Wait) -> Any:
 
 
 class _Waiting:
-    """What a session keeps, with methods that wait.
+    """Wraps an object of a session: its coroutine functions wait.
 
     Args:
-        target: has methods to be awaited.
-        wait: waits for what they give.
+        target: the object.
+        wait: waits for a coroutine's result.
     """
 
     def __init__(self, target: Any, wait: Wait) -> None:
@@ -83,10 +83,10 @@ class _Waiting:
 
 
 class _WaitingStep(_Waiting):
-    """A step in flight: `cancel` may be called from any thread, `result` waits for what it gives."""
+    """A step in flight: `cancel` may be called from any thread, `result` waits for its results."""
 
     def result(self) -> Any:
-        """What the step gives; raises its error.  Who is interrupted while waiting cancels it."""
+        """The step's results; raises its error.  If the wait is interrupted, the step is cancelled."""
 
         async def end() -> Any:
             return await self._target
@@ -95,12 +95,12 @@ class _WaitingStep(_Waiting):
 
 
 class BlockingSession:
-    """Has the methods of the session, of which those to be awaited wait.  Enter it, and leave it to close it.
+    """Has the methods of the session, but coroutine functions wait.  Enter it, and leave it to close it.
 
-    May be used from any thread, by several at a time, and where an event loop runs already, as in a notebook: that
-    stands still meanwhile.  Who is interrupted while a method waits cancels it: Ctrl-C stops a run.  Callables that
-    `make_callable` gives wait, too; of a step that `start` gives, `result` does.  What only some sessions have, such as
-    `Session.plan_source`, is there under its name.
+    It may be used from any thread, by several at a time, and where an event loop runs already, as in a notebook: that
+    loop stands still meanwhile.  Interrupting a waiting method cancels it: Ctrl-C stops a run.  The callables of
+    `make_callable` wait, too; of a step that `start` returns, `result` does.  Methods that only some sessions have,
+    such as `Session.plan_source`, are available under their names.
     """
 
     def __init__(self, session: NativeSessionProtocol) -> None:
@@ -142,7 +142,7 @@ class BlockingSession:
 
     @property
     def closed(self) -> bool:
-        """Has `close` been called?"""
+        """True once `close` was called."""
         return self._closed
 
     # Running
@@ -180,7 +180,7 @@ class BlockingSession:
         self._wait(self._session.warm_up(signature, inputs, **settings))
 
     def start(self, *arguments: Any, **settings: Any) -> _WaitingStep:
-        """As the session's: begins a step and returns it, whose `result()` waits."""
+        """As the session's: begins a step and returns it; its `result()` waits."""
         return _WaitingStep(self._at_once(lambda session: session.start(*arguments, **settings)), self._wait)
 
     def make_callable(self, *arguments: Any, **settings: Any) -> Any:
@@ -197,15 +197,15 @@ class BlockingSession:
         return self._wait(self._session.partial_run(setup, fetches, feeds))
 
     def wait(self, function: Callable[..., Any], *arguments: Any, **settings: Any) -> Any:
-        """Call a function that takes a session, on the loop of this one; if what it gives is awaitable, wait for it.
+        """Call a function that takes a session, on this session's event loop; if the result is awaitable, wait for it.
 
-        Savers and queue runners are used so: `session.wait(saver.save, "run/model", 100)`.
+        For savers and queue runners: `session.wait(saver.save, "run/model", 100)`.
 
         Args:
-            function: is called with the session whose methods are to be awaited, and what follows.
+            function: called with the wrapped session, whose methods are coroutine functions, and the arguments.
 
         Raises:
-            BaseException: what the function raises.
+            BaseException: the error that the function raises.
         """
 
         async def call() -> Any:
@@ -214,7 +214,7 @@ class BlockingSession:
 
         return self._wait(call())
 
-    # Looking around
+    # What it is and does
 
     @property
     def graph(self) -> Graph:
@@ -257,10 +257,10 @@ class BlockingSession:
         """As the session's."""
         return self.wait(lambda session: session.devices())
 
-    # What the session keeps
+    # What it keeps
 
     def queue(self, name: str) -> _Waiting:
-        """As the session's; its methods wait, and so does going through its elements."""
+        """As the session's; its methods wait, and so does iterating over its elements."""
         return _Waiting(self._at_once(lambda session: session.queue(name)), self._wait)
 
     def queues(self) -> dict[str, _Waiting]:
@@ -287,7 +287,7 @@ class BlockingSession:
         return _waiting(getattr(self._entered(), name), self._wait)
 
     def _at_once(self, function: Callable[[Any], Any]) -> Any:
-        """What a function of the session returns, called on the session's event loop."""
+        """The result of a function of the session, called on the session's event loop."""
 
         async def call() -> Any:
             return function(self._session)
@@ -321,7 +321,7 @@ class BlockingSession:
 class SyncSession(BlockingSession):
     """A `Session` whose methods wait, for scripts, notebooks and plain threads.  See `BlockingSession`.
 
-    It is open when it is made.  Leave its `with` block to close it, or call `close`.
+    It is open once it is made.  Leave its `with` block to close it, or call `close`.
 
     Args:
         graph, target, config: as of `Session`: `aexec.SyncSession("model.pb")`.

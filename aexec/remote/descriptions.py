@@ -1,4 +1,4 @@
-"""What a server says of a session, read: its signatures."""
+"""Reads the signatures in a server's description of a session."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ __all__ = ["default_signature", "read_signatures"]
 
 
 def read_signatures(document: Mapping[str, Any]) -> dict[str, Signature]:
-    """Those of a model, by name."""
+    """The signatures of a model, by name."""
     described = document.get("signatures", {})
     return {name: _signature(fields) for name, fields in described.items()}
 
 
 def default_signature(document: Mapping[str, Any]) -> Signature:
-    """That of a graph as a whole: its inputs, and what it computes of them."""
+    """The signature of a graph as a whole: its inputs and outputs."""
     return _signature(document)
 
 

@@ -1,4 +1,4 @@
-"""`RemoteCallable`: a signature of a remote session, for many runs."""
+"""`RemoteCallable`: a request signature of a remote session, for many runs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["RemoteCallable", "RunStarter"]
 
 
 class RunStarter(Protocol):
-    """What runs it."""
+    """The session of a callable, which runs it."""
 
     def start_run(
         self,
@@ -40,8 +40,8 @@ class RemoteCallable:
     Attributes:
         fetches: names of the tensors that are fetched, each once.
         feeds: names of the tensors that are fed, in the order in which their values are given.
-        targets: names of the operations that are run besides.
-        options: of each call that gives none.
+        targets: names of the operations that are run without being fetched.
+        options: default options of a call.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class RemoteCallable:
         metadata: RunMetadata | None = None,
         run_id: str | None = None,
     ) -> RemoteStep:
-        """Start a step; its errors come when it is awaited."""
+        """Start a step; its errors are raised when it is awaited."""
         if self._released:
             raise errors.InvalidArgumentError(f"Attempted to run callable after handle was released: {self!r}")
         if len(values) != len(self.feeds):
@@ -94,7 +94,7 @@ class RemoteCallable:
         return self._owner.start_run(self.fetches, feeds, self.targets, self._build, given, metadata, run_id)
 
     def release(self) -> None:
-        """Steps in flight go on; calls raise InvalidArgumentError from now on."""
+        """Refuse later calls with InvalidArgumentError.  Steps in flight go on."""
         self._released = True
 
     def __repr__(self) -> str:

@@ -12,10 +12,10 @@ __all__ = ["RemotePartialRun"]
 
 
 class RemotePartialRun:
-    """What `RemoteSession.partial_run_setup` gives.
+    """A partial run in a server; the result of `RemoteSession.partial_run_setup`.
 
     Attributes:
-        handle: its name in the server, under which others see and cancel it.
+        handle: its name in the server, by which others see and cancel it.
     """
 
     def __init__(self, handle: str, cancel: Callable[[str], Awaitable[object]]) -> None:
@@ -25,7 +25,7 @@ class RemotePartialRun:
         self._telling: asyncio.Task[None] | None = None
 
     def cancel(self, reason: str = "") -> bool:
-        """Ask the step to stop; True if this call is what asks for it.  May be called from any thread."""
+        """Ask the step to stop; True if this call is the first to ask.  May be called from any thread."""
         if self._telling is not None:
             return False
         self._loop.call_soon_threadsafe(self._begin, reason)

@@ -1,4 +1,4 @@
-"""`RemoteQueue`: a queue of a session that is in a server, used as `Queue` of this process is."""
+"""`RemoteQueue`: a queue of a session in a server, used like a `Queue` of this process."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ class QueueOwner(Protocol):
     async def exchange(
         self, call: str, feeds: Mapping[str, Any], known: Mapping[str, TensorInfo], query: Mapping[str, Any]
     ) -> list[Any]:
-        """Send tensors to a call of the session; returns those that it answers with."""
+        """Send tensors to a call of the session; returns those of the answer."""
         ...
 
     async def queue_statistics(self, name: str) -> QueueStatistics:
-        """A queue as it is now."""
+        """The statistics of a queue, now."""
         ...
 
 
@@ -35,7 +35,7 @@ class RemoteQueue:
     Args:
         owner: its session.
         name: of the node that makes it, or its `shared_name`.
-        path: where it is in the server, under its session.
+        path: its path in the server, under its session.
         types: of its components, if they are known.
     """
 
@@ -46,11 +46,11 @@ class RemoteQueue:
         self._types = types
 
     async def put(self, element: Any) -> None:
-        """Put an element; waits until there is room.  Cancelled, it was put if the server had done so by then."""
+        """Put an element; waits until there is room.  If it is cancelled, the server may have put the element."""
         await self._put(element, {})
 
     async def put_many(self, components: Any) -> None:
-        """Put the rows of an array (of a tuple of arrays), in order, each as soon as there is room."""
+        """Put the rows of an array (or of a tuple of arrays), in order, each as soon as there is room."""
         await self._put(components, {"many": "true"})
 
     async def _put(self, element: Any, query: Mapping[str, Any]) -> None:
@@ -68,7 +68,7 @@ class RemoteQueue:
     async def get(self) -> Any:
         """Take an element; waits until there is one.
 
-        Cancelled, it has taken nothing, unless the element was on its way here already, which is lost then.
+        If it is cancelled, it has taken nothing, unless the element was already in transit, which is then lost.
         """
         return await self._get({})
 
@@ -81,15 +81,15 @@ class RemoteQueue:
         return values[0] if len(values) == 1 else tuple(values)
 
     async def close(self, *, cancel_pending: bool = False) -> None:
-        """Close it: no element can be put any more; those in it can still be taken."""
+        """Close the queue: no element can be put any more; those in it can still be taken."""
         query = {"cancel_pending": "true"} if cancel_pending else {}
         await self._owner.exchange(f"{self._path}:close", {}, {}, query)
 
     async def statistics(self) -> QueueStatistics:
-        """What it is, and has now.
+        """The queue's statistics.
 
         Raises:
-            NotFoundError: nobody has used it yet.
+            NotFoundError: nobody has used the queue yet.
         """
         return await self._owner.queue_statistics(self.name)
 

@@ -1,4 +1,4 @@
-"""`aexec.connect`: a session that is in a server, used as one of this process is."""
+"""`aexec.connect`: a session in a server, used like one of this process."""
 
 from __future__ import annotations
 
@@ -60,18 +60,18 @@ T = TypeVar("T")
 
 _SESSIONS = "/v1/sessions"
 _WARM_UP_RUNS = 5
-# Messages of more bytes are written and read in a thread.
+# Larger messages, in bytes, are written and read in a thread.
 _LARGE = 1 << 20
 
 
 def _answered(fetches: Sequence[str], body: bytes) -> dict[str, Any]:
-    """Fetch → its value, of those that are fed in a run's message."""
+    """Fetch → its value, for fetches that are fed in a run's message."""
     sent = sent_feeds(body)
     return {name: sent[canonical_name(name)] for name in fetches}
 
 
 async def _beside(size: int, work: Callable[[], T]) -> T:
-    """Do work on so many bytes, in a thread where that would hold up the event loop."""
+    """Do work on this many bytes; in a thread if it would block the event loop."""
     if size <= _LARGE:
         try:
             return work()
@@ -98,24 +98,24 @@ def connect(
     It has the methods of `aexec.Session`, so that a program moves to a server by this line.
 
     Args:
-        url: the server's address; with `/v1/sessions/NAME`, that of a session that is there, which is then used
-            and left there.
-        graph: what a new session is to run, as `aexec.Session` takes it; by default the graph that is being built.
-            Nodes that are added to it later are sent before the next run.  The session is deleted when it is closed.
-        session: name of a session that is there, in place of one in `url`.
+        url: the server's address; with `/v1/sessions/NAME`, that of an existing session, which is then used and not
+            deleted.
+        graph: the graph of a new session, as `aexec.Session` takes it; by default the graph that is being built.  Nodes
+            that are added to it later are sent before the next run.  The session is deleted when it is closed.
+        session: name of an existing session, instead of one in `url`.
         config: of a new session, as TensorFlow's message.
-        ttl: seconds after which the server may close a new session that nobody uses.
-        name: what a new session is to be called, if that is free; without it nobody can guess what it is called.
-        retry_runs: send a run again if its connection breaks: the server carries it out once, and keeps its answer
-            for that.  Such a run goes on in the server if this program ends.
-        headers: sent with each request, such as one that tells who asks.
-        token: of the server's, which says who asks; by default that of the environment variable `AEXEC_TOKEN`, if it
-            is set.  Without TLS whoever is between can read it.
-        ca: PEM file of who signed the server's certificate, or an `ssl.SSLContext`, which may have a certificate of
-            one's own too; by default the system's.
+        ttl: seconds without use after which the server may close a new session.
+        name: the name of a new session, if it is free; by default one that nobody can guess.
+        retry_runs: send a run again if its connection breaks: the server runs it once, and keeps its answer for that.
+            Such a run goes on in the server if this program ends.
+        headers: sent with each request, such as one that identifies the client.
+        token: identifies the client to the server; by default that of the environment variable `AEXEC_TOKEN`, if it is
+            set. Without TLS, anybody on the network path can read it.
+        ca: PEM file of the authority that signed the server's certificate, or an `ssl.SSLContext`, which may also have
+            a client certificate; by default the system's.
 
     Raises:
-        InvalidArgumentError: an address that is none; both a session and a graph, or neither.
+        InvalidArgumentError: the address is invalid; both a session and a graph are given, or neither.
     """
     address, separator, given = url.partition(f"{_SESSIONS}/")
     if separator:
@@ -169,7 +169,7 @@ class RemoteSession:
         self._extending = asyncio.Lock()
         self._closed = False
 
-    # Its life
+    # Opening and closing
 
     async def __aenter__(self) -> RemoteSession:
         async with self._entering:
@@ -193,11 +193,11 @@ class RemoteSession:
         await self.close()
 
     def __await__(self) -> Generator[Any, None, RemoteSession]:
-        """What `async with` does when it enters: call `close` in the end."""
+        """Enter the session as `async with` does: the caller must call `close`."""
         return self.__aenter__().__await__()
 
     async def close(self) -> None:
-        """Cancel its steps and wait for their end; delete it if it was made for this one.  Idempotent.
+        """Cancel its steps and wait for their end; delete the session if this object made it.  Idempotent.
 
         Raises:
             OpError: the server could not be told.
@@ -250,21 +250,21 @@ class RemoteSession:
         self._signatures = read_signatures(document)
         self._whole = default_signature(document)
 
-    # Looking around
+    # What it is and does
 
     @property
     def handle(self) -> str:
-        """The name that the server has for it: whoever knows that of a new session may use it."""
+        """The session's name in the server.  Whoever knows the name of a new session may use it."""
         if self._handle is None:
             raise errors.FailedPreconditionError("The session is not open: enter it with 'async with' first")
         return self._handle
 
     @property
     def graph(self) -> Graph:
-        """The graph that it was made of.
+        """The graph that the session was made of.
 
         Raises:
-            FailedPreconditionError: it was there already: `fetch_graph` asks the server.
+            FailedPreconditionError: the session existed before: `fetch_graph` asks the server.
         """
         if self._graph is None:
             raise errors.FailedPreconditionError("The graph is in the server: await fetch_graph()")
@@ -291,14 +291,14 @@ class RemoteSession:
 
     @property
     def signatures(self) -> Mapping[str, Signature]:
-        """The ways that a model offers to use it: name → `Signature`.  Empty for a plain graph."""
+        """The signatures of the model: name → `Signature`.  Empty for a plain graph."""
         return self._signatures
 
     def signature(self, name: str | None = None) -> Signature:
-        """One of `signatures`, or what a plain graph takes and gives.  As `Session.signature`.
+        """One of `signatures`, or that of a plain graph.  As `Session.signature`.
 
         Raises:
-            NotFoundError: there is none of that name, or none is the default.
+            NotFoundError: there is no signature of that name, or no default.
         """
         if name is not None or self._signatures:
             return choose_signature(self._signatures, name)
@@ -308,26 +308,26 @@ class RemoteSession:
 
     @property
     def inputs(self) -> Mapping[str, TensorInfo]:
-        """What `call` takes: name → the tensor, its type and its shape."""
+        """The inputs of the default signature, which `call` takes: name → tensor, type and shape."""
         return self.signature().inputs
 
     @property
     def outputs(self) -> Mapping[str, TensorInfo]:
-        """What `call` gives: name → the tensor, its type and its shape."""
+        """The outputs of the default signature, which `call` returns: name → tensor, type and shape."""
         return self.signature().outputs
 
     async def describe(self) -> dict[str, Any]:
-        """What the server tells of it: graph version, runs, plans, idle time and signatures."""
+        """The server's description of the session: graph version, runs, plans, idle time and signatures."""
         return await self._service.look_at(self._path())
 
     async def runs(self) -> list[dict[str, Any]]:
-        """What the server tells of all its runs in flight, of others too: id, state, seconds, nodes ready."""
+        """The server's list of all runs in flight, also of other clients: id, state, seconds, nodes ready."""
         answer = await self._service.look_at(f"{self._path()}/runs")
         runs: list[dict[str, Any]] = answer["runs"]
         return runs
 
     async def devices(self) -> list[proto.DeviceAttributes]:
-        """The devices that it runs on."""
+        """The devices that the session runs on."""
         data = await self._service.look(f"{self._path()}/devices", "application/x-protobuf")
         return list(proto.ListDevicesResponse.FromString(data).local_device)
 
@@ -343,13 +343,13 @@ class RemoteSession:
         metadata: RunMetadata | None = None,
         run_id: str | None = None,
     ) -> Any:
-        """Run one step.  Whoever is cancelled while it runs cancels it in the server, and waits until it has ended.
+        """Run one step.  If the caller is cancelled, the run is cancelled in the server, and its end is awaited.
 
         Args:
             run_id: its name in the server; by default one that nobody can guess.
 
-        The others, results and errors as of `aexec.Session.run`; and UnavailableError if the server cannot be
-        reached or the connection broke, in which case the step may have run.
+        The other arguments, results and errors are those of `aexec.Session.run`; and UnavailableError if the server
+        cannot be reached or the connection broke, in which case the step may have run.
         """
         if type(fetches) is list and not fetches and not targets:
             self._check_open()
@@ -368,7 +368,7 @@ class RemoteSession:
         """As `Session.warm_up`, with inputs.
 
         Raises:
-            UnimplementedError: there are none: the server makes plans by running.
+            UnimplementedError: there are no inputs: the server makes plans by running.
         """
         if not inputs and settings.keys() <= {"options"}:
             raise errors.UnimplementedError("warm_up of a session in a server needs inputs to run it with")
@@ -385,7 +385,7 @@ class RemoteSession:
         metadata: RunMetadata | None = None,
         run_id: str | None = None,
     ) -> RemoteStep:
-        """Start a step.  Arguments as for `run`; its errors come when it is awaited."""
+        """Start a step.  Arguments as for `run`; its errors are raised when it is awaited."""
         feeds = flat_feeds(feeds or {})
         call = self._callable(fetches, feeds, targets, None, answer_fed=True)
         return call.start(*feeds.values(), options=options, metadata=metadata, run_id=run_id)
@@ -413,9 +413,9 @@ class RemoteSession:
         targets: Iterable[Any] = (),
         options: RunOptions | Message | None = None,
     ) -> RemoteCallable:
-        """What is fetched, fed and run, said once, for many runs: `await call(x)`.
+        """Resolve fetches, feeds and targets once, for many runs: `await call(x)`.
 
-        Arguments as of `Session.make_callable`.  Names are looked up by the server, when it is called.
+        Arguments as of `Session.make_callable`.  The server looks names up when it is called.
         """
         return self._callable(fetches, feeds, targets, options)
 
@@ -437,11 +437,11 @@ class RemoteSession:
         metadata: RunMetadata | None,
         run_id: str | None = None,
     ) -> RemoteStep:
-        """For callables."""
+        """Start a run; called by callables."""
         self._check_open()
         settings = options_message(options)
         name = secrets.token_hex(8) if run_id is None else run_id
-        # A server does not tell what it is fed.
+        # A server does not return fed values.
         fed = both_fed_and_fetched(feeds, fetches)
         asked = [each for each in fetches if each not in fed]
 
@@ -472,7 +472,7 @@ class RemoteSession:
     async def cancel(self, run_id: str, reason: str = "") -> bool:
         """Cancel a run by its name, whoever started it; True unless it has ended.
 
-        One that has not arrived yet will be cancelled when it does.
+        A run that has not arrived yet is cancelled when it does.
         """
         self._check_open()
         return await self._cancel(run_id, reason)
@@ -497,7 +497,7 @@ class RemoteSession:
         """Start a step that is fed and fetched in several calls of `partial_run`.  As `Session.partial_run_setup`.
 
         Raises:
-            UnimplementedError: options besides a deadline.
+            UnimplementedError: options other than a deadline.
         """
         self._check_open()
         settings = options_message(options)
@@ -517,7 +517,7 @@ class RemoteSession:
     async def partial_run(
         self, setup: RemotePartialRun | str, fetches: Any, feeds: Mapping[Any, Any] | None = None
     ) -> Any:
-        """Go on with a partial run.  As `Session.partial_run`; whoever is cancelled meanwhile cancels the step."""
+        """Continue a partial run.  As `Session.partial_run`; if the caller is cancelled, the step is cancelled."""
         self._check_open()
         handle = setup if isinstance(setup, str) else setup.handle
         given = flat_feeds(feeds or {})
@@ -535,7 +535,7 @@ class RemoteSession:
     def queue(self, name: str) -> RemoteQueue:
         """A queue of the graph, for putting and taking elements from Python.  As `Session.queue`.
 
-        That there is none is said when it is used.
+        If there is no such queue, its methods raise.
         """
         self._check_open()
         node = None if self._graph is None else self._graph.find(name)
@@ -543,12 +543,12 @@ class RemoteSession:
         return RemoteQueue(self, name, f"/queues/{quoted(name)}", types)
 
     async def queues(self) -> dict[str, RemoteQueue]:
-        """The queues that were made so far, by name."""
+        """The existing queues, by name."""
         answer = await self._service.look_at(f"{self._path()}/queues")
         return {fields["name"]: self.queue(fields["name"]) for fields in answer["queues"]}
 
     async def queue_statistics(self, name: str) -> QueueStatistics:
-        """For queues."""
+        """The statistics of a queue; called by queues."""
         answer = await self._service.look_at(f"{self._path()}/queues")
         for fields in answer["queues"]:
             if fields["name"] == name:
@@ -559,7 +559,7 @@ class RemoteSession:
     async def exchange(
         self, call: str, feeds: Mapping[str, Any], known: Mapping[str, TensorInfo], query: Mapping[str, Any]
     ) -> list[Any]:
-        """For queues."""
+        """Send tensors to a call of the session, and return those of the answer; called by queues."""
         self._check_open()
         await self._send_new_nodes()
         body = run_message(feeds, known, (), (), proto.RunOptions())
@@ -568,13 +568,13 @@ class RemoteSession:
 
     @property
     def tensors(self) -> RemoteTensors:
-        """The tensors that it keeps under handles."""
+        """The tensors that the session keeps under handles."""
         return RemoteTensors(self._service, f"{self._path()}/tensors")
 
     # Changing
 
     async def reset(self, containers: Iterable[str] = ()) -> None:
-        """Cancel the steps in flight and drop containers.  As `Session.reset`."""
+        """Cancel the steps in flight and delete containers.  As `Session.reset`."""
         self._check_open()
         message = proto.ResetRequest(container=containers)
         await self._service.post_message(f"{self._path()}:reset", message.SerializeToString())
@@ -583,7 +583,7 @@ class RemoteSession:
         """Add nodes to the session's graph.  As `Session.extend`.
 
         Raises:
-            FailedPreconditionError: somebody else has extended it meanwhile.
+            FailedPreconditionError: another client has extended it meanwhile.
         """
         self._check_open()
         if isinstance(more, Graph):
@@ -600,7 +600,7 @@ class RemoteSession:
         self._version = proto.ExtendSessionResponse.FromString(answer).new_graph_version
 
     async def _send_new_nodes(self) -> None:
-        """What was added to the graph since it was sent."""
+        """Send the nodes that were added to the graph since it was sent."""
         graph = self._graph
         if graph is None or len(graph) == self._sent_nodes:
             return
@@ -615,10 +615,10 @@ class RemoteSession:
             await self._extend(added)
             self._sent_nodes, self._whole = count, None
 
-    # Within
+    # Helpers
 
     def _known(self, feeds: Iterable[str]) -> dict[str, TensorInfo]:
-        """What is known of the types of tensors, by the names that they are fed by."""
+        """The known types of tensors, by the names that they are fed by."""
         known = {}
         for name in feeds:
             info = self._info(name)
@@ -632,7 +632,7 @@ class RemoteSession:
             try:
                 return TensorInfo.of(self._graph.tensor(tensor))
             except errors.OpError:
-                return None  # an extension of somebody's, or nothing, as the server will say
+                return None  # a node of another client's extension, or an error that the server will report
         signatures = [*self._signatures.values(), *([self._whole] if self._whole else ())]
         infos = (info for signature in signatures for info in signature.inputs.values())
         return next((info for info in infos if info.name == tensor), None)

@@ -13,7 +13,7 @@ from aexec.runtime.session.step import StepState
 
 __all__ = ["RemoteStep"]
 
-# How long a step that was cancelled may take to say so, before its connection is closed, which cancels it too.
+# Seconds that a cancelled step may take to end, before its connection is closed, which cancels it too.
 _GRACE = 5.0
 
 
@@ -21,7 +21,7 @@ class RemoteStep:
     """One run in a server.  Made by `RemoteSession.start`; await it for the results.
 
     Attributes:
-        run_id: its name in the server, under which others see and cancel it.
+        run_id: its name in the server, by which others see and cancel it.
     """
 
     def __init__(
@@ -35,7 +35,7 @@ class RemoteStep:
 
         Args:
             run: waits for its results.
-            cancel: tells the server to cancel it, for a reason.
+            cancel: asks the server to cancel it, with a reason.
             timeout: seconds after which it ends with DeadlineExceededError, whatever the network does.
         """
         self.run_id = run_id
@@ -47,7 +47,7 @@ class RemoteStep:
         self._loop = asyncio.get_running_loop()
         self._telling: asyncio.Task[None] | None = None
         self._task = self._loop.create_task(self._wait(), name=f"remote step {run_id}")
-        # Nobody has to await it: an error that nobody asks for is not reported.
+        # It need not be awaited: an error that nobody asks for is not reported.
         self._task.add_done_callback(lambda task: task.cancelled() or task.exception())
 
     @property
@@ -56,14 +56,14 @@ class RemoteStep:
 
     @property
     def done(self) -> bool:
-        """Has it ended, in whichever way?"""
+        """True if it has ended, in whichever way."""
         return self._task.done()
 
     def cancel(self, reason: str = "") -> bool:
         """Ask the step to stop; True if this call is what cancels it.
 
         May be called from any thread, and any number of times.  The step ends with `CancelledError` when the server
-        says that it has ended there, or cannot be reached.
+        reports that it has ended there, or cannot be reached.
         """
         if self.done or self._reason is not None:
             return False

@@ -1,4 +1,6 @@
-"""`RemoteTensors`: the tensors that a session in a server keeps under handles, as `session.tensors` of this process."""
+"""`RemoteTensors`: the tensors that a session in a server keeps under handles, like `session.tensors` of this
+process.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ __all__ = ["RemoteTensors"]
 
 
 class RemoteTensors:
-    """The tensors that a session in a server keeps under handles; what it does is awaited.
+    """The tensors that a session in a server keeps under handles; its methods are coroutine functions.
 
     Args:
         service: the server.
@@ -31,7 +33,7 @@ class RemoteTensors:
         self._path = path
 
     async def list(self) -> tuple[SessionTensorInfo, ...]:
-        """What there is, oldest first."""
+        """The tensors, oldest first."""
         answer = await self._service.look_at(self._path)
         return tuple(
             SessionTensorInfo(
@@ -52,7 +54,7 @@ class RemoteTensors:
         return from_proto(proto.TensorProto.FromString(data))
 
     async def put(self, value: Any, name: str = "tensor") -> ResourceHandle:
-        """Keep an array, or what NumPy makes one of.  Arguments and errors as of `SessionTensors.put`."""
+        """Keep an array, or a value that NumPy makes an array of.  Arguments and errors as of `SessionTensors.put`."""
         array = plain_tensor(value)
         body = to_proto(array, dtypes.from_numpy(array.dtype), compact=False).SerializeToString()
         answer = await self._service.post_message(f"{self._path}?name={quote(name, safe='')}", body)
@@ -60,7 +62,7 @@ class RemoteTensors:
         return ResourceHandle(handle.rpartition(";")[2], handle, handle, TENSOR_HANDLE_TYPE_NAME)
 
     async def delete(self, handle: Handle) -> None:
-        """Forget a tensor.  Raises InvalidArgumentError for an unknown handle."""
+        """Delete a tensor.  Raises InvalidArgumentError for an unknown handle."""
         try:
             await self._service.delete(self._of(handle), missing=False)
         except errors.NotFoundError as error:

@@ -1,4 +1,4 @@
-"""Runs as TensorFlow's messages: RunStepRequest out, RunStepResponse back."""
+"""Runs as TensorFlow's messages: writes RunStepRequest, reads RunStepResponse."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ __all__ = [
 
 
 def fed_once(names: Sequence[str], values: Iterable[Any]) -> dict[str, Any]:
-    """Values by the names of the tensors that they are for.
+    """Tensor name → value.
 
     Raises:
-        InvalidArgumentError: a tensor comes twice.
+        InvalidArgumentError: a tensor is named twice.
     """
     tensors = list(map(canonical_name, names))
     if len(set(tensors)) < len(tensors):
@@ -51,7 +51,7 @@ def both_fed_and_fetched(feeds: Iterable[str], fetches: Iterable[str]) -> list[s
 
 
 def sent_feeds(body: bytes) -> dict[str, Any]:
-    """Tensor → its value in its type, of what `run_message` has made."""
+    """Tensor → its value, converted to its type, from a message of `run_message`."""
     feeds = proto.RunStepRequest.FromString(body).feed
     return {canonical_name(feed.name): from_proto(feed.tensor) for feed in feeds}
 
@@ -68,9 +68,9 @@ def run_message(
 
     Args:
         feeds: tensor name → value.
-        known: tensor name → what is known of its type and shape.  A value for another tensor goes as the type
-            that it has, or that `aexec.constant` would give it; a resource handle as it is.
-        partial_run: of which this is a part, or "".
+        known: tensor name → what is known of its type and shape.  A value for another tensor is sent with its own type,
+            or the one that `aexec.constant` would give it; a resource handle as it is.
+        partial_run: the handle of the partial run that this is a part of, or "".
 
     Raises:
         InvalidArgumentError: a value that its tensor cannot have.
@@ -102,7 +102,7 @@ def _dtype_of(value: Any) -> DType:
 
 
 def options_message(options: RunOptions | Message | None) -> proto.RunOptions:
-    """Raises UnimplementedError for what a server has no option for."""
+    """The options as a message.  Raises UnimplementedError for options that a server does not have."""
     if options is None:
         return proto.RunOptions()
     given = RunOptions.of(options)
@@ -121,7 +121,7 @@ def read_response(body: bytes, names: Sequence[str], metadata: RunMetadata | Non
     """The fetched arrays of a RunStepResponse; fills `metadata`.
 
     Args:
-        names: of what was fetched, in the order in which the arrays are wanted, whatever that of the answer.
+        names: of the fetches, in the order in which the arrays are wanted, whatever that of the answer.
 
     Raises:
         UnavailableError: the bytes are no such message, or it lacks a fetch.

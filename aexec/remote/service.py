@@ -1,7 +1,7 @@
-"""A server of sessions, by HTTP: requests out, answers or our errors back.
+"""A server of sessions, by HTTP: sends requests, returns answers or raises our errors.
 
-A request is sent again only where it has certainly not been acted on, or will be acted on once: its connection was
-refused, it asks for nothing but to look, or it has a key, by which the server knows it again.
+A request is sent again only if it has certainly had no effect, or will have it once: its connection was refused, it
+only reads, or it has a key, by which the server recognises it.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ __all__ = ["KEY", "PROTOBUF", "ServerRestartedError", "Service", "quoted"]
 PROTOBUF = "application/x-protobuf"
 KEY = "Idempotency-Key"
 _CONNECT_SECONDS = 10.0
-# Pauses before a request is sent again.
+# Seconds before a request is sent again.
 _PAUSES = (0.05, 0.2, 0.8)
-# What a status means where no body of ours says more: a proxy's word, say.
+# Status → code, for an answer without a body of ours, such as a proxy's.
 _CODES = {
     400: Code.INVALID_ARGUMENT,
     401: Code.UNAUTHENTICATED,
@@ -52,7 +52,7 @@ _TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*")
 
 
 def _payload(body: bytes | None) -> BytesIO | None:
-    """What aiohttp sends in pieces."""
+    """A stream, which aiohttp sends in pieces."""
     return None if body is None else BytesIO(body)
 
 
@@ -71,21 +71,21 @@ def _context(ca: str | Path | None) -> ssl.SSLContext | None:
 
 
 class ServerRestartedError(errors.NotFoundError):
-    """The server was restarted, and what a handle stood for is gone."""
+    """The server was restarted, and the object of a handle is gone."""
 
 
 class Service:
     """One server.
 
     Args:
-        url: its address, `http://host:port`, with the path of a proxy's if there is one.
+        url: its address, `http://host:port`, with the path of a proxy if there is one.
         headers: sent with each request.
-        token: sent with each request, but to no address that this one is redirected to.
-        ca: PEM file of who signed the server's certificate, or a context that says that and more; None for those that
-            the system trusts.
+        token: sent with each request, but not to an address that a request is redirected to.
+        ca: PEM file of the authority that signed the server's certificate, or an SSL context; None for the authorities
+            that the system trusts.
 
     Raises:
-        InvalidArgumentError: the address is none, or the file no such file.
+        InvalidArgumentError: the address is invalid, or the file is not a certificate.
     """
 
     def __init__(
@@ -108,9 +108,9 @@ class Service:
         self._client: aiohttp.ClientSession | None = None
 
     def open(self) -> None:
-        """Be ready for requests of the running event loop."""
+        """Accept requests of the running event loop."""
         if self._client is None:
-            # Runs are not held up by runs: how many there are is for the server to say.
+            # No limit of connections, so that runs do not wait for runs: the server limits them.
             connector = aiohttp.TCPConnector(limit=0, ssl=True if self._ssl is None else self._ssl)
             timeout = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_SECONDS)
             self._client = aiohttp.ClientSession(connector=connector, timeout=timeout, headers=self._headers)
@@ -121,7 +121,7 @@ class Service:
             await client.close()
 
     async def look(self, path: str, accept: str = "application/json") -> bytes:
-        """GET, again if a connection breaks.  Raises OpError."""
+        """GET; sent again if a connection breaks.  Raises OpError."""
         return await self._request("GET", path, None, {"Accept": accept}, again=True)
 
     async def look_at(self, path: str) -> dict[str, Any]:
@@ -129,7 +129,7 @@ class Service:
         return self.read_object(await self.look(path))
 
     async def post(self, path: str, body: bytes, headers: Mapping[str, str]) -> bytes:
-        """POST, once unless its connection was refused, or it has a key.  Raises OpError."""
+        """POST; sent once, unless its connection was refused, or it has a key.  Raises OpError."""
         return await self._request("POST", path, body, headers, again=KEY in headers)
 
     async def post_json(self, path: str, fields: Mapping[str, Any]) -> dict[str, Any]:
@@ -140,7 +140,7 @@ class Service:
         return await self.post(path, body, {"Content-Type": PROTOBUF, **(headers or {})})
 
     async def delete(self, path: str, *, missing: bool = True) -> None:
-        """DELETE, which may find it gone, if that is said.  Raises OpError."""
+        """DELETE; with `missing`, it is no error if there is nothing to delete.  Raises OpError."""
         with contextlib.suppress(*([errors.NotFoundError] if missing else [])):
             await self._request("DELETE", path, None, {}, again=True)
 
@@ -183,7 +183,7 @@ class Service:
             return data
 
     def _error(self, status: int, data: bytes, what: str) -> errors.OpError:
-        """The error that an answer tells."""
+        """The error that an answer reports."""
         try:
             fields = json.loads(data)
             code = Code[fields["code"]]
@@ -205,7 +205,7 @@ class Service:
         return errors.UnavailableError(f"{method} {self.url}{path}: {error or type(error).__name__}{done}")
 
     def read_object(self, data: bytes) -> dict[str, Any]:
-        """The JSON object that an answer is.  Raises UnavailableError."""
+        """The JSON object of an answer.  Raises UnavailableError if it is not one."""
         try:
             value = json.loads(data)
         except ValueError:

@@ -1,6 +1,6 @@
 """A channel: a connection that a client has opened to a worker, on which the worker asks and the client answers.
 
-So a client is pushed to without listening anywhere, and each end learns of the other's by the connection's.
+So messages can be pushed to a client that does not listen, and each end notices when the other's connection breaks.
 """
 
 from __future__ import annotations
@@ -28,12 +28,14 @@ class Channel:
         self._writing = asyncio.Lock()
 
     async def send(self, fields: dict[str, Any]) -> None:
-        """Write fields, after those that are being written.  Raises OSError if the channel is closed."""
+        """Send fields, after those that are being sent.  Raises OSError if the channel is closed."""
         async with self._writing:
             await self._comm.write(fields, serializers=FAMILIES["serializers"], on_error="raise")
 
     async def receive(self) -> Any:
-        """What comes next.  Raises OSError if the channel is closed, TypeError for what is not to be deserialised."""
+        """The next message.  Raises OSError if the channel is closed, TypeError for content that must not be
+        deserialised.
+        """
         return await self._comm.read(deserializers=FAMILIES["deserializers"])
 
     def abort(self) -> None:
@@ -42,7 +44,7 @@ class Channel:
 
 
 class AskingChannel(Channel):
-    """The worker's end: messages go out by number, and their answers come in any order."""
+    """The worker's end: messages are numbered, and their answers come in any order."""
 
     def __init__(self, comm: Any) -> None:
         super().__init__(comm)
@@ -61,7 +63,7 @@ class AskingChannel(Channel):
             del self._answers[number]
 
     async def take_answers(self) -> None:
-        """Hand answers to who waits for them, until the channel is closed.  Raises OSError then."""
+        """Deliver answers until the channel is closed.  Raises OSError then."""
         try:
             while True:
                 came = await self.receive()

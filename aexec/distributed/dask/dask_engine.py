@@ -1,11 +1,10 @@
-"""An engine on Dask distributed: its workers run a `Worker` each, and messages go by its connections between them.
+"""An engine on Dask distributed: each Dask worker runs a `Worker`, and messages use Dask's connections.
 
-A worker plugin registers two handlers with each Dask worker.  A client listens nowhere: it opens a channel to each
-worker it calls, and the worker pushes messages on that channel.  Dask's scheduler is only asked which workers there
-are, and no Dask task is made.  Frames are sent as they are; nothing is pickled but the plugin, once, by Dask itself.
-A worker whose channel breaks is lost at once.
-Next to read: `dask_channel.py`, `distributed/worker.py`, and docs/distributed.md for how such a cluster is started and
-whom it trusts.
+A worker plugin registers two handlers with each Dask worker.  A client does not listen: it opens a channel to each
+worker it calls, and the worker pushes messages on that channel.  Dask's scheduler is only asked for the list of
+workers, and no Dask task is made.  Frames are sent as they are; nothing is pickled but the plugin, once, by Dask
+itself.  A worker whose channel breaks is lost at once. Next to read: `dask_channel.py`, `distributed/worker.py`, and
+docs/distributed.md for how such a cluster is started and whom it trusts.
 """
 
 from __future__ import annotations
@@ -32,23 +31,23 @@ from aexec.framework import errors
 
 __all__ = ["AexecWorkerPlugin", "DaskEngine", "connect_to_dask"]
 
-# Seconds: a task that is busy beyond measure answers late; one that died is known by its channel.
+# Seconds.  Long, because a very busy task answers late; one that died is noticed by its channel.
 LEASE = 5.0
 _DELIVER, _CHANNEL = "aexec_deliver", "aexec_channel"
 _PLUGIN = "aexec"
 _CONNECT_SECONDS = 30
-# Open at most, to all others together; more calls at a time wait.
+# Most open connections to all others together; further calls wait.
 _CONNECTIONS = 512
 
 
 class DaskEngine(DeliveringEngine):
-    """An end that calls workers by Dask's RPC: a client's, and what a worker's has in common with it.
+    """An end that calls workers by Dask's RPC: a client's, and the base of a worker's.
 
     Args:
         address: its own.
         handler: as of every engine.
         connection_args: of Dask's, with the certificate of this end.
-        scheduler: whom a client asks for workers; None for a worker.
+        scheduler: asked for the workers by a client; None for a worker.
     """
 
     def __init__(
@@ -57,10 +56,11 @@ class DaskEngine(DeliveringEngine):
         super().__init__(address, handler, lease=LEASE, retry=None)
         self._connection_args = connection_args
         self._scheduler = scheduler
-        # By the worker's address: the task that keeps a channel to it, and whether it is open, or has failed.
+        # Address of a worker → (the task that keeps a channel to it, an event that is set when it is open or has
+        # failed).
         self._channels: dict[str, tuple[asyncio.Task[None], asyncio.Event]] = {}
         self._answering: set[asyncio.Task[None]] = set()
-        # Of its own, as Dask's goes on for half a minute to try to connect to who is gone.
+        # A pool of its own, since Dask's tries for half a minute to connect to an end that is gone.
         self._pool: Any = distributed.core.ConnectionPool(
             limit=_CONNECTIONS, timeout=LEASE, connection_args=connection_args, **FAMILIES
         )
@@ -70,7 +70,7 @@ class DaskEngine(DeliveringEngine):
         return sorted((await self._identity())["workers"])
 
     async def addresses(self) -> Sequence[str]:
-        """Those of the scheduler, as it calls itself, and of all workers."""
+        """The addresses of the scheduler, as it names itself, and of all workers."""
         known = await self._identity()
         return [known["address"], *known["workers"]]
 
@@ -101,7 +101,7 @@ class DaskEngine(DeliveringEngine):
         return self._pool
 
     async def received(self, body: Any = None, large: Any = ()) -> dict[str, Any]:
-        """The answer to a message that came from another end, packed as that is."""
+        """The answer to a packed message that came from another end, packed too."""
         try:
             (sender, number, oldest, verb), message = unpacked(body, large)
         except (TypeError, ValueError, errors.InvalidArgumentError) as error:
@@ -109,7 +109,7 @@ class DaskEngine(DeliveringEngine):
             return packed([], Message({"error": error_fields(refused)}))
         return packed([], await self.receive((sender, number, oldest, verb, message)))
 
-    # Lines to workers
+    # Channels to workers
 
     async def _line_to(self, address: str) -> None:
         """Return when there is a channel to a worker.  Raises ConnectionError if it cannot be reached."""
@@ -133,7 +133,7 @@ class DaskEngine(DeliveringEngine):
             opened.set()
             while True:
                 self._answer(channel, await channel.receive())
-        except Exception as error:  # whatever comes that is no message ends the channel, too
+        except Exception as error:  # content that is no message ends the channel, too
             self.lose(address, f"its connection was closed: {error}")
         finally:
             opened.set()
@@ -141,14 +141,14 @@ class DaskEngine(DeliveringEngine):
                 channel.abort()
 
     def _answer(self, channel: Channel, pushed: dict[str, Any]) -> None:
-        """Have something that was pushed handled, beside what comes after it."""
+        """Handle a pushed message in a task, so that later messages need not wait."""
         task = asyncio.get_running_loop().create_task(self._answered(channel, **pushed))
         self._answering.add(task)
         task.add_done_callback(self._answering.discard)
 
     async def _answered(self, channel: Channel, number: int, **message: Any) -> None:
         answer = await self.received(**message)
-        with suppress(OSError):  # who asked is gone
+        with suppress(OSError):  # the asker is gone
             await channel.send({"number": number, **answer})
 
     def readmit(self, address: str) -> None:
@@ -173,7 +173,7 @@ class DaskWorkerEngine(DaskEngine):
     """A worker's end: a client is reached by the channel that it has opened.
 
     Args:
-        server: the Dask worker; `aexec_deliver` and `aexec_line` are registered with it.
+        server: the Dask worker; `aexec_deliver` and `aexec_channel` are registered with it.
         handler: as of every engine.
     """
 
@@ -194,7 +194,9 @@ class DaskWorkerEngine(DaskEngine):
         return await self._opened[address].ask(head, message)
 
     async def _take_channel(self, comm: Any, sender: str) -> None:
-        """Dask calls it with a connection that another end has opened, which is its channel until it is closed."""
+        """Called by Dask with a connection that another end has opened: use it as that end's channel until it is
+        closed.
+        """
         channel = self._opened[sender] = AskingChannel(comm)
         try:
             await channel.send({})
@@ -215,7 +217,7 @@ class DaskWorkerEngine(DaskEngine):
 
 
 def _is_worker(address: str) -> bool:
-    """Else it is a client, which is not to be connected to."""
+    """True for the address of a worker; a client cannot be connected to."""
     return "://" in address
 
 
@@ -240,7 +242,7 @@ class AexecWorkerPlugin(distributed.WorkerPlugin):  # type: ignore[misc]  # what
 
 
 def _own_address() -> str:
-    """A client's: it says to people who it is, and is that of no other."""
+    """A unique address of a client, which tells people what it is."""
     return f"client-{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
 
 
@@ -248,14 +250,13 @@ async def connect_to_dask(address: str, given: ClusterSecurity | None = None) ->
     """A connection to the cluster of a Dask scheduler.
 
     Args:
-        address: `HOST:PORT` of the scheduler, to which Dask's settings say how to connect; `tls://HOST:PORT` says it
-            itself.  "" starts a LocalCluster, with a process for each core.
-        given: by which certificates, and whether it may be without; Dask's settings say it if that is None.
+        address: `HOST:PORT` of the scheduler, connected to as Dask's settings say; or with a protocol,
+            `tls://HOST:PORT`. "" starts a LocalCluster, with a process for each core.
+        given: certificates, and whether TLS is required; None to use Dask's settings.
 
     Raises:
-        UnavailableError: nobody answers there.
-        FailedPreconditionError: the cluster would have to be reached by TLS, which is not set up; or a certificate
-            cannot be used.
+        UnavailableError: the scheduler does not answer.
+        FailedPreconditionError: the cluster needs TLS, which is not set up; or a certificate cannot be used.
     """
     given = given or ClusterSecurity()
     check_dask(address, given)
@@ -281,7 +282,7 @@ async def connect_to_dask(address: str, given: ClusterSecurity | None = None) ->
     connection.engine = engine = DaskEngine(_own_address(), connection.handle, client.connection_args, client)
     try:
         if given.required:
-            # Before anything but the scheduler is connected to, and by the names that it gives itself and others.
+            # Before any connection but the scheduler's, with the addresses that it reports.
             check_addresses(await engine.addresses(), security)
         await client.register_plugin(AexecWorkerPlugin())
     except BaseException:

@@ -1,7 +1,7 @@
-"""By which certificates a process connects to a Dask cluster, and when it refuses to connect without.
+"""Certificates of connections to a Dask cluster, and when a process refuses to connect without.
 
-Whom a process connects to by Dask can have any code run in it, as Dask unpickles what it reads.  Dask's TLS is mutual:
-each end wants a certificate of the other that the cluster's authority has signed.
+Dask unpickles what it reads, so whoever a process connects to by Dask can run any code in it.  Dask's TLS is mutual:
+each end requires a certificate of the other that the cluster's authority has signed.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ _ROLES = ("client", "scheduler", "worker")
 
 
 def security_of(given: ClusterSecurity) -> Any:
-    """Dask's `Security`: with the certificate that is given, in each role, or as Dask's settings say.
+    """Dask's `Security`: with the given certificate, in each role, or by Dask's settings.
 
     Raises:
-        FailedPreconditionError: a file cannot be read, or holds no certificate or key that fits.
+        FailedPreconditionError: a file cannot be read, or does not hold a fitting certificate or key.
     """
     if given.ca is None:
         made = distributed.Security()
@@ -46,24 +46,24 @@ def security_of(given: ClusterSecurity) -> Any:
 
 
 def with_protocol(address: str, security: Any) -> str:
-    """The address with `tls://` where Dask's `Security` wants encryption, and else with `tcp://`."""
+    """The address with `tls://` if Dask's `Security` requires encryption, else with `tcp://`."""
     if "://" in address:
         return address
     return f"{_TLS if security.require_encryption else 'tcp://'}{address}"
 
 
 def check_dask(address: str, given: ClusterSecurity) -> bool:
-    """Look at how the scheduler at an address would be reached, before anything is connected.
+    """Check how the scheduler at an address would be reached, without connecting.
 
     Args:
         address: as of `connect_to_dask`; "" is a cluster on loopback addresses.
 
     Returns:
-        Is it reached by TLS?
+        True if it is reached by TLS.
 
     Raises:
-        FailedPreconditionError: it may not be, as it is on the network and TLS is not set up; or a certificate cannot
-            be used.
+        FailedPreconditionError: it must not be reached, as it is on the network and TLS is not set up; or a certificate
+            cannot be used.
     """
     security = security_of(given)
     reached = with_protocol(address or "127.0.0.1", security)
@@ -76,10 +76,10 @@ def check_dask(address: str, given: ClusterSecurity) -> bool:
 
 
 def check_addresses(addresses: Iterable[str], security: Any) -> None:
-    """Refuse a cluster in which one of these is reached over the network without TLS.
+    """Refuse a cluster if one of its addresses is on the network and has no TLS.
 
     Raises:
-        FailedPreconditionError: one is; the message names what to set.
+        FailedPreconditionError: one has; the message names the settings.
     """
     for address in addresses:
         if not address.startswith(_TLS) and not is_loopback(_host(address)):
@@ -93,7 +93,7 @@ def check_addresses(addresses: Iterable[str], security: Any) -> None:
 def _host(address: str) -> str:
     try:
         return urlsplit(address).hostname or ""
-    except ValueError:  # which Dask could not connect to
+    except ValueError:  # Dask could not connect to it
         return ""
 
 
@@ -111,5 +111,5 @@ def _refused(why: str, security: Any) -> errors.OpError:
 
 
 def _variable(key: str) -> str:
-    """The variable of the environment for a setting of Dask's."""
+    """The environment variable for a setting of Dask's."""
     return "DASK_DISTRIBUTED__COMM__" + key.replace(".", "__").replace("-", "_").upper()

@@ -1,8 +1,8 @@
-"""What Dask is given of a message, and what is taken of what comes: msgpack and buffers, never pickle.
+"""The form of messages on Dask's connections: msgpack and buffers, never pickle.
 
-A message is one piece of msgpack with its small frames in it, as Dask looks at each part of what it sends.  Large
-frames go beside it as they are, by a family of serialisation of aexec's own, for buffers.  aexec's connections use
-that family alone, in both directions: whatever else comes is refused, and not deserialised.
+A message is one piece of msgpack with its small frames in it, because Dask examines each part of what it sends.  Large
+frames are sent beside it as they are, by aexec's own serialisation family, for buffers.  aexec's connections use only
+that family, in both directions: anything else is refused without being deserialised.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from aexec.framework import errors
 __all__ = ["FAMILIES", "packed", "unpacked"]
 
 _FAMILY = "aexec"
-# What a connection takes; "error" tells in words that the other end could not serialise something.
+# Families of a connection; "error" carries the text of the other end's failure to serialise.
 FAMILIES: Mapping[str, Sequence[str]] = {"serializers": [_FAMILY], "deserializers": [_FAMILY, "error"]}
-# Bytes; less is copied into the message, which takes less time than a frame of its own.
+# Bytes; smaller frames are copied into the message, which is faster than a frame of its own.
 _SMALL = 1 << 16
 
 
@@ -40,7 +40,7 @@ register_serialization_family(_FAMILY, _of_buffer, _to_buffer)
 
 
 def packed(head: Sequence[Any], message: Message) -> dict[str, Any]:
-    """What Dask is given: fields `body` and `large`."""
+    """The message for Dask: fields `body` and `large`."""
     small, large = [], []
     for frame in message.frames:
         is_small = memoryview(frame).nbytes < _SMALL
@@ -51,13 +51,13 @@ def packed(head: Sequence[Any], message: Message) -> dict[str, Any]:
 
 
 def unpacked(body: Any, large: Any) -> tuple[list[Any], Message]:
-    """The head and the message of what `packed` gave.
+    """The head and the message that `packed` was given.
 
     Raises:
-        InvalidArgumentError: it is something else, such as an object that came pickled.
+        InvalidArgumentError: the content is anything else, such as a pickled object.
     """
     try:
-        # Where both ends are in one process, Dask hands over what it was given.
+        # If both ends are in one process, Dask passes the objects on unserialised.
         buffers = [each.data if isinstance(each, distributed.protocol.Serialize) else each for each in large]
         for each in (body, *buffers):
             if not isinstance(each, bytes | bytearray | memoryview):
