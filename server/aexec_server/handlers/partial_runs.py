@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -31,6 +31,7 @@ from aexec_server.core.server_state import Server
 from aexec_server.handlers.session_calls import check_handle
 from aexec_server.handles import shortened
 from aexec_server.http import bodies
+from aexec_server.http.answer_parts import AnswerParts
 from aexec_server.http.error_responses import public_error
 from aexec_server.http.json_style import json_style
 from aexec_server.http.lost_handles import lost_by_restart
@@ -61,7 +62,7 @@ from aexec_server.requests.run_table import Run, check_run_id, run_key
 from aexec_server.requests.tensors import size_of
 from aexec_server.sessions.store import HostedSession
 
-__all__ = ["PartialRuns", "routes"]
+__all__ = ["PartialRuns", "asked_by_setup", "routes"]
 
 _SETUP_FIELDS = frozenset({"feeds", "fetches", "targets", "run_id", "options"})
 _SETUP_OPTIONS = frozenset({"timeout_in_ms"})
@@ -128,21 +129,32 @@ class PartialRuns:
                     proto.PartialRunSetupRequest, body, self.server.config.message_limits
                 )
                 check_handle(message.session_handle, hosted)
-                asked = RunRequest(fetches=tuple(message.fetch), targets=tuple(message.target))
-                asked.feeds = _fed_later(message.feed)
+                asked = asked_by_setup(message)
             else:
                 asked = await bodies.beside(len(body) * loop_budget.JSON_READ_NS, lambda: _read_setup(body))
             in_header = read_timeout_header(request.headers.get(TIMEOUT, "0"))
             if in_header is not None:
                 asked.timeout = in_header if asked.timeout is None else min(in_header, asked.timeout)
-            handle = await self._begin(request.transport, hosted, caller, asked)
+            handle = await self.begin(hosted, caller, asked, request.transport)
             if is_message:
                 return bodies.protobuf_response(proto.PartialRunSetupResponse(partial_run_handle=handle))
             return bodies.json_response({"partial_run_handle": handle})
 
-    async def _begin(
-        self, connection: asyncio.BaseTransport | None, hosted: HostedSession, caller: Caller, asked: RunRequest
+    async def begin(
+        self,
+        hosted: HostedSession,
+        caller: Caller,
+        asked: RunRequest,
+        connection: asyncio.BaseTransport | None = None,
+        *,
+        by_rpc: bool = False,
     ) -> str:
+        """Start a step whose feeds have no values yet; returns its handle.
+
+        Args:
+            connection: that of the request; if it is closed, the step is given up soon.
+            by_rpc: the request came by gRPC, and who sent it may have left without our knowing.
+        """
         served = hosted.served_call(
             frozenset(asked.feeds), asked.fetches or (), asked.targets, by_admin=caller.is_admin
         )
@@ -166,7 +178,7 @@ class PartialRuns:
             raise
         run.begin(step)
         part = hosted.partial_steps[run.key] = PartialStep(
-            run, step, served, of_front=self.server.config.caller_key is not None
+            run, step, served, blind=by_rpc or self.server.config.caller_key is not None
         )
         part.keep(connection)
         self.server.in_background(self._until_ended(hosted, caller, part, began), f"partial run {run.id}")
@@ -240,9 +252,38 @@ class PartialRuns:
         asked = await bodies.beside(size * loop_budget.WIRE_NS, lambda: protobuf.read_run_step(message))
         return await self._part(request, hosted, handle, asked, size, message_answer)
 
+    async def rpc_part(
+        self, hosted: HostedSession, caller: Caller, name: str, message: proto.RunStepRequest, size: int
+    ) -> tuple[bytes, object]:
+        """A part that a RunStepRequest asks for by gRPC.
+
+        Returns:
+            The encoded response, and what counts its memory as long as it is kept.
+        """
+        handle = run_key(hosted.runs_owner(caller), name)
+        with hosted.in_use(), self._in_flight(hosted, name, caller):
+            asked = await bodies.beside(size * loop_budget.WIRE_NS, lambda: protobuf.read_run_step(message))
+            answer, _, counted = await self._run_part(None, hosted, handle, asked, size, message_answer)
+            return bytes(answer), counted
+
     async def _part(
         self, request: web.Request, hosted: HostedSession, handle: str, asked: RunRequest, size: int, write: Writer
     ) -> web.Response:
+        answer, length, counted = await self._run_part(request.transport, hosted, handle, asked, size, write)
+        if asked.as_message:
+            return counted(web.Response(body=answer, content_type=bodies.PROTOBUF))
+        return counted(tensors_response(answer, length))
+
+    async def _run_part(
+        self,
+        connection: asyncio.BaseTransport | None,
+        hosted: HostedSession,
+        handle: str,
+        asked: RunRequest,
+        size: int,
+        write: Writer,
+    ) -> tuple[bytes | AnswerParts, int | None, Callable[[web.Response], web.Response]]:
+        """The answer, its JSON's length, and what counts its memory."""
         part = hosted.partial_steps.get(handle)
         if part is None:
             name = handle.rpartition("/")[2]
@@ -257,7 +298,7 @@ class PartialRuns:
             check_answerable(asked, form)
         values = await bodies.beside(size * loop_budget.WIRE_NS, lambda: asked.values(names, dtypes))
         try:
-            with part.waited_for(request.transport):
+            with part.waited_for(connection):
                 results = await hosted.session.partial_run(
                     part.step,
                     [canonical_name(name) for name in form.names],
@@ -272,9 +313,14 @@ class PartialRuns:
         answer, length = await bodies.beside(
             answer_ns(asked, results), lambda: write(part.run.id, asked, form, results, None)
         )
-        if asked.as_message:
-            return counted(web.Response(body=answer, content_type=bodies.PROTOBUF))
-        return counted(tensors_response(answer, length))
+        return answer, length, counted
+
+
+def asked_by_setup(message: proto.PartialRunSetupRequest) -> RunRequest:
+    """What a message says of all parts.  Raises InvalidArgumentError for a feed that comes twice."""
+    asked = RunRequest(fetches=tuple(message.fetch), targets=tuple(message.target))
+    asked.feeds = _fed_later(message.feed)
+    return asked
 
 
 def _fed_later(names: Iterable[str]) -> dict[str, Any]:

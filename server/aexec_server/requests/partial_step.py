@@ -22,17 +22,17 @@ class PartialStep:
     """A step in parts, and what is known of its feeds and fetches.
 
     Args:
-        of_front: connections are a front's, and say nothing of whether the client is still there.
+        blind: connections say nothing of whether the client is still there: they are a front's, or gRPC's.
 
     Attributes:
         run: by which it is listed and cancelled.
         step: itself.
     """
 
-    def __init__(self, run: Run, step: PartialRun, served: ServedCall, *, of_front: bool = False) -> None:
+    def __init__(self, run: Run, step: PartialRun, served: ServedCall, *, blind: bool = False) -> None:
         self.run = run
         self.step = step
-        self._of_front = of_front
+        self._blind = blind
         self._feeds = dict(zip(map(canonical_name, served.inputs), served.input_dtypes, strict=True))
         self._fetches = dict(zip(map(canonical_name, served.names), served.dtypes, strict=True))
         self._timer: asyncio.TimerHandle | None = None
@@ -70,7 +70,7 @@ class PartialStep:
         loop = asyncio.get_running_loop()
         idle = loop.time() - self._asked
         gone = self._connection is None or self._connection.is_closing()
-        left = gone and not (self._of_front or self._waiting)
+        left = gone and not (self._blind or self._waiting)
         if left or idle >= IDLE_SECONDS:
             where = " and its client has left" if left else ""
             self.run.cancel(f"nobody asked for a part of it for {idle:.0f} s{where}")

@@ -13,7 +13,14 @@ from aexec.hosting import DType, dtypes, tensor_from_proto, tensor_to_proto
 from aexec_server.requests.run_request import MAX_NAMES, RunRequest
 from aexec_server.requests.tensors import as_array
 
-__all__ = ["error_in_response", "error_text", "parse_small_run", "read_run_step", "run_step_response"]
+__all__ = [
+    "error_in_response",
+    "error_text",
+    "parse_small_run",
+    "read_run_step",
+    "run_step_response",
+    "tensor_message",
+]
 
 # Bytes of a message that cannot be much once decoded, whatever they are; and types whose elements are objects.
 _SMALL = 1024
@@ -64,10 +71,15 @@ def run_step_response(
     """The answer: tensors in the order asked for, dense as TensorFlow's services send them."""
     message = proto.RunStepResponse(metadata=proto.RunMetadata() if metadata is None else metadata.to_proto())
     for name, dtype, value in zip(names, dtypes, values, strict=True):
-        tensor = tensor_to_proto(as_array(value, dtype), dtype, compact=False, content_strings=True)
-        tensor.tensor_shape.SetInParent()  # a scalar's is sent too, empty
-        message.tensor.add(name=name).tensor.CopyFrom(tensor)
+        message.tensor.add(name=name).tensor.CopyFrom(tensor_message(value, dtype))
     return message.SerializeToString()
+
+
+def tensor_message(value: Any, dtype: DType) -> proto.TensorProto:
+    """A value, dense as TensorFlow's services send it."""
+    tensor = tensor_to_proto(as_array(value, dtype), dtype, compact=False, content_strings=True)
+    tensor.tensor_shape.SetInParent()  # a scalar's is sent too, empty
+    return tensor
 
 
 def error_in_response(error: errors.OpError) -> proto.RunStepResponse:
@@ -77,6 +89,4 @@ def error_in_response(error: errors.OpError) -> proto.RunStepResponse:
 
 def error_text(error: errors.OpError) -> str:
     """The words of an error with its node, `… [[{{node y}}]]`, as TensorFlow writes it, without local file names."""
-    shown = error.fresh()
-    shown.site = None
-    return str(shown)
+    return str(errors.OpError(error.message, node=error.node, origin=error.origin))

@@ -26,6 +26,7 @@ from aexec_server.http.error_responses import public_error
 from aexec_server.rpc.method import Call, Method
 from aexec_server.rpc.peer import host_of
 from aexec_server.rpc.rpc_status import status_message
+from aexec_server.rpc.unsent_answers import UnsentAnswers
 from aexec_server.watching.trace_context import TRACERESPONSE
 
 __all__ = ["Context", "Door"]
@@ -57,6 +58,7 @@ class Door:
         self._server = server
         self._grpc_code = grpc_code
         self._limits = server.config.message_limits
+        self._unsent = UnsentAnswers(server)
 
     def behavior(self, method: Method) -> Callable[[Any, Context], Any]:
         """What `grpc` calls for each call of a method, with the request's bytes or an iterator of requests' bytes."""
@@ -77,7 +79,9 @@ class Door:
             call = _new_call(method, context)
             try:
                 with self._recorded(call):
-                    return await self._response(call, data)
+                    response = await self._response(call, data)
+                    self._unsent.count(call, len(response))
+                    return response
             except errors.OpError as error:
                 await self._abort(context, error)
                 raise

@@ -15,7 +15,7 @@ from aexec_server.clients.callers import Scope
 from aexec_server.core.server_state import Server
 from aexec_server.rpc.method import Call, Method
 
-__all__ = ["methods"]
+__all__ = ["health_methods"]
 
 _SERVICE = "/grpc.health.v1.Health"
 _POLL_SECONDS = 0.5
@@ -25,7 +25,7 @@ _NOT_SERVING: int = health_pb2.HealthCheckResponse.NOT_SERVING
 _SERVICE_UNKNOWN: int = health_pb2.HealthCheckResponse.SERVICE_UNKNOWN
 
 
-def methods(server: Server, services: Collection[str]) -> list[Method]:
+def health_methods(server: Server, services: Collection[str]) -> list[Method]:
     """The rows of the service.
 
     Args:

@@ -81,6 +81,16 @@ class Call:
     def trace(self, trace: TraceContext) -> None:
         self._trace = trace
 
+    def trace_id(self) -> str:
+        """The id of its trace."""
+        return self.trace.trace_id
+
+    def keep_until_sent(self, counted: object) -> None:
+        """Keep what counts memory, as `AnswerDoor.reserve` gives it, until the response was sent or given up."""
+        if counted is not None:
+            kept = [counted]
+            self.when_ended(kept.clear)
+
     @property
     def timeout(self) -> float | None:
         """Seconds from `arrival` to the deadline; None without one."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from aexec_server.core.server_state import Server
 from aexec_server.handlers.runs import RunHandlers
-from aexec_server.rpc import health_service
+from aexec_server.rpc.health_service import health_methods
+from aexec_server.rpc.master_service import master_methods
 from aexec_server.rpc.method import Method
 
 __all__ = ["all_methods"]
@@ -16,5 +17,5 @@ def all_methods(server: Server, runs: RunHandlers) -> list[Method]:
     Args:
         runs: `runs.served` takes runs from their request to their end.
     """
-    calls: list[Method] = []
-    return [*calls, *health_service.methods(server, {one.service for one in calls})]
+    calls = [*master_methods(server, runs)]
+    return [*calls, *health_methods(server, {one.service for one in calls})]

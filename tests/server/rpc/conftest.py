@@ -14,6 +14,8 @@ from aexec_server.rpc.opening import rpc_server_of
 from aiohttp import web
 from google.protobuf.message import Message
 
+from tests.server.conftest import ops_of_tests
+
 M = TypeVar("M", bound=Message)
 
 
@@ -78,6 +80,7 @@ async def serve() -> AsyncIterator[Callable[..., Awaitable[RpcClient]]]:
     async with AsyncExitStack() as stack:
 
         async def start(**settings: Any) -> RpcClient:
+            settings.setdefault("allow_ops", ops_of_tests())
             return await stack.enter_async_context(serving_rpcs(ServerConfig(grpc_port=0, **settings)))
 
         yield start

@@ -1,0 +1,44 @@
+"""`UnsentAnswers`: bounds the bytes of answers that clients have asked for and do not take.
+
+grpcio keeps an answer until its client has taken it, and has no way to give one up before its connection ends.  So what
+such answers take is limited, in sum and for each client: who does not read keeps nobody else from being answered.
+"""
+
+from __future__ import annotations
+
+from aexec_server.clients.client_shares import ClientShares
+from aexec_server.core.server_state import Server
+from aexec_server.rpc.method import Call
+
+__all__ = ["UnsentAnswers"]
+
+# Smaller answers are not counted: there are at most as many of them as calls.
+_LEAST = 2**14
+# All together may take this part of the memory of sessions, or this many of the largest if that has no limit.
+_PART = 4
+_ANSWERS = 4
+
+
+class UnsentAnswers:
+    """The bytes of answers on their way.
+
+    Attributes:
+        shares: the clients' shares.
+    """
+
+    def __init__(self, server: Server) -> None:
+        largest, limit = server.config.max_answer_bytes, server.sessions.memory.limit
+        most = _ANSWERS * largest if limit is None else max(largest, limit // _PART)
+        self.shares = ClientShares("rpc_answer_bytes", "bytes of answers that were not taken", most)
+        server.metrics.add_shares(self.shares)
+
+    def count(self, call: Call, size: int) -> None:
+        """Count an answer until it was sent, or given up.
+
+        Raises:
+            ResourceExhaustedError: there is too much, in sum or for this client.
+        """
+        if size > _LEAST:
+            self.shares.take(call.caller, size)
+            client = call.caller.client
+            call.when_ended(lambda: self.shares.give_back(client, size))
