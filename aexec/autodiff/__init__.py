@@ -1,7 +1,7 @@
-"""Gradients of graphs: `gradients.py` walks back over a graph; a package for each family of ops says how each one goes.
+"""Gradients of graphs: `gradients.py` walks back over a graph; a package per family of ops has the gradient functions.
 
-A family has the name that it has in `aexec.ops` and `aexec.kernels`, and is imported when a gradient of one of its ops
-is first asked for.
+A family has the same name as in `aexec.ops` and `aexec.kernels`, and is imported when a gradient of one of its ops is
+first needed.
 """
 
 import pkgutil

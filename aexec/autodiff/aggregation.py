@@ -1,4 +1,4 @@
-"""Several gradients of one tensor become one: their sum."""
+"""Sums several gradients of one tensor."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from aexec.graph.op_functions import convert_to_tensor
 
 __all__ = ["AGGREGATIONS", "Gradient", "add_up", "as_dense", "not_dead"]
 
-# A gradient while it is on its way: dense, or some rows of it.
+# A gradient during the backward walk: dense, or some rows.
 Gradient = Tensor | IndexedSlices[Tensor]
 
 AGGREGATIONS = ("add_n", "tree")
@@ -23,9 +23,9 @@ AGGREGATIONS = ("add_n", "tree")
 def add_up(gradients: Sequence[Gradient], method: str = "add_n") -> Gradient:
     """The sum of gradients of one tensor.
 
-    Dense ones are added by one AddN for each device that they are on, then by one of these sums, or in pairs
-    (`"tree"`), which lets the memory of the first ones go early.  If any is of rows, so is the sum: values and indices
-    behind one another.
+    Dense gradients are summed by one AddN per device, and these sums by another; or in pairs (`"tree"`), which frees
+    the memory of the first ones early.  If any gradient consists of rows, so does the sum: values and indices are
+    concatenated.
     """
     if len(gradients) == 1:
         return gradients[0]
@@ -71,7 +71,7 @@ def _of_one_type(integers: Sequence[Tensor]) -> list[Tensor]:
 
 
 def not_dead(gradients: Sequence[Gradient]) -> Gradient:
-    """The one of several gradients that is not dead; rows if any is of rows."""
+    """Merge gradients of which only one is live; the result consists of rows if any gradient does."""
     if not any(isinstance(grad, IndexedSlices) for grad in gradients):
         merged: Tensor = ops.merge(list(gradients))[0]
         return merged
@@ -83,8 +83,8 @@ def not_dead(gradients: Sequence[Gradient]) -> Gradient:
 def _dead_together(slices: IndexedSlices[Tensor]) -> IndexedSlices[Tensor]:
     """The same rows, with indices and a shape that are dead if the values are.
 
-    The values come through the conditional's switch.  Indices that are constants of a branch need not: the gradient of
-    a loop makes such constants anew, in each of its steps, whichever branch is taken.
+    The values come through the conditional's switch.  Indices that are constants of a branch may not: the gradient of a
+    loop makes such constants anew, in each of its steps, whichever branch is taken.
     """
     with control_dependencies([slices.values]):
         shape = None if slices.dense_shape is None else ops.identity(slices.dense_shape)
@@ -95,6 +95,6 @@ def as_dense(grad: Any) -> Any:
     """A gradient as one tensor; None stays None.
 
     Raises:
-        InvalidArgumentError: rows of a tensor whose shape is not known.
+        InvalidArgumentError: rows of a tensor whose shape is unknown.
     """
     return convert_to_tensor(grad, name="UnsortedSegmentSum") if isinstance(grad, IndexedSlices) else grad

@@ -1,6 +1,6 @@
-"""`Branches`: in which branches of conditionals a tensor is computed.
+"""`Branches`: the branches of conditionals in which a tensor is computed.
 
-A Switch sends its value into one of two branches; what depends on it is dead in the other case.  A Merge ends the
+A Switch sends its value into one of two branches; what depends on the other output is dead.  A Merge ends the
 conditional.
 """
 
@@ -14,12 +14,12 @@ from aexec.graph.nodes.node import Endpoint, Node
 
 __all__ = ["Branch", "Branches"]
 
-# A predicate, and 1 where the branch is taken when it is true, 0 where it is taken when it is false.
+# A predicate, and 1 for the branch that is taken if it is true, 0 for the other.
 Branch = tuple[Endpoint, int]
 
 
 class Branches:
-    """Answers for the nodes of a graph, each found once.
+    """Finds the branches of the nodes of a graph, and remembers them.
 
     Args:
         node_of: node id → node.
@@ -35,10 +35,10 @@ class Branches:
         return sorted(found, key=lambda branch: len(self._of_output(branch[0])))
 
     def ended_by(self, merge: Node) -> Branch:
-        """The predicate by which a Merge of two chooses, and the branch of its first input.
+        """The predicate by which a Merge of two inputs chooses, and the branch of its first input.
 
         Raises:
-            UnimplementedError: its inputs are not of the two branches of one conditional.
+            UnimplementedError: its inputs do not come from the two branches of one conditional.
         """
         if len(merge.in_edges) == 2:
             first, second = (self._of_output(source) for source in merge.in_edges)
@@ -59,7 +59,7 @@ class Branches:
         return found
 
     def _predicate(self, endpoint: Endpoint) -> Endpoint:
-        """Where a predicate comes from: all Switches of one conditional choose by that, some through an Identity."""
+        """The origin of a predicate, to which all Switches of one conditional lead, some through an Identity."""
         node = self._node_of(endpoint[0])
         while node.op == "Identity" and not self._node_of(node.in_edges[0][0]).output_types[node.in_edges[0][1]].is_ref:
             endpoint = node.in_edges[0]
@@ -82,7 +82,9 @@ class Branches:
         return self._found[node.id]
 
     def _sources(self, node: Node) -> list[Node]:
-        """Whose branches decide those of a node.  Inside a loop everything is alive that no conditional there kills."""
+        """The nodes whose branches determine those of a node.  Only conditionals inside a loop make values in it
+        dead.
+        """
         if node.op in ENTER:
             return []
         if node.op in EXIT:
@@ -104,7 +106,7 @@ class Branches:
         return frozenset().union(*data, *(self._found[i] for i in node.control_edges))
 
     def _entered(self, node: Node) -> Endpoint:
-        """What an Exit gives if its loop makes no iteration: what came in is as alive as what goes out."""
+        """The value that enters the loop of an Exit: it is live exactly if the Exit's is."""
         switch = self._node_of(node.in_edges[0][0])
         merge = self._node_of(switch.in_edges[0][0])
         enter = next(e for e in (self._node_of(i) for i, _ in merge.in_edges) if e.op in ENTER)

@@ -1,7 +1,7 @@
-"""Gradients of Switch and Merge: they go back by the way that the value came.
+"""Gradients of Switch and Merge: they take the way of the value, backwards.
 
-Rows of a gradient stay rows, so that a large table of which a branch gathers some has no dense gradient.
-Next to read: `branches.py`, which finds the conditional that a Merge ends.
+A gradient of rows stays one, so that a large table of which a branch gathers some rows has no dense gradient. Next to
+read: `branches.py`, which finds the conditional that a Merge ends.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ __all__ = ["gradient_of_switch", "gradients_of_merge"]
 
 
 def gradients_of_merge(branches: Branches, op: ForwardOp, grad: Gradient) -> list[Gradient]:
-    """Of a Merge's two inputs: each gets the gradient if its branch was taken, and is dead if not.
+    """The gradients of a Merge's two inputs: each gets the gradient if its branch was taken, and is dead if not.
 
-    Raises UnimplementedError as `Branches.ended_by`.
+    Raises:
+        UnimplementedError: as `Branches.ended_by`.
     """
     (source, slot), branch = branches.ended_by(op.node)
     predicate = op.seen(Tensor(op.node.graph.nodes[source], slot))
@@ -35,7 +36,7 @@ def gradients_of_merge(branches: Branches, op: ForwardOp, grad: Gradient) -> lis
 
 
 def gradient_of_switch(op: ForwardOp, *grads: Gradient | None) -> tuple[Gradient, None]:
-    """Of a Switch's data: the gradient from the branch that was taken, zeros if none arrives from there."""
+    """The gradient of a Switch's data: that from the branch that was taken, zeros if none comes from there."""
     dtype = next(_values(grad).dtype.base for grad in grads if grad is not None)
     return not_dead(
         [zeros_for(op.outputs[way], dtype) if grad is None else grad for way, grad in enumerate(grads)]

@@ -1,7 +1,7 @@
-"""`custom_gradient`: a Python function over tensors that says itself what its gradient is.
+"""`custom_gradient`: a Python function over tensors that defines its own gradient.
 
-What it gives goes through one `IdentityN`, whose gradient is the function's own; nothing goes back through the nodes
-that it made.
+Its results go through one `IdentityN`, whose gradient is the function's own; no gradient flows through the nodes that
+the function made.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _numbers = itertools.count()
 
 
 def custom_gradient(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Let a function say its own gradient.
+    """Let a function define its own gradient.
 
     ::
 
@@ -39,16 +39,16 @@ def custom_gradient(function: Callable[..., Any]) -> Callable[..., Any]:
             return aexec.ops.log(1 + e), grad
 
     Args:
-        function: of tensors, variables and values, by position; gives a structure of tensors, and a function of a
-            gradient for each of them, which gives that of each argument: a tensor, or None.  Variables that it uses
-            have to be arguments.
+        function: of tensors, variables and values, by position; returns a structure of tensors, and a function that
+            takes a gradient for each of them and returns that of each argument: a tensor, or None.  Variables that it
+            uses have to be arguments.
 
     Returns:
-        a function that gives the structure.
+        a function that returns the structure.
 
     Raises:
-        InvalidArgumentError: of the call, it does not give two things; when gradients are taken, the number of
-            gradients is not that of the arguments.
+        InvalidArgumentError: of the call, if the function does not return these two; when gradients are taken, if the
+            number of gradients is not that of the arguments.
     """
 
     @functools.wraps(function)
@@ -75,7 +75,7 @@ def custom_gradient(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _argument(value: Any) -> Tensor:
-    """What a gradient goes back to; of a resource variable, its handle."""
+    """The tensor that gets the argument's gradient; of a resource variable, its handle."""
     if isinstance(value, TensorProxy) and value.reference.dtype.base is dtypes.resource:
         return value.reference
     return convert_to_tensor(value)

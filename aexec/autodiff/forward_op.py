@@ -1,4 +1,4 @@
-"""`ForwardOp`: what a gradient function sees of the node that it differentiates."""
+"""`ForwardOp`: the node that a gradient function differentiates, as that function sees it."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ class ForwardOp:
     """A node whose gradient is being built.
 
     Its tensors are read through `seen`: within the gradient of a loop or of a function's body, a value of the forward
-    pass stands for the one that was kept of it.
+    pass is replaced by the one that was kept of it.
 
     Attributes:
         node: the node itself.
-        call: name of the call of `gradients` in which it happens, unique in the graph.
+        call: unique name, in the graph, of the call of `gradients`.
     """
 
     def __init__(self, node: Node, seen: Callable[[Tensor], Tensor] | None = None, call: str = "gradients") -> None:
@@ -48,7 +48,7 @@ class ForwardOp:
         return self._values(self.node.outputs)
 
     def seen(self, tensor: Tensor) -> Tensor:
-        """What stands for a tensor of the forward pass where the gradient is built."""
+        """The tensor that represents a tensor of the forward pass where the gradient is built."""
         return tensor if self._seen is None else self._seen(tensor)
 
     def _values(self, tensors: tuple[Tensor, ...]) -> tuple[Tensor, ...]:

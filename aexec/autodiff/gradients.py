@@ -1,9 +1,9 @@
-"""`gradients`: nodes that compute the derivatives of some tensors of a graph with respect to others.
+"""`gradients`: adds nodes that compute the derivatives of some tensors of a graph with respect to others.
 
-The graph is walked from `ys` back to `xs`.  A node's turn comes when all that use its outputs have had theirs; the
-gradients that arrived for each output are added up, and the gradient function of its op makes those of its inputs.
-The rules are those of TensorFlow's `tf.gradients`.
-Next to read: `forward_op.py` and any module of gradient functions, such as `math/math_ops.py`.
+The graph is walked from `ys` back to `xs`.  A node is processed after all that use its outputs; the gradients that
+arrived for each output are summed, and the gradient function of its op makes those of its inputs. The rules are those
+of TensorFlow's `tf.gradients`. Next to read: `forward_op.py` and any module of gradient functions, such as
+`math/math_ops.py`.
 """
 
 from __future__ import annotations
@@ -40,7 +40,9 @@ Differentiable = Tensor | TensorProxy
 
 
 def is_differentiable(dtype: DType) -> bool:
-    """May gradients flow through tensors of this type?  Handles and variants carry them for what they stand for."""
+    """True if gradients may flow through tensors of this type; through handles and variants for the values behind
+    them.
+    """
     base = dtype.base
     return base.is_floating or base.is_complex or base in (dtypes.resource, dtypes.variant)
 
@@ -62,21 +64,21 @@ def gradients(
     Args:
         ys: tensors to differentiate.
         xs: with respect to these, tensors or variables.
-        grad_ys: the gradient that arrives at `ys`, a tensor or value of its shape, or a list of these, one for each;
-            None, or a None among them, for ones.
-        stop_gradients: tensors that are taken for constants.
-        unconnected: what `ys` do not depend on has the gradient None (`"none"`) or zeros (`"zero"`).
-        gate_gradients: the gradients of a node's inputs are used only when all of them are there.
-        aggregation: how several gradients of one tensor are added: `"add_n"`, or in pairs as they come, `"tree"`.
-        colocate: the nodes of a gradient are on the device of the node that it belongs to.
+        grad_ys: the gradient of `ys`, a tensor or value of its shape, or a list with one for each; None, or a None
+            among them, for ones.
+        stop_gradients: tensors that are treated as constants.
+        unconnected: the gradient of a tensor on which `ys` do not depend: None (`"none"`) or zeros (`"zero"`).
+        gate_gradients: use the gradients of a node's inputs only when all of them are computed.
+        aggregation: how several gradients of one tensor are summed: `"add_n"`, or in pairs as they come, `"tree"`.
+        colocate: place the nodes of a gradient on the device of the node that it belongs to.
         name: scope of the new nodes.
 
     Returns:
-        For each of `xs` a tensor of its shape and type, `IndexedSlices` where only rows of it were used, or None.
+        For each of `xs` a tensor of its shape and type, `IndexedSlices` if only rows of it were used, or None.
 
     Raises:
-        InvalidArgumentError: tensors of several graphs, a gradient of another shape or type than its tensor, or a
-            complex one of `ys` for which none is given.
+        InvalidArgumentError: tensors of several graphs; a gradient of another shape or type than its tensor; or a
+            complex tensor in `ys` without a given gradient.
         NotFoundError: a node between them whose op has no registered gradient.
     """
     targets, sources = _listed("ys", ys), _listed("xs", xs)
@@ -103,7 +105,7 @@ def gradients(
 def gradients_in_body(
     ys: Sequence[Tensor], xs: Sequence[Tensor], grad_ys: Sequence[Tensor], call: str
 ) -> list[Gradient | None]:
-    """As `gradients`, in the body of a function, as a part of another call of it.
+    """As `gradients`, in the body of a function, as a part of another call of `gradients`.
 
     Args:
         call: name of that call.
@@ -151,7 +153,7 @@ def _choose(name: str, value: str, choices: Sequence[str]) -> None:
 
 
 def _initial_gradients(ys: Sequence[Tensor], given: Any) -> Iterator[Gradient]:
-    """What arrives at each of `ys`."""
+    """The given gradient of each of `ys`."""
     several = isinstance(given, list | tuple) and not isinstance(given, IndexedSlices)
     listed = list(given) if several else [given]
     if given is None:
@@ -183,7 +185,7 @@ def _check_shape(grad: Tensor, tensor: Tensor, what: str) -> None:
 
 
 class _Options(NamedTuple):
-    """What `gradients` was asked for beside what to differentiate."""
+    """The options of a call of `gradients`."""
 
     gate: bool
     aggregation: str
@@ -192,9 +194,9 @@ class _Options(NamedTuple):
 
 
 class _Walk:
-    """One way back over a graph, or over the body of a loop: what has arrived where, and whose turn is next.
+    """A backward walk over a graph, or over the body of a loop: which gradients have arrived, and which node is next.
 
-    A loop has its turn as a whole: its inputs are those of its Enter nodes, its outputs those of its Exits.
+    A loop is processed as a whole: its inputs are those of its Enter nodes, its outputs those of its Exits.
     """
 
     def __init__(
@@ -226,7 +228,7 @@ class _Walk:
         self._sums: dict[Endpoint, Gradient] = {}
 
     def _check_places(self, ends: set[int]) -> None:
-        """What is differentiated, and by what, must not be inside a loop: it has a value for every iteration."""
+        """Refuse `ys` and `xs` inside a loop, where they have a value for every iteration."""
         for node_id in (*self._starts, *ends):
             node = self._graph.nodes[node_id]
             if node_id in self._loop_of and node.op not in EXIT:
@@ -236,11 +238,11 @@ class _Walk:
                 )
 
     def _unit(self, node_id: int) -> int | WhileLoop:
-        """What has its turn with a node: the node itself, or the loop that it is in."""
+        """The unit that is processed with a node: the node itself, or the loop that it is in."""
         return self._loop_of.get(node_id, node_id)
 
     def _inputs(self, unit: int | WhileLoop) -> list[Endpoint]:
-        """Where the inputs of a node or loop come from, of those between."""
+        """The origins of the inputs of a node or loop, as far as they are between `xs` and `ys`."""
         if isinstance(unit, WhileLoop):
             enters = (enter for enter in unit.enters if enter.id in self._between)
             found = [source for enter in enters for source in enter.in_edges]
@@ -249,7 +251,7 @@ class _Walk:
         return [source for source in found if source[0] in self._between]
 
     def _uses(self) -> dict[int | WhileLoop, int]:
-        """For each node or loop how many inputs of others come from it."""
+        """For each node or loop, how many inputs of others come from it."""
         counts: dict[int | WhileLoop, int] = {}
         for unit in {self._unit(node_id) for node_id in self._between}:
             for source, _ in self._inputs(unit):
@@ -257,7 +259,7 @@ class _Walk:
         return counts
 
     def _without_predecessors(self, ends: set[int]) -> set[int]:
-        """Those of the xs' nodes before which no other of them comes: nothing has to go on from there."""
+        """The nodes of `xs` with none of the others before them: the walk need not go beyond them."""
         return {
             i
             for i in ends
@@ -265,7 +267,7 @@ class _Walk:
         }
 
     def arrive(self, endpoint: Endpoint, grad: Gradient) -> None:
-        """A gradient of a tensor; there may be several."""
+        """Add a gradient of a tensor; there may be several."""
         self._arrived.setdefault(endpoint, []).append(grad)
 
     def go(self) -> None:
@@ -274,7 +276,7 @@ class _Walk:
         while ready:
             go_on()
             unit = ready.popleft()
-            # A node that calls functions may be given more inputs, which nothing comes back through.
+            # A node that calls functions may get more inputs, through which no gradient flows.
             inputs = self._inputs(unit)
             if isinstance(unit, WhileLoop):
                 self._pass_through(unit)
@@ -287,7 +289,7 @@ class _Walk:
                     ready.append(before)
 
     def result(self, endpoint: Endpoint) -> Gradient | None:
-        """What arrived at a tensor, added up."""
+        """The sum of the gradients that arrived at a tensor."""
         if endpoint not in self._sums:
             arrived = self._arrived.pop(endpoint, None)
             if arrived is None:
@@ -296,7 +298,7 @@ class _Walk:
         return self._sums[endpoint]
 
     def _pass_on(self, node: Node) -> None:
-        """The gradients of a node's outputs become those of its inputs."""
+        """Make the gradients of a node's inputs from those of its outputs."""
         given = [self.result((node.id, slot)) for slot in range(node.num_outputs)]
         if node.id in self._stops or all(grad is None for grad in given):
             return
@@ -305,7 +307,7 @@ class _Walk:
             return
         with self._scope(node):
             made = self._called(function, node, given)
-            # A gradient that goes nowhere is not to be waited for.
+            # Gating must not wait for a gradient that is not used.
             wanted = [
                 grad if source in self._between else None for (source, _), grad in zip(node.in_edges, made, strict=True)
             ]
@@ -317,7 +319,7 @@ class _Walk:
 
     @contextmanager
     def _scope(self, node: Node) -> Iterator[None]:
-        """Where the nodes of a node's gradient are."""
+        """Context manager: sets scope and device of the nodes of a node's gradient."""
         state = self._graph.build_state
         with (
             state.colocate_with(node) if self._options.colocate else nullcontext(),
@@ -337,7 +339,7 @@ class _Walk:
     def _called(
         self, function: GradientFunction, node: Node, given: list[Gradient | None]
     ) -> Sequence[Gradient | None]:
-        """What a gradient function makes for a node's inputs, checked."""
+        """Call a gradient function; returns the checked gradients of the node's inputs."""
         op = ForwardOp(node, self._place.seen, self._options.call)
         conditional = node.op in SWITCH or node.op in MERGE
         takes_none = conditional or node.op in self._graph.library or global_registry.takes_none(node.op)
@@ -363,7 +365,7 @@ class _Walk:
         return list(made)
 
     def _pass_through(self, loop: WhileLoop) -> None:
-        """The gradients of what leaves a loop become those of what enters it."""
+        """Make the gradients of a loop's inputs from those of its outputs."""
         given = {v.exit.id: as_dense(self.result((v.exit.id, 0))) for v in loop.variables if v.exit is not None}
         if all(grad is None for grad in given.values()):
             return
@@ -403,7 +405,7 @@ class _Walk:
 
 
 def _has_zeros(dtype: DType) -> bool:
-    """Are there zeros to stand for a gradient that is missing?  Handles have none."""
+    """True if zeros can replace a missing gradient of this type; there are none for handles."""
     return is_differentiable(dtype) and dtype.base is not dtypes.resource
 
 
@@ -412,7 +414,7 @@ def _dtype(node: Node) -> DType:
 
 
 def _registered(node: Node) -> GradientFunction | None:
-    """The gradient function of a node's op, or of the op that it names in its place."""
+    """The gradient function of a node's op, or of the op that an attr of it names instead."""
     override = node.attrs.get(GRADIENT_ATTR)
     op = node.op if override is None else override.decode()
     try:
@@ -424,9 +426,9 @@ def _registered(node: Node) -> GradientFunction | None:
 
 
 def _between(graph: Graph, starts: Iterable[int], ends: set[int], borders: Collection[int]) -> set[int]:
-    """Ids of the nodes on a way from `ends` to `starts`, over tensors that gradients flow through.
+    """The ids of the nodes on a path from `ends` to `starts`, over tensors through which gradients flow.
 
-    No way goes past one of `borders`.
+    No path goes past one of `borders`.
     """
     nodes = graph.nodes
     before: set[int] = set()
@@ -462,7 +464,7 @@ def _between(graph: Graph, starts: Iterable[int], ends: set[int], borders: Colle
 
 
 def gated(grads: Sequence[Gradient | None]) -> list[Gradient | None]:
-    """The same gradients, each to be had only when all of them are there."""
+    """The same gradients, each available only when all of them are."""
     given = [grad for grad in grads if grad is not None]
     if len(given) < 2:
         return list(grads)

@@ -1,8 +1,7 @@
 """`jacobian` and `hessians`: the derivatives of each element, and second derivatives.
 
-A gradient tells how the sum of a tensor's elements changes. For each element by itself, the backward pass becomes a
-function, which is called once for each of them.
-Next to read: `parted_body.py`.
+A gradient is the derivative of the sum of a tensor's elements.  For the derivatives of single elements, the backward
+pass becomes a function, which is called once for each of them. Next to read: `parted_body.py`.
 """
 
 from __future__ import annotations
@@ -37,8 +36,8 @@ def jacobian(
     Args:
         y: a tensor.
         x: a tensor or variable, or a list of them.
-        parallel_iterations: how many elements of `y` may be under way at once.
-        unconnected: for what `y` does not depend on, None (`"none"`) or zeros (`"zero"`).
+        parallel_iterations: most elements of `y` that are differentiated at once.
+        unconnected: the result if `y` does not depend on `x`: None (`"none"`) or zeros (`"zero"`).
 
     Returns:
         a tensor of the shape of `y` followed by that of `x`, or None; for a list, a list of these.
@@ -79,7 +78,7 @@ def jacobian(
 
 
 def _one_by_one(y: Tensor, xs: Sequence[Differentiable]) -> list[Tensor]:
-    """A gradient for each element, where a backward pass can be gone but once: what it reads from arrays is gone."""
+    """A gradient for each element, for a backward pass that can run only once, since it clears the arrays it reads."""
     if not y.static_shape.is_fully_defined:
         raise errors.UnsupportedError(
             f"the jacobian of '{y.name}' of shape {y.static_shape} through a loop in the form of Enter and Exit nodes: "
@@ -91,7 +90,7 @@ def _one_by_one(y: Tensor, xs: Sequence[Differentiable]) -> list[Tensor]:
 
 
 def _backward(arrives: Tensor, since: int, wanted: Sequence[Tensor]) -> tuple[FuncGraph, list[Tensor]]:
-    """The nodes that depend on what arrives as a function of it, and what it takes besides."""
+    """The nodes that depend on the arriving gradient, as a function of it, and the other inputs of the function."""
     graph = require_graph()
     chosen = backward_nodes(graph, since, {arrives.node.id}, [tensor.node.id for tensor in wanted])
     chosen.discard(arrives.node.id)
@@ -107,7 +106,7 @@ def _backward(arrives: Tensor, since: int, wanted: Sequence[Tensor]) -> tuple[Fu
 
 
 def _shaped(rows: Tensor, y: Tensor, grad: Tensor) -> Tensor:
-    """The gradients of one element after another, in the shape of these elements."""
+    """The gradients of the elements, one after another, in the shape of `y`."""
     made = ops.reshape(rows, ops.concat_v2([ops.shape(y), ops.shape(rows)[1:]], 0))
     if y.static_shape.rank is not None and grad.static_shape.rank is not None:
         made.node.shapes = [PartialTensorShape([*y.static_shape, *grad.static_shape])]
@@ -120,11 +119,12 @@ def hessians(
     *,
     name: str = "hessians",
 ) -> list[Tensor | None]:
-    """For each of `xs` the second derivatives of the sum of all elements of `ys` with respect to its elements.
+    """The second derivatives of the sum of all elements of `ys` with respect to the elements of each of `xs`.
 
     Returns:
-        for each of `xs` a tensor of its shape, twice; None if `ys` do not depend on it.  What they depend on without
-        curvature has zeros.
+        for each of `xs` a tensor with its shape twice; None if `ys` do not depend on it; zeros if they depend on it
+            without
+        curvature.
 
     Raises:
         What `gradients` raises.

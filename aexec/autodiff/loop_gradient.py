@@ -1,9 +1,9 @@
 """The gradient of a while loop: a loop that goes back over its iterations.
 
-The forward loop is given a counter, and for each of its values that is needed on the way back a tensor array, to which
-every iteration writes.  The backward loop counts down from what the forward one counted to, reads what was written,
-and carries the gradient of each loop variable; gradients of what stays the same are added up.  It is made of the same
-nodes as any loop, so it can be differentiated again.
+The forward loop gets a counter, and a tensor array for each of its values that the backward loop needs, to which every
+iteration writes.  The backward loop counts down, reads these arrays, and carries the gradient of each loop variable;
+the gradients of loop invariants are summed.  It consists of the same nodes as any loop, so it can be differentiated
+again.
 """
 
 from __future__ import annotations
@@ -32,21 +32,21 @@ class Place(Protocol):
     loop: WhileLoop | None
 
     def seen(self, tensor: Tensor) -> Tensor:
-        """What stands there for a value of the forward pass."""
+        """The tensor that represents a value of the forward pass there."""
 
     @contextmanager
     def forward(self) -> Iterator[None]:
-        """Nodes made inside belong to the forward pass."""
+        """Context manager: nodes made inside belong to the forward pass."""
         yield
 
     @contextmanager
     def backward(self) -> Iterator[None]:
-        """Nodes made inside belong to the backward pass."""
+        """Context manager: nodes made inside belong to the backward pass."""
         yield
 
 
 class OutsideLoops:
-    """No loop: values are what they are; nodes made there do not wait for what is inside one."""
+    """Outside of loops: values represent themselves; nodes made there do not wait for nodes inside a loop."""
 
     loop: WhileLoop | None = None
 
@@ -62,24 +62,24 @@ class OutsideLoops:
 
 
 class _Frame:
-    """A frame of which nodes are made: which one, and how many of its iterations may be under way."""
+    """A frame in which nodes are made: its name, and the number of parallel iterations."""
 
     def __init__(self, name: str, parallel_iterations: int) -> None:
         self.name = name
         self.parallel_iterations = parallel_iterations
 
     def enter(self, tensor: Tensor, *, constant: bool = False) -> Tensor:
-        """`tensor`, of the frame around, inside.  To be made where that frame's nodes are."""
+        """Enter `tensor` of the surrounding frame into this one.  Called where that frame's nodes are made."""
         return ops.enter(
             tensor, frame_name=self.name, is_constant=constant, parallel_iterations=self.parallel_iterations
         )
 
 
 class _Carried:
-    """A loop variable that is being made: `advance` closes its circle.
+    """A loop variable that is being made: `advance` closes its cycle.
 
     Attributes:
-        merged: its value at the beginning of an iteration, and at the end of the last one.
+        merged: its value at the beginning of each iteration, and at the end of the last one.
     """
 
     def __init__(self, entered: Tensor, shape: Any = None) -> None:
@@ -100,26 +100,26 @@ class _Carried:
         return self._current
 
     def advance(self, following: Tensor) -> None:
-        """What it is in the next iteration."""
+        """Set its value in the next iteration."""
         with control_dependencies(None):
             back = ops.next_iteration(following)
-        # Until now nobody knew of the node but its maker.
+        # Safe: so far only this object knows the node.
         self.merged.node.in_edges = (self._entered.endpoint, back.endpoint)
 
     def left(self) -> Tensor:
-        """Its last value, outside."""
+        """Its last value, outside of the loop."""
         with control_dependencies(None):
             made = ops.exit(self._last)
         return made
 
 
 class _ForwardLoop:
-    """What is added to a loop so that its iterations can be gone back over."""
+    """The nodes that are added to a loop so that a backward loop can go over its iterations."""
 
     def __init__(self, loop: WhileLoop, outer: Place) -> None:
         self._outer = outer
         self._condition = loop.condition.output(0)
-        # In a branch of a conditional that is not taken, the loop does not run, and neither does what is added.
+        # In a branch that is not taken, neither the loop nor the added nodes run.
         first = loop.enters[0]
         self._runs = first.graph.nodes[first.in_edges[0][0]]
         self._frame = _Frame(loop.frame.name, loop.frame.parallel_iterations)
@@ -133,13 +133,13 @@ class _ForwardLoop:
 
     @contextmanager
     def inside(self) -> Iterator[None]:
-        """Nodes made inside are in the loop's body."""
+        """Context manager: nodes made inside are in the loop's body."""
         with control_dependencies(None), control_dependencies([self._pivot]):
             yield
 
     @contextmanager
     def outside(self) -> Iterator[None]:
-        """Nodes made inside are before the loop, and computed only where it runs."""
+        """Context manager: nodes made inside are before the loop, and run only if it does."""
         with self._outer.forward(), control_dependencies([self._runs]):
             yield
 
@@ -151,7 +151,7 @@ class _ForwardLoop:
         return made
 
     def keep(self, tensor: Tensor, branches: list[Branch]) -> tuple[Tensor, Tensor]:
-        """Write `tensor`'s value of every iteration to an array: its handle, and the flow after the last write.
+        """Write `tensor`'s value of every iteration to an array; returns its handle, and the flow after the last write.
 
         In iterations in which the tensor's branches are not taken, nothing is written.
         """
@@ -174,7 +174,7 @@ class _ForwardLoop:
 
 
 def _tensor(node: Node, endpoint: Endpoint) -> Tensor:
-    """An endpoint of the graph that a node is of."""
+    """An endpoint of the node's graph."""
     return Tensor(node.graph.nodes[endpoint[0]], endpoint[1])
 
 
@@ -202,7 +202,7 @@ class BackwardLoop:
             self.index = counter.value - constant(1)
             counter.advance(self.index)
 
-    # A place
+    # As a place
 
     @contextmanager
     def forward(self) -> Iterator[None]:
@@ -215,7 +215,7 @@ class BackwardLoop:
             yield
 
     def seen(self, tensor: Tensor) -> Tensor:
-        """The value that `tensor` had in the iteration that is being gone back over."""
+        """The value that `tensor` had in the iteration to which the backward loop has come."""
         found = self._seen.get(tensor.endpoint)
         if found is None:
             found = self._seen[tensor.endpoint] = self._look_at(tensor)
@@ -235,7 +235,7 @@ class BackwardLoop:
         branches = self._loops.branches.of(tensor.endpoint)
         handle, flow = self._ahead.keep(tensor, branches)
         handle, flow = (self.entered(self._outer.seen(part), constant=True) for part in (handle, flow))
-        # The flow, through which second derivatives go, is what is dead where nothing was written.
+        # The flow, through which second derivatives flow, must be dead where nothing was written.
         for predicate, branch in branches:
             with self.backward():
                 flow = ops.switch(flow, self.seen(_tensor(tensor.node, predicate)))[branch]
@@ -244,10 +244,10 @@ class BackwardLoop:
         read.node.shapes = (tensor.static_shape,)
         return read
 
-    # What it carries
+    # Loop variables and sums
 
     def entered(self, tensor: Tensor, *, constant: bool = False) -> Tensor:
-        """`tensor`, of the place around, inside."""
+        """Enter `tensor` of the surrounding place into this loop."""
         with self._outer.backward():
             return self._frame.enter(tensor, constant=constant)
 
@@ -257,7 +257,7 @@ class BackwardLoop:
         return made
 
     def zeros_of(self, variable: LoopVariable) -> Tensor:
-        """Zeros for the last value of a variable that nobody asked for."""
+        """Zeros for the last value of a variable without a gradient."""
         if variable.exit is None:
             with control_dependencies(None):
                 variable.exit = ops.exit(variable.switch.output(0)).node
@@ -267,7 +267,7 @@ class BackwardLoop:
         return made
 
     def added_up(self, enter: Node, grad: Tensor) -> Tensor:
-        """The sum over all iterations of the gradient of what stays the same."""
+        """The sum of an invariant's gradient over all iterations."""
         with self._outer.backward():
             value = self._outer.seen(_tensor(enter, enter.in_edges[0]))
             if value.dtype.base is dtypes.resource:

@@ -1,4 +1,4 @@
-"""The while loops of a graph, each as one thing with inputs and outputs."""
+"""The while loops of a graph, each as one object with inputs and outputs."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ __all__ = ["LoopVariable", "Loops", "WhileLoop"]
 
 @dataclass(slots=True)
 class LoopVariable:
-    """What a loop carries from one iteration to the next.
+    """A value that a loop carries from one iteration to the next.
 
     Attributes:
-        enter, merge, switch: the nodes by which it comes in, comes round, and goes on or out.
-        exit: the node that gives its last value, or None if nobody asks for that.
-        next: what it is in the next iteration.
+        enter, merge, switch: the nodes through which it enters, returns in each iteration, and continues or leaves.
+        exit: the node with its last value; None if nothing uses that.
+        next: its value in the next iteration.
     """
 
     enter: Node
@@ -34,10 +34,10 @@ class WhileLoop:
     """A while loop.
 
     Attributes:
-        frame: as control-flow analysis has it; its name, and the frame around it.
+        frame: from control-flow analysis: its name, and the surrounding frame.
         condition: the LoopCond.
-        variables: what it carries.
-        invariants: the Enter nodes of what stays the same.
+        variables: the loop variables.
+        invariants: the Enter nodes of values that stay the same.
     """
 
     def __init__(self, frame: FrameInfo, nodes: list[Node], loops: Loops) -> None:
@@ -68,7 +68,7 @@ class WhileLoop:
 
 
 class Loops:
-    """All loops of a graph, found when the first one is asked for."""
+    """All loops of a graph, found when the first one is needed."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
@@ -77,7 +77,9 @@ class Loops:
 
     @cached_property
     def _frames(self) -> dict[int, FrameInfo]:
-        """Node id → the frame that it is in; an Exit is in the one that it leaves, an Enter in the one it enters."""
+        """Node id → the frame that it is in; an Exit is in the one that it leaves, an Enter in the one that it
+        enters.
+        """
         nodes = list(self.graph.nodes)
         table = self.graph.nodes
         found = analyze(nodes, lambda node: [table[i] for i in (*(s for s, _ in node.in_edges), *node.control_edges)])
@@ -91,7 +93,7 @@ class Loops:
         return found
 
     def around(self, node: Node, within: WhileLoop | None) -> WhileLoop | None:
-        """The loop directly inside `within` that a node is in; None if it is in none but that one."""
+        """The loop directly inside `within` that a node is in; None if it is in no inner loop."""
         if self._has_no_loops:
             return None
         frame = self._frames.get(node.id)

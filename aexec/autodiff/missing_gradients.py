@@ -1,4 +1,4 @@
-"""Zeros in the place of a gradient that is missing; of a handle, in the shape of what it refers to."""
+"""Zeros for a missing gradient; for a handle, in the shape of the variable behind it."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ __all__ = ["gradient_dtype", "zeros_for"]
 
 
 def gradient_dtype(tensor: Tensor) -> DType:
-    """The type of the gradient of a tensor: of a handle, that of what it refers to.
+    """The type of a tensor's gradient; for a handle, the type of the variable behind it.
 
     Raises:
-        UnimplementedError: a handle of which the graph does not say that.
+        UnimplementedError: the graph does not say the type behind the handle.
     """
     if tensor.dtype.base is not dtypes.resource:
         return tensor.dtype.base
@@ -26,10 +26,10 @@ def gradient_dtype(tensor: Tensor) -> DType:
 
 
 def zeros_for(tensor: Tensor, dtype: DType | None = None) -> Tensor:
-    """Zeros in the place of the gradient of a tensor.
+    """Zeros for the gradient of a tensor.
 
     Args:
-        dtype: of a handle, the type of its variable; by default what the graph says.
+        dtype: for a handle, the type of its variable; by default as the graph says.
     """
     if tensor.dtype.base is not dtypes.resource:
         return ops.zeros_like(tensor)

@@ -1,8 +1,8 @@
-"""`PartedBody`: the body of a function with its gradient, cut in two.
+"""`PartedBody`: the body of a function with its gradient, split in two.
 
-The gradient is built into a copy of the body, as into any graph; so whatever can be differentiated outside a function
-can be inside one.  Then everything that depends on the gradients that arrive is taken out: it becomes the backward
-function.  What is left is the forward function, which gives what the other needs of it besides its results.
+The gradient is built into a copy of the body, as into any graph, so whatever can be differentiated outside a function
+can be differentiated inside one.  Then everything that depends on the arriving gradients is taken out and becomes the
+backward function.  The rest is the forward function, which also returns the values that the backward function needs.
 Next to read: `control_flow/functional_ops.py`, which calls the two.
 """
 
@@ -39,7 +39,7 @@ _under_way: ContextVar[tuple[str, ...]] = ContextVar("aexec_functions_differenti
 
 @contextmanager
 def not_again(name: str) -> Iterator[None]:
-    """A function that calls itself would be differentiated for ever."""
+    """Context manager: refuses to differentiate a function within its own gradient, which would never end."""
     names = _under_way.get()
     if name in names:
         raise errors.UnsupportedError(f"function '{name}' calls itself: gradients of recursive functions do not end")
@@ -55,13 +55,13 @@ class PartedBody:
 
     Args:
         outer: the graph that has the call.
-        function: what is called, with `given`.
-        ys: which results have a gradient that arrives.
-        xs: the gradients of which arguments are wanted.
+        function: the called function; `given` are its arguments.
+        ys: positions of the results with an arriving gradient.
+        xs: positions of the arguments whose gradients are wanted.
         call: name of the call of `gradients`.
 
     Attributes:
-        arrive: for each of `ys`, what stands in the body for the gradient that arrives.
+        arrive: for each of `ys`, the placeholder of the arriving gradient in the body.
         results: for each of `xs` its gradient, or None.
         captured: tensors from outside that the body takes besides its arguments.
     """
@@ -89,11 +89,11 @@ class PartedBody:
                 self.results: list[Tensor | None] = [as_dense(grad) for grad in made]
         self.captured = body.captures
 
-    # The cut is made when it is first asked for: until then the body may be built on.
+    # The body is split when this is first used: until then it may be extended.
 
     @cached_property
     def _backward(self) -> set[int]:
-        """Ids of the nodes of the backward pass."""
+        """The ids of the nodes of the backward pass."""
         body = self.body
         arrive = {tensor.node.id for tensor in self.arrive}
         inputs = {tensor.node.id for tensor in (*self.arguments, *self.captured.values())}
@@ -103,7 +103,7 @@ class PartedBody:
         inside = next((e for e in self._needed(found) if branches.of(e)), None)
         if inside is None:
             return found
-        # No function can give what is dead in one of two cases: then all is computed again.
+        # A function cannot return a value that is dead in one of two cases: then everything is computed again.
         if is_stateful(body):
             raise errors.UnsupportedError(
                 f"the gradient of function '{body.name}' needs '{self.tensor(inside).name}' of a branch made of "
@@ -113,7 +113,7 @@ class PartedBody:
 
     @cached_property
     def taken(self) -> list[Endpoint]:
-        """What the gradient needs of the forward pass, arguments among them."""
+        """The endpoints of the forward pass that the gradient needs, arguments among them."""
         return self._needed(self._backward)
 
     def _needed(self, backward: set[int]) -> list[Endpoint]:
@@ -127,10 +127,11 @@ class PartedBody:
         return Tensor(self.body.nodes[endpoint[0]], endpoint[1])
 
     def forward(self, name: str, captured: Sequence[Tensor]) -> tuple[FuncGraph, Mapping[Endpoint, Tensor]]:
-        """The forward function: its body with the results only, and where what the gradient needs is in there.
+        """The forward function, with the results only; and, for each endpoint that the gradient needs, its tensor
+        there.
 
         Args:
-            captured: what it takes besides its arguments.
+            captured: the inputs besides its arguments.
         """
         graph = FuncGraph(name, self.outer)
         graph.original = self.body.original
@@ -155,7 +156,7 @@ class PartedBody:
         """Copy the backward pass into a graph.
 
         Args:
-            known: what stands there for `arrive` and for `taken`.
+            known: the tensors there for `arrive` and for `taken`.
 
         Returns:
             the results, there.
@@ -167,30 +168,30 @@ class PartedBody:
 def backward_nodes(
     graph: Graph, since: int, arrive: Collection[int], ends: Iterable[int] = (), inputs: Collection[int] = ()
 ) -> set[int]:
-    """Ids of the nodes of the backward pass, `arrive` among them.
+    """The ids of the nodes of the backward pass, with `arrive`.
 
     Args:
         since: id of the first node that was made for the gradient.
-        arrive: ids of the nodes that give the gradients that arrive.
-        ends: ids of the nodes that give the gradients that are wanted.
+        arrive: ids of the nodes with the arriving gradients.
+        ends: ids of the nodes with the wanted gradients.
         inputs: ids of arguments, which belong to no pass.
     """
     nodes = graph.nodes
     new = [node for node in nodes[since:] if node.id not in inputs]
-    # Arrays of gradients are made on the way back, though they depend on nothing that arrives.
+    # Arrays of gradients belong to the backward pass, though they depend on no arriving gradient.
     found = {*arrive, *(node.id for node in new if node.op.startswith("TensorArrayGrad"))}
     frames = analyze(nodes, lambda node: [nodes[i] for i in _sources(node)])
     size = 0
     while len(found) != size:
         size = len(found)
-        # A loop is of one pass as a whole, whatever its counter depends on.
+        # A loop belongs to one pass as a whole, whatever its counter depends on.
         inside = {id(frames.of_outputs(nodes[i])) for i in found} | {id(frames.of.get(i)) for i in found}
         inside -= {id(frames.root), id(None)}
         for node in new:
             frame = frames.started_by.get(node.id) or frames.of.get(node.id)
             if id(frame) in inside or any(i in found for i in _sources(node)):
                 found.add(node.id)
-    # What can be had again where it is used need not be kept.
+    # Values that can be made again where they are used need not be kept.
     used = [source for node_id in found for source in _sources(nodes[node_id])] + list(ends)
     while used:
         node = nodes[used.pop()]
@@ -201,7 +202,7 @@ def backward_nodes(
 
 
 def _is_had_again(node: Node) -> bool:
-    """Does making the node once more give the same? An array of gradients is found by its name if it is there."""
+    """True if making the node again gives the same value.  An array of gradients is found by its name."""
     return (node.op == "Const" and not node.control_edges) or node.op.startswith("TensorArrayGrad")
 
 
@@ -210,10 +211,10 @@ def _sources(node: Node) -> list[int]:
 
 
 def has_frames(graph: Graph) -> bool:
-    """Are there nodes that only run sometimes, or in a loop?"""
+    """True if some nodes run only sometimes, or in a loop."""
     return any(node.op in EXECUTOR_OPS for node in graph.nodes)
 
 
 def differentiable_positions(tensors: Sequence[Any]) -> list[int]:
-    """Which of some tensors may have a gradient."""
+    """The positions of the tensors that may have a gradient."""
     return [i for i, tensor in enumerate(tensors) if is_differentiable(tensor.dtype)]

@@ -1,8 +1,8 @@
-"""`recompute_grad`: a function whose intermediate values are not kept for its gradient, but computed again.
+"""`recompute_grad`: a function whose gradient computes intermediate values again instead of keeping them.
 
-Between the forward pass and the gradient only what the function is computed from, and its results, are in memory.  The
-results go through one `IdentityN`, whose gradient copies the nodes that the function made, behind the gradients that
-arrive.  Next to read: `custom_gradient.py`.
+Between the forward pass and the gradient only the function's inputs and results are in memory.  The results go through
+one `IdentityN`, whose gradient copies the nodes that the function made, to run after the arriving gradients.  Next to
+read: `custom_gradient.py`.
 """
 
 from __future__ import annotations
@@ -36,15 +36,16 @@ _SOURCES = frozenset("Placeholder PlaceholderV2 PlaceholderWithDefault Variable 
 def recompute_grad(function: Callable[..., Any]) -> Callable[..., Any]:
     """Let the gradient of a function compute its intermediate values again, so that they need not be kept.
 
-    What the function uses, arguments and variables and other tensors, has its gradients.  Random numbers, and what else
-    has an effect, are not made again: these values are kept.  In the body of a while loop of Switch and Merge nodes,
-    and where such values are made in a branch or a loop of the function, everything is kept, as without.
+    Gradients flow to everything that the function uses: arguments, variables and other tensors.  Random numbers, and
+    other values of ops with effects, are not made again, but kept.  In the body of a while loop of Switch and Merge
+    nodes, and if such values are made in a branch or a loop of the function, everything is kept, as without this
+    decorator.
 
     Args:
-        function: gives a structure of tensors.
+        function: returns a structure of tensors.
 
     Returns:
-        a function that gives the same.
+        a function that returns the same.
     """
 
     @functools.wraps(function)
@@ -67,11 +68,11 @@ def recompute_grad(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class _Repeated:
-    """The nodes that a function has made and its results come from, to be made again.
+    """The nodes that a function has made for its results, to be made again.
 
     Args:
         first: id of the first node that it made.
-        results: what it gives.
+        results: its results.
 
     Attributes:
         uses: the tensors that the results are computed from.
@@ -95,7 +96,7 @@ class _Repeated:
 
     @property
     def is_possible(self) -> bool:
-        """Can the nodes be made again where the gradient is built?"""
+        """True if the nodes can be made again where the gradient is built."""
         context = self._graph.build_state.context
         if context is not None and context.loop is not None:
             return False
@@ -116,15 +117,15 @@ class _Repeated:
         return not node.op_def.is_stateful or node.op in _REPEATABLE
 
     def _comes_in(self, node: Node) -> bool:
-        """Is it by this node that a value comes into the branch which the function was called in?"""
+        """True for a node by which a value enters the branch in which the function was called."""
         return node.op in SWITCH and node.in_edges[1][0] < self._first
 
     def _waited_for(self, node: Node) -> Iterable[Endpoint]:
-        """What a node of a branch or a loop of the function waits for, to run only there."""
+        """The nodes that a node of a branch or a loop of the function waits for, so that it runs only there."""
         return [(i, 0) for i in node.control_edges if i >= self._first and self._is_repeated(self._graph.nodes[i])]
 
     def gradient(self, op: Any, *grads: Tensor | None) -> list[Any]:
-        """Those of an IdentityN of the results and of what they are computed from: all go to the latter."""
+        """The gradients of an IdentityN of the results and their inputs: all flow to the inputs."""
         count = len(self._results)
         if op.node.graph is not self._graph:
             # In a copy of a function's body, the nodes there are the function's.

@@ -1,4 +1,4 @@
-"""What many gradient functions share: undoing a broadcast, and shapes that are constants where they are known."""
+"""Helpers of gradient functions: undoing a broadcast, and shapes that are constants if they are known."""
 
 from __future__ import annotations
 
@@ -28,24 +28,24 @@ __all__ = [
 
 
 def constant_value(tensor: Tensor) -> Any:
-    """The array that a Const node holds, or None if the tensor is no constant."""
+    """The array of a Const node, or None for other tensors."""
     return tensor.node.attrs["value"].array if tensor.node.op == "Const" else None
 
 
 def conjugated(tensor: Tensor) -> Tensor:
-    """The conjugate of what may be complex."""
+    """The conjugate of a tensor; the tensor itself if it is real."""
     return ops.conj(tensor) if tensor.dtype.is_complex else tensor
 
 
 def shape_of(tensor: Tensor, dtype: Any = dtypes.int32) -> Tensor:
-    """The shape as a vector: a constant where the static shape is whole."""
+    """The shape as a vector; a constant if the static shape is complete."""
     if tensor.static_shape.is_fully_defined:
         return constant(np.array(tensor.static_shape.as_tuple(), dtype.np), name="shape")
     return ops.shape(tensor, out_type=dtype)
 
 
 def size_along(tensor: Tensor, axis: int) -> Any:
-    """The size of a dimension: an int where it is known, else a scalar int32 tensor."""
+    """The size of a dimension: an int if it is known, else a scalar int32 tensor."""
     size = None if tensor.static_shape.rank is None else tensor.static_shape[axis]
     return shape_of(tensor)[axis] if size is None else size
 
@@ -83,7 +83,7 @@ def summed_to(grad: Tensor, x: Tensor) -> Tensor:
 
 
 def _static_axes(x: Tensor, other: Tensor) -> Any:
-    """Along which axes of the result of a broadcast with `other` `x` was repeated; None where that is not known."""
+    """The axes of the result of a broadcast with `other` along which `x` was repeated; None if unknown."""
     if x.static_shape.rank is None or other.static_shape.rank is None:
         return None
     rank = max(x.static_shape.rank, other.static_shape.rank)
@@ -96,7 +96,7 @@ def _static_axes(x: Tensor, other: Tensor) -> Any:
         elif beside == 1 or (size is not None and size != 1):
             continue
         elif size == 1:
-            axes.append(axis)  # where the other is of one element too, adding it up changes nothing
+            axes.append(axis)  # if the other's size is 1, too, summing changes nothing
         else:
             return None
     return np.array(axes, np.int32)
@@ -113,12 +113,12 @@ def _summed_over(grad: Tensor, axes: Any, x: Tensor) -> Tensor:
 
 
 def real_type(dtype: DType) -> DType:
-    """The type of the parts of a complex one."""
+    """The type of the parts of a complex type."""
     return dtypes.float64 if dtype.base is dtypes.complex128 else dtypes.float32
 
 
 def transposed(tensor: Tensor) -> Tensor:
-    """The last two axes swapped, and conjugated where it is complex."""
+    """The last two axes swapped; conjugated if complex."""
     op = "ConjugateTranspose" if tensor.dtype.is_complex else "Transpose"
     known = tensor.static_shape.rank
     permutation: Any

@@ -1,1 +1,1 @@
-"""The commands of `aexec`, a module each: `add_…` says its options, and what it sets as `command` runs it."""
+"""The commands of `aexec`, a module each: `add_…` declares the options, and sets `command`, which runs it."""

@@ -1,4 +1,4 @@
-"""What a run gave, printed for people or as JSON, or written to a file."""
+"""Prints the results of a run, for people or as JSON, or writes them to a file."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ _SUFFIXES = (".npy", ".npz")
 
 
 def check_output(option: str, path: str | None) -> None:
-    """See that a file could be written, before anything is computed for it.
+    """Check that a file could be written, before anything is computed for it.
 
     Raises:
-        UsageError: its folder is not there.
+        UsageError: its folder does not exist.
     """
     if path not in (None, STDOUT) and not Path(path).absolute().parent.is_dir():
         wrong(f"{option} {path}: there is no folder {Path(path).parent}")
@@ -43,7 +43,7 @@ def check_values_file(path: str | None, count: int) -> None:
     """As `check_output`, for the file of `count` values.
 
     Raises:
-        UsageError: nothing is written under such a name, or it is a terminal.
+        UsageError: the file's suffix is not supported, or it is a terminal.
     """
     check_output("--out", path)
     if path is None:
@@ -65,7 +65,7 @@ def print_values(values: Mapping[str, Any]) -> None:
 
 
 def json_values(values: Mapping[str, Any]) -> dict[str, Any]:
-    """As the service answers people: `outputs`, and beside it `dtypes` and `shapes`, by name."""
+    """The values in the form of the service's JSON: `outputs`, `dtypes` and `shapes`, by name."""
     arrays = {name: np.asarray(value) for name, value in values.items()}
     return {
         "outputs": {name: _listed(name, array) for name, array in arrays.items()},
@@ -75,7 +75,7 @@ def json_values(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def save_values(values: Mapping[str, Any], path: str) -> None:
-    """As an .npy file where that is its suffix, or for one value on standard output; else as .npz."""
+    """Write an .npy file if that is the path's suffix, or for one value on standard output; else an .npz file."""
     for name, value in values.items():
         if np.asarray(value).dtype.kind == "O":
             raise errors.InvalidArgumentError(f"--out cannot save {name}: strings have no NumPy file form; see --json")
@@ -117,7 +117,7 @@ def _listed(name: str, array: np.ndarray[Any, Any]) -> Any:
         raise errors.InvalidArgumentError(f"--json cannot print {name}: JSON has no complex numbers; see --out")
     if array.dtype.kind == "O":
         return _texts(array.tolist())
-    if array.dtype.kind == "V":  # ml_dtypes' numbers
+    if array.dtype.kind == "V":  # numbers of ml_dtypes
         array = array.astype(np.float32)
     return array.tolist()
 

@@ -1,4 +1,4 @@
-"""`aexec completion`: what makes a shell complete commands, options and files."""
+"""`aexec completion`: prints a script that makes a shell complete commands, options and files."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _SHELLS = ("bash", "zsh", "tcsh")
 
 
 def add_completion(commands: Any, parser: argparse.ArgumentParser) -> None:
-    """The command that completes what `parser` takes."""
+    """Add the command, which completes the commands and options of `parser`."""
     command = add_command(
         commands,
         "completion",

@@ -1,4 +1,4 @@
-"""`aexec graph`: a picture of a graph, with its name scopes folded."""
+"""`aexec graph`: draws a graph, with its name scopes folded."""
 
 from __future__ import annotations
 

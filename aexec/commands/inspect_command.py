@@ -1,4 +1,4 @@
-"""`aexec inspect`: what a graph takes, gives and is made of, and what of it cannot be run."""
+"""`aexec inspect`: the inputs, outputs and ops of a graph, and the nodes that cannot be run."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def _graph_of(loaded: aexec.Graph | SavedModel) -> aexec.Graph:
 
 
 def _whole(session: aexec.Session) -> aexec.SessionCallable:
-    """What computes all outputs of all inputs."""
+    """A callable that computes all outputs from all inputs."""
     signature = graph_signature(session.graph)
     return session.make_callable(
         [info.name for info in signature.outputs.values()], [info.name for info in signature.inputs.values()]
@@ -127,7 +127,7 @@ def _print_model(report: dict[str, Any]) -> None:
 
 
 def _describe_model(model: SavedModel) -> dict[str, Any]:
-    """What `aexec inspect` prints of a SavedModel besides its graph, as plain data."""
+    """A SavedModel's part of the report of `aexec inspect`, as plain data."""
     from aexec.io.tensor_bundle import BundleReader, index_path
 
     variables, missing = {}, _what_is_missing(model)
@@ -164,7 +164,7 @@ def _what_is_missing(model: SavedModel) -> str | None:
 
 
 def _describe(graph: aexec.Graph) -> dict[str, Any]:
-    """What `aexec inspect` prints, as plain data."""
+    """The graph's part of the report of `aexec inspect`, as plain data."""
     from aexec.framework.kernel_contract import kernel_registry
     from aexec.graph.nodes.control_flow import EXECUTOR_OPS
 

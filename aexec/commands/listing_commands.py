@@ -1,4 +1,4 @@
-"""`aexec ops`, `aexec kernels` and `aexec devices`: what is there."""
+"""`aexec ops`, `aexec kernels` and `aexec devices`: lists of what is registered."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`aexec profile`: where the time of a graph goes."""
+"""`aexec profile`: how long the nodes of a graph take."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from aexec.runtime.profiling.profile import GROUPINGS, ORDERS, profile_steps
 
 __all__ = ["add_profile", "add_table_arguments"]
 
-# Runs before the first that is measured: a plan is compiled at its third.
+# Runs before the first measured one: a plan is compiled at its third run.
 _WARM_UP = 5
 
 
@@ -77,7 +77,7 @@ def _profile(arguments: argparse.Namespace) -> int:
 async def _measured(
     request: LoadedRequest, runs: int, timeout: float | None
 ) -> tuple[list[float], list[float], list[proto.StepStats]]:
-    """Seconds of runs that nobody watches, and of traced ones, by turns; and the statistics of those."""
+    """Seconds of untraced runs and of traced ones, in turn; and the statistics of the latter."""
     plain, traced, stats = [], [], []
     with counted_progress("profiling", runs) as advance:
         async with aexec.Session(request.graph, config=request.config) as session:

@@ -1,4 +1,4 @@
-"""A bar that tells how many are done, at which rate, and how long the others will take."""
+"""A bar that shows how many are done, at which rate, and how long the rest will take."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class _Rate(ProgressColumn):
 
 @contextlib.contextmanager
 def progress_bar(what: str, total: int) -> Iterator[Callable[[], None]]:
-    """On stderr, gone when it ends; call what is given after each of `total`."""
+    """Context manager: a bar on stderr, removed at the end; call the yielded function after each of `total`."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), _Rate(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
         task = bars.add_task(what, total=total)

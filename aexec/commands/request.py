@@ -1,4 +1,4 @@
-"""What to run, as the command line says it: a graph, what to feed, what to fetch."""
+"""Reads a request from the command line: a graph, its feeds, its fetches."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = ["LoadedRequest", "add_graph_argument", "add_request_arguments", "load
 
 STDIN = "-"
 
-# What a server takes for a version of a model, and for the model in its directory.
+# The directory of a version of a model, and the names of the model in it, as a server takes them.
 _VERSION = re.compile("[0-9]{1,18}")
 _SAVED_MODELS = ("model.savedmodel", "saved_model")
 _GRAPH_FILES = ("model.graphdef", "*.pb", "*.pbtxt")
@@ -33,10 +33,10 @@ _GRAPH_FILES = ("model.graphdef", "*.pb", "*.pbtxt")
 
 @dataclass(frozen=True, slots=True)
 class LoadedRequest:
-    """One step.
+    """The request for one step.
 
     Attributes:
-        graph: what it is of.
+        graph: the graph to run.
         outputs: name to report a value by → tensor to fetch.
         feeds: tensor → value.
         targets: nodes to run.
@@ -94,16 +94,16 @@ def add_request_arguments(command: argparse.ArgumentParser, *, timeout: str, del
 
 
 def load_graph_argument(arguments: argparse.Namespace) -> aexec.Graph | SavedModel:
-    """The graph that was named; of a directory with numbered versions, as a server has them, the newest."""
+    """The named graph; for a directory of numbered versions, as a server has them, the newest version."""
     source = sys.stdin.buffer.read() if arguments.graph == STDIN else _newest_version(Path(arguments.graph))
     with progress(f"reading {arguments.graph}"):
         loaded = aexec.load(source, arguments.tags)
-    assert isinstance(loaded, aexec.Graph | SavedModel)  # as paths and bytes are
+    assert isinstance(loaded, aexec.Graph | SavedModel)  # `load` returns one of these for paths and bytes
     return loaded
 
 
 def _newest_version(path: Path) -> Path:
-    """The path itself, but of a directory of versions the model in the newest."""
+    """The model of the newest version in a directory of versions; any other path is returned as it is."""
     if not path.is_dir() or is_saved_model(path):
         return path
     numbered = {int(p.name): p for p in path.iterdir() if _VERSION.fullmatch(p.name) and p.is_dir()}
@@ -121,8 +121,8 @@ def read_request(arguments: argparse.Namespace) -> LoadedRequest:
     """Read the graph and the feeds.
 
     Raises:
-        UsageError: nothing to do, or a feed of no meaning.
-        OpError: what cannot be read, or names what is not there.
+        UsageError: there is nothing to do, or a feed is malformed.
+        OpError: something cannot be read, or a name does not exist.
     """
     given: dict[str, Any] = {}
     for text in arguments.feed:
@@ -190,14 +190,14 @@ def _feed(text: str) -> tuple[str, Any]:
 
 
 def _check_texts(graph: aexec.Graph, feeds: Mapping[str, Any]) -> None:
-    """Raise UsageError for a feed that was read as a string, and is for numbers."""
+    """Raise UsageError for a feed that was read as a string, though its tensor has numbers."""
     for name, value in feeds.items():
         if not isinstance(value, str):
             continue
         try:
             dtype = graph.tensor(name if ":" in name else f"{name}:0").dtype.base
         except errors.OpError:
-            continue  # what runs the graph says what is wrong
+            continue  # running the graph reports the error
         if dtype.is_floating or dtype.is_integer or dtype.is_complex or dtype is aexec.bool_:
             wrong(
                 f"--feed {name}: {value!r} is neither JSON, such as 3, [[1, 2], [3, 4]] or NaN, nor the name of an "
@@ -206,7 +206,7 @@ def _check_texts(graph: aexec.Graph, feeds: Mapping[str, Any]) -> None:
 
 
 def _literal(name: str, text: str) -> Any:
-    """JSON, or a string where it does not begin as JSON's lists, objects and strings do."""
+    """The JSON value; or a string, if the text does not begin as JSON's lists, objects and strings do."""
     try:
         return json.loads(text, parse_float=finite_float)
     except json.JSONDecodeError as error:

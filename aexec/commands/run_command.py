@@ -1,4 +1,4 @@
-"""`aexec run`: a step of a graph, and what it computes."""
+"""`aexec run`: runs a graph and prints what it computes."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _check_stdout(arguments: argparse.Namespace) -> None:
-    """Raise UsageError if several things are to be written to standard output, where nobody could tell them apart."""
+    """Raise UsageError if several things are to be written to standard output, where they could not be told apart."""
     asked = {
         "--out -": arguments.out == _STDOUT,
         "--trace -": arguments.trace == _STDOUT,
@@ -96,7 +96,7 @@ def _check_stdout(arguments: argparse.Namespace) -> None:
 async def _repeated(
     request: LoadedRequest, times: int, options: aexec.RunOptions, metadata: aexec.RunMetadata
 ) -> tuple[list[Any], list[float]]:
-    """What the last run gave, and what each took."""
+    """The results of the last run, and the seconds of each."""
     seconds = []
     with counted_progress("running", times) as advance:
         async with aexec.Session(request.graph, config=request.config) as session:

@@ -1,4 +1,4 @@
-"""What a person at a terminal sees besides the answer: progress, on stderr, and colour.  Others see neither."""
+"""What only a person at a terminal sees: progress, on stderr, and colour."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["counted_progress", "progress", "say_error"]
 
 @contextlib.contextmanager
 def progress(what: str) -> Iterator[None]:
-    """A spinner while `what` goes on."""
+    """Context manager: shows a spinner."""
     if not sys.stderr.isatty():
         yield
         return
@@ -23,7 +23,7 @@ def progress(what: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def counted_progress(what: str, total: int) -> Iterator[Callable[[], object]]:
-    """A bar with rate and time left while `total` of something go on; call what is given after each of them."""
+    """Context manager: shows a bar with rate and remaining time; call the yielded function after each of `total`."""
     if total == 1 or not sys.stderr.isatty():
         with progress(what):
             yield lambda: None
@@ -35,7 +35,7 @@ def counted_progress(what: str, total: int) -> Iterator[Callable[[], object]]:
 
 
 def say_error(message: str) -> None:
-    """One line on stderr, its first word red where colours are shown (NO_COLOR is respected)."""
+    """Print one line to stderr, its first word red if colours are shown (NO_COLOR is respected)."""
     if not sys.stderr.isatty():
         print(f"aexec: {message}", file=sys.stderr)
         return

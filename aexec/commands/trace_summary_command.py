@@ -1,4 +1,4 @@
-"""`aexec trace-summary`: what took most in a trace."""
+"""`aexec trace-summary`: which ops and nodes took most of the time in a trace."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What commands share of how they are used: kinds of arguments, common options, and what is wrong usage."""
+"""What commands share: kinds of arguments, common options, and errors of usage."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ __all__ = [
 EPILOG = """exit status: 0 success; 2 wrong usage; 130 interrupted; otherwise 10 + the error's canonical code,
 e.g. 11 CANCELLED, 13 INVALID_ARGUMENT, 14 DEADLINE_EXCEEDED, 15 NOT_FOUND, 22 UNIMPLEMENTED, 23 INTERNAL."""
 
-# What shells complete an argument with; in shtab's form, which is imported where a completion is printed.
+# File completion of an argument for each shell; in shtab's form, since shtab is imported only to print a script.
 FILE = {"bash": "_shtab_compgen_files", "zsh": "_files", "tcsh": "f"}
 
 
 class UsageError(Exception):
-    """What was asked for makes no request: the command ends with exit status 2."""
+    """The arguments make no valid request: the command ends with exit status 2."""
 
 
 def wrong(message: str) -> NoReturn:
@@ -36,7 +36,7 @@ def wrong(message: str) -> NoReturn:
 
 
 def add_command(commands: Any, name: str, **options: Any) -> argparse.ArgumentParser:
-    """A command whose help says what it does, and tells the exit status after what its own `epilog` says."""
+    """Add a command; its help ends with the exit status, after its own `epilog`."""
     epilog = options.pop("epilog", "") + EPILOG
     what: str = options["help"]
     options.setdefault("description", f"{what[0].upper()}{what[1:]}.")
@@ -46,7 +46,7 @@ def add_command(commands: Any, name: str, **options: Any) -> argparse.ArgumentPa
 
 
 def _duration(text: str) -> float:
-    """Seconds, of `2s`, `500ms`, `1m`."""
+    """Seconds, from texts such as `2s`, `500ms`, `1m`."""
     try:
         return parse_duration(text)
     except ValueError as error:
@@ -89,7 +89,7 @@ def add_delegate_argument(command: argparse.ArgumentParser, *, default: str | No
 
 
 def delegates(text: str) -> str | tuple[str, ...]:
-    """What `SessionConfig` takes for an option `--delegate`."""
+    """The value of `SessionConfig.delegates` for an option `--delegate`."""
     if text == "auto":
         return text
     return () if text == "none" else _comma_separated(text)

@@ -1,4 +1,4 @@
 """Conditionals and loops of graphs that are built in Python.
 
-Read first `cond.py`, then `while_loop.py`.
+Read `cond.py` first, then `while_loop.py`.
 """

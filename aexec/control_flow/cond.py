@@ -1,8 +1,7 @@
-"""`cond` and `case`: values of the branch that is taken, of which alone the nodes run.
+"""`cond` and `case`: the values of one branch; only the nodes of that branch run.
 
-They are Switch and Merge nodes, called as TensorFlow's first form calls them: `cond/switch_t`, `cond/pred_id`,
-`cond/add/Switch`, `cond/Merge`.
-Next to read: `while_loop.py`.
+They are Switch and Merge nodes, named as in TensorFlow's first form: `cond/switch_t`, `cond/pred_id`,
+`cond/add/Switch`, `cond/Merge`. Next to read: `while_loop.py`.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ __all__ = ["case", "cond"]
 
 
 class _Branch(ControlFlowContext):
-    """One branch of a conditional: values come in by a Switch."""
+    """One branch of a conditional: values enter through a Switch."""
 
     def __init__(self, state: ControlFlowScopes, name: str, predicate: Tensor, pivot: Tensor, *, taken: bool) -> None:
         super().__init__(state)
@@ -55,7 +54,7 @@ class _Branch(ControlFlowContext):
             return ops.ref_switch(value, self._predicate)[self._slot]
 
     def build(self, function: Callable[[], Any]) -> Any:
-        """What the function gives, each leaf a tensor of this branch."""
+        """The results of the function, each leaf a tensor of this branch."""
         with self.state.inside(self):
             result = function()
             return pack(result, [self._output(leaf) for leaf in leaves_of(result)])
@@ -75,20 +74,20 @@ def cond(
     *,
     functional: bool | None = None,
 ) -> Any:
-    """What `true_fn` gives if `predicate` is true, else what `false_fn` gives.
+    """The results of `true_fn` if `predicate` is true, else those of `false_fn`.
 
-    Both functions are called once, to build their branch; of a run, only the nodes of the branch that is taken run.
+    Both functions are called once, to build their branch; in a run, only the nodes of the branch that is taken run.
     Tensors from outside may be used; nodes made outside run in any case.
 
     Args:
         predicate: a bool scalar.
-        true_fn, false_fn: give a tensor or value, an operation, or a structure of these; both the same, of the same
-            types.  For an operation there is a tensor that is there when it has run.
-        functional: build one `If` node that calls functions, in place of Switch and Merge nodes; by default what
+        true_fn, false_fn: return a tensor or value, an operation, or a structure of these; both the same structure with
+            the same types.  An operation is replaced by a tensor that is computed after it has run.
+        functional: build one `If` node that calls functions, instead of Switch and Merge nodes; by default as
             `Graph.functional_control_flow` says, which is true inside functions.
 
     Raises:
-        InvalidArgumentError: the predicate is a Python bool, the functions give nothing, or not the same.
+        InvalidArgumentError: the predicate is a Python bool; or the functions return nothing, or different structures.
     """
     if isinstance(predicate, bool):
         raise errors.InvalidTypeError("predicate must not be a Python bool: use `if`")
@@ -130,16 +129,16 @@ def case(
     name: str | None = None,
     functional: bool | None = None,
 ) -> Any:
-    """What the function of the first true predicate gives.
+    """The results of the function with the first true predicate.
 
     Args:
         pairs: predicates, bool scalars, and functions as for `cond`.
-        default: is called if no predicate is true; without one, that is an error of the run.
+        default: called if no predicate is true; without one, that is an error of the run.
         exclusive: it is an error of the run if several are true.
         functional: as for `cond`.
 
     Raises:
-        InvalidArgumentError: there is no pair, or what `cond` raises.
+        InvalidArgumentError: there is no pair, or an error of `cond`.
     """
     listed = list(pairs.items() if isinstance(pairs, Mapping) else pairs)
     if not listed:

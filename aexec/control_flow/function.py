@@ -1,8 +1,8 @@
-"""`function`: a Python function over tensors becomes a function of the graph, which calls of it call.
+"""`function`: turns a Python function over tensors into a function of the graph, which its calls call.
 
-It is *traced*: called once with arguments that stand for tensors, to build its body; once for each signature, that is
-for each combination of types, static shapes and Python values that it is called with.  Calls are PartitionedCall nodes.
-Next to read: `aexec/graph/func_graph.py`.
+The Python function is *traced*: called once with placeholders to build the body; once for each signature, which is a
+combination of types, static shapes and Python values of the arguments.  Calls are PartitionedCall nodes. Next to read:
+`aexec/graph/func_graph.py`.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ from aexec.graph.tensor_proxy import TensorProxy
 
 __all__ = ["ConcreteFunction", "TensorSpec", "TracedFunction", "function"]
 
-# A private collection of each graph: what was traced in it.
+# A private collection of each graph, with its traces.
 _TRACES = "__functions"
 
-# A function that calls itself with a new signature is traced within its own trace; so often at most.
+# A function that calls itself with a new signature is traced within its own trace; at most this often.
 _MOST_UNDER_WAY = 20
 
 
 @dataclass(frozen=True)
 class TensorSpec:
-    """What a tensor must be like.
+    """The required type and shape of a tensor.
 
     Attributes:
         shape: None for any shape, else sizes, with None for a dimension of any size.
@@ -60,7 +60,7 @@ def _static(shape: Any) -> PartialTensorShape:
 
 
 class _Operation:
-    """Stands in the results of a function for an operation: the call has run when it has."""
+    """Represents an operation in the results of a function: it has run when the call has."""
 
 
 class _Given(NamedTuple):
@@ -69,9 +69,9 @@ class _Given(NamedTuple):
     Attributes:
         arguments: parameter → structure, as the Python function takes it.
         leaves: of all of these.
-        tensors: the tensors among the leaves, None for what is none.
+        tensors: for each leaf the tensor, or None.
         names: of the tensors' arguments.
-        shapes: of the tensors, as far as the trace may know them.
+        shapes: of the tensors, as far as the trace may depend on them.
     """
 
     arguments: dict[str, Any]
@@ -82,7 +82,7 @@ class _Given(NamedTuple):
 
     @property
     def signature(self) -> Hashable:
-        """What a trace can be used for."""
+        """The key under which the trace is reused."""
         kinds: list[Hashable] = []
         shapes = iter(self.shapes)
         for leaf, tensor in zip(self.leaves, self.tensors, strict=True):
@@ -116,7 +116,7 @@ class _Text(str):
 class _Same:
     """A Python value in a signature: equal to equal values, or to itself if it cannot be compared.
 
-    0.0 and -0.0 are two values here, and NaN is equal to itself.
+    0.0 and -0.0 differ here, and NaN equals itself.
     """
 
     def __init__(self, value: Any) -> None:
@@ -142,8 +142,8 @@ class ConcreteFunction:
     Attributes:
         name: in the library.
         graph: its body.
-        captured_inputs: tensors from outside that every call gives it.
-        structured_outputs: what the Python function gave, with a `TensorSpec` for each tensor.
+        captured_inputs: tensors from outside that every call passes to it.
+        structured_outputs: the structure that the Python function returned, with a `TensorSpec` for each tensor.
     """
 
     def __init__(self, graph: FuncGraph, reference: NameAttrList, result: Any, captured: list[Tensor]) -> None:
@@ -156,7 +156,7 @@ class ConcreteFunction:
 
     @property
     def inputs(self) -> list[TensorSpec]:
-        """The arguments that a caller gives."""
+        """The arguments that a caller passes."""
         own = self.graph.inputs[: len(self.graph.inputs) - len(self.captured_inputs)]
         return [TensorSpec(tensor.static_shape, tensor.dtype, tensor.node.name) for tensor in own]
 
@@ -169,7 +169,7 @@ class ConcreteFunction:
         """Call it in the current graph.
 
         Raises:
-            InvalidArgumentError: another number of arguments, or other types or shapes, than it takes.
+            InvalidArgumentError: number, types or shapes of the arguments do not fit.
         """
         wanted = self.inputs
         if len(tensors) != len(wanted):
@@ -222,12 +222,12 @@ def _fitting(value: Any, spec: TensorSpec, name: str) -> Tensor:
 
 
 class _Trace:
-    """A trace that is under way, which may call the function again.
+    """A trace that is under way, during which the function may be called again.
 
     Attributes:
-        name: that the function will have.
-        captured: what it captured when it was traced before.
-        recursive: did it call itself?
+        name: the name that the function will have.
+        captured: the tensors that an earlier trace captured.
+        recursive: True if the function called itself.
     """
 
     def __init__(self, name: str) -> None:
@@ -237,11 +237,11 @@ class _Trace:
 
 
 class TracedFunction:
-    """A Python function whose calls, while a graph is being built, are calls of a function of the graph.
+    """A Python function; a call of it, while a graph is being built, calls a function of the graph.
 
     Attributes:
-        python_function: what it was made of.
-        name: by which the library's functions are called: `__inference_<name>_<number>`.
+        python_function: the function that is traced.
+        name: part of the names of the library's functions: `__inference_<name>_<number>`.
     """
 
     def __init__(
@@ -270,14 +270,14 @@ class TracedFunction:
         return self._traced(given).call(tensors)
 
     def get_concrete_function(self, *args: Any, **kwargs: Any) -> ConcreteFunction:
-        """The trace for these arguments, of which tensors may be described by a `TensorSpec`.
+        """The trace for these arguments; a tensor may be described by a `TensorSpec`.
 
         Without arguments, that of the input signature.
         """
         if not args and not kwargs and self.input_signature is not None:
             args = tuple(self.input_signature)
         described = [list(args), kwargs]
-        # Tensors that are only described are made in a graph that is thrown away.
+        # Placeholders for described tensors are made in a temporary graph.
         with Graph():
             values = [
                 placeholder(leaf.dtype, leaf.shape, leaf.name) if isinstance(leaf, TensorSpec) else leaf
@@ -288,7 +288,7 @@ class TracedFunction:
         return self._traced(given)
 
     def traces(self, graph: Graph) -> list[ConcreteFunction]:
-        """What was traced of it in a graph."""
+        """The traces of the function in a graph."""
         return list(self._known(graph).values())
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
@@ -310,7 +310,7 @@ class TracedFunction:
         found = _Given(arguments, [], [], [], [])
         for parameter, value in list(arguments.items()):
             if isinstance(spec := specs.get(parameter), TensorSpec) and isinstance(value, list | tuple):
-                value = arguments[parameter] = np.array(value)  # one tensor, and no structure of several
+                value = arguments[parameter] = np.array(value)  # one tensor, not a structure of several
             leaves = leaves_of(value)
             wanted = [None] * len(leaves) if spec is None else _specs_in(spec)
             if len(wanted) != len(leaves):
@@ -339,7 +339,7 @@ class TracedFunction:
         return dict(zip(names, self.input_signature, strict=False))
 
     def _tensor(self, leaf: Any, spec: TensorSpec | None, parameter: str) -> Tensor | None:
-        """A leaf as the tensor that is an argument, or None: a Python value, or a variable, is the trace's own."""
+        """A leaf as the tensor to pass; None for a Python value or a variable, which belongs to the trace."""
         if spec is not None:
             named = replace(spec, name=spec.name or parameter)
             return _fitting(leaf, named, self.name)
@@ -352,7 +352,7 @@ class TracedFunction:
     # Tracing
 
     def _known(self, graph: Graph) -> dict[Any, ConcreteFunction]:
-        """The traces of a graph, which keeps them."""
+        """The traces in a graph, which the graph keeps."""
         kept = graph.collections.get_ref(_TRACES)
         if not kept:
             kept.append({})
@@ -411,7 +411,7 @@ class TracedFunction:
         return ConcreteFunction(graph, NameAttrList(trace.name, {}), template, captured)
 
     def _call_itself(self, trace: _Trace, tensors: Sequence[Tensor]) -> Any:
-        """A call within the trace: the function is not there yet, and what it gives has to be said."""
+        """A call within the trace: the function does not exist yet, so its results must be declared."""
         if self.output_signature is None:
             raise errors.InvalidStateError(
                 f"{self.name} calls itself: say what it gives, @aexec.function(output_signature=...)"
@@ -437,7 +437,7 @@ def _specs_in(structure: Any) -> list[TensorSpec]:
 
 
 def _from_outside(tensor: Tensor) -> Tensor:
-    """Where a captured tensor comes from: the outermost graph that has it."""
+    """The origin of a captured tensor: the outermost graph that has it."""
     while isinstance(tensor.graph, FuncGraph):
         outside = next((one for one, inside in tensor.graph.captures.items() if inside == tensor), None)
         if outside is None:
@@ -453,7 +453,7 @@ def function(
     input_signature: Sequence[Any] | None = None,
     output_signature: Any = None,
 ) -> Any:
-    """Make a Python function over tensors a function of the graph that it is called in.
+    """Turn a Python function over tensors into a function of the graph in which it is called.
 
     ::
 
@@ -463,16 +463,16 @@ def function(
 
     It is called to build its body when it is called with other types, static shapes or Python values than before.
     Tensors from outside may be used in it, and variables in resource form read and changed; its side effects happen in
-    the order of the program whenever the call runs, whether or not what they give is used.  Inside, `cond` and
+    the order of the program whenever the call runs, whether or not its results are used.  Inside, `cond` and
     `while_loop` are functional.
 
     Args:
         name: of the function in the library, beside a number; by default that of the Python function.
         input_signature: for each argument a `TensorSpec`, or a structure of them: it is traced once, for these.
-        output_signature: `TensorSpec`s of what it gives, in its structure; needed of a function that calls itself.
+        output_signature: `TensorSpec`s of the results, in their structure; needed for a function that calls itself.
 
     Returns:
-        a `TracedFunction`, or if there is no `python_function`, a decorator.
+        a `TracedFunction`; without `python_function`, a decorator.
     """
     if python_function is None:
         return lambda decorated: TracedFunction(decorated, name, input_signature, output_signature)

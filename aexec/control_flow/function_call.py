@@ -1,4 +1,4 @@
-"""What all that is built of functions shares: building a body, giving bodies the same arguments, calling them.
+"""Common parts of everything that is built of functions: building a body, sharing arguments, calling.
 
 Next to read: `function.py`, then `functional.py`.
 """
@@ -21,17 +21,17 @@ __all__ = ["add_call", "built", "common_shape", "finished", "share_captures"]
 
 
 def built(graph: FuncGraph, function: Callable[[], Sequence[Any]]) -> list[Tensor]:
-    """Call a function to build a body; the leaves that it gives are the results."""
+    """Call a function to build a body; the leaves that it returns are the results."""
     with graph:
         graph.outputs = [graph.capture(convert_to_tensor(leaf)) for leaf in function()]
     return graph.outputs
 
 
 def share_captures(graphs: Sequence[FuncGraph]) -> list[Tensor]:
-    """Let bodies take the same arguments: their own first, then all that any of them captures.
+    """Give bodies the same arguments: their own first, then all tensors that any of them captures.
 
     Returns:
-        what is captured, in the order of the arguments.
+        the captured tensors, in the order of the arguments.
     """
     captured = list(dict.fromkeys(tensor for graph in graphs for tensor in graph.captures))
     for graph in graphs:
@@ -44,7 +44,7 @@ def share_captures(graphs: Sequence[FuncGraph]) -> list[Tensor]:
 
 
 def finished(graph: FuncGraph, name: str | None = None) -> NameAttrList:
-    """Put a body into the library, its side effects in order."""
+    """Add a body to the library, its side effects in order."""
     order_side_effects(graph)
     return add_function(graph, name or free_name(graph.library, graph.name))
 
@@ -52,13 +52,13 @@ def finished(graph: FuncGraph, name: str | None = None) -> NameAttrList:
 def add_call(
     op: str, graphs: Sequence[FuncGraph], inputs: dict[str, Any], attrs: dict[str, Any], name: str | None = None
 ) -> Node:
-    """A node that calls functions, after what their bodies wait for outside."""
+    """Add a node that calls functions, after the outside nodes that their bodies wait for."""
     with control_dependencies([node for graph in graphs for node in graph.awaited]):
         return create_node(op, inputs, attrs, name=name)
 
 
 def common_shape(shapes: Sequence[PartialTensorShape]) -> PartialTensorShape:
-    """What is known of a tensor that has one of several shapes."""
+    """The known shape of a tensor that has one of several shapes."""
     first = shapes[0]
     if first.rank is None or any(shape.rank != first.rank for shape in shapes):
         return UNKNOWN_RANK

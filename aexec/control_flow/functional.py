@@ -1,8 +1,8 @@
 """Conditionals and loops as single nodes that call functions: If, Case and While.
 
-The functions are built as bodies of their own.  What both branches, or the condition and the body of a loop, use from
-outside becomes an argument; a loop hands it on from iteration to iteration.
-Next to read: `cond.py` and `while_loop.py`, whose functions choose between the two forms.
+The functions are built as bodies of their own.  The tensors that both branches, or the condition and the body of a
+loop, use from outside become arguments; a loop passes them on from iteration to iteration. Next to read: `cond.py` and
+`while_loop.py`, whose functions choose between the two forms.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ from aexec.graph.op_functions import convert_to_tensor, require_graph
 
 __all__ = ["chosen_branch", "functional_loop", "is_functional_here"]
 
-# By this attr TensorFlow knows that it may write the node out as Switch and Merge nodes.
+# With this attr TensorFlow may lower the node to Switch and Merge nodes.
 _LOWER = {"_lower_using_switch_merge": True}
 
 
 def is_functional_here(graph: Graph, functional: bool | None) -> bool:
-    """Which form is wanted: by the argument, or else by the graph."""
+    """Whether the functional form is wanted, by the argument, or else by the graph."""
     return graph.functional_control_flow if functional is None else functional
 
 
 def chosen_branch(choice: Tensor, functions: Sequence[Callable[[], Any]], labels: Sequence[str], scope: str) -> Any:
-    """What the function that `choice` chooses gives: of two by a bool, the second if it is true; else by a number.
+    """The results of the function that `choice` selects: of two by a bool, the second if true; else by a number.
 
     Args:
-        labels: what the functions are called, in the names of their bodies and in errors.
+        labels: names of the functions, for their bodies and for errors.
         scope: the name scope of the node, which ends in `/`.
 
     Raises:
-        InvalidArgumentError: the functions give nothing, or not the same.
+        InvalidArgumentError: the functions return nothing, or different structures.
     """
     outer = require_graph()
     base = scope.rstrip("/").rpartition("/")[2]
@@ -95,7 +95,7 @@ def _branch_output(leaf: Any) -> Any:
 
 
 def _note_handles(node: Node, like: Sequence[Tensor]) -> None:
-    """What is known of the values behind handles that come out of a call."""
+    """Set the handle data of a call's outputs: what is known of the values behind handles."""
     data = [None if t.node.handle_data is None else t.node.handle_data[t.index] for t in like]
     if any(data):
         node.handle_data = tuple(data)
@@ -110,12 +110,12 @@ def functional_loop(
     scope: str,
     check: Callable[[Tensor, Tensor, PartialTensorShape], None],
 ) -> list[Tensor]:
-    """What the loop variables have become.
+    """The final values of the loop variables.
 
     Args:
         shapes: of the loop variables in every iteration.
         scope: the name scope of the node, which ends in `/`.
-        check: refuses what comes after an iteration, given what goes in, that, and the shape.
+        check: refuses a next value, given the value at the start, the next value, and the shape.
     """
     outer = require_graph()
     base = scope.rstrip("/").rpartition("/")[2]

@@ -1,4 +1,4 @@
-"""`map_fn`, `scan`, `foldl`, `foldr`: a function applied to the rows of tensors, one after another, in a loop."""
+"""`map_fn`, `scan`, `foldl`, `foldr`: apply a function to the rows of tensors, one after another, in a loop."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class _Rows:
     """The rows of tensors of a structure, to be read one after another.
 
     Attributes:
-        count: how many there are, an int32 scalar.
+        count: the number of rows, an int32 scalar.
     """
 
     def __init__(self, elems: Any) -> None:
@@ -60,17 +60,17 @@ def map_fn(
     infer_shape: bool = True,
     name: str | None = None,
 ) -> Any:
-    """What `fn` gives for each row of `elems`, as rows.
+    """The results of `fn` for each row of `elems`, as rows.
 
     Args:
         fn: of a row, or of a structure of rows if `elems` is one.
-        elems: a tensor, or a structure of tensors with as many rows each.
-        dtype: the types of what `fn` gives, in its structure; by default those of `elems`.
-        parallel_iterations: how many rows may be under way at once.
-        infer_shape: what `fn` gives has the same shape for all rows.
+        elems: a tensor, or a structure of tensors with the same number of rows.
+        dtype: the types of the results of `fn`, in their structure; by default those of `elems`.
+        parallel_iterations: most rows that are processed at once.
+        infer_shape: the results of `fn` have the same shape for all rows.
 
     Raises:
-        InvalidArgumentError: no tensor in `elems`, or scalars; or `fn` gives another structure than `dtype`.
+        InvalidArgumentError: `elems` has no tensor, or scalars; or `fn` returns another structure than `dtype`.
     """
     with name_scope(name or "map"):
         rows = _Rows(elems)
@@ -103,12 +103,12 @@ def scan(
     reverse: bool = False,
     name: str | None = None,
 ) -> Any:
-    """All that `fn` gives when what it gave before, and the next row, are given to it; as rows.
+    """All results of `fn`, called with its previous result and the next row; as rows.
 
     Args:
-        fn: of what it gave before and of a row; gives the same structure again.
+        fn: of its previous result and of a row; returns the same structure again.
         elems: as for `map_fn`.
-        initializer: what comes before the first row; by default the first row does, and is the first result.
+        initializer: the first previous result; by default the first row, which is then also the first result.
         reverse: from the last row to the first; the results are in the order of the rows.
 
     Raises:
@@ -139,7 +139,7 @@ def scan(
 
 
 def _started(rows: _Rows, initializer: Any, first: Any) -> tuple[Any, int]:
-    """What comes first, and with how many rows used."""
+    """The first previous result, and the number of rows that it uses."""
     if initializer is None:
         return rows[first], 1
     return pack(initializer, [convert_to_tensor(value) for value in leaves_of(initializer)]), 0
@@ -153,7 +153,7 @@ def foldl(
     parallel_iterations: int = 10,
     name: str | None = None,
 ) -> Any:
-    """The last thing that `scan` gives with these arguments."""
+    """The last result of `scan` with these arguments."""
     return _folded("foldl", fn, elems, initializer, parallel_iterations, name, reverse=False)
 
 

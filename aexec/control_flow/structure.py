@@ -1,6 +1,6 @@
-"""Structures of tensors: lists, tuples, named tuples, dicts and tensor arrays, nested, flattened and packed again.
+"""Structures of tensors: lists, tuples, named tuples, dicts and tensor arrays, nested; flattening and packing them.
 
-Dicts are in the order of their keys, so that two with the same keys are the same structure.
+Dicts are in the order of their keys, so that two with the same keys have the same structure.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ __all__ = ["Composite", "check_same_structure", "leaves_of", "pack"]
 
 
 class Composite(ABC):
-    """What is made of tensors: as a leaf of a structure, it is these."""
+    """An object that consists of tensors, which replace it in a flat structure."""
 
     @property
     @abstractmethod
@@ -24,11 +24,11 @@ class Composite(ABC):
 
     @abstractmethod
     def with_components(self, components: Sequence[Any]) -> Any:
-        """The same with other tensors."""
+        """The same object with other tensors."""
 
 
 def leaves_of(structure: Any) -> list[Any]:
-    """The leaves, in order; what is no container is one."""
+    """The leaves, in order; a value that is not a container is a leaf."""
     return list(_leaves(structure))
 
 
@@ -40,7 +40,7 @@ def _leaves(structure: Any) -> Iterator[Any]:
 
 
 def _parts(structure: Any) -> Sequence[Any] | None:
-    """What a container has in it; None for a leaf."""
+    """The parts of a container; None for a leaf."""
     if isinstance(structure, Mapping):
         return [structure[key] for key in sorted(structure)]
     if isinstance(structure, Composite):
@@ -70,7 +70,7 @@ def _packed(structure: Any, leaves: Iterator[Any]) -> Any:
 
 
 def check_same_structure(first: Any, second: Any, what: str) -> None:
-    """Raises InvalidArgumentError, with `what` they are, unless both have the same form."""
+    """Raise InvalidArgumentError, with `what` they are, unless both have the same form."""
     if _form(first) != _form(second):
         raise errors.InvalidValueError(f"{what} must have the same structure, got {_form(first)} and {_form(second)}")
 

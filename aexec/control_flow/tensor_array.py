@@ -1,7 +1,7 @@
 """`TensorArray`: tensors by index, written and read inside loops.
 
-Each element is written once.  What changes an array gives a new `TensorArray`, which must be used from then on: it is
-the same array, after the change.
+Each element is written once.  A method that changes the array returns a new `TensorArray`, which must be used from then
+on: it is the same array, after the change.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["TensorArray"]
 
 
 class _Elements:
-    """What is known of the elements, while the graph is built: shared by an array and all that come of it."""
+    """What is known of the elements while the graph is built; shared by an array and all that are derived from it."""
 
     def __init__(self, shape: PartialTensorShape, *, are_alike: bool) -> None:
         self.shape = shape
@@ -31,7 +31,7 @@ class _Elements:
         self._seen = shape.rank is not None
 
     def note(self, shape: PartialTensorShape) -> None:
-        """An element of this shape is written.  Raises InvalidArgumentError if it is not like the others."""
+        """Record the shape of a written element.  Raises InvalidArgumentError if it differs from the others."""
         if not self.are_alike:
             return
         if not shape.is_compatible_with(self.shape):
@@ -47,16 +47,16 @@ class TensorArray(Composite):
 
     Args:
         dtype: of the elements.
-        size: how many elements, an int scalar.
-        dynamic_size: writing after the end makes it larger.
-        clear_after_read: an element can be read once, and its memory is free then.
-        tensor_array_name: of the resource; for messages.
-        infer_shape: all elements have one shape, which is found out while the graph is built.
+        size: number of elements, an int scalar.
+        dynamic_size: writing past the end makes it larger.
+        clear_after_read: an element can be read once; its memory is freed then.
+        tensor_array_name: of the resource; for errors.
+        infer_shape: all elements have one shape, which is inferred while the graph is built.
         element_shape: that shape, as far as it is known.
 
     Attributes:
         handle: the array.
-        flow: what orders the changes; a float scalar.
+        flow: orders the changes; a float scalar.
         dtype: as given.
     """
 
@@ -102,7 +102,7 @@ class TensorArray(Composite):
 
     @property
     def element_shape(self) -> PartialTensorShape:
-        """The shape of the elements, as far as it is known by now."""
+        """The shape of the elements, as far as it is known so far."""
         return self._elements.shape if self._elements.are_alike else UNKNOWN_RANK
 
     # Changing
@@ -126,7 +126,7 @@ class TensorArray(Composite):
             return self.scatter(ops.range(0, ops.shape(given)[0], 1), given)
 
     def split(self, value: Any, lengths: Any, name: str | None = None) -> TensorArray:
-        """The array after so many rows of `value` each are written as one element: [lengths[i], …]."""
+        """The array after the rows of `value` are written as elements of the given lengths: [lengths[i], …]."""
         given = convert_to_tensor(value, self.dtype, "value")
         sizes = lengths if isinstance(lengths, Tensor) else convert_to_tensor(lengths, dtypes.int64, "lengths")
         if sizes.dtype.base is not dtypes.int64:
@@ -135,11 +135,11 @@ class TensorArray(Composite):
         return self._after(ops.tensor_array_split_v3(self.handle, given, sizes, self.flow, name=name))
 
     def identity(self) -> TensorArray:
-        """The array as it is where this is made."""
+        """The array as it is at this point."""
         return self._after(ops.identity(self.flow))
 
     def close(self, name: str | None = None) -> Node:
-        """An operation that gives its memory back."""
+        """An operation that frees its memory."""
         return ops.tensor_array_close_v3(self.handle, name=name)
 
     # Reading
@@ -161,13 +161,13 @@ class TensorArray(Composite):
             return self.gather(ops.range(0, self.size(), 1))
 
     def concat(self, name: str | None = None) -> Tensor:
-        """All elements one after another, along their first axis, in which alone they may differ."""
+        """All elements joined along their first axis, the only one in which they may differ."""
         rest = _without_first(self.element_shape)
         value, _ = ops.tensor_array_concat_v3(self.handle, self.flow, self.dtype, element_shape_except0=rest, name=name)
         return _known(value, _with_first(None, rest))
 
     def size(self, name: str | None = None) -> Tensor:
-        """How many elements there are; an int32 scalar."""
+        """The number of elements; an int32 scalar."""
         return ops.tensor_array_size_v3(self.handle, self.flow, name=name)
 
     def __repr__(self) -> str:
@@ -175,7 +175,7 @@ class TensorArray(Composite):
 
 
 def _known(made: Tensor, shape: PartialTensorShape) -> Tensor:
-    """What is read has the shape that was written, of which the handle says nothing."""
+    """Set the shape of what is read to that of the elements, which inference cannot know from the handle."""
     made.node.shapes = [shape, *made.node.shapes[1:]]
     return made
 

@@ -1,8 +1,7 @@
-"""`while_loop`: nodes that run again and again, as long as a condition holds.
+"""`while_loop`: nodes that run repeatedly, as long as a condition holds.
 
-They are Enter, Merge, Switch, NextIteration and Exit nodes, called as TensorFlow's first form calls them:
-`while/Enter`, `while/Merge`, `while/LoopCond`, `while/Identity`, `while/NextIteration`, `while/Exit`.
-Iterations overlap: each node
+They are Enter, Merge, Switch, NextIteration and Exit nodes, named as in TensorFlow's first form: `while/Enter`,
+`while/Merge`, `while/LoopCond`, `while/Identity`, `while/NextIteration`, `while/Exit`.  Iterations overlap: each node
 runs as soon as its inputs are there.
 """
 
@@ -27,14 +26,14 @@ __all__ = ["while_loop"]
 
 
 class _Loop(ControlFlowContext):
-    """The condition and the body of a loop: values that stay the same come in by an Enter."""
+    """The condition and the body of a loop: loop invariants enter through an Enter."""
 
     def __init__(self, state: ControlFlowScopes, frame: str, parallel_iterations: int) -> None:
         super().__init__(state)
         self._frame = frame
         self._parallel = parallel_iterations
         self._pivot: Node | None = None
-        # What a MetaGraph says of it: the tensors that decide whether it goes on, that come in, and that go out.
+        # For the MetaGraph: the tensors of the condition, of the Enter nodes, and of the Exit nodes.
         self._condition: list[Tensor] = []
         self._ends: tuple[list[Tensor], list[Tensor]] = ([], [])
 
@@ -45,7 +44,7 @@ class _Loop(ControlFlowContext):
         loop.loop_enter_names.extend(tensor.name for tensor in self._ends[0])
         loop.loop_exit_names.extend(tensor.name for tensor in self._ends[1])
         self.put_values(loop.values_def)
-        # To TensorFlow, what leaves a loop is of the loop.
+        # For TensorFlow, the values that leave a loop belong to the loop.
         loop.values_def.values.extend(loop.loop_exit_names)
         for context in self.nested:
             context.put_into(loop.nested_contexts.add())
@@ -70,7 +69,7 @@ class _Loop(ControlFlowContext):
         extra = []
         if not kept and all(_stays(tensor.node) for tensor in inputs):
             extra.append(self.pivot.id)
-        # A control edge does not cross into a loop: what it stood for comes in as a value.
+        # A control edge does not cross into a loop: it is replaced by a value.
         for node_id in outside:
             node = self.state.node(node_id)
             if node.num_outputs:
@@ -85,7 +84,7 @@ class _Loop(ControlFlowContext):
         condition: Callable[[list[Tensor]], Any],
         body: Callable[[list[Tensor]], list[Any]],
     ) -> list[Tensor]:
-        """What leaves the loop, given what enters it."""
+        """The values that leave the loop, given those that enter it."""
         enters = self._enters(start, shapes)
         with self.state.inside(self):
             merges = [ops.merge([enter, enter])[0] for enter in enters]
@@ -111,27 +110,27 @@ class _Loop(ControlFlowContext):
             values = start if outer is None else [outer.take_in(value) for value in start]
             enters = []
             for value in values:
-                # A loop in a loop starts again in each of its iterations, with what stays the same there, too.
+                # An inner loop starts again in each outer iteration, with the outer invariants, too.
                 waits = [outer.pivot] if outer is not None and outer.loop is not None and _stays(value.node) else []
                 with self.state.control_dependencies(waits):
                     enters.append(self._enter(value, is_constant=False))
         for value, enter, shape in zip(values, enters, shapes or [value.static_shape for value in values], strict=True):
             self.state.move(enter.node, self)
             _check_invariant(value, shape)
-            enter.node.shapes = [shape]  # inference alone does not know what comes back
+            enter.node.shapes = [shape]  # inference alone does not know the next iterations' shapes
         return enters
 
     def _close(self, merge: Tensor, result: Tensor) -> None:
-        """Lead what an iteration gives back to the start of the next one."""
+        """Lead the result of an iteration back to the start of the next one."""
         inner = self.take_in(result)
         node = merge.node
         _check_next(Tensor(self.state.node(node.in_edges[0][0]), node.in_edges[0][1]), inner, merge.static_shape)
-        # The Merge was made without its back edge, which nothing has looked at by now.
+        # The Merge was made without its back edge; nothing has looked at it so far.
         node.in_edges = (node.in_edges[0], ops.next_iteration(inner).endpoint)
 
 
 def _stays(node: Node) -> bool:
-    """Is it the same in all iterations?"""
+    """True for an Enter of a loop invariant."""
     return node.op in ENTER and bool(node.attrs["is_constant"])
 
 
@@ -154,7 +153,7 @@ def _check_invariant(value: Tensor, shape: PartialTensorShape) -> None:
 
 
 def _is_covered(shape: PartialTensorShape, by: PartialTensorShape) -> bool:
-    """Is every tensor of the one shape one of the other?"""
+    """True if every tensor of the first shape is one of the second."""
     if by.rank is None:
         return True
     return shape.rank == by.rank and all(b is None or a == b for a, b in zip(shape, by, strict=True))
@@ -171,7 +170,7 @@ def while_loop(
     name: str | None = None,
     functional: bool | None = None,
 ) -> Any:
-    """What `loop_vars` have become when `condition` does not hold any more.
+    """The values of `loop_vars` when `condition` no longer holds.
 
     Both functions are called once, to build their nodes.  Tensors from outside may be used; nodes made outside run
     once, before the loop.
@@ -181,20 +180,20 @@ def while_loop(
         body: of the loop variables, their next values, in the same structure.
         loop_vars: a list or tuple, whose items both functions take as arguments, or a single structure of tensors and
             values.
-        shape_invariants: shapes that the loop variables have in all iterations, in the structure of `loop_vars`; by
-            default those that they start with.
-        parallel_iterations: how many iterations may be under way at once.
-        maximum_iterations: the loop ends after so many, an int scalar.
-        functional: build one `While` node that calls functions, which makes one iteration after the other, in place
-            of Enter, Merge, Switch, NextIteration and Exit nodes; by default what `Graph.functional_control_flow` says,
-            which is true inside functions.
+        shape_invariants: shapes of the loop variables in all iterations, in the structure of `loop_vars`; by default
+            those that they start with.
+        parallel_iterations: most iterations under way at once.
+        maximum_iterations: the loop ends after this many, an int scalar.
+        functional: build one `While` node that calls functions and makes one iteration after another, instead of Enter,
+            Merge, Switch, NextIteration and Exit nodes; by default as `Graph.functional_control_flow` says, which is
+            true inside functions.
 
     Returns:
         The structure of `loop_vars`.
 
     Raises:
-        InvalidArgumentError: there are no loop variables; the body gives another structure, type or shape; or an
-            argument that is not as said.
+        InvalidArgumentError: there are no loop variables; the body returns another structure, type or shape; or an
+            argument is invalid.
     """
     if parallel_iterations < 1:
         raise errors.InvalidValueError(f"parallel_iterations must be positive, got {parallel_iterations}")
@@ -235,7 +234,7 @@ def while_loop(
 def _counting(
     condition: Callable[..., Any], body: Callable[..., Any], given: Any, limit: Tensor | None
 ) -> tuple[Callable[[list[Tensor]], Any], Callable[[list[Tensor]], list[Any]]]:
-    """Condition and body of a loop over flat values; with a limit the first of these counts the iterations.
+    """Condition and body of a loop over flat values; with a limit, the first value counts the iterations.
 
     Args:
         given: the structure of the loop variables.

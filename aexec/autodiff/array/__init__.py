@@ -1,4 +1,4 @@
-"""Gradients of what moves, cuts and joins tensors."""
+"""Gradients of ops that move, cut and join tensors."""
 
 from aexec.framework.first_use import import_family
 

@@ -1,4 +1,4 @@
-"""Gradients of ops that keep every element, elsewhere or in another shape, and of those that make tensors."""
+"""Gradients of ops that keep every element, elsewhere or in another shape, and of ops that make tensors."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ no_gradient(
 )
 
 
-# What changes nothing.
+# Identities
 
 
 @gradient("Identity", "RefIdentity", "Snapshot", "Copy", "CopyHost", "DeepCopy", "PlaceholderWithDefault", rows=True)
@@ -60,7 +60,7 @@ def _prevented(op: ForwardOp, grad: Tensor) -> None:
     )
 
 
-# Shapes.
+# Shapes
 
 
 @gradient("Reshape", "ExpandDims")
@@ -85,7 +85,7 @@ def _fill(op: ForwardOp, grad: Tensor) -> tuple[None, Tensor]:
 
 @gradient("Tile")
 def _tile(op: ForwardOp, grad: Tensor) -> First:
-    """Each axis is split into the repetitions, over which is summed, and the size."""
+    """Split each axis into the repetitions, which are summed, and the size."""
     x, multiples = op.inputs
     shape = shape_of(x)
     split = ops.reshape(ops.transpose(ops.pack([like_input(multiples, shape), shape]), [1, 0]), [-1])
@@ -108,7 +108,7 @@ def _inverse(permutation: Tensor) -> Any:
     return ops.invert_permutation(permutation) if known is None else np.argsort(known).astype(known.dtype)
 
 
-# Order.
+# Order
 
 
 @gradient("Reverse", "ReverseV2")
@@ -128,7 +128,7 @@ def _roll(op: ForwardOp, grad: Tensor) -> tuple[Tensor, None, None]:
     return ops.roll(grad, -shift, axis), None, None
 
 
-# Joining and dividing.
+# Joining and splitting
 
 
 @gradient("Pack")
@@ -167,7 +167,7 @@ def _concat(op: ForwardOp, grad: Any) -> list[Any]:
 
 
 def _parts(grad: Any, values: list[Tensor], axis: Tensor) -> list[Any]:
-    """A gradient cut at the borders of what was joined."""
+    """The parts of a gradient that belong to the joined tensors."""
     if isinstance(grad, IndexedSlices):
         return _parts_of_rows(grad, values, axis)
     if len(values) == 1:
@@ -185,7 +185,7 @@ def _parts(grad: Any, values: list[Tensor], axis: Tensor) -> list[Any]:
 
 
 def _parts_of_rows(grad: IndexedSlices[Tensor], values: list[Tensor], axis: Tensor) -> list[Any]:
-    """Rows of what was joined: each part takes those that lie in it."""
+    """For rows of the joined tensor: each part gets the rows that lie in it."""
     known = constant_value(axis)
     if known is None or (
         int(known) != 0 and (values[0].static_shape.rank is None or int(known) % values[0].static_shape.rank)
@@ -204,7 +204,7 @@ def _parts_of_rows(grad: IndexedSlices[Tensor], values: list[Tensor], axis: Tens
     return parts
 
 
-# Borders.
+# Borders
 
 
 @gradient("Pad")
@@ -216,7 +216,7 @@ def _pad(op: ForwardOp, grad: Tensor) -> First:
 def _pad_v2(op: ForwardOp, grad: Tensor) -> tuple[Tensor, None, Tensor]:
     inner = _without_borders(op, grad)
     axes = ops.range(0, ops.rank(grad), 1)
-    # What was filled in is what did not come from inside.
+    # The rest of the gradient belongs to the padding.
     return inner, None, ops.sum(grad, axes) - ops.sum(inner, axes)
 
 

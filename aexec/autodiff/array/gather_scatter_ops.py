@@ -38,7 +38,7 @@ def _gather_v2(op: ForwardOp, grad: Tensor) -> Grads:
 
 
 def _along(params: Tensor, indices: Tensor, axis: Tensor, grad: Tensor, batch_dims: int) -> Grads:
-    """The gathered axis is brought to the front; batches become rows of their own there."""
+    """As for axis 0: the gathered axis is moved to the front, and batches become rows of their own."""
     shape = shape_of(params)
     rank = ops.size(shape)
     axis = ops.floor_mod(ops.cast(axis, DstT="int32"), rank)
@@ -89,7 +89,7 @@ def _scatter_update(op: ForwardOp, grad: Tensor) -> Grads:
 
 @gradient("TensorScatterMax", "TensorScatterMin")
 def _scatter_extreme(op: ForwardOp, grad: Tensor) -> Grads:
-    """Shared equally among the element and the updates that are equal to the result."""
+    """The gradient is shared equally among the element and the updates that are equal to the result."""
     tensor, indices, updates = op.inputs
     result = op.outputs[0]
     of_tensor = like_input(ops.equal(result, tensor), grad)
@@ -110,7 +110,7 @@ def _dynamic_partition(op: ForwardOp, *grads: Tensor) -> Grads:
 
 @gradient("DynamicStitch", "ParallelDynamicStitch")
 def _dynamic_stitch(op: ForwardOp, grad: Tensor) -> list[Any]:
-    """Of rows that were overwritten by later ones nothing came through."""
+    """Rows that were overwritten by later ones get zeros."""
     count = len(op.inputs) // 2
     indices = op.inputs[:count]
     sizes = [ops.size(part) for part in indices]

@@ -22,7 +22,7 @@ def _masks(op: ForwardOp) -> dict[str, Any]:
 
 @gradient("Slice")
 def _slice(op: ForwardOp, grad: Tensor) -> tuple[Tensor, None, None]:
-    """Zeros around it."""
+    """The gradient with zeros around it."""
     x, begin, _ = op.inputs
     after = like_input(shape_of(x), begin) - like_input(shape_of(op.outputs[0]), begin) - begin
     return ops.pad(grad, ops.pack([begin, after], axis=1)), None, None
@@ -48,7 +48,7 @@ def _tensor_strided_slice_update(op: ForwardOp, grad: Tensor) -> tuple[Tensor | 
     return kept, None, None, None, ops.strided_slice(grad, begin, end, strides, **_masks(op))
 
 
-# Blocks and what they are spread over.
+# Blocks, and the tensors over which they are spread
 
 
 @gradient("SpaceToBatch")
@@ -85,7 +85,7 @@ def _block_op(name: str, op: ForwardOp, grad: Tensor) -> Tensor:
     return create_node(name, {"input": grad}, op.attrs("block_size", "data_format")).output(0)
 
 
-# Patches: each element's gradient is the sum over the patches that it is in.
+# Patches: the gradient of an element is the sum over the patches that contain it
 
 
 @gradient("ExtractImagePatches")
@@ -101,7 +101,7 @@ def _extract_volume_patches(op: ForwardOp, grad: Tensor) -> Tensor:
 
 
 def _of_patches(op: ForwardOp, grad: Tensor, name: str, argument: str, attrs: dict[str, Any]) -> Tensor:
-    """Patches of the numbers of an image's places say where each element of a patch came from; 0 is the border."""
+    """Patches of an image of position numbers show the origin of each patch element; 0 is the border."""
     x = op.inputs[0]
     shape = shape_of(x)
     batch, space, depth = shape[0], shape[1:-1], shape[-1]

@@ -1,8 +1,7 @@
 """Gradients of calls, of If and Case, and of While: nodes of the same kind that call backward functions.
 
-The forward node is changed in its place: from now on it calls functions that also give what the backward ones need.
-Its outputs stay what they are, and where they are.
-Next to read: `aexec/autodiff/parted_body.py`.
+The forward node is changed in place: it then calls functions that also return the values that the backward ones need.
+Its outputs keep their positions. Next to read: `aexec/autodiff/parted_body.py`.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ def _graph_of(op: ForwardOp) -> Graph:
 
 
 def _base(name: str) -> str:
-    """The name of a function without what was made of it before."""
+    """The name of a function without the prefixes of derived functions."""
     return name.removeprefix("__forward_").removeprefix("__backward_").removeprefix("__inference_")
 
 
@@ -51,7 +50,7 @@ class _Stacked:
     """The backward functions of a node that calls one of several functions, once.
 
     Args:
-        functions: of which it calls one.
+        functions: the functions, of which the node calls one.
         offset: argument `i` is input `i + offset` of the node.
     """
 
@@ -67,13 +66,13 @@ class _Stacked:
         self.wanted = [i for i in range(len(self.xs)) if any(part.results[i] is not None for part in self.parts)]
 
     def change_forward(self) -> list[NameAttrList]:
-        """Build the forward functions, and let the node give what they give.  Returns what it has to call now."""
+        """Build the forward functions, and give the node their outputs; returns the functions that it must call."""
         outputs = len(self.parts[0].outputs)
         forwards, places = zip(
             *(p.forward(f"__forward_{n}", self.captured) for p, n in zip(self.parts, self.names, strict=True)),
             strict=True,
         )
-        # For each part: what is taken → the output of the node that it is.
+        # For each part: endpoint that the gradient needs → the output of the node that has it.
         self.from_output: list[dict[Endpoint, int]] = []
         added: list[tuple[int, Tensor]] = []
         for number, (part, found) in enumerate(zip(self.parts, places, strict=True)):
@@ -100,7 +99,7 @@ class _Stacked:
         return [add_function(graph, free_name(graph.library, graph.name)) for graph in forwards]
 
     def backward(self) -> tuple[list[FuncGraph], list[Tensor]]:
-        """The bodies of the backward functions, and what they are to be called with."""
+        """The bodies of the backward functions, and their inputs."""
         bodies = []
         for part, name, outputs in zip(self.parts, self.names, self.from_output, strict=True):
             body = FuncGraph(f"__backward_{name}", self.graph)
@@ -145,7 +144,7 @@ def _inputs(node: Node) -> list[Tensor]:
 
 
 def _stand_in(tensor: Tensor) -> Tensor:
-    """For what another branch would have made; nobody looks at it."""
+    """A tensor in place of one that another branch would have made; its value is never used."""
     if tensor.dtype.base is dtypes.variant:
         return ops.empty_tensor_list(constant(-1), -1, element_dtype=dtypes.float32)
     shape = tensor.static_shape if tensor.static_shape.rank is not None else PartialTensorShape([0])
@@ -153,7 +152,7 @@ def _stand_in(tensor: Tensor) -> Tensor:
 
 
 def _drop_unused(bodies: Sequence[FuncGraph], inputs: Sequence[Tensor]) -> list[Tensor]:
-    """Leave out the arguments that no body uses."""
+    """Remove the arguments that no body uses."""
     used: set[int] = set()
     for body in bodies:
         positions = {tensor.node.id: i for i, tensor in enumerate(body.inputs)}
@@ -169,7 +168,7 @@ def _drop_unused(bodies: Sequence[FuncGraph], inputs: Sequence[Tensor]) -> list[
 def _change(
     node: Node, op: str, extra_inputs: Sequence[Tensor], likes: Sequence[Tensor], attrs: Mapping[str, Any]
 ) -> None:
-    """Let a node call other functions, which take and give more than those that it called."""
+    """Let a node call other functions, with more inputs and outputs than those that it called."""
     node.op_def = op_registry.global_registry.lookup(op).op_def
     node.attrs = {**node.attrs, **attrs}
     node.wire = None
@@ -188,7 +187,7 @@ def _extended(node: Node, attr: str, tensors: Sequence[Tensor]) -> list[Any]:
 
 
 def _shapes_of(node: Node, likes: Sequence[Tensor]) -> dict[str, Any]:
-    """The attr that says the shapes of the outputs, if the node has it."""
+    """The attr with the shapes of the outputs, if the node has it."""
     known = node.attrs.get("output_shapes") or ()
     if not known and "output_shapes" not in node.attrs:
         return {}
@@ -198,7 +197,7 @@ def _shapes_of(node: Node, likes: Sequence[Tensor]) -> dict[str, Any]:
 
 @gradient("PartitionedCall", "StatefulPartitionedCall", "SymbolicGradient", zeros=False)
 def _call_gradient(op: ForwardOp, *grads: Tensor | None) -> Any:
-    """Of a call, also by the function's name as the op."""
+    """The gradient of a call, also of one whose op is the function's name."""
     node, graph = op.node, _graph_of(op)
     function = called_function(node, graph.library)
     if function is None:
@@ -235,7 +234,7 @@ def _call_op(*, stateful: bool) -> str:
 
 
 def _given_gradient(op: ForwardOp, name: str, grads: Grads) -> list[Tensor | None]:
-    """By the function that the library names: of the inputs and of a gradient for each output."""
+    """The gradients by the function that the library names, from the inputs and a gradient of each output."""
     arriving = [zeros_for(op.seen(op.node.output(i))) if grad is None else grad for i, grad in enumerate(grads)]
     types = [
         gradient_dtype(tensor) if i in differentiable_positions(op.inputs) else tensor.dtype.base
@@ -294,19 +293,20 @@ def _while_gradient(op: ForwardOp, *grads: Tensor | None) -> Any:
 class _BackwardWhile:
     """A loop back over the iterations of a While.
 
-    The forward body counts, and pushes what is needed of each iteration onto lists; the backward body pops it.
+    The forward body counts iterations and pushes the values that are needed of each onto lists; the backward body pops
+    them.
 
     Args:
         given: the loop variables for which a gradient arrives.
 
     Attributes:
-        carried: the loop variables whose gradients are carried back: those, and what they depend on.
+        carried: the loop variables whose gradients are carried back: the given ones, and those that they depend on.
     """
 
     def __init__(self, op: ForwardOp, given: Sequence[int]) -> None:
         self.op, self.node, self.graph = op, op.node, _graph_of(op)
         self.inputs = _inputs(op.node)
-        # As they are in every iteration: the shapes of what goes in are those of the first one.
+        # With the shapes of every iteration: those of the inputs are only the first one's.
         self.values = [
             tensor if tensor.dtype.base in (dtypes.resource, dtypes.variant) else op.node.output(i)
             for i, tensor in enumerate(self.inputs)
@@ -344,7 +344,7 @@ class _BackwardWhile:
                 )
 
     def _gradient_of(self, variable: int, grad: Tensor | None) -> Tensor:
-        """In the body: of the value before an iteration. Where there is none it is zeros, of that value's shape."""
+        """In the body: the gradient of the value before an iteration; if there is none, zeros of the value's shape."""
         if grad is not None:
             return grad
         before, after = self.part.arguments[variable], self.part.outputs[variable]
@@ -387,13 +387,13 @@ class _BackwardWhile:
         return results
 
     def _zeros(self, variable: int) -> Tensor:
-        """For a loop variable to which nothing comes back; of a handle that stays the same, as it goes in."""
+        """Zeros for a loop variable without a gradient; for a handle that stays the same, those of the input."""
         if self.inputs[variable].dtype.base is dtypes.resource:
             return zeros_for(self.op.inputs[variable])
         return zeros_for(self.op.seen(self.node.output(variable)))
 
     def _change_forward(self, outside: Sequence[Tensor]) -> list[Tensor]:
-        """Let the loop count and push.  Returns what the counter and the lists start with."""
+        """Let the loop count and push; returns the initial values of the counter and the lists."""
         part, node = self.part, self.node
         first = [self.inputs[0].node] if has_frames(self.graph) else []
         with control_dependencies(None), control_dependencies(first):

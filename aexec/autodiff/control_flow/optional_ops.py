@@ -26,7 +26,7 @@ def _from_value(op: ForwardOp, grad: Tensor) -> Grads:
 
 @gradient("OptionalGetValue")
 def _get_value(op: ForwardOp, *grads: Tensor | None) -> Grads:
-    """A component that has no gradient of its own, of integers say, has zeros in it."""
+    """A component without a gradient of its own, such as one of integers, has zeros."""
     return (
         ops.optional_from_value(
             [ops.zeros_like(part) if grad is None else grad for part, grad in zip(op.outputs, grads, strict=True)]

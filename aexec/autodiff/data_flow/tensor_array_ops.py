@@ -1,6 +1,7 @@
-"""Gradients of tensor arrays: kept in an array of their own, one for each call of `gradients`.
+"""Gradients of tensor arrays, kept in an array of their own, one for each call of `gradients`.
 
-Reads and writes swap their parts.  What orders them is the flow: the gradient array's comes from the array's.
+The gradient of a read is a write, and vice versa.  The flow orders them: that of the gradient array is made from the
+array's.
 """
 
 from __future__ import annotations
@@ -32,15 +33,15 @@ no_gradient(
 
 @gradient("TensorArrayGradV3")
 def _gradient_array(op: ForwardOp, _: Tensor, flow: Tensor) -> Grads:
-    """What is read from an array of gradients depends, by its flow, on what was written to it before.
+    """A value read from an array of gradients depends, by its flow, on what was written to it before.
 
-    TensorFlow lets no gradient through here, and so loses second derivatives through arrays.
+    In TensorFlow no gradient flows through here, so it loses second derivatives through arrays.
     """
     return None, flow
 
 
 class _Versions:
-    """The ops of one version; what they are called, and how the array of gradients is made."""
+    """The gradient functions of one version of the ops."""
 
     def __init__(self, version: str) -> None:
         self._version = version
@@ -52,7 +53,7 @@ class _Versions:
         return node.output(0)
 
     def _gradient_array(self, op: ForwardOp, flow: Tensor) -> tuple[Tensor, Tensor]:
-        """Its handle, and a flow that comes after it was made."""
+        """The handle of the array of gradients, and a flow that comes after it was made."""
         node = create_node(
             f"TensorArrayGrad{self._version}", {"handle": op.inputs[0], "flow_in": flow}, {"source": op.call}
         )

@@ -1,4 +1,4 @@
-"""Gradients of what resizes, crops and moves images."""
+"""Gradients of ops that resize, crop and move images."""
 
 from aexec.framework.first_use import import_family
 

@@ -1,4 +1,4 @@
-"""Gradients of resizing, cropping, moving and of colours."""
+"""Gradients of resizing, cropping and moving images, and of colours."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def _crop_and_resize(op: ForwardOp, grad: Tensor) -> Grads:
 
 @gradient("ImageProjectiveTransformV2", "ImageProjectiveTransformV3")
 def _image_projective_transform(op: ForwardOp, grad: Tensor) -> Grads:
-    """The image moved back."""
+    """The gradient of the image: the gradient transformed back."""
     image, transforms = op.inputs[:2]
     inputs = {
         "images": grad,
@@ -79,7 +79,7 @@ def _image_projective_transform(op: ForwardOp, grad: Tensor) -> Grads:
 
 
 def _inverted(transforms: Tensor) -> Any:
-    """[n, 8]: the first eight numbers of matrices whose ninth is 1, of the inverse ones."""
+    """[n, 8]: the first eight numbers of the inverses of matrices whose ninth number is 1."""
     ones = ops.ones_like(transforms[:, :1])
     matrices = ops.reshape(ops.concat_v2([transforms, ones], 1), [-1, 3, 3])
     flat = ops.reshape(ops.matrix_inverse(matrices), [-1, 9])
@@ -88,10 +88,10 @@ def _inverted(transforms: Tensor) -> Any:
 
 @gradient("RGBToHSV")
 def _rgb_to_hsv(op: ForwardOp, grad: Tensor) -> Tensor:
-    """By the largest and the smallest of the three colours; hue is a sixth of a turn a side of the hexagon.
+    """By the largest and the smallest of the three colours; each side of the hexagon is a sixth of the hue.
 
-    Of colours that are equal, which is where the function has corners, TensorFlow's choices are taken: blue before
-    red before green where two share the largest value.
+    For equal colours, where the function has corners, TensorFlow's choices are taken: if two share the largest value,
+    blue comes before red, and red before green.
     """
     rgb, hsv = op.inputs[0], op.outputs[0]
     red, green, blue = (rgb[..., i] for i in range(3))
@@ -124,7 +124,7 @@ def _rgb_to_hsv(op: ForwardOp, grad: Tensor) -> Tensor:
     by_hue = []
     for i in range(3):
         total: Any = zeros
-        # Where colour k is the largest, 6h = offset + (next - after) / spread, with the colours in a circle.
+        # If colour k is the largest, 6h = offset + (next - after) / spread, with the colours in a circle.
         for k in range(3):
             following, after = (k + 1) % 3, (k + 2) % 3
             difference = colours[following] - colours[after]

@@ -22,7 +22,7 @@ no_gradient("Lu")
 
 
 def product(a: Tensor, b: Tensor, *, adj_a: bool = False, adj_b: bool = False) -> Tensor:
-    """The product of matrices or batches of them; conjugated and transposed first, where that is said."""
+    """The product of matrices or batches of them; each conjugated and transposed first if requested."""
     return ops.batch_mat_mul_v2(a, b, adj_x=adj_a, adj_y=adj_b)
 
 
@@ -38,12 +38,12 @@ def _diagonal(x: Tensor) -> Any:
 
 
 def _columns(x: Tensor) -> Any:
-    """Vectors that scale columns."""
+    """Vectors in a shape that scales columns."""
     return ops.expand_dims(x, -2)
 
 
 def _of_matrices(x: Tensor) -> Tensor:
-    """One number for each matrix."""
+    """One number for each matrix, in a shape that scales it."""
     return ops.expand_dims(ops.expand_dims(x, -1), -1)
 
 
@@ -109,7 +109,7 @@ def _qr_of_tall(q: Tensor, grad_q: Tensor, r: Tensor, grad_r: Tensor) -> Tensor:
 
 
 def _sizes(op: ForwardOp) -> tuple[int, int]:
-    """Rows and columns of the input's matrices.  Raises UnimplementedError where they are not known."""
+    """Rows and columns of the input's matrices.  Raises UnimplementedError if they are unknown."""
     shape = op.inputs[0].static_shape
     if shape.rank is None or None in shape[-2:]:
         raise errors.UnsupportedError(
@@ -137,7 +137,7 @@ def _self_adjoint_eig(op: ForwardOp, grad_e: Tensor, grad_v: Tensor) -> Tensor:
 
 
 def _reciprocal_differences(values: Tensor) -> Any:
-    """1 / (v[j] - v[i]), with 0 where they are equal."""
+    """The matrix 1 / (v[j] - v[i]), with 0 where they are equal."""
     differences = _columns(values) - ops.expand_dims(values, -1)
     return ops.div_no_nan(ops.ones_like(differences), differences)
 
@@ -147,7 +147,7 @@ def _eig(op: ForwardOp, grad_e: Tensor, grad_v: Tensor) -> Tensor:
     if op.get_attr("compute_v"):
         e, v = op.outputs
         inner = product(v, grad_v, adj_a=True)
-        # Eigenvectors have length 1: what would change that is left out.
+        # Eigenvectors have length 1: the part that would change it is left out.
         own = ops.matrix_diag(ops.cast(ops.real(_diagonal(inner), Tout=real_type(v.dtype)), DstT=v.dtype.base))
         inner = inner - product(product(v, v, adj_a=True), own)
         middle = ops.matrix_diag(grad_e) + ops.conj(_reciprocal_differences(e)) * inner
@@ -194,7 +194,7 @@ def _svd(op: ForwardOp, grad_s: Tensor, grad_u: Tensor, grad_v: Tensor) -> Tenso
 
 @gradient("MatrixSquareRoot")
 def _matrix_square_root(op: ForwardOp, grad: Tensor) -> Tensor:
-    """Solves z yᴴ + yᴴ z = grad, whose matrix is a sum of Kronecker products."""
+    """Solve z yᴴ + yᴴ z = grad, whose matrix is a sum of Kronecker products."""
     y = op.outputs[0]
     identity = ops.matrix_diag(ops.ones_like(_diagonal(y)))
     matrix = _kronecker(identity, conjugated(y)) + _kronecker(adjoint(y), identity)

@@ -68,7 +68,7 @@ def _set(op: ForwardOp, x: Tensor, diagonal: Tensor, k: Tensor) -> Any:
 def _matrix_diag_v3(op: ForwardOp, grad: Tensor) -> Grads:
     k = op.inputs[1]
     rest = _set(op, grad, ops.zeros_like(op.inputs[0]), k)
-    # What is not on the diagonals is the value of the padding.
+    # The gradient outside of the diagonals belongs to the padding.
     padding = ops.sum(rest, ops.range(0, ops.rank(rest), 1))
     return _part(op, grad, k), None, None, None, padding
 

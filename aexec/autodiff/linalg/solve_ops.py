@@ -18,7 +18,7 @@ Pair = tuple[Tensor, Tensor]
 
 
 def _of_matrix(by_rhs: Tensor, solution: Tensor, adjoint_used: bool) -> Tensor:
-    """What the matrix's gradient is, from that of the right-hand side."""
+    """The matrix's gradient, from that of the right-hand side."""
     if adjoint_used:
         return -product(solution, by_rhs, adj_b=True)
     return -product(by_rhs, solution, adj_b=True)
@@ -44,7 +44,7 @@ def _matrix_triangular_solve(op: ForwardOp, grad: Tensor) -> Pair:
 
 @gradient("MatrixSolveLs")
 def _matrix_solve_ls(op: ForwardOp, grad: Tensor) -> tuple[Tensor, Tensor, None]:
-    """By the normal equations, as the op solves them in its fast form."""
+    """By the normal equations, which the op's fast form solves."""
     matrix, rhs, l2 = op.inputs
     if not op.get_attr("fast"):
         raise errors.UnsupportedError("Gradient not defined for fast=False", node=op.name, op=op.type)
@@ -76,7 +76,7 @@ def _regularised(gram: Tensor, weight: Tensor) -> Any:
     return ops.matrix_set_diag(gram, ops.matrix_diag_part(gram) + weight)
 
 
-# Bands.
+# Bands
 
 
 @gradient("TridiagonalMatMul")
@@ -96,14 +96,14 @@ def _tridiagonal_mat_mul(op: ForwardOp, grad: Tensor) -> tuple[Tensor, ...]:
 
 
 def _moved(x: Tensor, by: int) -> Tensor:
-    """Rows moved down by one (1) or up (-1), zeros where one is missing."""
+    """Rows moved down by one (1) or up (-1), with zeros in the free row."""
     zeros = ops.zeros_like(x[..., :1, :])
     parts = [zeros, x[..., :-1, :]] if by == 1 else [x[..., 1:, :], zeros]
     return ops.concat_v2(parts, -2)
 
 
 def _moved_row(x: Tensor, by: int) -> Tensor:
-    """The same for the last axis."""
+    """As `_moved`, for the last axis."""
     zeros = ops.zeros_like(x[..., :1])
     parts = [zeros, x[..., :-1]] if by == 1 else [x[..., 1:], zeros]
     return ops.concat_v2(parts, -1)
@@ -139,7 +139,7 @@ def _banded_triangular_solve(op: ForwardOp, grad: Tensor) -> Pair:
     zero = ops.zeros_like(ops.reshape(whole, [-1])[0])
     count = bands.static_shape[-2]
     if lower:
-        # The diagonals come from the highest to the lowest; bands are kept with the main one first.
+        # The diagonals are in descending order; bands are kept with the main one first.
         parts = ops.matrix_diag_part_v3(whole, np.array([1 - count, 0], np.int32), zero, align="LEFT_RIGHT")
     else:
         parts = ops.matrix_diag_part_v3(whole, np.array([0, count - 1], np.int32), zero, align="LEFT_RIGHT")

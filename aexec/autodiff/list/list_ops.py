@@ -1,4 +1,4 @@
-"""Gradients of tensor lists: lists of gradients, in which pushes and pops, reads and writes swap their parts."""
+"""Gradients of tensor lists: lists of gradients, in which a push becomes a pop, a read a write, and vice versa."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ no_gradient(
 
 
 def _element_shape(elements: Tensor) -> Any:
-    """The shape of one of the elements that a tensor has as its rows."""
+    """The shape of an element, given a tensor with the elements as rows."""
     return shape_of(elements)[1:]
 
 
@@ -69,7 +69,7 @@ def _stack(op: ForwardOp, grad: Tensor) -> Grads:
 
 @gradient("TensorListGather")
 def _gather(op: ForwardOp, grad: Tensor) -> Grads:
-    """An element that was gathered twice has the sum."""
+    """The gradient of an element that was gathered twice is the sum."""
     handle, indices, _ = op.inputs
     rows = ops.unsorted_segment_sum(grad, indices, ops.tensor_list_length(handle))
     return ops.tensor_list_from_tensor(rows, _element_shape(rows)), None, None

@@ -1,4 +1,4 @@
-"""What prints passes its gradient on; summaries have none."""
+"""Gradients of printing ops pass through; summaries have none."""
 
 from aexec.framework.first_use import import_family
 

@@ -1,4 +1,4 @@
-"""What prints passes its gradient on."""
+"""Gradients of printing ops pass through."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Gradients of elementwise functions.
 
-Of a holomorphic function of a complex x the gradient is `grad * conj(f'(x))`, TensorFlow's convention.
+The gradient of a holomorphic function of a complex x is `grad * conj(f'(x))`, TensorFlow's convention.
 """
 
 from __future__ import annotations
@@ -68,8 +68,8 @@ def _neg(op: ForwardOp, grad: Tensor) -> Tensor:
     return -grad
 
 
-# Those for which TensorFlow has an op that takes the output y and its gradient.  The ops of the first two do not
-# conjugate y where it is complex, those of the others do.
+# Functions for which TensorFlow has an op that takes the output y and its gradient.  The ops of the first two do not #
+# conjugate a complex y, those of the others do.
 
 
 @gradient("Sigmoid")
@@ -128,7 +128,7 @@ def _reciprocal_grad(op: ForwardOp, grad: Tensor) -> Pair:
     return -2.0 * conjugated(grad) * dy * conjugated(y), ops.reciprocal_grad(conjugated(y), grad)
 
 
-# Two arguments, which may be broadcast.
+# Two arguments, which may be broadcast
 
 
 @gradient("Add", "AddV2")
@@ -175,7 +175,7 @@ def _pow(op: ForwardOp, grad: Tensor) -> Pair:
     x, y = op.inputs
     z, base, power = conjugated(op.outputs[0]), conjugated(x), conjugated(y)
     zeros = ops.zeros_like(x)
-    # 0 ** y has no derivative by y; of negative real numbers the logarithm is none either.
+    # 0 ** y has no derivative by y, and negative real numbers have no logarithm.
     usable = ops.not_equal(x, zeros) if x.dtype.is_complex else ops.greater(x, zeros)
     logarithm = ops.select_v2(usable, ops.log(ops.select_v2(usable, base, ops.ones_like(x))), zeros)
     return unbroadcast(grad * power * ops.pow(base, power - 1.0), x, grad * z * logarithm, y)
@@ -241,7 +241,7 @@ def _xlog1py(op: ForwardOp, grad: Tensor) -> Pair:
 
 
 def _is_not_zero(x: Tensor, y: Tensor) -> Tensor:
-    """1 where x is not 0, in the type of both."""
+    """Ones where x is not 0, else zeros, in the type of y."""
     return like_input(ops.not_equal(x, ops.zeros_like(x)), y)
 
 
@@ -262,7 +262,7 @@ def _clip_by_value(op: ForwardOp, grad: Tensor) -> tuple[Tensor, Tensor, Tensor]
     return by_x, by_low, by_high
 
 
-# Sums of many.
+# Sums of many
 
 
 @gradient("AddN", "AccumulateNV2", rows=True)
@@ -270,7 +270,7 @@ def _add_n(op: ForwardOp, grad: Any) -> list[Any]:
     return [grad] * len(op.inputs)
 
 
-# Parts of complex numbers.
+# Parts of complex numbers
 
 
 @gradient("Abs")
@@ -310,7 +310,7 @@ def _conjugate(op: ForwardOp, grad: Tensor) -> Tensor:
 @gradient("Angle")
 def _angle(op: ForwardOp, grad: Tensor) -> Tensor:
     x = op.inputs[0]
-    # The derivative of the angle is i / conj(x); of 0 it is taken to be 0.
+    # The derivative of the angle is i / conj(x); at 0 it is taken to be 0.
     turned = ops.complex(ops.zeros_like(grad), grad, Tout=x.dtype.base)
     return ops.div_no_nan(turned, ops.conj(x))
 
@@ -325,7 +325,7 @@ def _cast(op: ForwardOp, grad: Tensor) -> Tensor | None:
     return like_input(grad, op.inputs[0])
 
 
-# Choices.
+# Choices
 
 
 @gradient("Select")

@@ -21,7 +21,7 @@ def einsum_gradients(op: ForwardOp, grad: Tensor) -> list[Tensor]:
     subscripts = inputs.split(",")
     if len(subscripts) == 1:
         return [_of_operand(op, 0, subscripts[0], [output], [grad])]
-    # The other operand is conjugated where it is complex.
+    # A complex other operand is conjugated.
     others = [conjugated(x) for x in op.inputs]
     return [
         _of_operand(op, 0, subscripts[0], [output, subscripts[1]], [grad, others[1]]),
@@ -30,13 +30,13 @@ def einsum_gradients(op: ForwardOp, grad: Tensor) -> list[Tensor]:
 
 
 def _of_operand(op: ForwardOp, index: int, wanted: str, subscripts: list[str], factors: list[Tensor]) -> Tensor:
-    """`factors` summed over what `wanted`, the subscripts of operand `index`, has not."""
+    """The product of `factors`, summed over the labels that `wanted`, the subscripts of operand `index`, lacks."""
     x = op.inputs[index]
     given = set("".join(subscripts))
-    # What was summed over in this operand alone has the same gradient everywhere along that axis.
+    # Along an axis that was summed over in this operand alone, the gradient is the same everywhere.
     alone = [label for label in dict.fromkeys(wanted.replace(_ELLIPSIS, "")) if label not in given]
     if alone:
-        place = index if len(factors) > 1 else 0  # the gradient stands where the operand was
+        place = index if len(factors) > 1 else 0  # the gradient's position is that of the operand
         factors[place] = _repeated(factors[place], x, wanted, alone)
         subscripts[place] = "".join(alone) + subscripts[place]
     batched = any(_ELLIPSIS in part for part in subscripts)
@@ -46,7 +46,7 @@ def _of_operand(op: ForwardOp, index: int, wanted: str, subscripts: list[str], f
 
 
 def _repeated(grad: Tensor, x: Tensor, wanted: str, labels: list[str]) -> Tensor:
-    """`grad` with an axis before its own for each of `labels`, as long as in `x`."""
+    """`grad` with an axis for each of `labels` before its own, as long as in `x`."""
     shape, rank = shape_of(x), x.static_shape.rank
     sizes = []
     for label in labels:
@@ -60,7 +60,7 @@ def _repeated(grad: Tensor, x: Tensor, wanted: str, labels: list[str]) -> Tensor
 
 
 def _without_broadcast(op: ForwardOp, result: Tensor, x: Tensor, wanted: str, target: str) -> Tensor:
-    """The axes of an ellipsis may have been broadcast: they are summed to those of the operand."""
+    """Sum the axes of an ellipsis, which may have been broadcast, to those of the operand."""
     rank, out_rank = x.static_shape.rank, op.outputs[0].static_shape.rank
     if rank is None or out_rank is None:
         raise _unknown_rank(x)

@@ -1,4 +1,4 @@
-"""Gradients of what is neither elementwise nor a sum."""
+"""Gradients of the other ops of arithmetic."""
 
 from __future__ import annotations
 

@@ -14,9 +14,9 @@ from aexec.graph.op_functions import create_node
 
 
 def _factors(transpose_a: bool, transpose_b: bool) -> tuple[tuple[str, bool, bool], ...]:
-    """How the gradient of each factor of a product is a product: which two, and whether each is transposed.
+    """How the gradient of each factor of a product is a product: its two factors, and whether each is transposed.
 
-    `g` is the gradient, `a` and `b` are the factors: of `a @ b` the first is `g @ b^T`, the second `a^T @ g`.
+    `g` is the gradient, `a` and `b` are the factors: for `a @ b` the first is `g @ b^T`, the second `a^T @ g`.
     """
     if not transpose_a and not transpose_b:
         return ("gb", False, True), ("ag", True, False)
@@ -59,7 +59,7 @@ def _sparse_mat_mul(op: ForwardOp, grad: Tensor) -> tuple[Tensor, ...]:
 
 @gradient("BatchMatMul", "BatchMatMulV2", "BatchMatMulV3")
 def _batch_mat_mul(op: ForwardOp, grad: Tensor) -> tuple[Tensor, ...]:
-    # `adj_x` conjugates as it transposes, so nothing has to be conjugated by itself where a factor is transposed.
+    # `adj_x` conjugates as well as transposes, so a factor that is transposed need not be conjugated.
     values = {"a": op.inputs[0], "b": op.inputs[1], "g": grad}
     made = []
     for (names, left, right), of in zip(_factors(op.get_attr("adj_x"), op.get_attr("adj_y")), op.inputs, strict=True):
@@ -77,7 +77,7 @@ def _output_type(op: ForwardOp, factor: Tensor) -> dict[str, Any]:
 
 
 def _summed_over_batches(op: ForwardOp, grads: list[Tensor]) -> tuple[Tensor, ...]:
-    """Batch dimensions may have been broadcast."""
+    """Sum over the batch dimensions that were broadcast."""
     x, y = op.inputs
     if (
         x.static_shape.is_fully_defined

@@ -18,7 +18,7 @@ no_gradient("All", "Any", "ArgMax", "ArgMin")
 
 
 def _static_axes(op: ForwardOp) -> list[int] | None:
-    """The axes that were reduced, if they and the rank are known."""
+    """The reduced axes, if they and the rank are known."""
     rank, axes = op.inputs[0].static_shape.rank, constant_value(op.inputs[1])
     if rank is None or axes is None:
         return None
@@ -26,7 +26,7 @@ def _static_axes(op: ForwardOp) -> list[int] | None:
 
 
 def _kept_shape(op: ForwardOp) -> Tensor:
-    """The shape of the input with a 1 for each axis that was reduced."""
+    """The shape of the input with a 1 for each reduced axis."""
     x = op.inputs[0]
     axes = _static_axes(op)
     if axes is not None and x.static_shape.is_fully_defined:
@@ -39,7 +39,7 @@ def _kept_shape(op: ForwardOp) -> Tensor:
 
 
 def _kept(op: ForwardOp, tensor: Tensor) -> Tensor:
-    """What has the output's shape, with its reduced axes as 1."""
+    """A tensor of the output's shape with its reduced axes as 1."""
     if op.get_attr("keep_dims"):
         return tensor
     axes = _static_axes(op)
@@ -49,7 +49,7 @@ def _kept(op: ForwardOp, tensor: Tensor) -> Tensor:
 
 
 def _spread(op: ForwardOp, tensor: Tensor) -> Tensor:
-    """What has the output's shape, repeated along the reduced axes."""
+    """A tensor of the output's shape, repeated along the reduced axes."""
     return ops.broadcast_to(_kept(op, tensor), shape_of(op.inputs[0]))
 
 
@@ -69,7 +69,7 @@ def _mean(op: ForwardOp, grad: Tensor) -> Reduced:
 
 @gradient("Prod")
 def _prod(op: ForwardOp, grad: Tensor) -> Reduced:
-    """Each factor's gradient is the product of the others, so that factors of zero need no division."""
+    """The gradient of each factor has the product of the others, so that factors of zero need no division."""
     x = op.inputs[0]
     shape, rank = shape_of(x), ops.rank(x)
     indices = ops.reshape(ops.floor_mod(ops.cast(op.inputs[1], DstT="int32") + rank, rank), [-1])
@@ -89,7 +89,7 @@ def _prod(op: ForwardOp, grad: Tensor) -> Reduced:
 
 @gradient("Max", "Min")
 def _extreme(op: ForwardOp, grad: Tensor) -> Reduced:
-    """Shared equally among equal extremes."""
+    """The gradient is shared equally among equal extremes."""
     x = op.inputs[0]
     chosen = like_input(ops.equal(_kept(op, op.outputs[0]), x), x)
     count = ops.sum(chosen, op.inputs[1], keep_dims=True)
@@ -106,7 +106,7 @@ def _l2_loss(op: ForwardOp, grad: Tensor) -> Tensor:
     return op.inputs[0] * grad
 
 
-# Running sums and products.
+# Running sums and products
 
 
 @gradient("Cumsum")
@@ -122,9 +122,9 @@ def _running(op: ForwardOp, kind: str, x: Tensor) -> Tensor:
 
 @gradient("Cumprod")
 def _cumprod(op: ForwardOp, grad: Tensor) -> Reduced:
-    """Of a factor the gradient of its products, divided by it; of the first zero that of the products without it.
+    """A factor's gradient is that of its products, divided by it; the first zero's has the products without it.
 
-    Behind the first zero all products are zero, whatever the factors are.
+    After the first zero all products are zero, whatever the factors are.
     """
     x, product = conjugated(op.inputs[0]), conjugated(op.outputs[0])
     ones, is_zero = ops.ones_like(x), ops.equal(x, ops.zeros_like(x))
@@ -143,7 +143,7 @@ def _cumulative_logsumexp(op: ForwardOp, grad: Tensor) -> Reduced:
     lowest = constant(x.dtype.min, x.dtype.base)
     zeros = ops.zeros_like(grad)
     parts = []
-    # In logarithms throughout, what is positive and what is negative by itself: nothing overflows.
+    # In logarithms throughout, with positive and negative parts apart, so that nothing overflows.
     for sign in (1.0, -1.0):
         part = ops.select_v2(ops.greater(sign * grad, zeros), ops.log(ops.abs(grad)), lowest * ops.ones_like(grad))
         parts.append(ops.exp(_running(op, "CumulativeLogsumexp", part - y) + x))

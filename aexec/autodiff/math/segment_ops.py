@@ -1,6 +1,6 @@
 """Gradients of reductions over segments.
 
-The gradient of a row is that of its segment; rows with a negative id are in none.
+The gradient of a row is that of its segment; rows with a negative id belong to none.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def _segment_sum(op: ForwardOp, grad: Tensor) -> Segments:
 
 
 def _with_none(op: ForwardOp, grad: Tensor) -> Segments:
-    """A gradient of the data alone."""
+    """A gradient of the data only."""
     return (grad, *[None] * (len(op.inputs) - 1))
 
 
@@ -62,10 +62,10 @@ def _segment_prod(op: ForwardOp, grad: Tensor) -> Segments:
 
 
 def _product(data: Tensor, ids: Tensor, grad: Tensor, product: Tensor, total: Any, count: Any) -> Tensor:
-    """Each row's gradient has the product of the segment's others: where the row is zero, that of those not zero."""
+    """The gradient of a row has the product of the segment's others; for a row of zero, that of those not zero."""
     is_zero = ops.equal(data, ops.zeros_like(data))
     zeros = count(ops.cast(is_zero, DstT="int32"))
-    # With two factors of zero or more every product of all but one is zero.
+    # With two or more zero factors, every product of all but one factor is zero.
     grad = ops.select_v2(ops.greater(zeros, 1), ops.zeros_like(grad), grad)
     factors = ops.select_v2(is_zero, ops.ones_like(data), data)
     return ops.select_v2(is_zero, _rows(total(factors), ids), _rows(product, ids) / factors) * _rows(grad, ids)
@@ -78,7 +78,7 @@ def _rows(segments: Tensor, ids: Tensor) -> Tensor:
 
 
 def _in_a_segment(gathered: Tensor, ids: Tensor) -> Tensor:
-    """Which elements of `gathered` are of an id that is not negative."""
+    """True for the elements of `gathered` whose id is not negative."""
     inside = ops.greater_equal(ids, ops.zeros_like(ids))
     inner = ops.fill(ops.expand_dims(ops.rank(gathered) - ops.rank(ids), 0), 1)
     return ops.reshape(inside, ops.concat_v2([ops.shape(ids), inner], 0))
@@ -112,7 +112,7 @@ def _unsorted_segment_prod(op: ForwardOp, grad: Tensor) -> Segments:
     return _product(data, ids, grad, op.outputs[0], total, count), None, None
 
 
-# Rows chosen by indices, then reduced by segment.
+# Rows selected by indices, then reduced by segment
 
 
 @gradient("SparseSegmentSum", "SparseSegmentSumWithNumSegments")

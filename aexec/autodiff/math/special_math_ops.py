@@ -78,7 +78,7 @@ def _spence(op: ForwardOp, grad: Tensor) -> Tensor:
     return grad * ops.select_v2(one, -ops.ones_like(x), ops.log(safe) / (1.0 - safe))
 
 
-# Two arguments and more.
+# Two arguments and more
 
 
 @gradient("Igamma")
@@ -102,7 +102,7 @@ def _betainc(op: ForwardOp, grad: Tensor) -> tuple[None, None, Tensor]:
     a, b, x = op.inputs
     log_beta = ops.lgamma(a) + ops.lgamma(b) - ops.lgamma(a + b)
     density = ops.exp(ops.xlog1py(b - 1.0, -x) + ops.xlogy(a - 1.0, x) - log_beta)
-    return None, None, summed_to(grad * density, x)  # by a and b there is none, as in TensorFlow
+    return None, None, summed_to(grad * density, x)  # none by a and b, as in TensorFlow
 
 
 @gradient("Polygamma")
@@ -114,4 +114,4 @@ def _polygamma(op: ForwardOp, grad: Tensor) -> Pair:
 @gradient("Zeta")
 def _zeta(op: ForwardOp, grad: Tensor) -> Pair:
     x, q = op.inputs
-    return None, summed_to(grad * -x * ops.zeta(x + 1.0, q), q)  # by x there is none, as in TensorFlow
+    return None, summed_to(grad * -x * ops.zeta(x + 1.0, q), q)  # none by x, as in TensorFlow

@@ -16,7 +16,7 @@ Pair = tuple[Tensor, Tensor]
 no_gradient("CTCBeamSearchDecoder", "CTCGreedyDecoder")
 
 
-# Those whose gradient is an op of its own, of the gradient and of the output: that is as good as the input.
+# Ops with a gradient op that takes the gradient and the output, which is as good as the input
 
 
 @gradient("Relu", "Relu6", "Elu", "Selu")
@@ -83,7 +83,7 @@ def _sum_of_last(x: Tensor) -> Tensor:
 
 @gradient("SoftmaxCrossEntropyWithLogits")
 def _softmax_cross_entropy(op: ForwardOp, grad_loss: Tensor, grad_backprop: Tensor) -> Pair:
-    """The second output is the gradient of the first, so a gradient of it is of second order."""
+    """The second output is the gradient of the first, so its gradient is of second order."""
     logits = op.inputs[0]
     by_logits = _by_rows(grad_loss, op.outputs[1])
     if _is_used(grad_backprop):
@@ -106,7 +106,7 @@ def _by_rows(grad: Tensor, rows: Tensor) -> Tensor:
 
 
 def _is_used(grad: Tensor) -> bool:
-    """Zeros stand for the gradient of an output that nothing uses."""
+    """False for the zeros that represent the gradient of an unused output."""
     return grad.node.op not in ("ZerosLike", "Zeros")
 
 
@@ -125,7 +125,7 @@ def _top_k(op: ForwardOp, grad: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
 
 @gradient("NthElement")
 def _nth_element(op: ForwardOp, grad: Tensor) -> tuple[Tensor, None]:
-    """Shared equally among equal elements."""
+    """The gradient is shared equally among equal elements."""
     x = op.inputs[0]
     chosen = like_input(ops.equal(x, ops.expand_dims(op.outputs[0], -1)), x)
     return chosen / _sum_of_last(chosen) * ops.expand_dims(grad, -1), None

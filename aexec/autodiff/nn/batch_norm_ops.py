@@ -25,7 +25,7 @@ _GRADIENT_OPS = {
 
 @gradient(*_GRADIENT_OPS)
 def _fused_batch_norm(op: ForwardOp, grad: Tensor, *_: Tensor) -> Grads:
-    """By x, scale and offset; in training by the statistics of the batch, else by those given."""
+    """By x, scale and offset; with the statistics of the batch in training, else with the given ones."""
     x, scale, _offset, mean, variance = op.inputs
     training = op.get_attr("is_training")
     inputs = {"y_backprop": grad, "x": x, "scale": scale}
@@ -50,8 +50,8 @@ def _fused_batch_norm_grad(op: ForwardOp, *grads: Tensor) -> Grads:
 def _second_order(op: ForwardOp, grad_x: Tensor, grad_scale: Tensor, grad_offset: Tensor) -> tuple[Tensor, ...]:
     """Products of `grad_x`, `grad_scale`, `grad_offset` with the derivatives of the op's first three outputs.
 
-    With z = (x - mean) / deviation the op computes scale' = sum(dy z), offset' = sum(dy) and, in training,
-    x' = scale / deviation * (dy - mean(dy) - z mean(dy z)); in inference x' = scale / deviation * dy.
+    With z = (x - mean) / deviation the op computes scale' = sum(dy z), offset' = sum(dy) and, in training, x' = scale /
+    deviation * (dy - mean(dy) - z mean(dy z)); in inference x' = scale / deviation * dy.
     """
     dy, x, scale, mean, variance = op.inputs[:5]
     dtype = scale.dtype.base
@@ -72,7 +72,7 @@ def _second_order(op: ForwardOp, grad_x: Tensor, grad_scale: Tensor, grad_offset
     centered = grad_x - layout.mean(grad_x) - z * layout.mean(grad_x * z)
     by_y = scale * root * centered + grad_scale * z + grad_offset
     by_scale = root * layout.total(centered * dy)
-    # By x through z and the deviation, by which everything is divided.
+    # By x: through z, and through the deviation that divides everything.
     mean_dz, mean_gz = layout.mean(dy * z), layout.mean(grad_x * z)
     inner = layout.mean(grad_x * dy) - layout.mean(grad_x) * layout.mean(dy) - 3.0 * mean_gz * mean_dz
     centered_dy, centered_g = dy - layout.mean(dy), grad_x - layout.mean(grad_x)
@@ -82,7 +82,7 @@ def _second_order(op: ForwardOp, grad_x: Tensor, grad_scale: Tensor, grad_offset
 
 
 class _Layout:
-    """Brings the channels to the last axis, and back."""
+    """Moves the channels to the last axis, and back."""
 
     def __init__(self, op: ForwardOp, x: Tensor) -> None:
         rank = x.static_shape.rank or len(op.get_attr("data_format"))
@@ -106,7 +106,7 @@ class _Layout:
 
 @gradient("BatchNormWithGlobalNormalization")
 def _batch_norm_with_global_normalization(op: ForwardOp, grad: Tensor) -> Grads:
-    """(t - mean) / deviation, scaled by gamma if that is asked for, plus beta; the last axis has the channels."""
+    """(t - mean) / deviation, scaled by gamma if requested, plus beta; the last axis has the channels."""
     t, mean, variance, beta, gamma = op.inputs
     root = ops.rsqrt(variance + op.get_attr("variance_epsilon"))
     scaled = op.get_attr("scale_after_normalization")

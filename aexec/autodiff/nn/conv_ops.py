@@ -1,4 +1,4 @@
-"""Gradients of convolutions, and of their own gradients.
+"""Gradients of convolutions, and of their gradients.
 
 A convolution is linear in its input and in its filter, so all of these are convolutions again.
 """
@@ -84,7 +84,7 @@ def _dilation_2d(op: ForwardOp, grad: Tensor) -> Pair:
     )
 
 
-# Biases.
+# Biases
 
 
 @gradient("BiasAdd")
@@ -99,7 +99,7 @@ def _bias_add_v1(op: ForwardOp, grad: Tensor) -> Pair:
 
 @gradient("BiasAddGrad")
 def _bias_add_grad(op: ForwardOp, grad: Tensor) -> Tensor:
-    """The same for every place of the whole."""
+    """The gradient repeated at every position."""
     x = op.inputs[0]
     shape = shape_of(x)
     if op.get_attr("data_format") == "NCHW":

@@ -1,6 +1,7 @@
-"""Gradients of pooling, and of their own gradients.
+"""Gradients of pooling, and of their gradients.
 
-What an average passes back is linear; what a maximum passes back depends on where the maxima are, which moves nothing.
+The gradient of an average is linear; that of a maximum depends on the positions of the maxima, which small changes do
+not move.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ def _windows(op: ForwardOp) -> dict[str, Any]:
     return op.attrs("ksize", "strides", "padding", "data_format")
 
 
-# Averages.
+# Averages
 
 
 @gradient("AvgPool", "AvgPool3D")
@@ -37,7 +38,7 @@ def _avg_pool_grad(op: ForwardOp, grad: Tensor) -> tuple[None, Tensor]:
     return None, create_node(forward, {argument: grad}, _windows(op)).output(0)
 
 
-# Maxima.
+# Maxima
 
 
 def _of_max(name: str, x: Tensor, y: Tensor, grad: Tensor, attrs: dict[str, Any], **more: Tensor) -> Tensor:

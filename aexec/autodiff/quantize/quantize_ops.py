@@ -1,4 +1,4 @@
-"""Gradients of simulated quantisation: rounding is passed straight through, what is cut off passes nothing."""
+"""Gradients of simulated quantisation: they pass through rounding, and not through clipping."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Gradients of ragged tensors: by their values."""
+"""Gradients of ragged tensors: those of their values."""
 
 from aexec.framework.first_use import import_family
 

@@ -1,4 +1,4 @@
-"""Gradients of ragged tensors: by their values."""
+"""Gradients of ragged tensors: those of their values."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _ragged_tensor_to_sparse(op: ForwardOp, _indices: Tensor, grad: Tensor, _sha
 
 @gradient("RaggedTensorToTensor")
 def _ragged_tensor_to_tensor(op: ForwardOp, grad: Tensor) -> Grads:
-    """The numbers of the values, laid out as they were, say which element of the result each became."""
+    """Position numbers, laid out as the values were, show which element of the result each value became."""
     _, values, default, *partitions = op.inputs
     count = ops.shape(values)[0]
     attrs = op.attrs("row_partition_types")
@@ -53,7 +53,7 @@ def _ragged_tensor_to_tensor(op: ForwardOp, grad: Tensor) -> Grads:
 
 @gradient("RaggedGather")
 def _ragged_gather(op: ForwardOp, *grads: Tensor) -> Grads:
-    """Of ragged rank 1: each row's values are those of its place in the parameters."""
+    """For ragged rank 1: the gradients of a gathered row are added at its place in the parameters."""
     *splits, values, indices = op.inputs
     starts, stops = splits[0][:-1], splits[0][1:]
     for inner in splits[1:]:

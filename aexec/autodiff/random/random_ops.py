@@ -1,4 +1,4 @@
-"""Gradients of samples by the parameters of their distributions: how a sample moves when its quantile stays."""
+"""Gradients of samples by the parameters of their distributions: how a sample moves at a fixed quantile."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _stateless_random_gamma(op: ForwardOp, grad: Tensor) -> Grads:
 
 @gradient("StatelessParameterizedTruncatedNormal")
 def _truncated_normal(op: ForwardOp, grad: Tensor) -> Grads:
-    """With z, a, b the sample and the bounds in standard units, F(z; a, b) stays what it is.
+    """With z, a, b the sample and the bounds in standard units, F(z; a, b) stays the same.
 
     So dz = ((1 - F) φ(a) da + F φ(b) db) / φ(z); moving everything together moves the sample alike.
     """
@@ -48,7 +48,7 @@ def _truncated_normal(op: ForwardOp, grad: Tensor) -> Grads:
     quantile = (_phi(z) - _phi(a)) / (_phi(b) - _phi(a))
     by_low = (1.0 - quantile) * ops.exp(0.5 * (ops.square(z) - ops.square(a)))
     by_high = quantile * ops.exp(0.5 * (ops.square(z) - ops.square(b)))
-    # A bound that is infinite moves nothing.
+    # An infinite bound has no influence.
     by_deviation = z - ops.mul_no_nan(a, by_low) - ops.mul_no_nan(b, by_high)
     made = (1.0 - by_low - by_high, by_deviation, by_low, by_high)
     return (None, None, *(summed_to(grad * part, x) for part, x in zip(made, op.inputs[2:], strict=True)))

@@ -12,7 +12,7 @@ from aexec.graph.op_functions import create_node
 
 @gradient("BlockLSTM", "BlockLSTMV2")
 def _block_lstm(op: ForwardOp, *grads: Tensor) -> tuple[Any, ...]:
-    """By the gradients of the states and of the outputs; those of the gates are not taken, as in TensorFlow."""
+    """From the gradients of the states and of the outputs; those of the gates are ignored, as in TensorFlow."""
     names = [arg.name for arg in op.node.op_def.inputs + op.node.op_def.outputs]
     inputs = dict(zip(names, op.inputs + op.outputs, strict=True))
     name = op.type.replace("LSTM", "LSTMGrad")

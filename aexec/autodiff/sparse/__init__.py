@@ -1,4 +1,4 @@
-"""Gradients of sparse tensors: by their values."""
+"""Gradients of sparse tensors: those of their values."""
 
 from aexec.framework.first_use import import_family
 

@@ -1,4 +1,4 @@
-"""Gradients of sparse tensors.  Indices and shapes have none; values have theirs, one for each."""
+"""Gradients of sparse tensors.  Indices and shapes have none; values have one each."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def _sparse_reorder(op: ForwardOp, _indices: Tensor, grad: Tensor) -> Grads:
 
 @gradient("SparseToDense")
 def _sparse_to_dense(op: ForwardOp, grad: Tensor) -> Grads:
-    """Indices may be one number, or a vector of them for a vector; one value may stand for all."""
+    """Indices may be scalars, or a vector of them for a vector; one value may be used for all."""
     indices, _, values, _ = op.inputs
     rows = ops.reshape(indices, ops.pack([-1, ops.rank(grad)]))
     by_values = ops.gather_nd(grad, rows)
@@ -101,7 +101,7 @@ def _sparse_dense_cwise_add(op: ForwardOp, grad: Tensor) -> Grads:
 
 
 def _to_dense(op: ForwardOp, values: Any) -> Any:
-    """Values of the sparse operand's places, added up where the dense one was broadcast."""
+    """Values at the positions of the sparse operand, summed where the dense operand was broadcast."""
     indices, _, shape, dense = op.inputs
     dense_shape = ops.cast(ops.shape(dense), DstT="int64")
     added = ops.size(shape) - ops.size(dense_shape)

@@ -1,7 +1,7 @@
 """Gradients of Fourier transforms.
 
-A transform is linear; the gradient is the other one, scaled.  Of a transform of real numbers half is kept: what stands
-for two frequencies counts twice.
+A transform is linear; its gradient is the other one, scaled.  A transform of real numbers keeps half of the
+frequencies; those that stand for two count twice.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from aexec.graph.op_functions import create_node
 
 
 def _count(x: Tensor, rank: int) -> Any:
-    """How many elements the last `rank` axes have, in the type of the parts of `x`."""
+    """The number of elements of the last `rank` axes, in the type of the parts of `x`."""
     return ops.cast(ops.prod(ops.shape(x)[-rank:], [0]), DstT=_real(x))
 
 
@@ -51,7 +51,7 @@ for _rank in (1, 2, 3):
 
 
 def _full(half: Tensor, width: Any) -> Tensor:
-    """Zeros for the frequencies that a transform of real numbers leaves out."""
+    """The transform with zeros for the frequencies that a transform of real numbers leaves out."""
     shape = ops.shape(half)
     rank = half.static_shape.rank
     missing = width - shape[-1]
@@ -63,7 +63,7 @@ def _full(half: Tensor, width: Any) -> Tensor:
 
 
 def _fitted(made: Tensor, x: Tensor) -> Tensor:
-    """The transform cuts its input to the lengths asked for, or fills it with zeros."""
+    """Undo that the transform cuts its input to the requested lengths, or pads it with zeros."""
     have, want = ops.shape(made), ops.shape(x)
     cut = ops.slice(made, ops.zeros_like(have), ops.minimum(have, want))
     missing = ops.maximum(want - have, 0)
@@ -74,7 +74,7 @@ def _register_real(rank: int) -> None:
     suffix = "" if rank == 1 else f"{rank}D"
 
     def forward(op: ForwardOp, grad: Tensor) -> tuple[Tensor, None]:
-        """The real part of the complex transform's gradient, cut or filled to the input's size."""
+        """The real part of the complex transform's gradient, cut or padded to the input's size."""
         x, lengths = op.inputs
         full = _full(grad, lengths[-1])
         made = create_node(f"IFFT{suffix}", {"input": full}, {}).output(0)
@@ -82,7 +82,7 @@ def _register_real(rank: int) -> None:
         return _fitted(scaled, x), None
 
     def inverse(op: ForwardOp, grad: Tensor) -> tuple[Tensor, None]:
-        """Each frequency but the first, and the middle one, stands for two."""
+        """Each frequency but the first and the middle one stands for two."""
         x, lengths = op.inputs
         made = create_node(f"RFFT{suffix}", {"input": grad, "fft_length": lengths}, {"Tcomplex": x.dtype.base}).output(
             0

@@ -1,4 +1,4 @@
-"""Gradients of reading variables; what writes to them has none."""
+"""Gradients of reading variables; writing has none."""
 
 from aexec.framework.first_use import import_family
 

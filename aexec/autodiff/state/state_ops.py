@@ -30,7 +30,7 @@ def _resource_gather(op: ForwardOp, grad: Tensor) -> tuple[Any, None]:
     if not batch_dims:
         values = ops.reshape(grad, ops.concat_v2([[-1], shape[1:]], 0))
         return IndexedSlices(values, ops.reshape(indices, [-1]), shape), None
-    # Each batch is numbered into one long list of rows.
+    # The rows of all batches are numbered as one long list.
     batches, count = ops.prod(shape[:batch_dims], [0]), shape[batch_dims]
     inner = shape[batch_dims + 1 :]
     flat = ops.cast(ops.reshape(indices, ops.pack([batches, -1])), DstT="int32")
