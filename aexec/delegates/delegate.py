@@ -1,11 +1,10 @@
-"""What a delegate is: who runs a whole region of a plan, and what the runtime asks of one.
+"""The interface of a delegate, which runs whole regions of a plan.
 
-The interface is small, so that it fits a library that compiles regions, a captured graph of a GPU, or another
-machine: which nodes, compile, start, done, cancel, memory.  A run of a region always can be done by its nodes
-instead: a delegate may refuse a region, a call, or fail in the middle of one, and the step goes the
-ordinary way, which has the right answer and the right words for what is wrong.
-Next to read: `delegate_registry.py`, where they are by name, and `aexec/runtime/planning/delegated.py` for who calls
-them.
+The interface is small, so that it fits a library that compiles regions, a captured graph of a GPU, or another machine:
+refuse nodes, compile, start, wait, cancel, report memory.  A region can always be run by its nodes instead.  So a
+delegate may refuse a region or a call, or fail during one, and the step runs the nodes, which give the right result or
+the right error. Next to read: `delegate_registry.py`, which keeps them by name, and
+`aexec/runtime/planning/delegated.py`, which calls them.
 """
 
 from __future__ import annotations
@@ -21,14 +20,14 @@ __all__ = ["CompiledRegion", "Delegate", "Inference", "RefusedError"]
 
 
 class RefusedError(Exception):
-    """A delegate cannot do it; the message says why, and names the op if it is one.  Its nodes do it instead."""
+    """A delegate cannot do it; the message says why, and names the op if it is one.  The nodes run instead."""
 
 
 class Inference(Protocol):
-    """One call of a region that has been started.  It keeps what it was called with until it is done."""
+    """A call of a region that was started.  It keeps its inputs until it is done."""
 
     def wait(self) -> Sequence[Any]:
-        """Block until it is done: the outputs, which belong to the caller.  Called once, in a thread.
+        """Block until it is done; returns the outputs, which belong to the caller.  Called once, in a thread.
 
         Raises:
             Exception: it failed, or was cancelled.
@@ -36,7 +35,7 @@ class Inference(Protocol):
         ...
 
     def cancel(self) -> None:
-        """Let it end soon; `wait` then raises.  Does not block; called on the event loop, and perhaps too late."""
+        """Make it end soon; `wait` then raises.  Does not block; called on the event loop, perhaps too late."""
         ...
 
 
@@ -45,14 +44,14 @@ class CompiledRegion(Protocol):
 
     @property
     def memory(self) -> int:
-        """Bytes that it holds between calls, about."""
+        """The approximate bytes that it holds between calls."""
         ...
 
     def start(self, inputs: Sequence[Any]) -> Inference:
         """Start a call on C-contiguous arrays, which it only reads.  Does not block; called on the event loop.
 
         Raises:
-            RefusedError: not with inputs of such shapes.
+            RefusedError: it cannot take inputs of these shapes.
         """
         ...
 
@@ -71,19 +70,19 @@ class Delegate(Protocol):
     def refusal(self, graph: WorkingGraph, node: Node, used: Collection[int]) -> str:
         """Why it cannot run a node, of which the outputs `used` are used, in a few words; "" if it can.
 
-        Asked only of nodes without state whose inputs and outputs are numbers.  It must say no to a node that may
-        fail by its inputs' values, unless the call fails with it.
+        Called only for nodes without state whose inputs and outputs are numbers.  It must refuse a node that may fail
+        depending on its inputs' values, unless the call fails with it.
         """
         ...
 
     def compile_seconds(self, region: Region) -> float:
-        """How long compiling a region will take, about."""
+        """The estimated seconds that compiling a region takes."""
         ...
 
     def compile(self, region: Region, threads: int) -> CompiledRegion:
-        """A region that may be called from now on, on so many threads.  Called in a thread.
+        """A region that can be called, with this many threads.  Called in a thread.
 
         Raises:
-            RefusedError: it cannot run it after all.
+            RefusedError: it cannot run the region after all.
         """
         ...

@@ -1,4 +1,4 @@
-"""Delegates by name; what one needs is imported when it is first used."""
+"""Delegates by name; the module that one needs is imported when it is first used."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def register_delegate(name: str, make: Callable[[], Delegate], *, needs: str = "
 
 
 def unregister_delegate(name: str) -> None:
-    """Take a delegate away from sessions that are made from now on.  Raises NotFoundError if there is none."""
+    """Remove a delegate; sessions keep those that they have.  Raises NotFoundError if there is none."""
     if _makers.pop(name, None) is None:
         raise errors.NotFoundError(f"No delegate '{name}' is registered")
     _made.pop(name, None)
@@ -51,7 +51,7 @@ def delegate_names() -> Collection[str]:
 
 
 def installed_delegate(name: str) -> bool:
-    """Is there all that this delegate needs?  Looks on disk the first time."""
+    """True if the module that this delegate needs is installed.  Reads the disk the first time."""
     needs = _needs[name]
     return not needs or importlib.util.find_spec(needs) is not None
 
@@ -60,7 +60,7 @@ def make_delegate(name: str) -> Delegate:
     """The delegate of this name: one for the process.
 
     Raises:
-        FailedPreconditionError: what it needs is not installed.
+        FailedPreconditionError: the module that it needs is not installed.
     """
     if name not in _made:
         if not installed_delegate(name):

@@ -1,9 +1,8 @@
 """OpenVINO as a delegate: its TensorFlow frontend reads a region, its CPU plugin compiles and runs it.
 
-A region goes over as a GraphDef in a private file that is gone when it was read: reading a path is what
-OpenVINO does without the interpreter's lock.  A call shares the arrays that it is given, and its outputs are
-memory of its own.  OpenVINO reports only success to a callback, so a thread waits for the end.
-Next to read: `openvino_ops.py` for what it is given.
+A region is passed as a GraphDef in a private file, which is deleted once it was read: OpenVINO reads a path without the
+interpreter's lock.  A call shares its input arrays, and its outputs are memory of its own.  OpenVINO reports only
+success to a callback, so a thread waits for the end. Next to read: `openvino_ops.py`, which nodes are passed to it.
 """
 
 from __future__ import annotations
@@ -25,11 +24,12 @@ from aexec.graph.passes.working_graph import WorkingGraph
 
 __all__ = ["OpenVinoDelegate"]
 
-# What compiling takes: seconds at least, per node, and per byte of the constants.
+# Estimate of compiling, in seconds: at least, per node, and per byte of the constants.
 _COMPILE_SECONDS, _NODE_SECONDS, _BYTE_SECONDS = 0.1, 2e-3, 7e-9
-# Larger regions are refused: compiling takes more than in proportion, cannot be cancelled, and `close` waits for it.
+# Larger regions are refused: compiling time grows faster than their size, cannot be cancelled, and `close` waits for
+# it.
 _MAX_NODES = 4000
-# Bytes of the constants that are kept a second time, about: weights are stored in the layout of their kernels.
+# Copies of the constants' bytes, approximately: weights are stored in the layout of their kernels.
 _COPIES = 1.0
 
 
@@ -60,7 +60,7 @@ class OpenVinoDelegate:
             "ENABLE_CPU_PINNING": False,
         }
         try:
-            with self._lock:  # one at a time: several take no less time, and more memory
+            with self._lock:  # one at a time: several are not faster, and need more memory
                 compiled = self._library().compile_model(self._read(region), "CPU", settings)
             return _CompiledRegion(compiled, region)
         except RuntimeError as error:
@@ -69,7 +69,7 @@ class OpenVinoDelegate:
             raise RefusedError(f"{of}{_reason(error)}") from None
 
     def _library(self) -> Any:
-        """What OpenVINO is used by.  It is imported when the first region is compiled, which takes long."""
+        """OpenVINO's core.  OpenVINO is imported when the first region is compiled, since that takes long."""
         if self._core is None:
             import openvino
 
@@ -105,7 +105,7 @@ class _CompiledRegion:
         for (_, element_type, _), dtype in zip(self._outputs, region.output_types, strict=True):
             if element_type.to_dtype() != dtype.np:
                 raise RefusedError(f"an output of type {element_type.get_type_name()}, expected {dtype}")
-        compiled.create_infer_request()  # the first takes long
+        compiled.create_infer_request()  # the first request takes long
 
     def start(self, inputs: Sequence[Any]) -> Inference:
         """Start a call.  Raises RefusedError for shapes other than those it was compiled for, and empty arrays."""
@@ -133,19 +133,19 @@ class _Inference:
         arrays: dict[int, Any] = {}
         outputs = []
         for index in self._outputs:
-            # Outputs that always are equal may be one tensor there.
+            # Outputs that are always equal may be one tensor there.
             again = index in arrays
             array = arrays.setdefault(index, self._request.get_output_tensor(index).data)
             outputs.append(array.copy() if again else array)
         return outputs
 
     def cancel(self) -> None:
-        """It stops before its next layer."""
+        """Stop before the next layer."""
         self._request.cancel()
 
 
 class _Shared:
-    """The memory of an array that is not to be written to, for who does not, and yet insists on being allowed to."""
+    """The memory of a read-only array, for a library that does not write to it but requires a writable one."""
 
     def __init__(self, array: Any) -> None:
         self._array = array
@@ -165,7 +165,7 @@ def _fits(shape: tuple[int, ...], dims: tuple[int | None, ...] | None) -> bool:
 
 
 def _ports(ports: Sequence[Any], names: Sequence[str]) -> list[int]:
-    """Positions of the ports of these nodes.  Raises RefusedError if one is not there."""
+    """The positions of the ports of these nodes.  Raises RefusedError if one is missing."""
     found = {name.partition(":")[0]: index for index, port in enumerate(ports) for name in port.get_names()}
     missing = [name for name in names if name not in found]
     if missing:
@@ -174,7 +174,7 @@ def _ports(ports: Sequence[Any], names: Sequence[str]) -> list[int]:
 
 
 def _start_shape(port: Any) -> list[int]:
-    """What an output's memory is made for: its shape, or nothing while that is unknown; it then grows."""
+    """The shape for which an output's memory is allocated: its own, or an empty one if unknown, which then grows."""
     shape = port.get_partial_shape()
     if shape.rank.is_dynamic:
         raise RefusedError("an output of unknown rank")
@@ -182,7 +182,7 @@ def _start_shape(port: Any) -> list[int]:
 
 
 def _reason(error: BaseException) -> str:
-    """What OpenVINO's message says besides places in its source and what to read."""
+    """OpenVINO's message without places in its source and advice."""
     lines = [line.strip() for line in str(error).splitlines()]
     noise = ("Exception from", "Check '", "Summary", "FrontEnd API failed", "Model wasn't fully converted", "To facil")
     return " ".join(line for line in lines if line and not line.startswith(noise))[:300] or str(error)

@@ -1,10 +1,10 @@
-"""Which nodes go to OpenVINO: those whose answer there is the same, but for float32's last digits.
+"""Which nodes go to OpenVINO: those whose results there are the same, except for float32's last digits.
 
-An allow-list.  Its CPU plugin narrows what it does not compute with: float64 to float32, int64 to int32.  So what
-flows is float32, bool, and int32 where it is the arithmetic of shapes; and an op that fails by the *values* of its
-inputs (an index out of range, a division by an integer zero) is not given to it, but for shapes that do not
-fit, which it finds too.  Every rank is known, and what decides an output's shape is a constant or such arithmetic:
-its C++ code is not relied on to check a graph.
+An allow-list.  Its CPU plugin narrows types with which it does not compute: float64 to float32, int64 to int32.  So
+values are float32, bool, and int32 for the arithmetic of shapes.  An op that can fail by the *values* of its inputs (an
+index out of range, an integer division by zero) is refused, except for shapes that do not fit, which OpenVINO finds
+too.  Every rank is known, and an output's shape depends on constants or such arithmetic only: OpenVINO's C++ code is
+not relied on to check a graph.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from aexec.graph.passes.working_graph import WorkingGraph
 
 __all__ = ["refusal"]
 
-# Looks at a node whose types and ranks are right; says what is wrong with it, or "".
+# Checks a node whose types and ranks are right; returns what is wrong with it, or "".
 _Check = Callable[[WorkingGraph, Node], str]
 
-# OpenVINO's tensors of more dimensions have no fast kernels, and some have none.
+# OpenVINO has no fast kernels, or none, for tensors of more dimensions.
 _MAX_RANK = 6
-# What these give besides their first output is for training.
+# Their outputs after the first are for training.
 _BATCH_NORM = ("FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3")
 
 
@@ -51,7 +51,7 @@ def _dtype(graph: WorkingGraph, endpoint: tuple[int, int]) -> DType:
 
 
 def _constant_at(graph: WorkingGraph, endpoint: tuple[int, int]) -> Any:
-    """The array of a constant, which goes over with a region; what an Identity hands on may come from outside."""
+    """The array of a constant, which goes over with a region.  An Identity's input may come from outside of it."""
     return graph.constant(endpoint) if graph.nodes[endpoint[0]].op == "Const" else None
 
 
@@ -74,7 +74,7 @@ def _any(graph: WorkingGraph, node: Node) -> str:
 
 
 def _floats(graph: WorkingGraph, node: Node) -> str:
-    """All that flows in is float32."""
+    """All inputs are float32."""
     wrong = next((t for t in node.input_types if t != float32), None)
     return "" if wrong is None else f"of {wrong}"
 
@@ -87,7 +87,7 @@ def _all(*checks: _Check) -> _Check:
 
 
 def _constant(*positions: int) -> _Check:
-    """Inputs at these positions, negative ones from the end, are constants."""
+    """The inputs at these positions, negative ones from the end, are constants."""
 
     def check(graph: WorkingGraph, node: Node) -> str:
         for position in positions:
@@ -124,7 +124,7 @@ def _rank(rank: int) -> _Check:
 
 
 def _inference(graph: WorkingGraph, node: Node) -> str:
-    """Of batch normalisation: in training it computes with the batch's own statistics."""
+    """For batch normalisation: in training it computes with the batch's own statistics."""
     return "is_training is set" if node.attrs["is_training"] else ""
 
 
@@ -134,7 +134,7 @@ def _shape_arithmetic_or_floats(graph: WorkingGraph, node: Node) -> str:
 
 
 def _gather_of_shape(graph: WorkingGraph, node: Node) -> str:
-    """Picking from a vector of known length at constant places: how shapes are taken apart."""
+    """Picks elements at constant positions from a vector of known length: how shapes are taken apart."""
     params = graph.shape(node.in_edges[0]).dims
     indices = _constant_at(graph, node.in_edges[1])
     if _dtype(graph, node.in_edges[0]) != int32 or params is None or len(params) != 1 or params[0] is None:
@@ -159,7 +159,7 @@ def _reduced(graph: WorkingGraph, node: Node) -> str:
 
 
 def _types(*dtypes: DType) -> _Check:
-    """The first input is of one of these types."""
+    """The first input has one of these types."""
     return lambda graph, node: "" if node.input_types[0] in dtypes else f"of {node.input_types[0]}"
 
 
@@ -181,7 +181,7 @@ _CHECKS: dict[str, _Check] = {
         # Elementwise, with broadcasting.
         "RealDiv Div Maximum Minimum Pow SquaredDifference AddN "
         "Less LessEqual Greater GreaterEqual Equal NotEqual "
-        # Products, and what is done along one dimension.
+        # Products, and ops along one dimension.
         "MatMul BatchMatMul BatchMatMulV2 Einsum Softmax LogSoftmax".split(),
         _floats,
     ),

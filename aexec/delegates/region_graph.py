@@ -1,8 +1,8 @@
-"""A region as a GraphDef: what is handed to a library that reads TensorFlow's graphs.
+"""A region as a GraphDef, for a library that reads TensorFlow's graphs.
 
-Inputs are `Placeholder` nodes `in0`, `in1`, …, outputs `Identity` nodes `out0`, `out1`, …; members and constants
-are `n` with their ids, and fused ops go over as their parts (`unfusing.py`).  So nothing that a graph names by itself
-goes over, and of its attrs only those that the ops define.
+Inputs are `Placeholder` nodes `in0`, `in1`, …, outputs `Identity` nodes `out0`, `out1`, …; members and constants are
+named `n` with their ids, and fused ops are written as their parts (`unfusing.py`).  So no names of the graph are passed
+on, and only attrs that the ops define.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ def output_name(position: int) -> str:
 
 
 def member_of(region: Region, text: str) -> Node | None:
-    """The member that a message of the library names first, if it names one."""
+    """The member that a message of the library names first, or None."""
     named = {f"n{node.id}": node for node in region.nodes}
     words = "".join(c if c.isalnum() else " " for c in text).split()
     return next((named[word] for word in words if word in named), None)
 
 
 def region_graph(region: Region) -> Iterator[bytes]:
-    """The serialised GraphDef in pieces, one a node: a large graph is never held as a whole."""
+    """Yield the serialised GraphDef in pieces, one per node, so that a large graph is never in memory as a whole."""
     yield proto.GraphDef(versions=region.graph.versions).SerializeToString()
     names = {endpoint: input_name(position) for position, endpoint in enumerate(region.inputs)}
     shapes = region.input_shapes

@@ -1,7 +1,7 @@
-"""Fused ops taken apart: what converters and optimisers put together, for libraries that know only the parts.
+"""Takes fused ops, made by converters and optimisers, apart, for libraries that know only the parts.
 
-`_FusedConv2D` with `fused_ops=["BiasAdd", "Relu"]` is a Conv2D, a BiasAdd and a Relu, each of what the one before
-gave.  Libraries fuse them again, in their own way.
+`_FusedConv2D` with `fused_ops=["BiasAdd", "Relu"]` is a Conv2D, a BiasAdd and a Relu, each applied to the result of the
+one before.  Libraries fuse them again, in their own way.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from aexec.graph.passes.fusion import FUSED_OPS
 
 __all__ = ["Part", "parts"]
 
-# Name in `fused_ops` → op, how many further inputs it takes, and its attrs by those of the fused node.
+# Name in `fused_ops` → op, number of further inputs, and its attrs by those of the fused node.
 _LATER: dict[str, tuple[str, int, Mapping[str, str]]] = {
     "BiasAdd": ("BiasAdd", 1, {}),
     "FusedBatchNorm": ("FusedBatchNormV3", 4, {"epsilon": "epsilon"}),
@@ -29,11 +29,11 @@ _LATER: dict[str, tuple[str, int, Mapping[str, str]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One op of what a fused node does.
+    """One op of a fused node.
 
     Attributes:
-        inputs: positions among the node's inputs; those of a part that is not the first come after what the one
-            before gave.
+        inputs: positions among the node's inputs; a part that is not the first takes the previous part's result before
+            these.
     """
 
     op_def: OpDef
@@ -42,7 +42,7 @@ class Part:
 
 
 def parts(node: Node) -> list[Part] | None:
-    """What a fused node does, one after the other; None if it is no fused op, or one with a part that is not known."""
+    """The ops of a fused node, in order; None if it is not a fused op, or has an unknown part."""
     if (
         node.op not in FUSED_OPS
         or node.attrs.get("num_host_args")

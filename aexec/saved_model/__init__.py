@@ -1,7 +1,7 @@
 """SavedModels: directories with graphs, their variables and files, ready to be used by signature.
 
-`loader.py` reads them, `complete_model.py` says whether all of one is there, `model_session.py` makes a session that
-begins with their variables, `meta_graph_model.py` reads a MetaGraph with its checkpoint, `writer.py` writes
+`loader.py` reads them, `complete_model.py` checks that all files of one are there, `model_session.py` makes a session
+that begins with their variables, `meta_graph_model.py` reads a MetaGraph with its checkpoint, `writer.py` writes
 SavedModels, and `freeze.py` makes a graph whose variables are constants.
 """
 

@@ -1,8 +1,7 @@
-"""Is a model complete?  A file that is missing does not mean that there is nothing to read.
+"""Checks that a model is complete: a missing file must not be mistaken for nothing to read.
 
-Whoever copies a model may write its graph first, and its variables and assets later.  Until all of it is there the
-graph has variables without values, or with those of an earlier model.
-Next to read: `model_session.py`.
+A program that copies a model may write its graph first, and its variables and assets later.  Until all are there the
+graph has variables without values, or with those of an earlier model. Next to read: `model_session.py`.
 """
 
 from __future__ import annotations
@@ -21,11 +20,11 @@ __all__ = ["RestoredModel", "has_values_to_restore"]
 
 
 class RestoredModel(Protocol):
-    """What a session asks of a model; `SavedModel` in `loader.py` is one."""
+    """The part of a model that a session uses; `SavedModel` in `loader.py` is one."""
 
     @property
     def meta_graph(self) -> MetaGraph:
-        """The graph with what belongs to it: its `saver_def` says how to restore the variables."""
+        """The graph with what belongs to it; its `saver_def` says how to restore the variables."""
 
     @property
     def variables_prefix(self) -> str:
@@ -33,21 +32,21 @@ class RestoredModel(Protocol):
 
     @property
     def init_op(self) -> str | None:
-        """Name of the operation to run once the variables are there, or None."""
+        """Name of the operation to run once the variables are restored, or None."""
 
     def has_variables(self) -> bool:
-        """Is there a checkpoint, or a part of one?  Looks at the disk."""
+        """True if there is a checkpoint, or a part of one.  Reads the disk."""
 
     def asset_feeds(self) -> dict[str, bytes]:
-        """Path of every asset, for the tensor that takes it."""
+        """The path of every asset, for the tensor that takes it."""
 
 
 def has_values_to_restore(model: RestoredModel) -> bool:
-    """Does the model's session begin with restoring a checkpoint?  Looks at the disk.
+    """True if the model's session begins with restoring a checkpoint.  Reads the disk.
 
     Raises:
-        NotFoundError: a file of the checkpoint is missing, or an asset that the model begins with.
-        DataLossError: a file of the checkpoint is cut off or corrupt.
+        NotFoundError: a file of the checkpoint is missing, or an asset that the model needs at first.
+        DataLossError: a file of the checkpoint is truncated or corrupt.
         InvalidArgumentError: an asset's name leads out of the assets directory.
     """
     saver = model.meta_graph.saver_def
@@ -63,12 +62,12 @@ def has_values_to_restore(model: RestoredModel) -> bool:
 
 
 def _needed(graph: Graph, operations: list[str]) -> list[Node]:
-    """The nodes that these operations need, themselves included.  Raises NotFoundError."""
+    """The nodes that these operations need, with themselves.  Raises NotFoundError if one does not exist."""
     return [graph.nodes[i] for i in reachable(graph, [graph.node(name).id for name in operations], ())]
 
 
 def _keeps_values(node: Node) -> bool:
-    """Does it make a variable, a table, or another thing that takes what is restored?"""
+    """True if it makes a variable, a table, or another object whose value is restored."""
     return any(dtype.is_ref or dtype is dtypes.resource for dtype in node.output_types)
 
 

@@ -1,4 +1,4 @@
-"""Freezing: a graph that computes some tensors, with the present values of its variables as constants."""
+"""Freezing: makes a graph that computes some tensors, with the present values of its variables as constants."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _REF_VARIABLES = ("Variable", "VariableV2")
 
 
 async def freeze(session: Session, outputs: Iterable[str]) -> Graph:
-    """A graph of what the outputs need, in which variables are constants.
+    """A graph of the nodes that the outputs need, in which variables are constants.
 
     Args:
         session: its graph is frozen, with the values that its variables have now.
@@ -31,8 +31,8 @@ async def freeze(session: Session, outputs: Iterable[str]) -> Graph:
     Raises:
         NotFoundError: there is no such output.
         FailedPreconditionError: a variable has no value.
-        UnimplementedError: a variable is used in a way that a constant cannot stand for: it is assigned
-            to on the way to an output, say.
+        UnimplementedError: a variable is used in a way that a constant cannot replace, such as an assignment on the way
+            to an output.
     """
     graph = session.graph
     needed = _needed(graph, [graph.tensor(name).node if ":" in name else graph.node(name) for name in outputs])
@@ -51,7 +51,7 @@ async def freeze(session: Session, outputs: Iterable[str]) -> Graph:
 
 
 def _needed(graph: Graph, roots: Iterable[Node]) -> list[Node]:
-    """The nodes that others need for their inputs, in the graph's order."""
+    """The nodes on which others depend, in the graph's order."""
     seen = {node.id for node in roots}
     stack = list(seen)
     while stack:
@@ -80,7 +80,7 @@ def _constant(node: Node, value: Any) -> proto.NodeDef:
 
 
 def _user(graph: Graph, node: Node, twins: FunctionTwins) -> list[proto.NodeDef]:
-    """A node that is no variable, made to take values where it took handles of variables."""
+    """A node that is not a variable, changed to take values instead of handles of variables."""
     message = node_to_proto(node)
     if any(t.is_ref for t in node.input_types):
         raise errors.UnimplementedError(
@@ -95,7 +95,7 @@ def _user(graph: Graph, node: Node, twins: FunctionTwins) -> list[proto.NodeDef]
 
 
 def _variable(graph: Graph, node_id: int) -> Node | None:
-    """The variable whose handle a node gives, or None."""
+    """The variable whose handle a node returns, or None."""
     node = graph.nodes[node_id]
     while node.op == "Identity":
         node = graph.nodes[node.in_edges[0][0]]

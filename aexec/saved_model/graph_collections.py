@@ -1,8 +1,7 @@
-"""A graph that was built here as a MetaGraph, with its collections as messages; and back.
+"""Converts a graph that was built here to a MetaGraph, with its collections as messages; and back.
 
-Variables, queue runners, conditionals and loops of a collection become the messages that TensorFlow keeps of them;
-tensors and operations their names.
-Next to read: `aexec/graph/meta_graph.py`.
+Variables, queue runners, conditionals and loops of a collection become TensorFlow's messages; tensors and operations
+become their names. Next to read: `aexec/graph/meta_graph.py`.
 """
 
 from __future__ import annotations
@@ -56,10 +55,10 @@ def export_meta_graph(
     Args:
         filename: a `.meta` file, or a `.pbtxt` one in text form.
         graph: by default the one being built.
-        collection_list: which collections; by default all.  Private ones stay behind, and so do, with a warning, those
-            whose items no message stands for.
-        saver_def: which nodes save and restore its variables.
-        clear_devices: leave out, in the file, which devices the nodes ask for.
+        collection_list: which collections; by default all.  Private ones are left out, and so are, with a warning,
+            those with items for which there is no message.
+        saver_def: the nodes that save and restore its variables.
+        clear_devices: leave out, in the file, the devices that nodes request.
 
     Raises:
         FailedPreconditionError: no graph is given and none is being built.
@@ -113,14 +112,14 @@ def import_meta_graph(
         source: a MetaGraph, or its file.
         import_scope: put before all names, with a `/`.
         input_map: as of `import_graph_def`.
-        clear_devices: forget which devices the nodes ask for.
+        clear_devices: drop the devices that nodes request.
 
     Returns:
-        the MetaGraph; with a `saver_def` of it `training.Saver.from_meta_graph` makes a saver.
+        the MetaGraph; if it has a `saver_def`, `training.Saver.from_meta_graph` makes a saver of it.
 
     Raises:
-        InvalidArgumentError: a collection holds something that is not the message it should be; or what
-            `import_graph_def` raises.
+        InvalidArgumentError: a collection holds an item that is not the right message; or an error of
+            `import_graph_def`.
         NotFoundError: there is no such file, or a collection names something that is not in the graph.
     """
     meta_graph = source if isinstance(source, MetaGraph) else MetaGraph.load(source)
@@ -139,7 +138,7 @@ def import_meta_graph(
                     runner = proto.QueueRunnerDef.FromString(_bytes(item))
                     add_queue_runner(QueueRunner.from_proto(runner, import_scope=import_scope), graph)
                 elif read is not None:
-                    # The same variable in several collections is one.
+                    # The same variable in several collections is one object.
                     data = _bytes(item)
                     found = made.get(data) if name in _VARIABLES else None
                     found = read(data, import_scope) if found is None else found
@@ -160,7 +159,7 @@ def _bytes(item: Any) -> bytes:
 
 
 def _reader_of(name: str) -> Callable[[bytes, str], Any] | None:
-    """What reads an item of a collection; None where names and plain values are kept."""
+    """A function that reads an item of a collection; None for names and plain values, which are kept."""
     if name in _VARIABLES:
         return lambda data, scope: Variable.from_proto(proto.VariableDef.FromString(data), import_scope=scope)
     if name == GraphKeys.COND_CONTEXT:
@@ -171,7 +170,7 @@ def _reader_of(name: str) -> Callable[[bytes, str], Any] | None:
 
 
 def _imported(item: CollectionItem, graph: Graph, scope: str) -> Any:
-    """A name of something in the graph as that, and anything else as it is."""
+    """The node or tensor of a name in the graph; anything else as it is."""
     if not isinstance(item, str):
         return item
     name = f"{scope}/{item}" if scope else item
@@ -181,7 +180,7 @@ def _imported(item: CollectionItem, graph: Graph, scope: str) -> Any:
 
 
 def _scoped(message: Any, scope: str) -> Any:
-    """Names of a context, inside the scope that the graph was imported into."""
+    """A context with its names inside the scope that the graph was imported into."""
     if not scope:
         return message
     for field, value in message.ListFields():

@@ -1,7 +1,7 @@
-"""Making nodes take the values of variables where they took handles to them.
+"""Makes nodes take the values of variables instead of handles to them.
 
-Reads become identities, gathers from a variable gathers from a tensor, and a function that
-is called with a handle gets a twin that takes the value.
+Reads become identities, gathers from a variable become gathers from a tensor, and a function that is called with a
+handle gets a twin that takes the value.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _CALLS = {
 def take_values(
     node: proto.NodeDef, types: Mapping[int, DType], twins: FunctionTwins, *, in_function: bool = False
 ) -> list[proto.NodeDef]:
-    """A node for inputs that were handles and are values now; with it what else it needs.
+    """A node for inputs that were handles and are values now, with the other nodes that it needs.
 
     Args:
         node: the node, unchanged.
@@ -70,7 +70,7 @@ def _call(node: proto.NodeDef, types: Mapping[int, DType], twins: FunctionTwins)
     for name in function_attrs:
         attr = message.attr[name]
         for function in attr.list.func if attr.WhichOneof("value") == "list" else [attr.func]:
-            # What goes into a loop comes out of its body again.
+            # The body of a loop returns what it takes.
             function.name = twins.twin(function.name, arguments, returned=name == "body")
     for position, dtype in arguments.items():
         message.attr[types_attr].list.type[position] = dtype.enum
@@ -92,7 +92,7 @@ class FunctionTwins:
     """Functions that take values where those of a library take handles.
 
     Attributes:
-        library: the functions, twins included as they are made.
+        library: the functions, with the twins made so far.
     """
 
     def __init__(self, library: proto.FunctionDefLibrary) -> None:
@@ -102,10 +102,10 @@ class FunctionTwins:
         self._names: dict[tuple[str, tuple[tuple[int, int], ...], bool], str] = {}
 
     def twin(self, name: str, types: Mapping[int, DType], *, returned: bool = False) -> str:
-        """Name of the twin of a function for values of these types at these positions.
+        """The name of the twin of a function for values of these types at these positions.
 
         Args:
-            returned: they come out at the same positions, as from the body of a loop.
+            returned: the values are returned at the same positions, as from the body of a loop.
 
         Raises:
             InvalidArgumentError: there is no such function.
@@ -115,7 +115,7 @@ class FunctionTwins:
         if key not in self._names:
             if name not in self._functions:
                 raise errors.InvalidArgumentError(f"Function '{name}' is not defined")
-            self._names[key] = self._free_name(f"{name}_frozen")  # known before the body is: it may call itself
+            self._names[key] = self._free_name(f"{name}_frozen")  # before the body is made: it may call itself
             self.library.function.append(self._make(self._functions[name], self._names[key], types, returned))
         return self._names[key]
 
@@ -134,7 +134,7 @@ class FunctionTwins:
         made.CopyFrom(function)
         made.signature.name = name
         del made.node_def[:]
-        values: dict[str, DType] = {}  # how the body names what was a handle
+        values: dict[str, DType] = {}  # names in the body of former handles
         for position, dtype in types.items():
             argument = made.signature.input_arg[position]
             argument.type = dtype.enum
@@ -164,7 +164,7 @@ class FunctionTwins:
 
 
 def _name_identities(function: proto.FunctionDef, values: dict[str, DType]) -> None:
-    """Add what passes a handle on, in whichever order the nodes stand."""
+    """Add the identities that pass a handle on, in whatever order the nodes are."""
     passing = [node for node in function.node_def if node.op == "Identity"]
     found = True
     while found:

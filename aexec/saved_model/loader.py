@@ -1,4 +1,4 @@
-"""Reading a SavedModel: the directory layout, and the choice of a meta graph by its tags.
+"""Reads a SavedModel: the directory layout, and the choice of a meta graph by its tags.
 
 ::
 
@@ -54,7 +54,7 @@ class SavedModel:
     """A meta graph of a SavedModel; `aexec.Session(model)` runs it.
 
     Attributes:
-        directory: where it is.
+        directory: its directory.
         meta_graph: its graph with all that belongs to it.
     """
 
@@ -67,7 +67,7 @@ class SavedModel:
 
     @property
     def signatures(self) -> Mapping[str, Signature]:
-        """Ways to use the graph: name → `Signature`.  Internal ones, such as that of initialisation, are left out."""
+        """The signatures: name → `Signature`.  Internal ones, such as that of initialisation, are left out."""
         return self.meta_graph.public_signatures
 
     @property
@@ -76,12 +76,12 @@ class SavedModel:
 
     @property
     def variables_prefix(self) -> str:
-        """Prefix of the checkpoint that holds the variables."""
+        """Prefix of the checkpoint with the variables."""
         return str(self.directory / VARIABLES)
 
     @property
     def init_op(self) -> str | None:
-        """Name of the operation that fills tables and the like once the variables are there, or None.
+        """Name of the operation that fills tables and the like once the variables are restored, or None.
 
         Raises:
             FailedPreconditionError: the model names several.
@@ -101,7 +101,7 @@ class SavedModel:
         return None
 
     def asset_feeds(self) -> dict[str, bytes]:
-        """Path of every asset, for the tensor that takes it.
+        """The path of every asset, for the tensor that takes it.
 
         Raises:
             InvalidArgumentError: an asset's name leads out of the assets directory.
@@ -115,12 +115,12 @@ class SavedModel:
         return feeds
 
     def has_variables(self) -> bool:
-        """Is there a checkpoint, or a part of one?  Looks at the disk."""
+        """True if there is a checkpoint, or a part of one.  Reads the disk."""
         return checkpoint_files_exist(self.variables_prefix)
 
     @property
     def session_class(self) -> type[Session]:
-        """What `aexec.Session(model)` makes."""
+        """The class of `aexec.Session(model)`."""
         return ModelSession
 
     def _repr_html_(self) -> str:
@@ -135,7 +135,7 @@ def _operation(name: str) -> str:
 
 
 def is_saved_model(directory: str | Path) -> bool:
-    """Does a path name a directory with a SavedModel in it?"""
+    """True if the path is a directory with a SavedModel."""
     return any((Path(directory) / name).is_file() for name in FILE_NAMES)
 
 
@@ -143,12 +143,12 @@ def load_saved_model(directory: str | Path, tags: Iterable[str] | str = ("serve"
     """Read the meta graph of a SavedModel that has exactly these tags.
 
     Args:
-        directory: where it is.
+        directory: its directory.
         tags: the tags, all of them.
 
     Raises:
         NotFoundError: there is no SavedModel, or it has no such meta graph; the message lists those it has.
-        InvalidArgumentError: it cannot be parsed, or no graph can be made of it.
+        InvalidArgumentError: it cannot be parsed, or its graph is invalid.
     """
     message = _read(Path(directory))
     wanted = {tags} if isinstance(tags, str) else set(tags)
@@ -162,7 +162,7 @@ def load_saved_model(directory: str | Path, tags: Iterable[str] | str = ("serve"
 
 
 async def load_saved_model_async(directory: str | Path, tags: Iterable[str] | str = ("serve",)) -> SavedModel:
-    """`load_saved_model` in a worker thread: the event loop goes on meanwhile.  Arguments and errors as there."""
+    """`load_saved_model` in a worker thread, so that the event loop goes on.  Arguments and errors as there."""
 
     def load() -> SavedModel:
         with collector_paused():

@@ -1,7 +1,7 @@
 """`MetaGraphModel`: a MetaGraph with the checkpoint that was written beside it, ready to be used.
 
-`saver.save(session, "model")` writes `model.meta`, and the variables as `model.index` with its data files.
-Next to read: `model_session.py`.
+`saver.save(session, "model")` writes `model.meta`, and the variables as `model.index` with its data files. Next to
+read: `model_session.py`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class MetaGraphModel:
 
     Attributes:
         meta_graph: the graph with all that belongs to it.
-        variables_prefix: of the checkpoint that holds its variables.
+        variables_prefix: of the checkpoint with its variables.
     """
 
     meta_graph: MetaGraph
@@ -41,11 +41,11 @@ class MetaGraphModel:
 
     @property
     def init_op(self) -> str | None:
-        """None: a checkpoint has the values that initialisers would give."""
+        """None: a checkpoint has the values that initialisers would make."""
         return None
 
     def has_variables(self) -> bool:
-        """Is the checkpoint there?  Looks at the disk."""
+        """True if the checkpoint is there.  Reads the disk."""
         return checkpoint_files_exist(self.variables_prefix)
 
     def asset_feeds(self) -> dict[str, bytes]:
@@ -54,5 +54,5 @@ class MetaGraphModel:
 
     @property
     def session_class(self) -> type[Session]:
-        """What `aexec.Session(model)` makes."""
+        """The class of `aexec.Session(model)`."""
         return ModelSession

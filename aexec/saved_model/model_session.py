@@ -1,10 +1,8 @@
 """`ModelSession`: a session of a SavedModel, which has its variables before anything else runs.
 
-**When.**  Entering `async with aexec.Session(model)` restores the variables and runs the
-model's init op; an error comes from there.  A session that is used without entering it
-does so before its first run, and every run that is started meanwhile waits for it.  It
-happens once; if it fails, the runs that waited fail with its error, and the next one tries
-again.
+Entering `async with aexec.Session(model)` restores the variables and runs the model's init op, and raises their errors.
+A session that is used without entering it does so before its first run, and every run that is started meanwhile waits
+for it.  It happens once; if it fails, the runs that waited fail with its error, and the next one tries again.
 """
 
 from __future__ import annotations
@@ -27,17 +25,17 @@ from aexec.saved_model.complete_model import RestoredModel, has_values_to_restor
 
 __all__ = ["ModelSession", "initialize_model"]
 
-# The session whose initialisation this task is: its own runs do not wait for it.
+# The session that this task initialises: its own runs do not wait for that.
 _initializing: ContextVar[ModelSession | None] = ContextVar("aexec_initializing_session", default=None)
 
 
 async def initialize_model(session: Session, model: RestoredModel) -> None:
-    """Have a session of a model's graph restore the variables, and run the model's init op.
+    """Restore the variables of a session of a model's graph, and run the model's init op.
 
     Raises:
         NotFoundError: the checkpoint lacks a variable, or a file is missing.
-        DataLossError: the checkpoint is cut off or corrupt.
-        OpError: whatever else restoring or the init op raise.
+        DataLossError: the checkpoint is truncated or corrupt.
+        OpError: another error of restoring or of the init op.
     """
     saver, assets = model.meta_graph.saver_def, model.asset_feeds()
     if await run_in_thread(has_values_to_restore, model, on_cancel=OnCancel.ABANDON):
@@ -52,10 +50,10 @@ class ModelSession(Session):
     """A session of a SavedModel.  `aexec.Session(model)` makes one.
 
     Args:
-        model: what to run.
+        model: the model to run.
         target: "" for a session in this process.
-        config: settings.  By default only what a run needs has to be runnable, as models carry nodes
-            for training and saving.
+        config: settings.  By default only what a run needs has to be runnable, since models contain nodes for training
+            and saving.
     """
 
     def __init__(self, model: RestoredModel, target: str = "", config: SessionConfig | Message | None = None) -> None:
@@ -75,12 +73,12 @@ class ModelSession(Session):
         return self
 
     async def initialize(self) -> None:
-        """Make the model ready, unless that has been done.  Raises as `initialize_model`."""
+        """Restore and initialise the model, unless that was done.  Raises as `initialize_model`."""
         if self._ready:
             return
         if self._initialization is None:
             self._initialization = asyncio.create_task(self._initialize(), name=f"initialize session {self.id}")
-        # A task of its own, which others may wait for too: cancelling one of them must not end it.
+        # In a task of its own, for which others may wait too: cancelling one of them must not end it.
         await asyncio.shield(self._initialization)
 
     async def _initialize(self) -> None:
@@ -92,7 +90,7 @@ class ModelSession(Session):
             self._initialization = None
 
     def _when_ready(self, prepared: Prepared) -> Prepared:
-        """What a step waits for: the plan, and before that the model, unless it is ready or the step makes it so."""
+        """What a step waits for: the model, unless it is ready or this step initialises it; then the plan."""
         if self._ready or _initializing.get() is self:
             return prepared
         return asyncio.ensure_future(self._prepared_when_ready(prepared))
@@ -108,11 +106,11 @@ class ModelSession(Session):
         super()._release_graph()
 
     async def close(self, containers: Iterable[str] = ()) -> None:
-        """As any session's; initialising it is given up."""
+        """As any session's `close`; initialising is given up."""
         task = self._initialization
         await super().close(containers)
         if task is not None:
             task.cancel()
             await asyncio.wait([task])
             if not task.cancelled():
-                task.exception()  # seen: whoever waited for it has got it
+                task.exception()  # mark as retrieved: whoever waited has got it

@@ -1,6 +1,6 @@
-"""Writing a SavedModel: the variables of a session, files that the graph reads, and signatures.
+"""Writes a SavedModel: the variables of a session, files that the graph reads, and signatures.
 
-`saved_model.pb` is written last and at one stroke: a directory without it is no model yet.
+`saved_model.pb` is written last and atomically: a directory without it is no model yet.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ async def save_saved_model(
     Args:
         session: its graph and the values of its variables are written.
         directory: a new directory, or one without a model in it.
-        signatures: name → `Signature`; `serving_default` is what servers look for.
+        signatures: name → `Signature`; servers look for `serving_default`.
         tags: of the graph.
-        main_op: operation to run once the variables are restored: fills tables, say.
+        main_op: operation to run once the variables are restored, such as to fill tables.
         assets: tensor that takes the path of a file → the file, which is copied.
         saver: saves the variables; by default one of all variables is added to the graph.
         meta_graph: collections and whatever else to keep.
         more: further graphs over the same variables.
-        clear_devices: leave out which devices the nodes ask for.
+        clear_devices: leave out the devices that nodes request.
 
     Returns:
         The directory.
@@ -62,7 +62,7 @@ async def save_saved_model(
         AlreadyExistsError: there is a model already.
         NotFoundError: a signature names a tensor that is not in the graph, or an asset is missing.
         FailedPreconditionError: a variable is not initialised.
-        OpError: whatever else the system raises.
+        OpError: another error of the system.
     """
     target, graph = Path(directory), session.graph
     for signature in signatures.values():
@@ -99,7 +99,7 @@ def _check_signature(graph: Graph, signature: Signature) -> None:
 
 
 def _copy_assets(target: Path, files: Mapping[str, Path]) -> dict[str, str]:
-    """Copy files into the assets directory; tensor → name there, made unique."""
+    """Copy files into the assets directory; returns tensor → name there, made unique."""
     names: dict[str, str] = {}
     sources: dict[str, Path] = {}
     if files:

@@ -1,7 +1,7 @@
 """Training: optimisers, the session that trains, its hooks, and savers of checkpoints.
 
-The optimisers are those of `aexec/optimizers/`.  Begin with `training_session.py`.  `saver.py` writes and restores
-the variables of a session; `checkpoint_state.py` keeps the file that says which checkpoints there are.
+The optimisers are those of `aexec/optimizers/`.  Read `training_session.py` first.  `saver.py` writes and restores the
+variables of a session; `checkpoint_state.py` keeps the file that lists the checkpoints.
 """
 
 from aexec.optimizers.adagrad import AdadeltaOptimizer, AdagradDAOptimizer, AdagradOptimizer, ProximalAdagradOptimizer

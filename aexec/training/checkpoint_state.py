@@ -1,7 +1,7 @@
-"""The `checkpoint` file: which checkpoints a directory has, and which is the latest.
+"""The `checkpoint` file: lists the checkpoints of a directory, and the latest.
 
-It is a CheckpointState in text form, as TensorFlow writes it, and replaced at one stroke.
-Paths in it may be relative to its directory.
+It is a CheckpointState in text form, as TensorFlow writes it, and is replaced atomically.  Paths in it may be relative
+to its directory.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ DEFAULT_FILE = "checkpoint"
 
 @dataclass(frozen=True, slots=True)
 class CheckpointState:
-    """What a `checkpoint` file says.
+    """The content of a `checkpoint` file.
 
     Attributes:
         latest: prefix of the latest checkpoint.
         paths: prefixes of all that are kept, oldest first; the latest is the last.
-        timestamps: when each was written, in seconds since 1970; empty if not known.
+        timestamps: when each was written, in seconds since 1970; empty if unknown.
         last_preserved: when the latest of those that are kept for ever was written; 0 if none.
     """
 
@@ -52,10 +52,10 @@ class CheckpointState:
 
 
 async def get_checkpoint_state(directory: str, latest_filename: str = DEFAULT_FILE) -> CheckpointState | None:
-    """What a directory's `checkpoint` file says, or None if there is none.
+    """The content of a directory's `checkpoint` file, or None if there is none.
 
     Raises:
-        DataLossError: it is not what such a file has to be.
+        DataLossError: the file is corrupt.
     """
     return await run_in_thread(read_state, directory, latest_filename, on_cancel=OnCancel.ABANDON)
 
@@ -75,7 +75,7 @@ async def latest_checkpoint(directory: str, latest_filename: str = DEFAULT_FILE)
 
 
 async def checkpoint_exists(prefix: str) -> bool:
-    """Is there a checkpoint, of either format, with this prefix (or matching this pattern)?"""
+    """True if there is a checkpoint, of either format, with this prefix (or matching this pattern)."""
     return await run_in_thread(checkpoint_files_exist, prefix, on_cancel=OnCancel.ABANDON)
 
 
@@ -85,21 +85,21 @@ async def update_checkpoint_state(
     """Replace a directory's `checkpoint` file.
 
     Args:
-        directory: where it is.
-        state: what it shall say.
-        latest_filename: its name.
+        directory: the directory.
+        state: the new content.
+        latest_filename: name of the file.
         relative: write paths relative to the directory, so that it can be moved.
 
     Raises:
-        InvalidArgumentError: as many timestamps as paths are needed.
-        OpError: of the class that an error of the system stands for.
+        InvalidArgumentError: the number of timestamps is not that of the paths.
+        OpError: the class for an error of the system.
     """
     write = partial(write_state, directory, state, latest_filename, relative=relative)
     await run_in_thread(write, on_cancel=OnCancel.WAIT)
 
 
 async def remove_checkpoint(prefix: str) -> None:
-    """Delete a checkpoint of either format with its `.meta` file.  What is not there is ignored."""
+    """Delete a checkpoint of either format with its `.meta` file.  Missing files are ignored."""
     await run_in_thread(remove, prefix, on_cancel=OnCancel.WAIT)
 
 
@@ -107,7 +107,7 @@ async def remove_checkpoint(prefix: str) -> None:
 
 
 def read_state(directory: str, latest_filename: str = DEFAULT_FILE) -> CheckpointState | None:
-    """What `get_checkpoint_state` gives, read in this thread.  Raises as that does."""
+    """The result of `get_checkpoint_state`, read in this thread.  Raises likewise."""
     path = os.path.join(directory, latest_filename)
     try:
         with reporting(path), open_regular(path) as file:
@@ -145,7 +145,7 @@ def write_state(
         timestamps += [0.0] if timestamps else []
 
     def written(prefix: str) -> str:
-        # A path that is relative already would mean another place when read from the directory's own.
+        # A relative path would mean another place when read from the directory.
         return os.path.relpath(prefix, directory or ".") if relative or not os.path.isabs(prefix) else prefix
 
     message = proto.CheckpointState(

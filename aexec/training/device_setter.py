@@ -1,9 +1,9 @@
-"""`replica_device_setter`: which device each node of a replica requests: variables on parameter servers, the rest here.
+"""`replica_device_setter`: places variables of a replica on parameter servers, and its other nodes on the worker.
 
-What it makes is given to `aexec.device`.  The parameter servers take variables by turns, or as a strategy says:
-`GreedyLoadBalancingStrategy` gives each to the task that has the least so far.
-The rules are those of TensorFlow's tf.compat.v1.train.replica_device_setter and tf.contrib.training.
-docs/distributed.md shows replicas in one graph, and in one each.
+The result is passed to `aexec.device`.  The parameter servers get variables in turn, or as a strategy says:
+`GreedyLoadBalancingStrategy` gives each to the task with the smallest load so far. The rules are those of TensorFlow's
+tf.compat.v1.train.replica_device_setter and tf.contrib.training. docs/distributed.md shows replicas in one graph, and
+in one each.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from aexec.graph.scopes import DeviceFunction
 
 __all__ = ["GreedyLoadBalancingStrategy", "byte_size_load_fn", "replica_device_setter"]
 
-# Ops that keep what is trained.
+# Ops that keep trained values.
 _PS_OPS = frozenset(
     {
         "AutoReloadVariable",
@@ -39,7 +39,7 @@ _PS_OPS = frozenset(
     }
 )
 
-# Given a node that is to be on a parameter server: gives the number of its task.
+# A node that is to be on a parameter server → the number of its task.
 PlacementStrategy = Callable[[Node], int]
 
 
@@ -55,20 +55,20 @@ def replica_device_setter(
     """A function for `aexec.device`: variables request a task of `ps_device`, all other nodes `worker_device`.
 
     Args:
-        ps_tasks: number of parameter servers; what `cluster` says counts instead.
-        ps_device: what variables request, but for the task; if a request in an inner block names another job, that
-            one stays, and no task is chosen.
-        worker_device: what others request, "" for nothing.
-        merge_devices: what inner blocks request is completed; else it is left as it is.
+        ps_tasks: number of parameter servers; overridden by `cluster`.
+        ps_device: the device that variables request, without the task; if an inner block requests another job, that job
+            stays, and no task is chosen.
+        worker_device: the device that others request, "" for none.
+        merge_devices: complete what inner blocks request; else leave it as it is.
         cluster: jobs, as of `SessionConfig`.
-        ps_ops: types of the ops that count as variables, if others than TensorFlow's list.
-        ps_strategy: chooses the task; by default each variable gets the next.
+        ps_ops: types of the ops that count as variables, if not TensorFlow's list.
+        ps_strategy: chooses the task; by default in turn.
 
     Returns:
-        None where there are no parameter servers.
+        the function; None if there are no parameter servers.
 
     Raises:
-        InvalidArgumentError: a device name that is none.
+        InvalidArgumentError: an invalid device name.
     """
     ps, worker = DeviceName.parse(ps_device), DeviceName.parse(worker_device)
     if cluster is not None:
@@ -95,7 +95,7 @@ def replica_device_setter(
 
 
 class GreedyLoadBalancingStrategy:
-    """Chooses the parameter server that has the least load so far, the first of several.
+    """Chooses the parameter server with the smallest load so far, the first of several.
 
     Args:
         num_tasks: number of parameter servers.
@@ -107,7 +107,7 @@ class GreedyLoadBalancingStrategy:
         self._load_of = load_fn
 
     def __call__(self, node: Node) -> int:
-        """The number of the task that a node is to be on."""
+        """The number of the task for a node."""
         task = self._loads.index(min(self._loads))
         self._loads[task] += self._load_of(node)
         return task
@@ -117,7 +117,7 @@ def byte_size_load_fn(node: Node) -> int:
     """The bytes of a variable's elements.
 
     Raises:
-        InvalidArgumentError: its shape is not known in full.
+        InvalidArgumentError: its shape is not fully known.
     """
     shape: Any = node.attrs.get("shape")
     if shape is None or shape.num_elements is None:

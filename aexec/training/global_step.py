@@ -1,6 +1,7 @@
 """The global step: a variable of the graph that counts the steps of training, and is saved with the others.
 
-`optimizer.minimize(loss, global_step=get_or_create_global_step())` counts; hooks of `session_run_hook.py` look at it.
+`optimizer.minimize(loss, global_step=get_or_create_global_step())` increments it; hooks of `session_run_hook.py` read
+it.
 """
 
 from __future__ import annotations
@@ -39,11 +40,11 @@ def create_global_step() -> Variable:
 
 
 def get_or_create_global_step() -> Variable:
-    """The global step, which is made if there is none."""
+    """The global step, made if there is none."""
     found = get_global_step()
     return create_global_step() if found is None else found
 
 
 async def global_step(session: Session, variable: Variable) -> int:
-    """The number that the global step has in a session.  Raises FailedPreconditionError if it has none yet."""
+    """The value of the global step in a session.  Raises FailedPreconditionError if it has none yet."""
     return int(await session.run(variable.element))

@@ -1,4 +1,4 @@
-"""The hooks that there are: stopping, saving, logging, and looking for numbers that are none.
+"""The hooks of aexec: stopping, saving, logging, and detecting NaN.
 
 Each is a `SessionRunHook` for a `TrainingSession`.
 """
@@ -43,14 +43,14 @@ logger = logging.getLogger(__name__)
 
 
 class NanLossDuringTrainingError(RuntimeError):
-    """The loss is no number any more."""
+    """The loss is NaN."""
 
     def __str__(self) -> str:
         return "NaN loss during training."
 
 
 class _Timer:
-    """Says when something is due again: every so many steps, or seconds."""
+    """Says when something is due again: after a number of steps, or of seconds."""
 
     def __init__(self, steps: int | None, seconds: float | None, clock: Callable[[], float]) -> None:
         if (steps is None) == (seconds is None):
@@ -68,7 +68,7 @@ class _Timer:
         return self._seconds is not None and self._clock() >= self.last[1] + self._seconds
 
     def done(self, step: int) -> tuple[int, float]:
-        """Note that it is done; steps and seconds since the last time."""
+        """Record that it is done; returns steps and seconds since the last time."""
         now = self._clock()
         before = self.last or (step, now)
         self.last = step, now
@@ -84,10 +84,10 @@ def _step_of(values: SessionRunValues, hook: SessionRunHook) -> int:
 
 
 class StopAtStepHook(SessionRunHook):
-    """Stops when the global step has reached `last_step`, or is `num_steps` more than it was at first.
+    """Stops when the global step has reached `last_step`, or has grown by `num_steps`.
 
     Raises:
-        InvalidArgumentError: both are given, or none.
+        InvalidArgumentError: both are given, or neither.
     """
 
     def __init__(self, num_steps: int | None = None, last_step: int | None = None) -> None:
@@ -109,15 +109,15 @@ class StopAtStepHook(SessionRunHook):
 
 
 class CheckpointSaverHook(SessionRunHook):
-    """Saves to a directory: at first, every so many steps or seconds, and at the end.
+    """Saves to a directory: at the beginning, after each `save_steps` steps or `save_secs` seconds, and at the end.
 
-    Values are taken between steps, and written by a task of its own while steps go on.
+    Values are read between steps, and written by a task of its own while steps go on.
 
     Args:
         save_steps: how often, in steps of the global step.
         save_secs: how often, in seconds; 600 if neither is given.
         basename: of the checkpoints.
-        clock: gives seconds.
+        clock: returns seconds.
     """
 
     def __init__(
@@ -145,7 +145,7 @@ class CheckpointSaverHook(SessionRunHook):
         step = _step_of(values, self)
         if not self._timer.due(step) or (self._writing is not None and not self._writing.done()):
             return
-        self._timer.done(step)  # before anything is awaited, so that only one of several replicas saves
+        self._timer.done(step)  # before any await, so that only one of several replicas saves
         session = context.session
         try:
             taken, number = await session.snapshot()
@@ -193,11 +193,11 @@ class NanTensorHook(SessionRunHook):
 
 
 class LoggingTensorHook(SessionRunHook):
-    """Logs values, `loss = 0.25, step = 100 (1.204 sec)`, every so many steps of this process, or seconds.
+    """Logs values, `loss = 0.25, step = 100 (1.204 sec)`, after each so many steps of this process, or seconds.
 
     Args:
         tensors: what to log, by the names that are logged.
-        clock: gives seconds.
+        clock: returns seconds.
     """
 
     def __init__(
@@ -225,7 +225,7 @@ class LoggingTensorHook(SessionRunHook):
 
 
 class StepCounterHook(SessionRunHook):
-    """Logs how many steps there are in a second, every so many steps or seconds.
+    """Logs the steps per second, after each so many steps or seconds.
 
     Attributes:
         steps_per_second: the last one logged; 0 before that.
@@ -253,11 +253,11 @@ class StepCounterHook(SessionRunHook):
 
 
 class EarlyStoppingHook(SessionRunHook):
-    """Stops when a metric has not become better for `patience` steps.
+    """Stops when a metric has not improved for `patience` steps.
 
     Args:
-        min_delta: what is better by no more than this is not better.
-        mode: is less better (`"min"`), or more (`"max"`)?
+        min_delta: a change by no more than this is no improvement.
+        mode: whether less is better (`"min"`), or more (`"max"`).
     """
 
     def __init__(
@@ -286,7 +286,7 @@ class EarlyStoppingHook(SessionRunHook):
 
 
 class ProgressBarHook(SessionRunHook):
-    """A bar on the terminal, which shows the global step, its rate, and what is left; nothing if there is no terminal.
+    """A bar on the terminal, with the global step, its rate, and the remaining time; nothing if there is no terminal.
 
     Args:
         last_step: where the bar ends.
@@ -312,7 +312,7 @@ class ProgressBarHook(SessionRunHook):
         coordinator.create_task(self._stop_with(coordinator), name="progress bar")
 
     async def _stop_with(self, coordinator: Coordinator) -> None:
-        """However the training ends, the terminal is given back."""
+        """Remove the bar from the terminal, however the training ends."""
         try:
             await coordinator.wait_for_stop()
         finally:
@@ -325,11 +325,11 @@ class ProgressBarHook(SessionRunHook):
 
 
 class SummarySaverHook(SessionRunHook):
-    """Writes summaries, every so many steps of this process or seconds.
+    """Writes summaries, after each so many steps of this process or seconds.
 
     Args:
-        writer: is flushed at the end, and closed by whoever made it.
-        summary: what a summary op gives.
+        writer: flushed at the end, and closed by whoever made it.
+        summary: the result of a summary op.
     """
 
     def __init__(

@@ -5,7 +5,7 @@
     average = ExponentialMovingAverage(0.999)
     with aexec.control_dependencies([step]):
         train = average.apply()
-    saver = Saver(average.variables_to_restore())  # for a program that serves: the averages under the variables
+    saver = Saver(average.variables_to_restore())  # for a program that serves: the averages as the variables
 
 Names are TensorFlow's: `w/ExponentialMovingAverage`.  Next to read: `saver.py`.
 """
@@ -35,9 +35,9 @@ class ExponentialMovingAverage:
 
     Args:
         decay: near 1; a number or scalar tensor.
-        num_updates: counts updates, such as the global step.  The decay is no more than `(1 + n) / (10 + n)` then, so
-            that averages move faster at first.
-        zero_debias: divide averages that began at zero by the weight of what they have seen, `1 - decay ** n`.
+        num_updates: counts updates, such as the global step.  The decay is then at most `(1 + n) / (10 + n)`, so that
+            averages move faster at first.
+        zero_debias: divide averages that began at zero by the weight of the values so far, `1 - decay ** n`.
         name: of the averages and of the op.
     """
 
@@ -56,14 +56,14 @@ class ExponentialMovingAverage:
         self._averages: dict[Variable | Tensor, Variable] = {}
 
     def apply(self, variables: Iterable[Variable | Tensor] | None = None) -> Node:
-        """An operation that brings the averages up to date.
+        """An operation that updates the averages.
 
         Args:
             variables: variables, which are added to `GraphKeys.MOVING_AVERAGE_VARIABLES`, and other tensors; by default
                 all trainable variables.
 
         Raises:
-            InvalidArgumentError: one is not of floats, or no tensor.
+            InvalidArgumentError: one is not a tensor, or not of floats.
         """
         given = trainable_variables() if variables is None else list(variables)
         chosen = [part for variable in given for part in parts_or_self(variable)]
@@ -110,7 +110,7 @@ class ExponentialMovingAverage:
             return moved
 
     def _debiased(self, average: Variable, now: Tensor, rest: Tensor) -> Node:
-        """Moves an average that is kept beside `average`, which gets it without the share of the zeros."""
+        """Update a hidden average beside `average`, and set `average` to it without the weight of the initial zero."""
         with control_dependencies(None), name_scope(None):
             biased = self._variable(now, f"{average.op.name}/biased", _zeros(now))
             steps = Variable(zeros([], average.dtype), trainable=False, name=f"{average.op.name}/local_step")
@@ -124,20 +124,20 @@ class ExponentialMovingAverage:
         return self._averages.get(variable)
 
     def average_name(self, variable: Variable | Tensor) -> str:
-        """The name under which checkpoints have the average of a variable: also before there is one."""
+        """The name in checkpoints of the average of a variable, also before there is one."""
         found = self._averages.get(variable)
         return f"{variable.op.name}/{self.name}" if found is None else found.op.name
 
     def variables_to_restore(self, variables: Iterable[Any] | None = None) -> dict[str, Variable | list[Variable]]:
-        """For `Saver`: a mapping by which variables get the values of their averages, and others their own.
+        """A mapping for `Saver`, by which variables are restored from their averages, and others from their own values.
 
         Args:
-            variables: of which there are averages in the checkpoint; by default the trainable ones, and those in
+            variables: the variables with averages in the checkpoint; by default the trainable ones, and those in
                 `GraphKeys.MOVING_AVERAGE_VARIABLES`.
         """
         given = [*trainable_variables(), *moving_average_variables()] if variables is None else variables
         averaged = list(dict.fromkeys(part for variable in given for part in parts_or_self(variable)))
-        # Averages of tensors are restored under their own names, as there is nothing else to restore by them.
+        # Averages of tensors are restored under their own names, as no variable takes their values.
         taken = {*averaged, *(average for of, average in self._averages.items() if isinstance(of, Variable))}
         names: dict[str, Variable | list[Variable]] = {}
         for variable in [*averaged, *(one for one in global_variables() if one not in taken)]:
@@ -156,7 +156,7 @@ class ExponentialMovingAverage:
 
 
 def _zeros(value: Tensor) -> Tensor:
-    """Zeros of the shape of a tensor, which is looked at in the run only if it is not known."""
+    """Zeros of the shape of a tensor, which is computed in the run only if it is unknown."""
     shape = value.static_shape
     if shape.is_fully_defined:
         return zeros([int(size) for size in shape if size is not None], value.dtype.base)

@@ -7,9 +7,9 @@
     path = await saver.save(session, "run/model.ckpt", global_step=100)
     await saver.restore(session, await aexec.training.latest_checkpoint("run"))
 
-Saving is safe against crashes at every point.  The checkpoint appears at one stroke (see
-`aexec/io/tensor_bundle.py`); then the `checkpoint` file is replaced at one stroke; only
-then are old checkpoints deleted.  So the file always names a checkpoint that is whole.
+Saving is safe against crashes at every point.  The checkpoint appears atomically (see
+`aexec/io/tensor_bundle.py`); then the `checkpoint` file is replaced atomically; only then are
+old checkpoints deleted.  So the file always names a complete checkpoint.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ VARIABLE_OPS = ("Variable", "VariableV2", "VarHandleOp")
 
 @dataclass(frozen=True, slots=True)
 class _Saved:
-    """A variable under the name that checkpoints know it by; `spec` says which slice of that it is, if not all."""
+    """A variable under its name in checkpoints; `spec` says which slice of that it is, if not all."""
 
     name: str
     node: Node
@@ -67,22 +67,22 @@ class _Saved:
 class Saver:
     """Saves and restores variables.
 
-    It adds its own nodes to the graph (under `save/`), unless a SaverDef says which nodes there are.
+    It adds its own nodes to the graph (under `save/`), unless a SaverDef names the nodes.
 
     Args:
-        variables: what to save: variables (their nodes, tensors or names), or a mapping from the
-            name in checkpoints to these.  By default all variables of the graph, by node name.  Partitioned
-            variables, and lists of their parts in a mapping, are slices of one tensor in checkpoints.
+        variables: the variables to save (their nodes, tensors or names), or a mapping from the name in checkpoints to
+            these. By default all variables of the graph, by node name.  Partitioned variables, and lists of their parts
+            in a mapping, are slices of one tensor in checkpoints.
         graph: the graph; by default the one being built.
         max_to_keep: how many checkpoints to keep; 0 for all.
-        keep_checkpoint_every_n_hours: besides these, one of so many hours is kept for ever.
+        keep_checkpoint_every_n_hours: besides these, one checkpoint per this many hours is kept for ever.
         sharded: write one data file per device.
-        saver_def: nodes that save and restore, as a MetaGraph names them; settings that it has are used.
-        meta_graph: what to write beside checkpoints, with the graph of the session; by default that alone.
+        saver_def: nodes that save and restore, as a MetaGraph names them; its settings are used.
+        meta_graph: what to write beside checkpoints, with the graph of the session; by default the graph only.
         clock: seconds since 1970.
 
     Raises:
-        InvalidArgumentError: there is nothing to save, something is no variable, or a name is used twice.
+        InvalidArgumentError: there is nothing to save, something is not a variable, or a name is used twice.
         FailedPreconditionError: no graph is given and none is being built.
     """
 
@@ -114,7 +114,7 @@ class Saver:
 
     @classmethod
     def from_meta_graph(cls, meta_graph: MetaGraph, **settings: Any) -> Saver:
-        """The saver of a MetaGraph: by its SaverDef, or else one of the variables in its collections.
+        """The saver of a MetaGraph: by its SaverDef, or else of the variables in its collections.
 
         Raises:
             InvalidArgumentError: it has neither.
@@ -127,11 +127,11 @@ class Saver:
 
     @property
     def last_checkpoints(self) -> tuple[str, ...]:
-        """Checkpoints that are kept, oldest first."""
+        """The checkpoints that are kept, oldest first."""
         return tuple(path for path, _ in self._kept)
 
     async def recover(self, directory: str, latest_filename: str = DEFAULT_FILE) -> None:
-        """Go on where another saver of that directory has left off: it knows then which checkpoints are old.
+        """Continue another saver's work in a directory: the checkpoints there become this one's.
 
         Raises:
             DataLossError: the `checkpoint` file is corrupt.
@@ -145,7 +145,7 @@ class Saver:
         self._last_preserved = state.last_preserved or self._last_preserved
 
     async def values(self, session: Session) -> dict[Tensor, Any]:
-        """The values that it would save, to be given to `save` later: of one moment, if no step runs meanwhile.
+        """The values to save, for a later call of `save`; consistent if no step runs meanwhile.
 
         Raises:
             FailedPreconditionError: a variable is not initialised.
@@ -180,20 +180,20 @@ class Saver:
         Args:
             session: whose variables to save.
             prefix: path of the checkpoint; missing directories are made.
-            global_step: a number to put behind the path, or the tensor (or its name) that has it.
-            latest_filename: name of the file that says which checkpoints there are.
+            global_step: a number to append to the path, or the tensor (or its name) that has it.
+            latest_filename: name of the file that lists the checkpoints.
             write_meta_graph: write the graph beside it, as `.meta`.
             write_state: update that file, and delete checkpoints that are too many.
-            values: what to write, as `values` gave it; by default the values that the variables have by now.
-            meta_graph: what to write beside it, with the graph: collections, as `aexec.export_meta_graph` gives them.
-                By default what the saver was given.
+            values: the values to write, a result of `values`; by default the present values of the variables.
+            meta_graph: what to write beside it, with the graph: collections, as of `aexec.export_meta_graph`.  By
+                default what the saver was given.
 
         Returns:
-            The checkpoint's prefix: what `restore` takes.
+            The checkpoint's prefix, which `restore` takes.
 
         Raises:
             FailedPreconditionError: a variable is not initialised.
-            OpError: whatever else the step or the system raise.  The checkpoints there were are still whole.
+            OpError: another error of the step or the system.  Existing checkpoints are still complete.
         """
         if global_step is not None:
             if isinstance(global_step, str | Tensor | Node | TensorProxy):
@@ -214,7 +214,7 @@ class Saver:
         replace(meta_graph or self._meta_graph or MetaGraph(graph), graph=graph, saver_def=self.saver_def).save(path)
 
     async def _record(self, path: str, latest_filename: str) -> None:
-        """Note a new checkpoint: first on disk, then delete what is too old."""
+        """Record a new checkpoint: first on disk, then delete those that are too old."""
         kept = [entry for entry in self._kept if entry[0] != path] + [(path, self._clock())]
         surplus = len(kept) - self.saver_def.max_to_keep if self.saver_def.max_to_keep > 0 else 0
         doomed, preserved = [], self._last_preserved
@@ -231,7 +231,7 @@ class Saver:
             await remove_checkpoint(old)
 
     async def restore(self, session: Session, path: str) -> None:
-        """Give the variables of a session the values of a checkpoint.
+        """Restore the variables of a session from a checkpoint.
 
         Raises:
             InvalidArgumentError: there is no checkpoint of that path, or a variable has another type or shape.
@@ -275,7 +275,7 @@ def _saved(node: Node, info: SaveSliceInfo | None) -> _Saved:
 
 
 def _slices(graph: Graph) -> dict[Node, SaveSliceInfo]:
-    """Of the variables in the graph's collections those that are parts, and which."""
+    """The slice infos of those of the variables in the graph's collections that are parts."""
     variables = [item for name in graph.collections.keys for item in graph.collections.get(name)]
     return {
         variable.op: variable.save_slice_info
@@ -285,7 +285,7 @@ def _slices(graph: Graph) -> dict[Node, SaveSliceInfo]:
 
 
 def _variable_node(graph: Graph, variable: Any) -> Node:
-    """The node of a variable given as such, as node, tensor or name."""
+    """The node of a variable that is given as variable, node, tensor or name."""
     variable = variable.reference if isinstance(variable, TensorProxy) else variable
     node = graph.node(variable.partition(":")[0]) if isinstance(variable, str) else variable
     if isinstance(node, Tensor):
@@ -328,7 +328,7 @@ def _build(graph: Graph, saved: list[_Saved], name: str, *, sharded: bool) -> pr
         shards = _by_device(saved) if sharded else [saved]
         assigned: list[Node] = []
         for shard in shards:
-            # Each device reads what is its own.
+            # Each device reads its own.
             with graph.build_state.device(shard[0].node.device or None) if sharded else contextlib.nullcontext():
                 assigned += _restore(graph, filename, shard)
         with graph.build_state.control_dependencies(assigned):

@@ -1,6 +1,6 @@
-"""`SessionRunHook`: what a `TrainingSession` calls around each step, to look at it or to stop the training.
+"""`SessionRunHook`: called by a `TrainingSession` around each step, to watch it or to stop the training.
 
-Next to read: `hooks.py`, the ones that are there; then `training_session.py`, which calls them.
+Next to read: `hooks.py`, the hooks of aexec; then `training_session.py`, which calls them.
 """
 
 from __future__ import annotations
@@ -19,27 +19,27 @@ __all__ = ["SessionRunArgs", "SessionRunContext", "SessionRunHook", "SessionRunV
 
 
 class Training(Protocol):
-    """What hooks know of a `TrainingSession`."""
+    """The part of a `TrainingSession` that hooks use."""
 
     @property
     def session(self) -> Session:
-        """The session of now."""
+        """The present session."""
 
     @property
     def saver(self) -> Saver | None:
-        """Of what checkpoints have."""
+        """The saver of the checkpoints' variables."""
 
     def request_stop(self) -> None:
-        """Ask for the stop."""
+        """Request the stop."""
 
     def should_stop(self) -> bool:
-        """Has anybody asked for the stop?"""
+        """True if a stop was requested."""
 
     async def wait_for_stop(self) -> None:
-        """Wait until somebody has."""
+        """Wait until a stop is requested."""
 
     def changing(self) -> AbstractAsyncContextManager[None]:
-        """A block that changes variables, other than a step: snapshots wait for its end, and it for theirs."""
+        """Context manager for changing variables other than by a step: it and snapshots exclude each other."""
 
     async def run(self, fetches: Any, feeds: Mapping[Any, Any] | None = None) -> Any:
         """Run a step."""
@@ -48,7 +48,7 @@ class Training(Protocol):
         """The number of steps, or None if the graph has no global step."""
 
     async def snapshot(self) -> tuple[dict[Tensor, Any], int | None]:
-        """What the saver would save, and the global step, of a moment at which no step runs."""
+        """What the saver would save, and the global step, from a moment at which no step runs."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class SessionRunArgs:
 
     Attributes:
         fetches: as for `Session.run`.
-        feeds: as for `Session.run`; what others feed too is an error.
+        feeds: as for `Session.run`; feeding a tensor twice is an error.
     """
 
     fetches: Any
@@ -66,11 +66,11 @@ class SessionRunArgs:
 
 @dataclass(frozen=True)
 class SessionRunValues:
-    """What came of it.
+    """A hook's results of a step.
 
     Attributes:
         results: of the hook's own fetches; None if it had none.
-        global_step: its number after the step, or None if the graph has no global step.
+        global_step: its value after the step, or None if the graph has no global step.
     """
 
     results: Any
@@ -81,8 +81,8 @@ class SessionRunContext:
     """A step, as hooks see it.
 
     Attributes:
-        fetches: what the caller asked for.
-        feeds: what the caller feeds.
+        fetches: the caller's fetches.
+        feeds: the caller's feeds.
         session: runs the step.
     """
 
@@ -92,15 +92,15 @@ class SessionRunContext:
         self.feeds = feeds
 
     def request_stop(self) -> None:
-        """Let this step be the last."""
+        """Make this step the last."""
         self.session.request_stop()
 
 
 class SessionRunHook:
-    """The base of hooks, which does nothing.  What a method raises ends the training.
+    """The base of hooks, which does nothing.  An error of a method ends the training.
 
     Attributes:
-        changes_in_rounds: not the steps change the variables, but this hook, in blocks of `Training.changing`.
+        changes_in_rounds: True if not the steps change the variables, but this hook, in blocks of `Training.changing`.
     """
 
     changes_in_rounds: ClassVar[bool] = False
@@ -109,14 +109,14 @@ class SessionRunHook:
         """Called once, while nodes may still be added to the graph, which is the one being built."""
 
     async def after_create_session(self, session: Training, coordinator: Coordinator) -> None:
-        """The session is initialised: at first, and again whenever it had to be made anew."""
+        """Called when the session is initialised: at first, and each time it was made anew."""
 
     async def before_run(self, context: SessionRunContext) -> SessionRunArgs | None:
-        """A step begins: what should it compute besides?"""
+        """Called when a step begins; returns what it should compute besides."""
         return None
 
     async def after_run(self, context: SessionRunContext, values: SessionRunValues) -> None:
-        """A step has ended, without an error."""
+        """Called when a step has ended without an error."""
 
     async def end(self, session: Training) -> None:
-        """The training has ended, without an error; steps may still be run."""
+        """Called when the training has ended without an error; steps may still be run."""

@@ -1,11 +1,10 @@
 """`SyncReplicasOptimizer`: replicas that train the same variables in rounds, as one would with all their batches.
 
-In each round, replicas give their gradients to accumulators.  The chief waits until enough have come, and takes the
-means; then it lets another optimizer apply them, and puts a token into the queue of each replica, which begins its next
-round then.  A
-gradient of an earlier round, which came too late, is dropped.  So there may be more replicas than gradients that are
-waited for: the slowest of each round are not.  Of gradients of rows, the mean of each row is that of the gradients that
-have it, as in TensorFlow.
+In each round, replicas pass their gradients to accumulators.  The chief waits until enough have come, and takes the
+means; then another optimizer applies them, and the chief puts a token into the queue of each replica, which then
+begins its next round.  A gradient of an earlier round, which came too late, is dropped.  So there may be more replicas
+than gradients that are waited for: the slowest of each round are not.  For gradients of rows, the mean of each row is
+over the gradients with that row, as in TensorFlow.
 
 ::
 
@@ -47,20 +46,20 @@ __all__ = ["SyncReplicasHook", "SyncReplicasOptimizer"]
 
 
 class SyncReplicasOptimizer(OptimizerWrapper):
-    """An optimizer whose steps are taken by several replicas together.
+    """An optimizer whose steps are made by several replicas together.
 
-    Each call of `minimize` or `apply_gradients` makes the step of one more replica, with a count of its own of the
-    round that its variables are of.  A step may also be run by several tasks at the same time, if all of their
-    gradients are waited for: then none can be late.
+    Each call of `minimize` or `apply_gradients` makes the step of one more replica, which has a counter of its own of
+    the round that its variables belong to.  A step may also be run by several tasks at once, if all their gradients are
+    waited for, so that none can be late.
 
     Args:
         optimizer: applies the means.
-        replicas_to_aggregate: how many gradients a round takes; if more than there are replicas, some give several.
-        total_num_replicas: how many replicas there are; by default as many.
-        variable_averages, variables_to_average: are moved after each round.
+        replicas_to_aggregate: gradients per round; if there are fewer replicas, some contribute several.
+        total_num_replicas: number of replicas; by default `replicas_to_aggregate`.
+        variable_averages, variables_to_average: updated after each round.
 
     Attributes:
-        chief_init_op: makes ready for the first round, or for that at which a checkpoint was written.
+        chief_init_op: prepares the first round, or the one at which a checkpoint was written.
         take_op: waits until enough gradients have come, and takes their means; changes no variable.
         chief_op: applies the means that were taken, and begins the next round.
     """
@@ -84,7 +83,7 @@ class SyncReplicasOptimizer(OptimizerWrapper):
         self._accumulators: dict[Variable, Tensor] = {}
         self._global_step: Variable | None = None
         self._local_steps: list[Variable] = []
-        # Of each replica its own, so that none takes another's token and gives two gradients in one round.
+        # One for each replica, so that none takes another's token and contributes two gradients to one round.
         self._queues: list[Tensor] = []
         self._round: Node | None = None
         self._take: Node | None = None
@@ -99,14 +98,15 @@ class SyncReplicasOptimizer(OptimizerWrapper):
         global_step: Variable | None = None,
         name: str | None = None,
     ) -> Node:
-        """The step of one more replica: it gives the gradients, waits for the next round, and has begun it then.
+        """Make the step of one more replica: it passes its gradients on, and waits until the next round has begun.
 
         Args:
             gradients_and_variables: with the same variables for each replica.
-            global_step: the number of rounds; needed.
+            global_step: the number of rounds; required.
 
         Raises:
-            InvalidArgumentError: no global step or another one, no gradients, or other variables than another replica.
+            InvalidArgumentError: there is no global step or another one, no gradients, or other variables than another
+                replica's.
         """
         pairs = [(grad, variable) for grad, variable in gradients_and_variables if grad is not None]
         if not pairs:
@@ -141,14 +141,14 @@ class SyncReplicasOptimizer(OptimizerWrapper):
             self._queues.append(queue)
             with control_dependencies(given):
                 token = create_node("QueueDequeue", {"handle": queue}, {"component_types": [global_step.dtype]})
-            # One that was late may get a token of long ago: the variables that it reads from now on are of this round.
+            # A late replica may get an old token: the variables that it reads from now on belong to this round.
             with control_dependencies([token]):
                 begun: Node = local_step.assign(global_step.read_value(), read_value=False)
         self._chief = self._chief_init = self._close = None
         return begun
 
     def _give(self, grad: Any, variable: Variable, local_step: Variable) -> Node:
-        """Hand a gradient to the accumulator of its variable."""
+        """Pass a gradient to the accumulator of its variable."""
         with device(variable.device or None):
             is_rows = isinstance(grad, IndexedSlices)
             accumulator = self._accumulators.get(variable)
@@ -183,7 +183,7 @@ class SyncReplicasOptimizer(OptimizerWrapper):
                     taken.append(IndexedSlices(values, indices, shape))
                 else:
                     taken.append(ops.accumulator_take_gradient(accumulator, self._aggregate, variable.dtype))
-        # They are kept until all are there: what waits for gradients changes no variable, and can be given up.
+        # Kept until all are there: waiting for gradients changes no variable, and can be given up.
         means = self._kept(taken)
         with device(global_step.device or None), name_scope(None):
             pairs_of_means = zip(means, (variable for _, variable in pairs), strict=True)
@@ -195,7 +195,7 @@ class SyncReplicasOptimizer(OptimizerWrapper):
             return average.apply(chosen)
 
     def _kept(self, taken: Sequence[Any]) -> list[Any]:
-        """The same, put away by `take_op`, and got back."""
+        """The same, stored by `take_op`, and loaded again."""
         tensors = leaves_of(list(taken))
         types = {"shared_name": f"{self.name}/means".encode()}
         self._take = create_node("Stage", {"values": tensors}, types, name="keep_means")
@@ -210,7 +210,9 @@ class SyncReplicasOptimizer(OptimizerWrapper):
 
     @contextmanager
     def _building(self, what: str) -> Iterator[Variable]:
-        """Nodes that belong to no replica are made inside, when all replicas are known; the global step."""
+        """Context manager for making nodes that belong to no replica, when all replicas are known; yields the global
+        step.
+        """
         step = self._global_step
         if self._round is None or step is None:
             raise errors.InvalidStateError(f"{what} should be called after apply_gradients().")
@@ -226,7 +228,7 @@ class SyncReplicasOptimizer(OptimizerWrapper):
             yield step
 
     def _enqueued(self, count: int, step: Any) -> Node:
-        """So many tokens, shared out among the queues."""
+        """An operation that puts this many tokens, distributed evenly, into the queues."""
         each, extra = divmod(count, len(self._queues))
         counts = [each + (number < extra) for number in range(len(self._queues))]
         return group(
@@ -256,7 +258,7 @@ class SyncReplicasOptimizer(OptimizerWrapper):
 
     @property
     def close_op(self) -> Node:
-        """Closes the queues of tokens: replicas that wait get OutOfRangeError.
+        """Closes the queues of tokens: waiting replicas get OutOfRangeError.
 
         Raises:
             FailedPreconditionError: before `apply_gradients`.
@@ -268,7 +270,7 @@ class SyncReplicasOptimizer(OptimizerWrapper):
 
     @property
     def chief_init_op(self) -> Node:
-        """Sets the counts of all replicas and accumulators to the global step, when variables have their values."""
+        """Sets the counters of all replicas and accumulators to the global step, once variables have their values."""
         if self._chief_init is None:
             with self._building("chief_init_op") as step:
                 done: list[Any] = [
@@ -282,13 +284,14 @@ class SyncReplicasOptimizer(OptimizerWrapper):
         return self._chief_init
 
     def get_init_tokens_op(self, num_tokens: int = -1) -> Node:
-        """Puts tokens into the queues before the first round: needed where a round takes more gradients than replicas.
+        """Puts tokens into the queues before the first round: needed if a round takes more gradients than there are
+        replicas.
 
         Args:
-            num_tokens: by default as many as a round takes gradients.
+            num_tokens: by default the number of gradients of a round.
 
         Raises:
-            InvalidArgumentError: fewer than replicas lack.
+            InvalidArgumentError: fewer than the missing replicas.
             FailedPreconditionError: before `apply_gradients`.
         """
         needed = self._aggregate - self._replicas
@@ -302,22 +305,22 @@ class SyncReplicasOptimizer(OptimizerWrapper):
             return self._enqueued(num_tokens, step.value()) if num_tokens > 0 else group()
 
     def make_session_run_hook(self, num_tokens: int = 0) -> SyncReplicasHook:
-        """The hook by which a `TrainingSession` makes ready for the rounds, and takes them.
+        """The hook by which a `TrainingSession` prepares and makes the rounds.
 
         Args:
-            num_tokens: as of `get_init_tokens_op`; of one process, replicas begin without any.
+            num_tokens: as of `get_init_tokens_op`; in one process, replicas begin without any.
         """
         return SyncReplicasHook(self, max(num_tokens, self._aggregate - self._replicas))
 
 
 class SyncReplicasHook(SessionRunHook):
-    """Takes the rounds of a `SyncReplicasOptimizer`, in a task beside the replicas.
+    """Makes the rounds of a `SyncReplicasOptimizer`, in a task beside the replicas.
 
-    When the training stops, the round for which gradients are missing is given up, and the queues of tokens are closed:
-    a replica that waits gets OutOfRangeError.  Checkpoints are written between rounds, whatever the replicas do.
+    When the training stops, a round that lacks gradients is given up, and the queues of tokens are closed: a waiting
+    replica gets OutOfRangeError.  Checkpoints are written between rounds, whatever the replicas do.
 
     Args:
-        optimizer: whose `apply_gradients` is called by now for each replica.
+        optimizer: its `apply_gradients` must have been called for each replica.
         num_tokens: as of `get_init_tokens_op`.
     """
 
@@ -335,7 +338,7 @@ class SyncReplicasHook(SessionRunHook):
     async def after_create_session(self, session: Training, coordinator: Coordinator) -> None:
         for op in self._init_ops:
             await session.session.run(op)
-        # The training session forgets its session before it waits for this task.
+        # The training session drops its session before it waits for this task.
         rounds = self._take_rounds(session, session.session, coordinator)
         coordinator.create_task(rounds, name="SyncReplicas-chief")
 
@@ -373,12 +376,12 @@ class SyncReplicasHook(SessionRunHook):
         feeds: Callable[[], Mapping[Any, Any] | None] = lambda: None,
         after: Callable[[Any], None] = lambda result: None,
     ) -> None:
-        """One replica, until the training stops: runs its step again and again.
+        """One replica: runs its step repeatedly, until the training stops.
 
         Args:
-            step: what to fetch, the replica's step in it.
-            feeds: makes the feeds of each step; OutOfRangeError from it, or from a step, ends the replica alone.
-            after: is given what was fetched.
+            step: what to fetch, with the replica's step in it.
+            feeds: makes the feeds of each step; OutOfRangeError from it, or from a step, ends this replica only.
+            after: called with the fetched values.
         """
         try:
             while not session.should_stop():

@@ -6,9 +6,9 @@
         while not s.should_stop():
             await s.run(train)
 
-A step that has begun is finished, also if the task that asked for it is cancelled: so the variables are those of whole
-steps.  Several tasks may run steps at the same time.  A checkpoint is taken between steps, from one moment, and written
-while others run.
+A step that has begun is finished, even if the task that runs it is cancelled, so the variables are always those of
+whole steps.  Several tasks may run steps at once.  A checkpoint is read between steps, at one moment, and written while
+others run.
 Next to read: `session_run_hook.py` and `hooks.py`.
 """
 
@@ -49,35 +49,35 @@ __all__ = ["TrainingSession"]
 
 logger = logging.getLogger(__name__)
 
-# Errors of a worker or device that went away: what a new session may not have.
+# Errors of a worker or device that went away, which a new session may not have.
 _RECOVERABLE = (errors.AbortedError, errors.UnavailableError)
 _TRY_AGAIN_SECONDS = 0.2
 
 
 class TrainingSession:
-    """An asynchronous context manager: a session that initialises or restores itself, runs hooks and queue runners,
-    and recovers from lost workers.
+    """An asynchronous context manager: a session that initialises or restores itself, runs hooks and queue runners, and
+    recovers from lost workers.
 
     Leaving the block stops the queue runners and closes the session.  Running out of input (OutOfRangeError) ends the
-    block without an error.  SIGINT and SIGTERM ask for the stop, so that hooks write what they have to; a second one
-    cancels the task.
+    block without an error.  SIGINT and SIGTERM request the stop, so that hooks can write what they have to; a second
+    signal cancels the task.
 
     Args:
         graph: by default the one being built.  Nodes are added to it here.
-        checkpoint_dir: is restored from, and saved to by a `CheckpointSaverHook`; by default nothing is kept.
-        hooks: are called around each step, in this order.
+        checkpoint_dir: restored from, and saved to by a `CheckpointSaverHook`; by default nothing is kept.
+        hooks: called around each step, in this order.
         save_checkpoint_steps: how often to save, in steps.
         save_checkpoint_secs: how often to save, in seconds; 600 by default, unless steps are given.
-        saver: of what is saved; by default of all global variables.
+        saver: saves and restores; by default all global variables.
         init_op: initialises what no checkpoint has; by default all global variables.
         init_feeds: for `init_op`.
         local_init_op: run in each new session; by default it initialises local variables and tables.
         make_session: makes a session of the graph, again after each failure; by default `Session(graph)`.
-        recovery_seconds: how long to go on trying where it cannot be made or restored, because workers of a cluster
-            are still missing.
-        handle_signals: as said above; only in the main thread.
-        finish_seconds: how long a step of a cancelled task may go on before it is cancelled itself.  One that waits for
-            input has changed nothing yet.
+        recovery_seconds: how long to retry if the session cannot be made or restored, because workers of a cluster are
+            still missing.
+        handle_signals: handle signals as described; only in the main thread.
+        finish_seconds: how long a step of a cancelled task may go on before it is cancelled itself.  A step that waits
+            for input has changed nothing yet.
 
     Raises:
         FailedPreconditionError: no graph is given and none is being built.
@@ -136,14 +136,14 @@ class TrainingSession:
 
     @property
     def session(self) -> Session:
-        """The session of now.  Raises FailedPreconditionError outside of the block."""
+        """The present session.  Raises FailedPreconditionError outside of the block."""
         if self._session is None:
             raise errors.InvalidStateError("The training session is not open")
         return self._session
 
     @property
     def saver(self) -> Saver | None:
-        """Of what checkpoints have; None if there are none."""
+        """The saver of checkpoints; None if there are none."""
         return self._saver
 
     # Opening and closing
@@ -193,7 +193,7 @@ class TrainingSession:
         return clean
 
     async def _close(self, *, raising: bool = False) -> None:
-        """Stop all that runs; with `raising` raise what went wrong with it."""
+        """Stop all that runs; with `raising` raise its errors."""
         self._restore_signals()
         session, self._session = self._session, None
         self.coordinator.request_stop()
@@ -210,11 +210,11 @@ class TrainingSession:
     # Stopping
 
     def should_stop(self) -> bool:
-        """Has a hook, a signal, the end of input or a failed queue runner asked for the stop?"""
+        """True if a hook, a signal, the end of input or a failed queue runner requested the stop."""
         return self._stop.is_set() or self.coordinator.should_stop()
 
     def request_stop(self) -> None:
-        """Ask for the stop, as hooks do."""
+        """Request the stop, as hooks do."""
         self._stop.set()
 
     async def wait_for_stop(self) -> None:
@@ -234,14 +234,14 @@ class TrainingSession:
     # Steps
 
     async def run(self, fetches: Any, feeds: Mapping[Any, Any] | None = None) -> Any:
-        """Run a step, as `Session.run`, with what hooks ask for besides.
+        """Run a step, as `Session.run`, with what hooks add.
 
         If it fails because a device or worker went away (AbortedError, UnavailableError), a new session is made and
-        restored from the latest checkpoint, and the step runs again.  A new session of a cluster has the workers that
-        there are then; while they are too few, or are lost again, it is tried anew.
+        restored from the latest checkpoint, and the step runs again.  A new session of a cluster has the present
+        workers; if they are too few, or are lost again, it is made anew.
 
         Raises:
-            OpError: what the step raises.
+            OpError: the step's error.
         """
         while True:
             if self._recovering.locked() and asyncio.current_task() is not self._recoverer:
@@ -254,7 +254,7 @@ class TrainingSession:
                 logger.info("%r: %s; a new session is made", self, error)
                 await self._recover(session)
             except errors.CancelledError:
-                # Another task makes a new session, for which the one of this step was closed.
+                # Another task makes a new session, for which this step's was closed.
                 if self._session is session and not self._recovering.locked():
                     raise
 
@@ -277,7 +277,7 @@ class TrainingSession:
         return result
 
     async def _finished(self, ran: Any) -> Any:
-        """What a step gives.  If this task is cancelled, the step is finished first."""
+        """The result of a step.  If this task is cancelled, the step is finished first."""
         task = asyncio.ensure_future(ran)
         try:
             return await asyncio.shield(task)
@@ -288,7 +288,7 @@ class TrainingSession:
                 task.cancel()
                 await _wait_uncancelled(task, None)
             if not task.cancelled():
-                task.exception()  # nobody is left to be told
+                task.exception()  # nothing is left to report it to
             raise
 
     async def _recover(self, failed: Session) -> None:
@@ -312,11 +312,11 @@ class TrainingSession:
                 await asyncio.sleep(_TRY_AGAIN_SECONDS)
 
     def changing(self) -> contextlib.AbstractAsyncContextManager[None]:
-        """A block that changes variables, other than a step: snapshots wait for its end, and it for theirs."""
+        """Context manager for changing variables other than by a step: it and snapshots exclude each other."""
         return self._steps.step()
 
     async def snapshot(self) -> tuple[dict[Tensor, Any], int | None]:
-        """What the saver would save, and the global step, of a moment at which no step runs.
+        """What the saver would save, and the global step, from a moment at which no step runs.
 
         Raises:
             FailedPreconditionError: there is no saver.
@@ -338,7 +338,7 @@ class TrainingSession:
 
 
 class _Turnstile:
-    """Lets many steps in at a time, or one that needs none to run."""
+    """Admits many steps at once, or one caller that needs no step to run."""
 
     def __init__(self, timeout: float = 5.0) -> None:
         self._timeout = timeout
@@ -376,7 +376,7 @@ class _Turnstile:
 
 
 async def _wait_uncancelled(task: asyncio.Future[Any], timeout: float | None) -> None:
-    """Wait for a task, however often the one that waits is cancelled."""
+    """Wait for a task, however often the waiter is cancelled."""
     loop = asyncio.get_running_loop()
     until = None if timeout is None else loop.time() + timeout
     while not task.done():
@@ -388,7 +388,7 @@ async def _wait_uncancelled(task: asyncio.Future[Any], timeout: float | None) ->
 
 
 def _on_signals(call: Callable[[asyncio.Task[Any] | None], None], task: asyncio.Task[Any] | None) -> Callable[[], None]:
-    """Have SIGINT and SIGTERM call a function; returns what undoes it."""
+    """Let SIGINT and SIGTERM call a function; returns a function that restores them."""
     loop = asyncio.get_running_loop()
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     try:

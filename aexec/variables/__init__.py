@@ -1,4 +1,4 @@
 """Variables of graphs that are built in Python.
 
-Read first `variable.py`, then `initialization.py`.
+Read `variable.py` first, then `initialization.py`.
 """

@@ -1,4 +1,4 @@
-"""Which variables a graph has, and operations that initialise them or say which are not."""
+"""The variables of a graph, and operations that initialise them or report those without a value."""
 
 from __future__ import annotations
 
@@ -59,32 +59,32 @@ def _collected(name: str, scope: str | None) -> list[Variable]:
 
 
 def variables_initializer(variables: Iterable[Variable], name: str = "init") -> Node:
-    """An operation that initialises these."""
+    """An operation that initialises these variables."""
     return group(*(v.initializer for v in variables), name=name)
 
 
 def global_variables_initializer() -> Node:
-    """An operation that initialises all `global_variables` that there are by now."""
+    """An operation that initialises all `global_variables` made so far."""
     return variables_initializer(global_variables())
 
 
 def local_variables_initializer() -> Node:
-    """An operation that initialises all `local_variables` that there are by now, and counters of epochs of input."""
+    """An operation that initialises all `local_variables` made so far, and the counters of epochs of input."""
     return group(*(v.initializer for v in local_variables()), *epoch_initializers(require_graph()), name="init")
 
 
 def is_variable_initialized(variable: Variable) -> Tensor:
-    """Has it a value?  A bool."""
+    """A bool tensor: whether the variable has a value."""
     return variable.is_initialized()
 
 
 def report_uninitialized_variables(
     variables: Sequence[Variable] | None = None, name: str = "report_uninitialized_variables"
 ) -> Tensor:
-    """A vector of strings, the names of those of the variables that have no value.
+    """A string vector with the names of those of the variables that have no value.
 
     Args:
-        variables: by default all global and local ones that there are by now.
+        variables: by default all global and local variables made so far.
     """
     chosen = _all_if_none(variables)
     with name_scope(name), device("/device:CPU:0"):
@@ -99,7 +99,7 @@ def assert_variables_initialized(variables: Sequence[Variable] | None = None) ->
     """An operation that fails if one of the variables has no value.
 
     Args:
-        variables: by default all global and local ones that there are by now.
+        variables: by default all global and local variables made so far.
     """
     with name_scope("assert_variables_initialized"):
         return group(*[variable.read_value() for variable in _all_if_none(variables)])

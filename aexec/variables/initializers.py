@@ -1,7 +1,7 @@
-"""Initializers: what makes the first value of a variable, from its shape and type.
+"""Initializers: make the first value of a variable, from its shape and type.
 
-An initializer is called with a shape and a type, float32 if none is given, `initializer([3, 4])`, and builds the nodes
-of the value; `get_variable` does so.  For the same seeds the random ones give TensorFlow's numbers, bit by bit.
+An initializer is called with a shape and a type, by default float32, `initializer([3, 4])`, and builds the nodes of the
+value; `get_variable` calls it.  For the same seeds the random ones make TensorFlow's numbers, bit by bit.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ __all__ = [
     "lecun_uniform",
 ]
 
-# (shape, dtype) → the nodes of the first value.  One that has a parameter `partition_info` is told of the whole when it
-# makes a part.
+# (shape, dtype) → the nodes of the first value.  An initializer with a parameter `partition_info` is given the whole's
+# when # it makes a part.
 Initializer = Callable[[Sequence[int], DType], Tensor]
 
-# The standard deviation of what is left of a normal distribution with deviation 1 that is cut off at 2 and -2.
+# The standard deviation of a normal distribution with deviation 1 that is cut off at 2 and -2.
 _TRUNCATED_DEVIATION = 0.87962566103423978
 
 
@@ -67,7 +67,7 @@ class Ones:
 
 @dataclass(frozen=True)
 class Constant:
-    """One value for all elements, or values for each, in the order of rows."""
+    """One value for all elements, or a value for each, in row-major order."""
 
     value: Any = 0
 
@@ -77,7 +77,7 @@ class Constant:
 
 @dataclass(frozen=True)
 class RandomUniform:
-    """Numbers of [minval, maxval), each as likely as the others."""
+    """Uniformly distributed numbers of [minval, maxval)."""
 
     minval: float = 0.0
     maxval: float | None = None
@@ -89,7 +89,7 @@ class RandomUniform:
 
 @dataclass(frozen=True)
 class RandomNormal:
-    """Numbers of a normal distribution."""
+    """Normally distributed numbers."""
 
     mean: float = 0.0
     stddev: float = 1.0
@@ -101,7 +101,7 @@ class RandomNormal:
 
 @dataclass(frozen=True)
 class TruncatedNormal:
-    """Numbers of a normal distribution, those left out that are two `stddev` or more from the mean."""
+    """Normally distributed numbers, without those that are two `stddev` or more from the mean."""
 
     mean: float = 0.0
     stddev: float = 1.0
@@ -128,10 +128,10 @@ class UniformUnitScaling:
 
 @dataclass(frozen=True)
 class VarianceScaling:
-    """Random numbers whose variance is `scale` over the number of inputs, of outputs, or the mean of both.
+    """Random numbers whose variance is `scale` divided by the number of inputs, of outputs, or the mean of both.
 
     Raises:
-        InvalidArgumentError: a scale that is not positive, or a mode or distribution that there is not.
+        InvalidArgumentError: the scale is not positive, or the mode or distribution is unknown.
     """
 
     scale: float = 1.0
@@ -165,7 +165,9 @@ class VarianceScaling:
 
 
 def _fans(shape: Sequence[int]) -> tuple[float, float]:
-    """How many inputs each output has, and outputs each input: of weights [in, out], or [*window, in, out]."""
+    """The number of inputs of each output, and of outputs of each input, for weights [in, out] or [*window, in,
+    out].
+    """
     if len(shape) < 2:
         return (float(shape[0]),) * 2 if shape else (1.0, 1.0)
     window = prod(map(float, shape[:-2]))
@@ -174,7 +176,9 @@ def _fans(shape: Sequence[int]) -> tuple[float, float]:
 
 @dataclass(frozen=True)
 class Orthogonal:
-    """An orthogonal matrix times `gain`; of tensors with more dimensions, the rows are all but the last one."""
+    """An orthogonal matrix times `gain`; a tensor with more dimensions is a matrix whose rows are all but the last
+    one.
+    """
 
     gain: float = 1.0
     seed: int | None = None
@@ -204,7 +208,7 @@ class Identity:
 
 
 def glorot_uniform(seed: int | None = None) -> VarianceScaling:
-    """Glorot and Bengio 2010, uniform: what `get_variable` takes for floats by default."""
+    """Glorot and Bengio 2010, uniform: the default of `get_variable` for floats."""
     return VarianceScaling(1.0, "fan_avg", "uniform", seed)
 
 

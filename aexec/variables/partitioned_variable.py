@@ -1,8 +1,7 @@
 """`PartitionedVariable`: several variables that are the parts of one tensor, `v/part_0`, `v/part_1`, ….
 
-Each part is a variable of its own, on a device of its own maybe; optimisers and savers see the parts.  Where a tensor
-is taken, the variable stands for all of them, put together.
-Next to read: `variable_store.py`, which makes them.
+Each part is a variable of its own, possibly on its own device; optimisers and savers see the parts.  Used as a tensor,
+the variable is all parts joined. Next to read: `variable_store.py`, which makes them.
 """
 
 from __future__ import annotations
@@ -25,11 +24,11 @@ __all__ = ["PartitionedVariable", "parts_or_self"]
 
 
 class PartitionedVariable(TensorProxy):
-    """Variables in the order in which they follow each other along an axis; `list(variable)` are these.
+    """Variables in their order along an axis; `list(variable)` returns them.
 
     Attributes:
         name: of the whole, `v`.
-        partitions: into how many parts each axis is cut.
+        partitions: the number of parts along each axis.
     """
 
     def __init__(
@@ -64,7 +63,7 @@ class PartitionedVariable(TensorProxy):
 
     @property
     def reference(self) -> Tensor:
-        """Raises InvalidArgumentError: only the parts can be changed, or be differentiated by."""
+        """Raises InvalidArgumentError: only the parts can be changed or differentiated by."""
         raise errors.InvalidValueError(
             f"{self!r} has a reference for each part: use `list(variable)` where one is wanted"
         )
@@ -88,11 +87,13 @@ class PartitionedVariable(TensorProxy):
         return self._shape
 
     def value(self) -> Tensor:
-        """The tensor that ops take for it."""
+        """The tensor that ops use for it."""
         return self.as_tensor()
 
     def assign(self, value: Any, *, use_locking: bool = False, name: str | None = None, read_value: bool = True) -> Any:
-        """Replace the value, a tensor of the whole; gives a list of what `Variable.assign` gives, one for each part."""
+        """Replace the value by a tensor of the whole; returns a list of the results of `Variable.assign`, one for each
+        part.
+        """
         return self._changed("assign", value, use_locking, name, read_value)
 
     def assign_add(
@@ -122,5 +123,5 @@ class PartitionedVariable(TensorProxy):
 
 
 def parts_or_self(variable: Any) -> list[Any]:
-    """The parts of a variable that has some, else itself alone."""
+    """The parts of a partitioned variable; for any other, a list of it alone."""
     return list(variable) if isinstance(variable, PartitionedVariable) else [variable]

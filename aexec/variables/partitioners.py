@@ -1,8 +1,7 @@
-"""Partitioners: in how many parts a variable is kept, for each of its axes.
+"""Partitioners: the number of parts in which a variable is kept, for each of its axes.
 
 A partitioner is a function of a shape and a type, `partitioner(shape, dtype)`; `get_variable` and `variable_scope` take
-one.  A variable is cut along one axis at most.
-Next to read: `partitioned_variable.py`.
+one. A variable is split along one axis at most. Next to read: `partitioned_variable.py`.
 """
 
 from __future__ import annotations
@@ -21,12 +20,12 @@ __all__ = [
     "variable_axis_size_partitioner",
 ]
 
-# (shape, type) → in how many parts each axis is cut.
+# (shape, type) → the number of parts along each axis.
 Partitioner = Callable[[Sequence[int], DType], Sequence[int]]
 
 
 def fixed_size_partitioner(num_shards: int, axis: int = 0) -> Partitioner:
-    """So many parts along an axis, or as many as it is long."""
+    """`num_shards` parts along an axis, or as many as it is long."""
 
     def partitioner(shape: Sequence[int], dtype: DType) -> list[int]:
         return _along(shape, axis, min(num_shards, shape[axis]))
@@ -37,11 +36,11 @@ def fixed_size_partitioner(num_shards: int, axis: int = 0) -> Partitioner:
 def variable_axis_size_partitioner(
     max_shard_bytes: int, axis: int = 0, bytes_per_string_element: int = 16, max_shards: int | None = None
 ) -> Partitioner:
-    """As few parts along an axis as there can be of at most so many bytes, if they can be so small.
+    """As few parts along an axis as possible, each of at most `max_shard_bytes` bytes if a row is not larger.
 
     Args:
-        bytes_per_string_element: how large the strings of a variable are taken to be.
-        max_shards: no more parts than that, however large they are.
+        bytes_per_string_element: assumed size of a string.
+        max_shards: most parts, however large they are.
 
     Raises:
         InvalidArgumentError: sizes that are not positive.
@@ -64,7 +63,7 @@ def variable_axis_size_partitioner(
 def min_max_variable_partitioner(
     max_partitions: int = 1, axis: int = 0, min_slice_size: int = 256 << 10, bytes_per_string_element: int = 16
 ) -> Partitioner:
-    """As many parts along an axis as there can be of at least so many bytes, but no more than `max_partitions`.
+    """As many parts along an axis as possible, up to `max_partitions`, each of at least `min_slice_size` bytes.
 
     Raises:
         InvalidArgumentError: sizes that are not positive.
@@ -87,10 +86,10 @@ def _along(shape: Sequence[int], axis: int, count: int) -> list[int]:
 
 
 def parts_of(shape: Sequence[int], partitions: Sequence[int]) -> Iterator[tuple[list[int], list[int]]]:
-    """Offset and shape of each part; of sizes that do not come out even, the first parts have one row more.
+    """Offset and shape of each part; if the size cannot be divided evenly, the first parts have one row more.
 
     Raises:
-        InvalidArgumentError: not a number for each axis, none positive, or more than one axis is cut.
+        InvalidArgumentError: not one number for each axis, a number is not positive, or more than one axis is split.
     """
     if len(partitions) != len(shape) or any(count < 1 for count in partitions):
         raise errors.InvalidValueError(

@@ -1,8 +1,7 @@
 """Variables in reference form: the node holds the value, and ops that change it take a ref to it.
 
-It is what TensorFlow's graph mode has made by default.  Reads go through one Identity, `v/read`, which runs copy no
-sooner than the value is changed.
-Next to read: `resource_form.py`, the other form.
+TensorFlow's graph mode makes this form by default.  Reads go through one Identity, `v/read`; a run copies the value
+only when it is changed. Next to read: `resource_form.py`, the other form.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ class ReferenceForm:
     Attributes:
         reference: the ref.
         initializer: assigns the initial value.
-        element: what runs feed and fetch.
+        element: the tensor that runs feed and fetch.
     """
 
     is_resource = False
@@ -37,12 +36,12 @@ class ReferenceForm:
 
     @classmethod
     def node(cls, scope: str, dtype: DType, shape: PartialTensorShape) -> Node:
-        """The variable, which has the name of the scope that it is made in."""
+        """The variable's node, with the name of the scope in which it is made."""
         return create_node("VariableV2", {}, {"dtype": dtype, "shape": shape}, name=scope)
 
     @classmethod
     def complete(cls, variable: Node, scope: str, initial_value: Tensor, *, validate_shape: bool) -> ReferenceForm:
-        """What belongs to a variable beside its node."""
+        """Make the other nodes of a variable."""
         reference = variable.output(0)
         with colocate_with(variable):
             inputs = {"ref": reference, "value": initial_value}
@@ -52,7 +51,7 @@ class ReferenceForm:
 
     @property
     def snapshot(self) -> Tensor:
-        """The value as MetaGraphs name it."""
+        """The value's tensor in MetaGraphs."""
         return self._read
 
     def value(self) -> Tensor:
@@ -66,19 +65,19 @@ class ReferenceForm:
             return create_node("IsVariableInitialized", {"ref": self.reference}, {}, name=name).output(0)
 
     def assign(self, how: str, value: Any, *, use_locking: bool, name: str | None) -> Node:
-        """`how`: "", "Add" or "Sub"."""
+        """Add an assignment; `how` is "", "Add" or "Sub"."""
         inputs = {"ref": self.reference, "value": value}
         with colocate_with(self.reference):
             return create_node(f"Assign{how}", inputs, {"use_locking": use_locking}, name=name)
 
     def scatter(self, how: str, indices: Any, updates: Any, *, use_locking: bool, name: str | None) -> Node:
-        """`how`: what comes after `Scatter` in the op's name."""
+        """Add a scatter op; `how` follows `Scatter` in the op's name."""
         inputs = {"ref": self.reference, "indices": indices, "updates": updates}
         with colocate_with(self.reference):
             return create_node(f"Scatter{how}", inputs, {"use_locking": use_locking}, name=name)
 
     def after(self, change: Node) -> Tensor:
-        """The value after a change: the ref, as the op gives it."""
+        """The value after a change: the ref that the op returns."""
         return change.output(0)
 
     def gather(self, indices: Any, name: str | None) -> Tensor:

@@ -1,4 +1,4 @@
-"""Regularizers: what a variable's values cost; `get_variable` adds it to `GraphKeys.REGULARIZATION_LOSSES`."""
+"""Regularizers: a loss for a variable's values; `get_variable` adds it to `GraphKeys.REGULARIZATION_LOSSES`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from aexec.graph.op_functions import convert_to_tensor
 
 __all__ = ["Regularizer", "l1_l2_regularizer", "l1_regularizer", "l2_regularizer"]
 
-# A variable's value → what it costs, a scalar; or None for nothing.
+# A variable's value → its loss, a scalar; or None for nothing.
 Regularizer = Callable[[Any], Tensor | None]
 
 
@@ -47,7 +47,7 @@ def l2_regularizer(scale: float) -> Regularizer:
 
 
 def l1_l2_regularizer(scale_l1: float = 1.0, scale_l2: float = 1.0) -> Regularizer:
-    """Both."""
+    """The sum of both."""
     parts = [l1_regularizer(scale_l1), l2_regularizer(scale_l2)]
 
     def both(weights: Any) -> Tensor | None:

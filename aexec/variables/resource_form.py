@@ -1,7 +1,7 @@
-"""Variables in resource form: a handle stands for the value, which ops read and change one after another.
+"""Variables in resource form: a handle represents the value, which ops read and change one after another.
 
-Each read is a node of its own and gives the value as it is then: what was read before stays as it was.
-Next to read: `variable.py`, which has one of the forms.
+Each read is a node of its own and returns the value at that time: a value that was read does not change. Next to read:
+`variable.py`, which uses the forms.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class ResourceForm:
     Attributes:
         reference: the handle.
         initializer: assigns the initial value.
-        element: what runs feed and fetch: the read that is made with the variable.
+        element: the tensor that runs feed and fetch: the read that is made with the variable.
     """
 
     is_resource = True
@@ -38,13 +38,13 @@ class ResourceForm:
 
     @classmethod
     def node(cls, scope: str, dtype: DType, shape: PartialTensorShape) -> Node:
-        """The handle, which has the name of the scope that it is made in, and is shared under this name."""
+        """The handle's node, with the name of the scope in which it is made, and shared under this name."""
         attrs = {"dtype": dtype, "shape": shape, "shared_name": scope.rstrip("/").encode()}
         return create_node("VarHandleOp", {}, attrs, name=scope)
 
     @classmethod
     def complete(cls, variable: Node, scope: str, initial_value: Tensor, *, validate_shape: bool) -> ResourceForm:
-        """What belongs to a variable beside its node."""
+        """Make the other nodes of a variable."""
         handle = variable.output(0)
         dtype = initial_value.dtype.base
         with name_scope("IsInitialized"):
@@ -59,7 +59,7 @@ class ResourceForm:
 
     @property
     def snapshot(self) -> Tensor:
-        """The value as MetaGraphs name it."""
+        """The value's tensor in MetaGraphs."""
         return self.element
 
     def value(self) -> Tensor:
@@ -78,7 +78,7 @@ class ResourceForm:
         return create_node("VarIsInitializedOp", {"resource": self.reference}, {}, name=name).output(0)
 
     def assign(self, how: str, value: Any, *, use_locking: bool, name: str | None) -> Node:
-        """`how`: "", "Add" or "Sub".  These ops are always one after another, so that nothing is to be locked."""
+        """Add an assignment; `how` is "", "Add" or "Sub".  These ops never overlap, so `use_locking` has no effect."""
         given = convert_to_tensor(value, self._dtype)
         if not given.static_shape.is_compatible_with(self._shape):
             raise errors.InvalidValueError(
@@ -89,7 +89,7 @@ class ResourceForm:
         return create_node(f"Assign{how}VariableOp", inputs, {"dtype": self._dtype}, name=name)
 
     def scatter(self, how: str, indices: Any, updates: Any, *, use_locking: bool, name: str | None) -> Node:
-        """`how`: what comes after `ResourceScatter` in the op's name."""
+        """Add a scatter op; `how` follows `ResourceScatter` in the op's name."""
         nd = how.startswith("Nd")
         handle = "ref" if nd else "resource"
         attrs = {"use_locking": use_locking} if nd else {"dtype": self._dtype}

@@ -14,7 +14,7 @@ __all__ = ["PartitionInfo", "SaveSliceInfo"]
 
 
 class PartitionInfo(NamedTuple):
-    """What an initializer is told of the part that it makes, if it takes a `partition_info`.
+    """The argument `partition_info` of an initializer that makes a part.
 
     Attributes:
         full_shape: of the whole.
@@ -29,7 +29,7 @@ class SaveSliceInfo(NamedTuple):
     """A part of a whole.
 
     Attributes:
-        full_name: of the whole, by which checkpoints know it.
+        full_name: of the whole, in checkpoints.
         full_shape: of the whole.
         var_offset: where the part begins in it.
         var_shape: of the part.
@@ -42,18 +42,18 @@ class SaveSliceInfo(NamedTuple):
 
     @property
     def spec(self) -> str:
-        """As checkpoint ops take it: `70 3 0,24:0,3`, the full shape, then start and length for each axis."""
+        """The text that checkpoint ops take: `70 3 0,24:0,3`, the full shape, then start and length for each axis."""
         extents = ":".join(f"{start},{size}" for start, size in zip(self.var_offset, self.var_shape, strict=True))
         return " ".join([*map(str, self.full_shape), extents])
 
     def beside(self, name: str, rank: int | None) -> SaveSliceInfo:
-        """That of what is kept beside each part under a name, such as its momentum."""
+        """The slice info of a variable kept for each part under a name, such as its momentum."""
         return SaveSliceInfo(
             f"{self.full_name}/{name}", self.full_shape[:rank], self.var_offset[:rank], self.var_shape[:rank]
         )
 
     def to_proto(self) -> proto.SaveSliceInfoDef:
-        """As MetaGraphs hold it."""
+        """The message, as MetaGraphs hold it."""
         return proto.SaveSliceInfoDef(
             full_name=self.full_name,
             full_shape=self.full_shape,
@@ -63,7 +63,7 @@ class SaveSliceInfo(NamedTuple):
 
     @classmethod
     def from_proto(cls, message: proto.SaveSliceInfoDef) -> SaveSliceInfo | None:
-        """What a message says, or None if it says nothing."""
+        """The slice info of a message; None if it has none."""
         if not message.full_name:
             return None
         sizes = (list(part) for part in (message.full_shape, message.var_offset, message.var_shape))

@@ -7,7 +7,7 @@
         step = v.assign_add([0.5, 0.5])
         init = aexec.global_variables_initializer()
 
-Its nodes are called as TensorFlow calls them: `v`, `v/Assign`, `v/read`, or in resource form `v`, `v/Assign`,
+Its nodes are named as in TensorFlow: `v`, `v/Assign`, `v/read`, or in resource form `v`, `v/Assign`,
 `v/Read/ReadVariableOp`, `v/IsInitialized/VarIsInitializedOp`.
 Next to read: `reference_form.py` and `resource_form.py`; then `initialization.py`.
 """
@@ -39,19 +39,19 @@ __all__ = ["Variable"]
 class Variable(TensorProxy):
     """A variable of the graph that is being built.
 
-    It may be given wherever a tensor is taken, has the operators of tensors, and can be fed and fetched.
+    It may be used wherever a tensor is taken, has the operators of tensors, and can be fed and fetched.
 
     Args:
-        initial_value: a tensor or value, or a function without arguments that builds one, whose nodes are then made
+        initial_value: a tensor or value, or a function without arguments that builds one; its nodes are then made
             beside the variable, outside of conditions and loops.
-        trainable: optimisers change it, unless they are told what to change.
-        collections: what it is added to; by default to `GraphKeys.GLOBAL_VARIABLES`, and in any case to
+        trainable: optimisers change it, unless they are given a list of variables.
+        collections: the collections that it is added to, by default `GraphKeys.GLOBAL_VARIABLES`; in any case
             `TRAINABLE_VARIABLES` if it is trainable.
         validate_shape: the shape must be known, and stays; else it may change with each assignment.
         name: of its node, made unique; `Variable` by default.
         dtype: element type; by default that of the initial value.
-        constraint: a function of a tensor, which optimisers apply to the value that they computed, of the same shape.
-        use_resource: in resource form rather than in reference form.
+        constraint: a function of a tensor, which optimisers apply to the new value, and which keeps its shape.
+        use_resource: make it in resource form rather than in reference form.
 
     Attributes:
         trainable: as given.
@@ -108,7 +108,7 @@ class Variable(TensorProxy):
     # In MetaGraphs
 
     def to_proto(self) -> proto.VariableDef:
-        """As a MetaGraph's collections hold it."""
+        """The message, as a MetaGraph's collections hold it."""
         return proto.VariableDef(
             variable_name=self.name,
             initial_value_name=self.initial_value.name,
@@ -144,7 +144,7 @@ class Variable(TensorProxy):
         variable.save_slice_info = SaveSliceInfo.from_proto(message.save_slice_info_def)
         return variable
 
-    # What it stands for
+    # Its nodes and tensors
 
     @property
     def element(self) -> Tensor:
@@ -159,7 +159,7 @@ class Variable(TensorProxy):
 
     @property
     def op(self) -> Node:
-        """The node of the variable."""
+        """The variable's node."""
         return self.reference.node
 
     @property
@@ -177,12 +177,12 @@ class Variable(TensorProxy):
 
     @property
     def device(self) -> str:
-        """The device that its node asks for, "" for any."""
+        """The device that its node requests, "" for any."""
         return self.op.device
 
     @property
     def is_resource(self) -> bool:
-        """Is it in resource form?"""
+        """True if it is in resource form."""
         return self._form.is_resource
 
     @property
@@ -198,29 +198,29 @@ class Variable(TensorProxy):
         return self._form.initializer
 
     def begin_with(self, value: Any) -> None:
-        """Have another node be its initializer, which assigns this value; operations made before keep the old one."""
+        """Replace its initializer by a node that assigns this value; operations made before keep the old one."""
         self._form.initializer = self.assign(value, read_value=False)
 
     # Reading
 
     def value(self) -> Tensor:
-        """The tensor that ops take for it."""
+        """The tensor that ops use for it."""
         return self.as_tensor()
 
     def read_value(self) -> Tensor:
-        """The value as it is where this is made: after the control dependencies in force, say."""
+        """The value at this point of the graph, such as after the control dependencies in force."""
         return self._form.read()
 
     def sparse_read(self, indices: Any, name: str | None = None) -> Tensor:
-        """Rows of the value, [*indices.shape, …], that are read without the others."""
+        """Rows of the value, [*indices.shape, …], read without the others."""
         return self._form.gather(indices, name)
 
     def is_initialized(self, name: str | None = None) -> Tensor:
-        """Has it a value?  A bool."""
+        """A bool tensor: whether it has a value."""
         return self._form.is_initialized(name)
 
     def initialized_value(self) -> Tensor:
-        """The value, or the initial one as long as there is none: for initial values of other variables."""
+        """The value, or the initial one while there is none: for initial values of other variables."""
         initialized = self.is_initialized()
         with control_dependencies(None), name_scope("cond"):
             initial, _ = ops.switch(self.initial_value, initialized)
@@ -235,8 +235,8 @@ class Variable(TensorProxy):
         """Replace the value.
 
         Args:
-            use_locking: in reference form, no other change goes on at the same time; in resource form that is so.
-            read_value: give the value after that; else the node.
+            use_locking: in reference form, let no other change run at the same time; in resource form none does.
+            read_value: return the value after the change; else the node.
 
         Raises:
             InvalidArgumentError: a value of another type or shape.
@@ -261,11 +261,11 @@ class Variable(TensorProxy):
     def scatter_update(
         self, slices: IndexedSlices[Any], *, use_locking: bool = False, name: str | None = None
     ) -> Tensor:
-        """Replace rows: `value[slices.indices[i]] = slices.values[i]`; gives the value after that."""
+        """Replace rows: `value[slices.indices[i]] = slices.values[i]`; returns the value after that."""
         return self._scattered("Update", slices, use_locking, name)
 
     def scatter_add(self, slices: IndexedSlices[Any], *, use_locking: bool = False, name: str | None = None) -> Tensor:
-        """Add to rows; one that is named twice is added to twice."""
+        """Add to rows; a row that is given twice is added to twice."""
         return self._scattered("Add", slices, use_locking, name)
 
     def scatter_sub(self, slices: IndexedSlices[Any], *, use_locking: bool = False, name: str | None = None) -> Tensor:
@@ -281,11 +281,11 @@ class Variable(TensorProxy):
         return self._scattered("Div", slices, use_locking, name)
 
     def scatter_min(self, slices: IndexedSlices[Any], *, use_locking: bool = False, name: str | None = None) -> Tensor:
-        """The smaller of each value in these rows and the one given."""
+        """Replace each value in these rows by the smaller of it and the given one."""
         return self._scattered("Min", slices, use_locking, name)
 
     def scatter_max(self, slices: IndexedSlices[Any], *, use_locking: bool = False, name: str | None = None) -> Tensor:
-        """The larger of each value in these rows and the one given."""
+        """Replace each value in these rows by the larger of it and the given one."""
         return self._scattered("Max", slices, use_locking, name)
 
     def _scattered(self, how: str, slices: IndexedSlices[Any], use_locking: bool, name: str | None) -> Tensor:
@@ -293,17 +293,19 @@ class Variable(TensorProxy):
         return self._form.after(change)
 
     def scatter_nd_update(self, indices: Any, updates: Any, name: str | None = None) -> Tensor:
-        """Replace slices that `indices`, [..., k], name by their first k coordinates; gives the value after that."""
+        """Replace slices, which `indices`, [..., k], name by their first k coordinates; returns the value after
+        that.
+        """
         change = self._form.scatter("NdUpdate", indices, updates, use_locking=True, name=name)
         return self._form.after(change)
 
     def scatter_nd_add(self, indices: Any, updates: Any, name: str | None = None) -> Tensor:
-        """Add to slices, which are named as for `scatter_nd_update`."""
+        """Add to slices, named as for `scatter_nd_update`."""
         change = self._form.scatter("NdAdd", indices, updates, use_locking=True, name=name)
         return self._form.after(change)
 
     def scatter_nd_sub(self, indices: Any, updates: Any, name: str | None = None) -> Tensor:
-        """Subtract from slices, which are named as for `scatter_nd_update`."""
+        """Subtract from slices, named as for `scatter_nd_update`."""
         change = self._form.scatter("NdSub", indices, updates, use_locking=True, name=name)
         return self._form.after(change)
 
@@ -313,7 +315,9 @@ class Variable(TensorProxy):
 
 @contextmanager
 def _outside_functions() -> Iterator[None]:
-    """In the graph around all functions, in the name scope in force: a variable outlives the calls of functions."""
+    """Context manager: the outermost graph, in the name scope in force, since a variable outlives calls of
+    functions.
+    """
     graph = require_graph()
     if graph.outermost is graph:
         yield
@@ -326,7 +330,7 @@ def _outside_functions() -> Iterator[None]:
 def _initial_value(
     given: Any, dtype: DType | None, scope: str, *, always_beside: bool
 ) -> tuple[Tensor, dict[str, list[bytes]]]:
-    """The initial value, and the attrs of the variable's node: where it is built beside it, both say so."""
+    """The initial value, and the attrs of the variable's node: if it is built beside it, both are colocated."""
     made = callable(given) and not isinstance(given, TensorProxy)
     if not made and not always_beside:
         return convert_to_tensor(given, dtype, "initial_value"), {}

@@ -1,4 +1,4 @@
-"""Variable scopes: names of variables that can be shared, and what those made inside have in common.
+"""Variable scopes: names of variables that can be shared, and defaults of those made inside.
 
 ::
 
@@ -11,8 +11,8 @@
     with aexec.variable_scope("model", reuse=True):
         z = layer(y)  # with the same w, `model/w`
 
-Names of variables follow variable scopes alone; a variable scope also opens a name scope, for the other nodes made
-inside.  Which scope is entered is a matter of the task or thread that builds.
+Names of variables depend on variable scopes alone; a variable scope also opens a name scope, for the other nodes made
+inside.  Each task or thread that builds has its own current scope.
 Next to read: `variable_store.py`.
 """
 
@@ -44,21 +44,22 @@ from aexec.variables.variable_store import Reuse, VariableRequest, VariableStore
 
 __all__ = ["VariableScope", "get_variable", "get_variable_scope", "variable_scope"]
 
-# (what makes or finds a variable, its arguments) → the variable.
+# (the function that makes or finds a variable, its arguments) → the variable.
 CustomGetter = Callable[..., Any]
 
 
 @dataclass(slots=True)
 class VariableScope:
-    """What a variable scope says of the variables that are got inside.
+    """The defaults of the variables that are made or found inside a variable scope.
 
     Attributes:
         name: `outer/inner`, "" for the root.
         original_name_scope: the name scope that was opened with it, with its `/`.
         reuse: whether variables are shared or made; `AUTO_REUSE` for either.
-        initializer, regularizer, dtype, constraint, use_resource: of variables for which nothing is said.
-        partitioner: says in how many parts variables are kept.
-        custom_getter: is called in place of what finds or makes a variable, with that and its arguments.
+        initializer, regularizer, dtype, constraint, use_resource: defaults of variables.
+        partitioner: returns the number of parts of a variable.
+        custom_getter: called instead of the function that finds or makes a variable, with that function and its
+            arguments.
     """
 
     name: str = ""
@@ -73,43 +74,43 @@ class VariableScope:
     partitioner: Partitioner | None = None
 
     def reuse_variables(self) -> None:
-        """From now on variables that are got inside, and in scopes entered inside, are those that there are."""
+        """From now on only share existing variables, also in scopes entered inside."""
         self.reuse = True
 
     def global_variables(self) -> list[Variable]:
-        """Those of the graph's global variables that are inside."""
+        """The graph's global variables in this scope."""
         return self.get_collection(GraphKeys.GLOBAL_VARIABLES)
 
     def local_variables(self) -> list[Variable]:
-        """Those of the graph's local variables that are inside."""
+        """The graph's local variables in this scope."""
         return self.get_collection(GraphKeys.LOCAL_VARIABLES)
 
     def trainable_variables(self) -> list[Variable]:
-        """Those of the graph's trainable variables that are inside."""
+        """The graph's trainable variables in this scope."""
         return self.get_collection(GraphKeys.TRAINABLE_VARIABLES)
 
     def set_initializer(self, initializer: Initializer | Any) -> None:
-        """Set the initializer of variables that name none."""
+        """Set the default initializer."""
         self.initializer = initializer
 
     def set_regularizer(self, regularizer: Regularizer | None) -> None:
-        """Set the regularizer of variables that name none."""
+        """Set the default regularizer."""
         self.regularizer = regularizer
 
     def set_dtype(self, dtype: Any) -> None:
-        """Set the type of variables that name none."""
+        """Set the default type."""
         self.dtype = dtypes.as_dtype(dtype)
 
     def set_use_resource(self, use_resource: bool) -> None:
-        """Set the form of variables that name none."""
+        """Set the default form."""
         self.use_resource = use_resource
 
     def set_partitioner(self, partitioner: Partitioner | None) -> None:
-        """Set the partitioner of variables that name none."""
+        """Set the default partitioner."""
         self.partitioner = partitioner
 
     def set_custom_getter(self, custom_getter: CustomGetter | None) -> None:
-        """Set what is called in place of what finds or makes a variable."""
+        """Set the custom getter."""
         self.custom_getter = custom_getter
 
     def get_variable(
@@ -135,7 +136,7 @@ class VariableScope:
         Args and Raises: as of the function `get_variable`; and
 
             reuse: by default as the scope says.
-            custom_getter: is called before that of the scope.
+            custom_getter: called before that of the scope.
         """
         first = self.initializer if initializer is None else initializer
         if dtype is None and first is not None and not callable(first):
@@ -164,11 +165,11 @@ class VariableScope:
         return getter(partial(_got_as_asked, store, request), request.name, **arguments)
 
     def get_collection(self, name: str) -> list[Any]:
-        """What is inside of a collection of the graph."""
+        """The items of a collection of the graph that are in this scope."""
         return require_graph().collections.get(name, f"{self.name}/" if self.name else None)
 
 
-# The scopes entered in this task or thread, each with the graph that it is of.
+# The scopes entered in this task or thread, each with its graph.
 _entered: ContextVar[tuple[tuple[Graph, VariableScope], ...]] = ContextVar("aexec_variable_scopes", default=())
 
 
@@ -179,7 +180,7 @@ def get_variable_scope() -> VariableScope:
 
 
 def _root_of(graph: Graph) -> VariableScope:
-    """The scope outside of all that are entered, which is in a private collection of the graph."""
+    """The root scope, which is in a private collection of the graph."""
     kept: list[VariableScope] = graph.collections.get_ref(GraphKeys.VARIABLE_SCOPE_STORE)
     if not kept:
         kept.append(VariableScope(reuse=False))
@@ -201,17 +202,17 @@ def variable_scope(
     partitioner: Partitioner | None = None,
     auxiliary_name_scope: bool = True,
 ) -> Iterator[VariableScope]:
-    """Variables got inside have names inside `name_or_scope`, and what the other arguments say unless they say more.
+    """Variables made or found inside have names inside `name_or_scope`, and the other arguments as defaults.
 
     Args:
-        name_or_scope: name inside the current scope; or a scope, which is gone back to wherever one is.
-        default_name: if there is no name, this one, made unique among the variable scopes beside it.
-        reuse: True to share variables that there are, `AUTO_REUSE` to share or make them; what an outer scope says
-            holds inside.
-        custom_getter: a function of what finds or makes a variable and of its arguments, which it may change; those of
-            inner scopes are called first.
-        partitioner: variables that are no scalars are kept in parts; see `partitioners.py`.
-        auxiliary_name_scope: open a name scope too, called like the last part of the name.
+        name_or_scope: name inside the current scope; or a scope, which is entered again from anywhere.
+        default_name: used if there is no name, made unique among the variable scopes beside it.
+        reuse: True to share existing variables, `AUTO_REUSE` to share or make them; the setting of an outer scope also
+            applies inside.
+        custom_getter: a function of the function that finds or makes a variable and of its arguments, which it may
+            change; those of inner scopes are called first.
+        partitioner: variables that are not scalars are kept in parts; see `partitioners.py`.
+        auxiliary_name_scope: open a name scope too, named like the last part of the name.
 
     Raises:
         InvalidArgumentError: there is neither a name nor a default one, or `reuse=True` without a name.
@@ -277,7 +278,7 @@ def _inside(graph: Graph, scope: VariableScope) -> Iterator[None]:
         _entered.set(before)
 
 
-# What is made in a scope with a partitioner is partitioned, too, which types do not tell.
+# Types do not tell that a variable of a scope with a partitioner is partitioned, too.
 @overload
 def get_variable(
     name: str,
@@ -333,20 +334,20 @@ def get_variable(
 
     Args:
         shape: needed for a new one, unless the initializer is a value.
-        dtype: by default that of the scope, float32 there; or of the initializer, if it is a value.
-        initializer: makes the first value of a shape and type; or is that value.  By default that of the scope; then
+        dtype: by default that of the scope, float32; or that of the initializer, if it is a value.
+        initializer: makes the first value from a shape and type; or is that value.  By default that of the scope; then
             `glorot_uniform` for floats and zeros for integers, bools and strings.
-        regularizer: makes of the variable what it costs, a term of `GraphKeys.REGULARIZATION_LOSSES`.
+        regularizer: makes the variable's loss, a term of `GraphKeys.REGULARIZATION_LOSSES`.
         trainable, collections, validate_shape, use_resource, constraint: as for `Variable`.
-        partitioner: says in how many parts it is kept; by default that of the scope, and False for in one.
-        custom_getter: as of `variable_scope`, for this variable; is called before those of the scopes.
+        partitioner: returns the number of parts; by default that of the scope; False for no parts.
+        custom_getter: as of `variable_scope`, for this variable; called before those of the scopes.
 
     Returns:
         A `Variable`; or a `PartitionedVariable`, if there is a partitioner, and the shape is not that of a scalar.
 
     Raises:
-        InvalidArgumentError: it is there and not to be shared, or to be shared and not there; or with another shape
-            or type; or a new one has no shape or no initializer.
+        InvalidArgumentError: the variable exists and must not be shared, or must be shared and does not exist; it has
+            another shape or type; or a new one has no shape or no initializer.
     """
     return get_variable_scope().get_variable(
         store_of(require_graph()),
@@ -368,7 +369,7 @@ def get_variable(
 def _got_as_asked(
     store: VariableStore, request: VariableRequest, name: str, **arguments: Any
 ) -> Variable | PartitionedVariable:
-    """What custom getters call: with the arguments that they were given, or others."""
+    """The function that custom getters call, with the arguments that they were given, or others."""
     return _got(store, replace(request, name=name, **arguments))
 
 

@@ -1,6 +1,6 @@
 """`VariableStore`: the variables of a graph that `get_variable` made, by name, to be shared or refused.
 
-Next to read: `variable_scope.py`, which says what the names are.
+Next to read: `variable_scope.py`, which determines the names.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ __all__ = ["AUTO_REUSE", "Reuse", "VariableRequest", "VariableStore", "store_of"
 
 
 class _AutoReuse:
-    """A variable that there is is shared, and one that there is not is made."""
+    """Share an existing variable; make one that does not exist."""
 
     def __repr__(self) -> str:
         return "AUTO_REUSE"
@@ -42,13 +42,13 @@ class _AutoReuse:
 
 AUTO_REUSE = _AutoReuse()
 
-# False or None: only new ones; True: only those that there are; or AUTO_REUSE.
+# False or None: only new variables; True: only existing ones; or AUTO_REUSE.
 Reuse = bool | _AutoReuse | None
 
 
 @dataclass(slots=True)
 class VariableRequest:
-    """What a program asks `get_variable` for, completed by the scope that it is in."""
+    """The arguments of `get_variable`, completed by the current scope."""
 
     name: str
     shape: PartialTensorShape
@@ -74,11 +74,11 @@ class VariableStore:
         self._entered: Counter[str] = Counter()
 
     def get(self, request: VariableRequest) -> Variable:
-        """The variable that is asked for, found or made.
+        """The requested variable, found or made.
 
         Raises:
-            InvalidArgumentError: it is there or not there, against the request; it has another shape or type; or a new
-                one has no shape or no initializer.
+            InvalidArgumentError: the variable exists or does not, against the request; it has another shape or type; or
+                a new one has no shape or no initializer.
         """
         found = self._variables.get(request.name)
         if found is not None:
@@ -96,10 +96,10 @@ class VariableStore:
         return self._made(request)
 
     def get_partitioned(self, request: VariableRequest) -> PartitionedVariable:
-        """The variable that is asked for in parts, found or made; without a partitioner, one that is there.
+        """The requested partitioned variable, found or made; without a partitioner, an existing one.
 
         Raises:
-            InvalidArgumentError: as of `get`; or it is there, but not in parts or not in such ones.
+            InvalidArgumentError: as of `get`; or the variable exists, but not in parts or in other ones.
         """
         if request.name in self._variables:
             raise errors.InvalidValueError(
@@ -118,7 +118,7 @@ class VariableStore:
         return made
 
     def has_parts(self, name: str) -> bool:
-        """Is there a variable of that name, in parts?"""
+        """True if there is a partitioned variable of that name."""
         return name in self._partitioned
 
     def _made_in_parts(self, request: VariableRequest) -> PartitionedVariable:
@@ -200,11 +200,11 @@ class VariableStore:
     # Scopes
 
     def entered(self, scope: str) -> None:
-        """A variable scope of that full name was entered."""
+        """Called when a variable scope of that full name is entered."""
         self._entered[scope] += 1
 
     def left(self, scope: str) -> None:
-        """It was left: default names inside count from the start when it is entered again."""
+        """Called when it is left: default names inside count from the start when it is entered again."""
         for name in [name for name in self._entered if name.startswith(f"{scope}/")]:
             del self._entered[name]
 
@@ -252,7 +252,7 @@ def _defined(request: VariableRequest) -> list[int]:
 
 
 def _for_part(given: Initializer, info: PartitionInfo) -> Initializer:
-    """An initializer of one part: it is told of the whole if it wants to know."""
+    """An initializer of one part, which passes `partition_info` if the given one takes it."""
     if "partition_info" in signature(given).parameters:
         told: Callable[..., Tensor] = given
         return partial(told, partition_info=info)
