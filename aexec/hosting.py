@@ -83,6 +83,7 @@ from aexec.framework.wire.attr_value import NameAttrList, summarize
 from aexec.framework.wire.messages import unreadable
 from aexec.framework.wire.op_def import OpDef
 from aexec.framework.wire.tensor_codec import from_proto as tensor_from_proto
+from aexec.framework.wire.tensor_codec import to_field_parts as tensor_to_field_parts
 from aexec.framework.wire.tensor_codec import to_parts as tensor_to_parts
 from aexec.framework.wire.tensor_codec import to_proto as tensor_to_proto
 from aexec.graph.forms.graph_pieces import GraphForm, graph_pieces
@@ -173,6 +174,7 @@ __all__ = [
     "set_printer",
     "summarize",
     "tensor_from_proto",
+    "tensor_to_field_parts",
     "tensor_to_parts",
     "tensor_to_proto",
     "total_memory",

@@ -26,7 +26,17 @@ from aexec.framework.shape import shape_text
 from aexec.framework.waiting.loop_budget import COPY_NS, DEFAULT, MEASURE_NS, OBJECT_NS, giving_way, let_others_run
 from aexec.framework.wire.wire_format import enclosed, is_repeated
 
-__all__ = ["copied", "decode_ns", "from_proto", "has_values", "to_parts", "to_proto", "to_proto_apart", "value_field"]
+__all__ = [
+    "copied",
+    "decode_ns",
+    "from_proto",
+    "has_values",
+    "to_field_parts",
+    "to_parts",
+    "to_proto",
+    "to_proto_apart",
+    "value_field",
+]
 
 Array = npt.NDArray[Any]
 
@@ -82,6 +92,10 @@ for _dtype in (
 _BY_ENUM: dict[int, tuple[DType, str]] = {dtype.enum: (dtype, field) for dtype, field in _FIELDS.items()}
 
 _REPEATED = sorted(set(_FIELDS.values()) - {"float8_val"})
+
+_FIELD_NUMBERS = {field: proto.TensorProto.DESCRIPTOR.fields_by_name[field].number for field in _FIELDS.values()}
+# Their elements are on the wire as they are in memory: of fixed size and little-endian, or one byte.
+_AS_IN_MEMORY = frozenset({"float_val", "double_val", "scomplex_val", "dcomplex_val", "bool_val", "float8_val"})
 
 # Repeated field → the NumPy type of its values, before they are converted to the tensor's.
 _FIELD_NUMPY: dict[str, Any] = {
@@ -421,6 +435,30 @@ def to_parts(array: Array, dtype: DType) -> list[bytes | memoryview]:
         return [to_proto(array, dtype, compact=False).SerializeToString()]
     head, content = apart
     return [head.SerializeToString(), *enclosed(proto.TensorProto.TENSOR_CONTENT_FIELD_NUMBER, [content])]
+
+
+def to_field_parts(array: Array, dtype: DType) -> list[bytes | memoryview]:
+    """A tensor on the wire with its elements in the field of its type, in parts.
+
+    So they are where clients look that read `float_val`.  Of types that the wire has as they are in memory the parts
+    are the array's own bytes.
+    """
+    field = value_field(dtype)
+    message = _without_elements(array.shape, dtype)
+    message.tensor_shape.SetInParent()
+    if not dtype.size:
+        _put_objects(message, array, dtype, field, in_content=False)
+        return [message.SerializeToString()]
+    flat = np.ascontiguousarray(_converted(array, dtype) if array.dtype != dtype.np else array).reshape(-1)
+    if field not in _AS_IN_MEMORY:
+        for start in range(0, len(flat), _PIECE):
+            _put_values(message, flat[start : start + _PIECE], dtype, field)
+            let_others_run()
+        return [message.SerializeToString()]
+    parts: list[bytes | memoryview] = [message.SerializeToString()]
+    if flat.size:
+        parts += enclosed(_FIELD_NUMBERS[field], [flat.view(np.uint8).data])
+    return parts
 
 
 def _parts_of_strings(array: Array) -> list[bytes | memoryview]:

@@ -287,9 +287,9 @@ class ModelRegistry:
                     failures[number] = error
         return failures
 
-    async def load_shielded(self, name: str, source: ModelSource) -> None:
-        """As `load` does again; cancelled, it goes on."""
-        task = asyncio.create_task(self.load(name, source, again=True), name=f"load model {name}")
+    async def load_shielded(self, name: str, source: ModelSource, *, again: bool = True) -> None:
+        """As `load`; cancelled, it goes on."""
+        task = asyncio.create_task(self.load(name, source, again=again), name=f"load model {name}")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         await asyncio.shield(task)

@@ -46,6 +46,8 @@ _MAX_ID = 1024
 _MAX_KNOWN = 2048
 # Of models that keep something between the requests of a sequence, which is none here.
 _SEQUENCES = ("sequence_id", "sequence_start", "sequence_end")
+# Whether the client of a stream wants an answer without tensors at the end of each request; here each has one answer.
+_FINAL_RESPONSE = "triton_enable_empty_final_response"
 _INPUT_PARAMETERS = frozenset({"binary_data_size"})
 _OUTPUT_PARAMETERS = frozenset({"binary_data"})
 
@@ -257,7 +259,7 @@ def set_parameters(asked: RunRequest, value: Any) -> None:
     """
     if type(value) is not dict:
         raise bodies.expected('"parameters" must be an object', value)
-    if any(name.startswith("triton_") for name in value):
+    if any(name.startswith("triton_") and name != _FINAL_RESPONSE for name in value):
         raise errors.InvalidArgumentError(
             "parameter keys starting with 'triton_' are reserved for Triton usage and should not be specified."
         )

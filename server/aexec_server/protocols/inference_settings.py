@@ -15,17 +15,10 @@ __all__ = [
     "change_log_settings",
     "change_trace_settings",
     "check_region",
-    "log_settings",
     "refuse_region",
-    "trace_settings",
 ]
 
 _TRACES = {"trace_level": ["OFF"]}
-
-
-def trace_settings() -> dict[str, list[str]]:
-    """The settings of traces by name."""
-    return dict(_TRACES)
 
 
 def change_trace_settings(given: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
@@ -40,10 +33,10 @@ def change_trace_settings(given: Mapping[str, Sequence[str]]) -> dict[str, list[
                 f"trace setting '{name[:80]}' cannot be changed: ask for the trace of a run with the run, or let the "
                 "server export traces by OpenTelemetry"
             )
-    return trace_settings()
+    return dict(_TRACES)
 
 
-def log_settings() -> dict[str, str | bool | int]:
+def _log_settings() -> dict[str, str | bool | int]:
     """The settings of the log by name."""
     level = logging.getLogger("aexec_server").getEffectiveLevel()
     return {
@@ -63,7 +56,7 @@ def change_log_settings(given: Mapping[str, object]) -> dict[str, str | bool | i
         InvalidArgumentError: there is no such setting.
         UnimplementedError: a setting would differ from what it is.
     """
-    settings = log_settings()
+    settings = _log_settings()
     for name, value in given.items():
         if name not in settings:
             raise errors.InvalidArgumentError(

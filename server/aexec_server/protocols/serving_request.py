@@ -26,7 +26,19 @@ from aexec_server.requests.run_request import RunRequest
 from aexec_server.requests.run_response import Answer
 from aexec_server.requests.served_call import AnswerForm, ServedCall
 
-__all__ = ["ExamplesRequest", "PredictRequest", "RegressRequest", "SignatureOf", "read_examples", "read_predict"]
+__all__ = [
+    "CLASSIFY",
+    "REGRESS",
+    "ExamplesRequest",
+    "PredictRequest",
+    "RegressRequest",
+    "SignatureOf",
+    "class_scores",
+    "example_values",
+    "only_input",
+    "read_examples",
+    "read_predict",
+]
 
 SignatureOf = Callable[[str | None], Signature]
 
@@ -119,7 +131,8 @@ def read_predict(body: bytes, signature_of: SignatureOf) -> PredictRequest:
     return PredictRequest(asked, rows)
 
 
-def _only_input(signature: Signature, what: str) -> str:
+def only_input(signature: Signature, what: str) -> str:
+    """The name of the one input of a signature.  Raises InvalidArgumentError if there are several."""
     if len(signature.inputs) != 1:
         raise errors.InvalidArgumentError(f"{what} must name the inputs, for there are {listed(signature.inputs)}")
     return next(iter(signature.inputs))
@@ -129,7 +142,7 @@ def _named(value: Any, signature: Signature) -> dict[str, Any]:
     """Values by name; one for the only input needs none."""
     if type(value) is dict and not _is_bytes(value):
         return value
-    return {_only_input(signature, '"inputs"'): value}
+    return {only_input(signature, '"inputs"'): value}
 
 
 def _columns(rows: Any, signature: Signature) -> dict[str, Any]:
@@ -138,7 +151,7 @@ def _columns(rows: Any, signature: Signature) -> dict[str, Any]:
     if not rows:
         raise errors.InvalidArgumentError('"instances" is empty')
     if type(rows[0]) is not dict or _is_bytes(rows[0]):
-        return {_only_input(signature, '"instances"'): rows}
+        return {only_input(signature, '"instances"'): rows}
     names = rows[0].keys()
     for number, row in enumerate(rows):
         if type(row) is not dict or row.keys() != names:
@@ -199,15 +212,7 @@ class ExamplesRequest:
         Raises:
             FailedPreconditionError: the model gives neither, or other shapes.
         """
-        given = {n: tensors.as_array(v, d) for n, v, d in zip(served.names, values, served.dtypes, strict=True)}
-        classes, scores = given.get("classes"), given.get("scores")
-        shape = next((a.shape for a in (classes, scores) if a is not None), ())
-        if len(shape) != 2 or any(a is not None and a.shape != shape for a in (classes, scores)):
-            raise errors.FailedPreconditionError(
-                "A model that classifies must have outputs 'classes' or 'scores' of shape [examples, classes]"
-            )
-        labels = np.full(shape, b"", object) if classes is None else classes
-        weights = np.zeros(shape, np.float32) if scores is None else scores
+        labels, weights = class_scores(_by_name(served, values))
         results = [
             [[tensors.string_text(label), score] for label, score in zip(*row, strict=True)]
             for row in zip(labels.tolist(), styled(weights, self.asked.style), strict=True)
@@ -223,16 +228,46 @@ class RegressRequest(ExamplesRequest):
 
     def write(self, version: ModelVersion, served: AnswerForm, values: Sequence[Any]) -> Answer:
         """`{"results": [value, …]}`.  Raises FailedPreconditionError if there is not one for each example."""
-        outputs = dict(zip(served.names, zip(values, served.dtypes, strict=True), strict=True))
-        (examples,) = self.asked.feeds.values()
-        if "outputs" in outputs:
-            array = tensors.as_array(*outputs["outputs"])
-            if array.shape in ((len(examples),), (len(examples), 1)):
-                text = tensors.people_text(array.reshape(-1), outputs["outputs"][1], self.asked.style)
-                return f'{{"results":{text}}}'.encode(), None
+        outputs = _by_name(served, values)
+        array = example_values(outputs, self.rows)
+        text = tensors.people_text(array, outputs["outputs"][1], self.asked.style)
+        return f'{{"results":{text}}}'.encode(), None
+
+
+def _by_name(served: AnswerForm, values: Sequence[Any]) -> dict[str, tuple[Any, DType]]:
+    return dict(zip(served.names, zip(values, served.dtypes, strict=True), strict=True))
+
+
+def class_scores(outputs: Mapping[str, tuple[Any, DType]]) -> tuple[Any, Any]:
+    """Labels and scores of what a model that classifies gave; without classes labels are empty, without scores 0.
+
+    Raises:
+        FailedPreconditionError: it gave neither, or other shapes.
+    """
+    given = {name: tensors.as_array(value, dtype) for name, (value, dtype) in outputs.items()}
+    classes, scores = given.get("classes"), given.get("scores")
+    shape = next((a.shape for a in (classes, scores) if a is not None), ())
+    if len(shape) != 2 or any(a is not None and a.shape != shape for a in (classes, scores)):
         raise errors.FailedPreconditionError(
-            "A model for regression must have an output 'outputs' with one value for each example"
+            "A model that classifies must have outputs 'classes' or 'scores' of shape [examples, classes]"
         )
+    labels = np.full(shape, b"", object) if classes is None else classes
+    return labels, np.zeros(shape, np.float32) if scores is None else scores
+
+
+def example_values(outputs: Mapping[str, tuple[Any, DType]], examples: int) -> Any:
+    """The value of each of so many examples, of what a model for regression gave.
+
+    Raises:
+        FailedPreconditionError: there is not one for each.
+    """
+    if "outputs" in outputs:
+        array = tensors.as_array(*outputs["outputs"])
+        if array.shape in ((examples,), (examples, 1)):
+            return array.reshape(-1)
+    raise errors.FailedPreconditionError(
+        "A model for regression must have an output 'outputs' with one value for each example"
+    )
 
 
 def read_examples(body: bytes, signature_of: SignatureOf, kind: type[ExamplesRequest]) -> ExamplesRequest:
@@ -263,7 +298,7 @@ def read_examples(body: bytes, signature_of: SignatureOf, kind: type[ExamplesReq
         message = proto.Example(features=shared)
         message.features.MergeFrom(_features(example, f"example {number}"))
         serialized[number] = message.SerializeToString()
-    feeds = {_only_input(signature, "A request with examples"): serialized}
+    feeds = {only_input(signature, "A request with examples"): serialized}
     return kind(RunRequest(by_signature=True, signature=name, feeds=feeds, fetches=None))
 
 

@@ -13,8 +13,9 @@ from typing import Any
 from aiohttp import web
 from google.protobuf import json_format
 
+import aexec
 from aexec import proto
-from aexec.hosting import Signature, loop_budget
+from aexec.hosting import loop_budget
 from aexec_server.aiohttp_seam import RawRequestMessage
 from aexec_server.clients.callers import Scope
 from aexec_server.core.direct_call import DirectCall, MakeDirectCall
@@ -26,7 +27,8 @@ from aexec_server.http import bodies
 from aexec_server.http.json_style import json_style
 from aexec_server.http.json_text import value_pieces
 from aexec_server.http.request_preferences import refuse_preferences
-from aexec_server.models.models import Model, ModelVersion
+from aexec_server.models.models import ModelVersion
+from aexec_server.protocols.serving_models import describe_versions, known_versions, served_version, signature_messages
 from aexec_server.protocols.serving_request import (
     ExamplesRequest,
     RegressRequest,
@@ -79,17 +81,8 @@ class _Handlers:
         self.server = server
         self.runs = runs
 
-    def _model(self, request: web.Request) -> Model:
-        return self.server.models.find(request.match_info["model"])
-
-    def _version(self, request: web.Request) -> ModelVersion:
-        return self._version_of(request.match_info)
-
     def _version_of(self, names: Mapping[str, str]) -> ModelVersion:
-        model = self.server.models.find(names["model"])
-        if "label" in names:
-            return model.labelled(names["label"])
-        return model.version_named(names.get("version"))
+        return served_version(self.server.models, names["model"], names.get("version"), names.get("label"))
 
     def direct(self, names: Mapping[str, str], head: RawRequestMessage) -> DirectCall | None:
         """Of predictions with this head."""
@@ -120,7 +113,7 @@ class _Handlers:
         async def decode(body: bodies.Body, hosted: HostedSession) -> ModelRequest:
             return await bodies.beside(read_ns(body, None), lambda: read(bytes(body), hosted.session.signature))
 
-        return await run_model(self.runs, request, self._version(request), decode)
+        return await run_model(self.runs, request, self._version_of(request.match_info), decode)
 
     async def names(self, request: web.Request) -> web.Response:
         """GET /v1/models, as KServe has it"""
@@ -128,36 +121,21 @@ class _Handlers:
 
     async def status(self, request: web.Request) -> web.Response:
         """GET /v1/models/{model}"""
-        one = "version" in request.match_info or "label" in request.match_info
-        versions = [self._version(request)] if one else list(self._model(request).versions.values())
-        return bodies.json_response(
-            {
-                "model_version_status": [
-                    {
-                        "version": str(version.number),
-                        "state": version.state.value,
-                        "status": {
-                            "error_code": "OK" if version.error is None else version.error.code.name,
-                            "error_message": version.reason,
-                        },
-                    }
-                    for version in sorted(versions, key=lambda version: -version.number)
-                ]
-            }
-        )
+        names = request.match_info
+        versions = known_versions(self.server.models, names["model"], names.get("version"), names.get("label"))
+        return bodies.json_response(describe_versions(versions))
 
     async def metadata(self, request: web.Request) -> web.StreamResponse:
         """GET …/metadata"""
-        version = self._version(request)
+        version = self._version_of(request.match_info)
         session = version.hosted.session
         in_thread = not loop_budget.DEFAULT.allows(signatures_ns(session))
-        signatures = session.signatures or {"serving_default": session.signature()}
-        parts = _metadata_parts(version, signatures)
+        parts = _metadata_parts(version, session)
         return await self.server.door.send(request, parts, bodies.JSON, in_thread=in_thread)
 
 
-def _metadata_parts(version: ModelVersion, signatures: Mapping[str, Signature]) -> Iterator[str]:
-    described = {name: _described(signature) for name, signature in signatures.items()}
+def _metadata_parts(version: ModelVersion, session: aexec.Session) -> Iterator[str]:
+    described = {name: _described(signature) for name, signature in signature_messages(session).items()}
     yield from value_pieces(
         {
             "model_spec": {"name": version.model, "signature_name": "", "version": str(version.number)},
@@ -166,9 +144,8 @@ def _metadata_parts(version: ModelVersion, signatures: Mapping[str, Signature]) 
     )
 
 
-def _described(signature: Signature) -> dict[str, Any]:
+def _described(message: proto.SignatureDef) -> dict[str, Any]:
     """A SignatureDef in JSON, empty fields included."""
-    message: proto.SignatureDef = signature.to_proto()
     return json_format.MessageToDict(
         message, preserving_proto_field_name=True, always_print_fields_with_no_presence=True
     )

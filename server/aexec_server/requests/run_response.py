@@ -34,7 +34,6 @@ __all__ = [
     "message_answer",
     "metadata_ns",
     "people_answer",
-    "tensor_list",
     "tensors_answer",
     "tensors_response",
 ]
@@ -106,14 +105,8 @@ def list_answer(
     run_id: str, request: RunRequest, served: AnswerForm, values: Sequence[Any], metadata: aexec.RunMetadata | None
 ) -> Answer:
     """V2 tensors."""
-    return tensor_list(f'"run_id":"{run_id}"', request, served, values, _metadata_text(metadata))
-
-
-def tensor_list(head: str, request: RunRequest, served: AnswerForm, values: Sequence[Any], tail: str = "") -> Answer:
-    """An object with V2 tensors in its member `outputs`, and others before and after it."""
-    return tensors_answer(
-        f'{head},"outputs"', served.name_texts, served.dtypes, values, request.binary, tail, request.style
-    )
+    head, tail = f'"run_id":"{run_id}","outputs"', _metadata_text(metadata)
+    return tensors_answer(head, served.name_texts, served.dtypes, values, request.binary, tail, request.style)
 
 
 def tensors_answer(

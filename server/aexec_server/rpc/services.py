@@ -5,8 +5,11 @@ from __future__ import annotations
 from aexec_server.core.server_state import Server
 from aexec_server.handlers.runs import RunHandlers
 from aexec_server.rpc.health_service import health_methods
+from aexec_server.rpc.inference_service import inference_methods
 from aexec_server.rpc.master_service import master_methods
 from aexec_server.rpc.method import Method
+from aexec_server.rpc.model_service import model_methods
+from aexec_server.rpc.prediction_service import prediction_methods
 
 __all__ = ["all_methods"]
 
@@ -17,5 +20,10 @@ def all_methods(server: Server, runs: RunHandlers) -> list[Method]:
     Args:
         runs: `runs.served` takes runs from their request to their end.
     """
-    calls = [*master_methods(server, runs)]
+    calls = [
+        *master_methods(server, runs),
+        *prediction_methods(server, runs),
+        *model_methods(server),
+        *inference_methods(server, runs),
+    ]
     return [*calls, *health_methods(server, {one.service for one in calls})]

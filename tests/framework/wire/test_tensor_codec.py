@@ -342,3 +342,23 @@ def test_copies_are_equal_and_of_their_own(message: proto.TensorProto) -> None:
     assert copy == message and copy is not message
     message.version_number += 1
     assert copy != message
+
+
+@pytest.mark.parametrize("count", [0, 1, 3, 100_000])
+@pytest.mark.parametrize(
+    "dtype", [dtypes.float32, dtypes.int8, dtypes.uint64, dtypes.bfloat16, dtypes.complex64, dtypes.bool_]
+)
+def test_to_field_parts_has_values_where_their_type_has_them(dtype: dtypes.DType, count: int) -> None:
+    array = (np.arange(count) % 2).astype(dtype.np)
+    message = proto.TensorProto.FromString(b"".join(tensor_codec.to_field_parts(array, dtype)))
+    assert not message.tensor_content and message.HasField("tensor_shape")
+    assert len(getattr(message, tensor_codec.value_field(dtype))) == count * (2 if dtype.is_complex else 1)
+    decoded = tensor_codec.from_proto(message)
+    assert decoded.dtype == array.dtype and (decoded == array).all()
+
+
+def test_to_field_parts_of_strings_and_of_a_scalar() -> None:
+    strings = tensor_codec.to_field_parts(np.array([b"a", b""], object), dtypes.string)
+    assert list(proto.TensorProto.FromString(b"".join(strings)).string_val) == [b"a", b""]
+    scalar = proto.TensorProto.FromString(b"".join(tensor_codec.to_field_parts(np.float32(2), dtypes.float32)))
+    assert list(scalar.float_val) == [2] and scalar.HasField("tensor_shape")

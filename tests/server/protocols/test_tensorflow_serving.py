@@ -237,16 +237,25 @@ class TestVersions:
     @pytest.mark.parametrize(
         ("path", "message"),
         [
-            ("/v1/models/m/versions/4", "Model 'm' has no version 4; there are 3, 5"),
-            ("/v1/models/m/versions/" + "1" * 4301, "Model 'm' has no version of 4301 digits"),
-            ("/v1/models/m/versions/" + "0" * 4300 + "5", "Model 'm' has no version of 4301 digits"),
-            ("/v1/models/m/labels/canary", "Model 'm' has no label 'canary'"),
-            ("/v1/models/M", "Model 'M' is not found"),
+            ("/v1/models/m/versions/4", "Specific(m, 4): Model 'm' has no version 4; there are 3, 5"),
+            (
+                "/v1/models/m/versions/" + "1" * 4301,
+                f"Specific(m, {'1' * 20}): Model 'm' has no version of 4301 digits",
+            ),
+            (
+                "/v1/models/m/versions/" + "0" * 4300 + "5",
+                f"Specific(m, {'0' * 20}): Model 'm' has no version of 4301 digits",
+            ),
+            ("/v1/models/M", "Latest(M)"),
         ],
     )
     async def test_what_is_not_there(self, versions: Api, path: str, message: str) -> None:
         status, answer = await versions.call("POST", f"{path}:predict", {"instances": [1]})
-        assert (status, answer["error"]) == (404, message)
+        assert (status, answer["error"]) == (404, f"Servable not found for request: {message}")
+
+    async def test_unknown_label_is_no_argument(self, versions: Api) -> None:
+        status, answer = await versions.call("POST", "/v1/models/m/labels/canary:predict", {"instances": [1]})
+        assert (status, answer["error"]) == (400, "Unrecognized servable version label: canary")
 
     async def test_status(self, versions: Api) -> None:
         fine = {"state": "AVAILABLE", "status": {"error_code": "OK", "error_message": ""}}

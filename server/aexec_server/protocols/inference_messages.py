@@ -1,0 +1,163 @@
+"""Inference requests as Triton's gRPC service has them, and the messages that answer them.
+
+They mean what `inference_request.py` reads from JSON: only the form of tensors and of parameters differs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from aexec import errors
+from aexec.hosting import DType, datatype_of, dtypes, has_datatype, wire_format
+from aexec.proto import inference
+from aexec_server.models.models import ModelVersion
+from aexec_server.protocols.classification import read_class_count
+from aexec_server.protocols.inference_request import (
+    InferenceRequest,
+    check_no_region,
+    no_datatype,
+    read_id,
+    set_parameters,
+)
+from aexec_server.requests import tensors
+from aexec_server.requests.run_request import MAX_NAMES, RunRequest
+from aexec_server.requests.run_response import Answer
+from aexec_server.requests.served_call import AnswerForm
+
+__all__ = ["InferenceByMessage", "plain_parameters", "read_infer_message"]
+
+_RAW_OUTPUTS = inference.ModelInferResponse.DESCRIPTOR.fields_by_name["raw_output_contents"].number
+# The field of InferTensorContents that elements of a type are in; 16-bit floats have none.
+_CONTENTS: Mapping[DType, str] = {
+    dtypes.bool_: "bool_contents",
+    dtypes.int8: "int_contents",
+    dtypes.int16: "int_contents",
+    dtypes.int32: "int_contents",
+    dtypes.int64: "int64_contents",
+    dtypes.uint8: "uint_contents",
+    dtypes.uint16: "uint_contents",
+    dtypes.uint32: "uint_contents",
+    dtypes.uint64: "uint64_contents",
+    dtypes.float32: "fp32_contents",
+    dtypes.float64: "fp64_contents",
+    dtypes.string: "bytes_contents",
+}
+
+# What an integer has there; shorter ones are checked.
+_FIELD_BYTES = 4
+
+
+@dataclass(slots=True)
+class InferenceByMessage(InferenceRequest):
+    """A request that is answered with a message."""
+
+    def write(self, version: ModelVersion, served: AnswerForm, values: Sequence[Any]) -> Answer:
+        """A ModelInferResponse, whose tensors are raw bytes."""
+        response = inference.ModelInferResponse(
+            model_name=version.model, model_version=str(version.number), id=self.id or ""
+        )
+        raw: list[bytes | memoryview] = []
+        kinds, sent = self.outputs(served, values)
+        for name, dtype, value in zip(served.names, kinds, sent, strict=True):
+            array = tensors.as_array(value, dtype)
+            response.outputs.add(name=name, datatype=datatype_of(dtype), shape=array.shape)
+            raw += wire_format.enclosed(_RAW_OUTPUTS, [tensors.to_binary(array, dtype)])
+        return b"".join([response.SerializeToString(), *raw]), None
+
+
+def plain_parameters(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """The values of a map of parameters, of whichever message; None for one without a value."""
+    return {name: _plain(parameter) for name, parameter in parameters.items()}
+
+
+def _plain(parameter: Any) -> Any:
+    chosen = parameter.WhichOneof("parameter_choice")
+    return None if chosen is None else getattr(parameter, chosen)
+
+
+def read_infer_message(message: inference.ModelInferRequest) -> InferenceByMessage:
+    """Decode a request.
+
+    Raises:
+        InvalidArgumentError: no such request; names what is wrong.
+        NotFoundError: a tensor lies in shared memory.
+        UnimplementedError: a parameter for what this server does not do.
+    """
+    asked = RunRequest(by_signature=True, fetches=None, as_message=True)
+    if message.parameters:
+        set_parameters(asked, plain_parameters(message.parameters))
+    if max(len(message.inputs), len(message.outputs)) > MAX_NAMES:
+        raise errors.InvalidArgumentError(f"A request may have at most {MAX_NAMES} inputs and outputs each")
+    classes = {}
+    if message.outputs:
+        asked.fetches = tuple([output.name for output in message.outputs])
+        asked.binary = [False] * len(asked.fetches)
+        classes = _classes(message.outputs)
+    _read_inputs(asked.feeds, message)
+    return InferenceByMessage(asked, read_id(message.id), classes)
+
+
+def _classes(outputs: Sequence[inference.ModelInferRequest.InferRequestedOutputTensor]) -> dict[str, int]:
+    """Of which outputs the highest values are wanted."""
+    found = {}
+    for output in outputs:
+        if output.parameters:
+            parameters = plain_parameters(output.parameters)
+            check_no_region(parameters)
+            count = read_class_count(parameters.get("classification"))
+            if count:
+                found[output.name] = count
+    return found
+
+
+def _read_inputs(feeds: dict[str, Any], message: inference.ModelInferRequest) -> None:
+    """The tensors by name: all in raw bytes, or each in the field of its type."""
+    raw = message.raw_input_contents
+    if raw and len(raw) != len(message.inputs):
+        raise errors.InvalidArgumentError(
+            f"expected raw_input_contents for each of {len(message.inputs)} inputs, got {len(raw)}"
+        )
+    for at, tensor in enumerate(message.inputs):
+        name = tensor.name
+        if name in feeds:
+            raise errors.InvalidArgumentError(f'Endpoint "{name}" fed more than once.')
+        if tensor.parameters:
+            check_no_region(plain_parameters(tensor.parameters))
+        dtype = tensors.dtype_of_datatype(tensor.datatype, name)
+        if not has_datatype(dtype):
+            raise no_datatype("An input has", tensor.datatype)
+        dims = tensors.read_shape(name, list(tensor.shape))
+        if not raw:
+            feeds[name] = _from_contents(name, dtype, dims, tensor.contents)
+        elif tensor.HasField("contents"):
+            raise errors.InvalidArgumentError(
+                f"contents field must not be specified when using raw_input_contents for '{name}' "
+                f"for model '{message.model_name}'"
+            )
+        else:
+            feeds[name] = tensors.from_binary(name, dtype, dims, memoryview(raw[at]))
+
+
+def _from_contents(name: str, dtype: DType, dims: tuple[int, ...], contents: inference.InferTensorContents) -> Any:
+    field = _CONTENTS.get(dtype)
+    if field is None:
+        raise errors.InvalidArgumentError(
+            f"{name} has datatype {datatype_of(dtype)}, which contents have no field for: use raw_input_contents"
+        )
+    values = getattr(contents, field)
+    if len(values) != math.prod(dims):
+        raise errors.InvalidArgumentError(
+            f"{field} of {name} has {len(values)} elements, but shape {list(dims)} has {math.prod(dims)}"
+        )
+    if dtype is dtypes.string:
+        return np.fromiter(values, object, len(values)).reshape(dims)
+    given = np.array(values, np.int64 if dtype.np.itemsize < _FIELD_BYTES else dtype.np)
+    narrow = given.astype(dtype.np, copy=False)
+    if narrow.dtype != given.dtype and (narrow != given).any():
+        raise errors.InvalidArgumentError(f"{field} of {name} has numbers beyond {datatype_of(dtype)}")
+    return narrow.reshape(dims)
