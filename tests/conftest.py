@@ -33,9 +33,10 @@ SCANNED = [name for name in ("aexec", "aexec_server") if importlib.util.find_spe
 # Reading a module that is imported lazily happens once per process.
 LAZY_IMPORTS = {"get_data", "path_stats", "_path_stat", "_path_isfile", "_path_isdir", "_fill_cache", "find_spec"}
 
-# The same examples each time, however long a busy machine takes over them; soaks ask for new ones.
-settings.register_profile("aexec", deadline=None, derandomize=True, database=None)
-settings.load_profile("aexec")
+# The same examples each time, however long a busy machine takes over them: a few for all days, many with the soaks.
+settings.register_profile("suite", max_examples=40, deadline=None, derandomize=True, database=None)
+settings.register_profile("soak", settings.get_profile("suite"), max_examples=200)
+settings.load_profile("suite")
 
 if os.environ.get("AEXEC_TEST_LOOP") == "uvloop":
     import uvloop
@@ -60,6 +61,8 @@ def load_families() -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(time_limit)
+    if "not soak" not in config.option.markexpr:
+        settings.load_profile("soak")
 
 
 def pytest_collectstart() -> None:

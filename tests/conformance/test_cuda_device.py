@@ -17,7 +17,7 @@ from tests.conformance import cases
 from tests.conformance.test_passes import check, check_family
 from tests.support.stand_ins.fake_cupy import fake_cupy, gpu_factory
 
-EVERY = 37
+EVERY = 67
 # Cases that are not the same question any more, with the reason.
 OTHER = {"extra_errors.create.no_kernel": "the message lists the device types that there are"}
 

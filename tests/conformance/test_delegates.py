@@ -15,7 +15,7 @@ from tests.conformance.test_passes import check
 
 pytest.importorskip("openvino")
 
-EVERY = 199
+EVERY = 331
 
 
 @pytest.fixture(autouse=True)

@@ -30,7 +30,7 @@ KINDS = {
     "compiled": ({"CPU": 4}, ("/cpu:0", "/cpu:1", "/cpu:2", "/cpu:3")),
     "simulated": ({"SIM": 3}, ("/cpu:0", "/device:SIM:0", "/device:SIM:1", "/device:SIM:2")),
 }
-EVERY = 53
+EVERY = 97
 # Cases that are not the same question any more, with the reason.
 OTHER = {
     "extra_errors.create.colocate_conflict": "soft placement lets nodes go together that ask for different devices",

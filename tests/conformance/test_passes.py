@@ -15,7 +15,7 @@ from tests.conformance import cases, runner
 from tests.conformance.test_conformance import NOT_YET, UNDETERMINED, outcome
 
 ALONE = {"none": (), **{name: (name,) for name in PASSES}}
-EVERY = 59
+EVERY = 97
 
 
 @pytest.fixture(params=ALONE.values(), ids=ALONE)

@@ -212,13 +212,13 @@ def test_the_seeds_themselves_run(index: int) -> None:
 
 
 @given(seeds, numbers)
-@settings(QUICK, max_examples=1000)
+@settings(QUICK, max_examples=400)
 def test_bytes(index: int, number: int) -> None:
     with_changed_bytes(index, number)
 
 
 @given(seeds, steps)
-@settings(QUICK, max_examples=400)
+@settings(QUICK, max_examples=150)
 def test_nodes(index: int, mutations: list[tuple[Any, int]]) -> None:
     with_changed_nodes(index, mutations)
 

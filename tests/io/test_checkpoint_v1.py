@@ -169,7 +169,8 @@ def test_slice_larger_than_a_message_is_refused_at_once(tmp_path: Path, dtype: s
 
 
 def test_strings_larger_than_a_message_are_refused_at_once(tmp_path: Path) -> None:
-    array = np.full(2048, b"x" * (1 << 20), object)
+    array = np.empty(2048, object)
+    array.fill(b"x" * (1 << 20))  # one object; `np.full` would make 2048 of them
     with pytest.raises(errors.InvalidArgumentError, match="w: Tensor slice is too large to serialize"):
         CheckpointV1Writer(str(tmp_path / "f")).add("w", array, dtypes.string)
 

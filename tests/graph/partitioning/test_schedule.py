@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from aexec.graph.partitioning.schedule import PREFETCH, SLOTS, Costs, Trigger, slacks, start_times, triggers
@@ -191,7 +191,6 @@ def edges_of(g: Placed) -> list[tuple[int, int, float]]:
 
 
 @given(placed_graphs())
-@settings(deadline=None, max_examples=200)
 def test_a_schedule_keeps_all_dependencies_and_slots(g: Placed) -> None:
     starts = start_times(g.nodes, g.costs)
     assert starts.keys() == g.nodes.keys()
@@ -203,7 +202,6 @@ def test_a_schedule_keeps_all_dependencies_and_slots(g: Placed) -> None:
 
 
 @given(placed_graphs())
-@settings(deadline=None, max_examples=200)
 def test_slack_is_what_a_node_can_be_put_off(g: Placed) -> None:
     """Without Merges: one that is put off by its slack leaves the length of the step, by more it does not."""
     for node in g.nodes.values():
@@ -225,7 +223,6 @@ def test_slack_is_what_a_node_can_be_put_off(g: Placed) -> None:
 
 
 @given(placed_graphs(), st.integers(1, 30))
-@settings(deadline=None, max_examples=300)
 def test_nothing_waits_for_itself(g: Placed, scale: int) -> None:
     """The graph as it would be split, with the triggers of all partitions, has no circle."""
     for i in g.times:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import aexec
@@ -466,7 +466,6 @@ def graphs(draw: st.DrawFn) -> tuple[GraphBuilder, list[str], list[str]]:
     return g, fetches, [n for n in fed if n != "x"]
 
 
-@settings(max_examples=150, deadline=None)
 @given(case=graphs(), x=st.sampled_from(VALUES))
 async def test_random_graphs(case: tuple[GraphBuilder, list[str], list[str]], x: float) -> None:
     """All passes together give what none gives, to the last bit."""

@@ -219,7 +219,6 @@ def test_l2_loss(values, result, dtype):
     assert_close(run_op("L2Loss", [np.array(values, dtype)]), np.float64(result).astype(dtype))
 
 
-@settings(max_examples=150, deadline=None)
 @given(data=st.data(), op=st.sampled_from(["Sum", "Prod", "Mean", "Max", "Min", "EuclideanNorm"]), keep=st.booleans())
 def test_reductions_agree_with_numpy(data, op, keep):
     shape = data.draw(hnp.array_shapes(min_dims=0, max_dims=5, min_side=0, max_side=4))

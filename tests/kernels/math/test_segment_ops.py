@@ -5,7 +5,7 @@ from __future__ import annotations
 import ml_dtypes
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from aexec.framework import errors
@@ -162,7 +162,6 @@ def loop(ufunc, rows, ids, count, of_nothing):
     return result
 
 
-@settings(max_examples=100, deadline=None)
 @given(
     op=st.sampled_from(sorted(UFUNCS)),
     seed=st.integers(0, 2**32 - 1),

@@ -105,7 +105,6 @@ class NotingMachine(Machine):
 
 
 @given(acyclic_graphs(), st.integers(0, 50), st.integers(0, 50), st.booleans(), st.booleans(), st.integers())
-@settings(max_examples=150, deadline=None, derandomize=True)
 def test_any_graph_of_switches_and_merges(
     made: tuple[GraphBuilder, list[str]], x: int, y: int, p: bool, q: bool, seed: int
 ) -> None:
@@ -126,7 +125,6 @@ def test_any_graph_of_switches_and_merges(
 
 
 @given(programs, small, small, small, st.integers())
-@settings(max_examples=100, deadline=None, derandomize=True)
 def test_any_program_in_any_order(program: tuple[Any, ...], x: int, y: int, z: int, seed: int) -> None:
     expected = list(interpret(program, {"x": x, "y": y, "z": z}, [100]).values())
     g, fetches = compile_program(program)

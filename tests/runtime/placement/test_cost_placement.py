@@ -235,7 +235,6 @@ class TestSessions:
 @given(
     graphs(), st.booleans(), st.lists(st.integers(0, 60), min_size=15, max_size=15), st.sampled_from([0.0, 5.0, 50.0])
 )
-@settings(deadline=None, max_examples=300)
 def test_constraints_hold(nodes: Nodes, soft: bool, times: list[int], copy: float) -> None:
     graph = nodes.graph()
     costs = measured({f"n{i}": time for i, time in enumerate(times)}, copy_micros=copy)

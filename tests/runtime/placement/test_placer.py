@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import aexec
@@ -442,7 +442,6 @@ def broken_constraints(graph: aexec.Graph, at: dict[str, str], *, soft: bool) ->
 
 
 @given(graphs(), st.booleans())
-@settings(deadline=None, max_examples=300)
 def test_constraints_hold(nodes: Nodes, soft: bool) -> None:
     graph = nodes.graph()
     placer = Placer(make_devices({"CPU": 4}), soft=soft)

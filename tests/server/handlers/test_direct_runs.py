@@ -33,7 +33,7 @@ from tests.support import gates
 from tests.support.programs.graphs import GraphBuilder
 from tests.support.waiting import until
 
-ANSWERED, ORDINARY, LATER = Fate.ANSWERED, Fate.ORDINARY, Fate.LATER
+ANSWERED, ORDINARY = Fate.ANSWERED, Fate.ORDINARY
 
 # Fails for negative numbers, in a plan that is compiled like any other.
 register_op("TestNotNegative(x: float) -> y: float")
@@ -101,13 +101,15 @@ async def connected(api: Api) -> AsyncIterator[Client]:
 
 @pytest.fixture
 def fates(monkeypatch: pytest.MonkeyPatch) -> list[Fate]:
-    """What became of each request, in their order."""
+    """What became of each request, in their order, once its turn had come: a busy machine puts some off."""
     seen: list[Fate] = []
     answer = DirectRuns.answer
 
     def noted(*args: Any, **kwargs: Any) -> Fate:
-        seen.append(answer(*args, **kwargs))
-        return seen[-1]
+        fate = answer(*args, **kwargs)
+        if fate is not Fate.LATER:
+            seen.append(fate)
+        return fate
 
     monkeypatch.setattr(DirectRuns, "answer", noted)
     return seen
@@ -342,8 +344,8 @@ async def test_many_are_taken_in_turns(api: Api, fates: list[Fate], monkeypatch:
         fates.clear()
         monkeypatch.setattr(direct_runs, "perf_counter", lambda: 1e12)  # every slice is over
         client.writer.write(data)
-        await until(lambda: fates)
-        assert set(fates) == {LATER} and len(api.server.backlog) == 1
+        await until(lambda: len(api.server.backlog) == 1)
+        assert not fates
         # Whoever leaves meanwhile is not run, and who sends more is answered the ordinary way.
         other.writer.write(data)
         await until(lambda: len(api.server.backlog) == 2)
