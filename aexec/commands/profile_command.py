@@ -15,6 +15,7 @@ from aexec import proto
 from aexec.commands.request import LoadedRequest, add_request_arguments, read_request
 from aexec.commands.terminal import counted_progress
 from aexec.commands.usage import add_command, positive
+from aexec.runtime.plans.estimate_report import EstimateReport
 from aexec.runtime.profiling.profile import GROUPINGS, ORDERS, profile_steps
 
 __all__ = ["add_profile", "add_table_arguments"]
@@ -34,6 +35,8 @@ in a thread, awaited, or in a delegate.""",
         epilog="""total     from a call's begin until its outputs were there
 self      of that, what the kernel computed: without waiting, and without the bodies of functions that it called
 requested memory that it had allocated; none for outputs that are part of an input, or overwrote it
+estimate  (by node) whether calls were measured, and how many times the kernel's own estimate they took;
+          a call that is expected to be long is made in a thread
 
 Traced runs are interpreted and watched node by node, which takes longer than an ordinary run: compare shares, and the
 ordinary run's time in the first line.
@@ -59,8 +62,8 @@ def add_table_arguments(command: argparse.ArgumentParser, *, order: str | None, 
 
 def _profile(arguments: argparse.Namespace) -> int:
     request = read_request(arguments)
-    plain, traced, stats = asyncio.run(_measured(request, arguments.runs, arguments.timeout))
-    found = profile_steps(stats, by=arguments.by, order_by=arguments.sort)
+    plain, traced, stats, estimates = asyncio.run(_measured(request, arguments.runs, arguments.timeout))
+    found = profile_steps(stats, by=arguments.by, order_by=arguments.sort).with_estimates(estimates)
     usual, watched = float(np.median(plain)), float(np.median(traced))
     if arguments.json:
         print(json.dumps({"run_seconds": usual, "traced_run_seconds": watched} | found.to_dict(), indent=2))
@@ -76,8 +79,8 @@ def _profile(arguments: argparse.Namespace) -> int:
 
 async def _measured(
     request: LoadedRequest, runs: int, timeout: float | None
-) -> tuple[list[float], list[float], list[proto.StepStats]]:
-    """Seconds of untraced runs and of traced ones, in turn; and the statistics of the latter."""
+) -> tuple[list[float], list[float], list[proto.StepStats], list[EstimateReport]]:
+    """Seconds of untraced runs and of traced ones, in turn; the statistics of the latter; and the nodes' estimates."""
     plain, traced, stats = [], [], []
     with counted_progress("profiling", runs) as advance:
         async with aexec.Session(request.graph, config=request.config) as session:
@@ -97,4 +100,5 @@ async def _measured(
                 assert metadata.step_stats is not None
                 stats.append(metadata.step_stats)
                 advance()
-    return plain, traced, stats
+            call = session.make_callable(request.fetches, [*request.feeds], request.targets)
+            return plain, traced, stats, await session.estimates(call)

@@ -9,6 +9,7 @@ import pytest
 
 import aexec
 from aexec import cli
+from aexec.framework.kernel_contract.node_estimate import EstimateState
 
 
 @pytest.fixture
@@ -40,6 +41,18 @@ def test_nodes_the_first_of_them(model: str, capsys: pytest.CaptureFixture[str])
     _, heading, *lines = capsys.readouterr().out.splitlines()
     assert heading.split()[:3] == ["node", "op", "nodes"]
     assert [line.split()[:2] for line in lines] == [["first", "Square"], ["2", "more"], ["all", "3"]]
+
+
+def test_nodes_have_the_state_of_their_estimates(model: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["profile", model, *FEED, "--by", "node", "--sort", "name"]) == 0
+    _, heading, first, *_ = capsys.readouterr().out.splitlines()
+    assert heading.split()[-1] == "estimate"
+    begin = heading.index("estimate")
+    assert first[begin:].split()[0] in {state.value.split()[0] for state in EstimateState}
+    assert cli.main(["profile", model, *FEED, "--by", "node", "--sort", "name", "--json"]) == 0
+    entry = json.loads(capsys.readouterr().out)["entries"][0]
+    assert (entry["estimate"]["name"], entry["estimate"]["op"]) == ("first", "Square")
+    assert entry["estimate"]["scale"] > 0
 
 
 def test_data(model: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from math import inf
 
+from aexec.framework.kernel_contract.node_estimate import UNMEASURED, EstimateState, NodeEstimate
 from aexec.runtime.plans.call_estimates import correct_estimate
-from aexec.runtime.plans.node_estimate import UNMEASURED, EstimateState, NodeEstimate
 from aexec.runtime.plans.plan import PlanNode
 
 SUSPICIONS = {EstimateState.SUSPECTED, EstimateState.SUSPECTED_AGAIN}
@@ -19,7 +19,7 @@ def check(estimate: NodeEstimate) -> None:
     assert (estimate.suspicion > 0) is (state in SUSPICIONS)
     margin = UNMEASURED if state is EstimateState.UNMEASURED else inf if state in SUSPICIONS else 1.0
     assert estimate.factor == estimate.scale * margin
-    assert estimate.check == (2 if state in ASKED_ALWAYS else estimate.usual_check)
+    assert estimate.asks_always is (state in ASKED_ALWAYS)
 
 
 def begin(node: PlanNode, cost: object, asked: int, scale: float = 1.0) -> None:

@@ -37,6 +37,7 @@ from aexec.framework.abridged_text import abridged
 from aexec.framework.dtypes import DType
 from aexec.framework.kernel_contract.functional_call import FunctionalCall
 from aexec.framework.kernel_contract.memory_types import memory_types
+from aexec.framework.kernel_contract.node_estimate import NodeEstimate
 from aexec.framework.kernel_contract.op_kernel_context import CallSignature, FunctionLibraryRuntime, OpKernelContext
 from aexec.framework.late_dataclass import dataclass
 from aexec.framework.memory import log_memory
@@ -449,6 +450,7 @@ class BuiltKernel:
         host_outputs: of a queued kernel, positions of the outputs in host memory.
         variables: of a queued kernel, the variables that it reads or changes.
         scratch: estimate of the memory that a call needs for itself; see `Scratch`.
+        estimate: by how much `cost` is wrong, as measured calls have shown; all plans with the node share it.
     """
 
     compute: Compute
@@ -466,6 +468,7 @@ class BuiltKernel:
     may_be_abandoned: bool = False
     in_any_thread: bool = False
     scratch: Scratch = 0.0
+    estimate: NodeEstimate = field(default_factory=NodeEstimate)
     is_async: bool = field(init=False)
 
     def __post_init__(self) -> None:

@@ -1,9 +1,9 @@
 """Regions of plans that a delegate runs: when a plan gets them, and what happens if the delegate refuses.
 
-A plan is made without regions first.  With `delegates="auto"` it gets regions when its runs have cost, by the kernels'
-estimates, as much as compiling the regions takes.  With delegates named it has them from its first run.  For the
-executor a region is one asynchronous node, whose call awaits the delegate.  If the delegate refuses or fails, the call
-runs the region's nodes as a plan of their own.
+A plan is made without regions first.  With `delegates="auto"` it gets regions when its runs have cost, by the nodes'
+estimates as corrected by measured calls, as much as compiling the regions takes.  With delegates named it has them from
+its first run.  For the executor a region is one asynchronous node, whose call awaits the delegate.  If the delegate
+refuses or fails, the call runs the region's nodes as a plan of their own.
 Next to read: `aexec/graph/partitioning/regions.py`, `aexec/delegates/delegate.py`.
 """
 
@@ -24,7 +24,7 @@ from aexec.delegates.delegate import CompiledRegion, Delegate, Inference, Refuse
 from aexec.delegates.delegate_registry import delegate_names, installed_delegate, make_delegate
 from aexec.framework.device_contract.device import Device
 from aexec.framework.dtypes import DType
-from aexec.framework.kernel_contract.op_kernel import BuiltKernel, Cost, OpKernelContext
+from aexec.framework.kernel_contract.op_kernel import BuiltKernel, OpKernelContext
 from aexec.framework.late_dataclass import dataclass
 from aexec.framework.waiting.loop_budget import COPY_NS, HOP_NS, LoopBudget, current_budget
 from aexec.framework.waiting.worker_threads import OnCancel
@@ -34,7 +34,8 @@ from aexec.graph.partitioning.regions import Region, find_regions
 from aexec.graph.passes import WorkingGraph
 from aexec.runtime.config import SessionConfig
 from aexec.runtime.functions.function_calls import run_nested
-from aexec.runtime.plans.plan import Kind, Plan, PlanKey
+from aexec.runtime.plans.call_estimates import own_ns
+from aexec.runtime.plans.plan import Kind, Plan, PlanKey, PlanNode
 from aexec.runtime.plans.plan_builder import build_plan
 from aexec.runtime.plans.region_nodes import may_wait, put_regions
 from aexec.runtime.threads.worker_pool import WorkerPool, run_in_thread
@@ -72,7 +73,8 @@ class RegionReport:
         name: the name of its node.
         ops: op → number of nodes.
         inputs, outputs: names of tensors.
-        seconds: the time of a run of its nodes by the kernels' estimates; an unknown dimension counts as 1.
+        seconds: the time of a run of its nodes by their estimates, corrected by measured calls; an unknown dimension
+            counts as 1.
         worth_it: True if it is large enough for `delegates="auto"`.
     """
 
@@ -162,7 +164,7 @@ class Delegation:
         if plan.num_nodes >= self._budget.plan_nodes:
             return True
         pure = [node for node in plan.nodes if not node.touches_state and node.kind <= Kind.KERNEL]
-        return sum(_expected_ns(graph, node.node, node.cost) for node in pure) >= WORTH_HOPS * HOP_NS
+        return sum(_expected_ns(graph, node.node, node) for node in pure) >= WORTH_HOPS * HOP_NS
 
     def prepare(self) -> bool:
         """True if a delegate is installed.  Called in a thread, because it looks at installed packages."""
@@ -209,7 +211,7 @@ class Delegation:
             return kernel
 
         ordinary = build_plan(view, PlanKey(region.inputs, region.outputs), kernel_of, self._budget)
-        seconds = sum(_expected_ns(working, node, kernels[node.id].cost) for node in region.nodes) * 1e-9
+        seconds = sum(_expected_ns(working, node, kernels[node.id]) for node in region.nodes) * 1e-9
         return Candidate(delegate, region, ordinary, seconds)
 
     def wanted(self, candidates: Iterable[Candidate]) -> list[Candidate]:
@@ -397,17 +399,13 @@ class _RegionView:
         return next((node for node in self.nodes.values() if node.name == name), None)
 
 
-def _expected_ns(graph: WorkingGraph, node: Node, cost: Cost) -> float:
-    """The kernel's own estimate of a call, in ns, for arrays of the known shapes."""
+def _expected_ns(graph: WorkingGraph, node: Node, called: BuiltKernel | PlanNode) -> float:
+    """The estimate of a call with arrays of the known shapes, in ns, corrected by measured calls."""
     inputs = [
         _array_like(graph, endpoint, dtype) for endpoint, dtype in zip(node.in_edges, node.input_types, strict=True)
     ]
-    if not callable(cost):
-        return float(cost * sum(array.size for array in inputs))
-    try:
-        return float(cost(*inputs))
-    except Exception:
-        return 0.0  # its cost depends on values, which are not known yet
+    expected = own_ns(called.cost, inputs) * called.estimate.scale
+    return expected if expected < math.inf else 0.0  # its cost depends on values, which are not known yet
 
 
 def _array_like(graph: WorkingGraph, endpoint: Endpoint, dtype: DType) -> Any:

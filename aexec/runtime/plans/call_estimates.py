@@ -11,12 +11,13 @@ from collections.abc import Sequence
 from math import inf
 from typing import Any
 
+from aexec.framework.kernel_contract.node_estimate import CallEvent, MeasuredCall
+from aexec.framework.kernel_contract.op_kernel import Cost
 from aexec.framework.kernel_contract.output_sizes import Broadcast, Varying, expected_ns
 from aexec.framework.waiting.loop_budget import current_budget
-from aexec.runtime.plans.node_estimate import CallEvent, MeasuredCall
 from aexec.runtime.plans.plan import PlanNode
 
-__all__ = ["correct_estimate", "correct_in_thread", "heavy_ns", "is_light", "light_elements", "took_at_most"]
+__all__ = ["correct_estimate", "correct_in_thread", "heavy_ns", "is_light", "light_elements", "own_ns", "took_at_most"]
 
 # The least estimate, in ns, of a call that may be made on the loop or in a thread.
 _CALL_NS = 1000.0
@@ -31,13 +32,17 @@ def heavy_ns(node: PlanNode, inputs: Sequence[Any]) -> float:
     Returns:
         The estimate, uncorrected, in ns; infinity where the kernel cannot tell.
     """
-    expected = _estimate(node, inputs)
-    return 0.0 if current_budget().allows(expected * node.estimate.factor) else expected
+    expected, estimate = own_ns(node.cost, inputs), node.estimate
+    if not current_budget().allows(expected * estimate.factor):
+        return expected
+    if not estimate.asks_always:  # calls of another plan may have ended a suspicion
+        node.check = node.usual_check
+    return 0.0
 
 
 def is_light(node: PlanNode, inputs: Sequence[Any]) -> bool:
     """True if this call would not hold up the loop even if it took twice its estimate."""
-    return current_budget().allows(2 * _estimate(node, inputs) * node.estimate.scale)
+    return current_budget().allows(2 * own_ns(node.cost, inputs) * node.estimate.scale)
 
 
 def light_elements(node: PlanNode, most: int) -> int:
@@ -56,7 +61,7 @@ def light_elements(node: PlanNode, most: int) -> int:
     return most if cost * most <= allowed else int(allowed / cost)
 
 
-def _estimate(node: PlanNode, inputs: Sequence[Any]) -> float:
+def own_ns(cost: Cost, inputs: Sequence[Any]) -> float:
     """The kernel's own estimate of a call, in ns: a function of the inputs, or a number per element.
 
     It is never less than a call takes by itself.  Otherwise there would be nothing to correct, and a short call that
@@ -64,7 +69,7 @@ def _estimate(node: PlanNode, inputs: Sequence[Any]) -> float:
     fails on them, the estimate is infinite, and the kernel says in a thread what is wrong with them.
     """
     try:
-        estimate = expected_ns(node.cost, inputs)
+        estimate = expected_ns(cost, inputs)
     except Exception:
         return inf
     return max(_CALL_NS, estimate) if estimate > 0 else 0.0
@@ -91,14 +96,12 @@ def took_at_most(node: PlanNode, expected_ns: float, elapsed_ns: float) -> None:
 
 def _measured(node: PlanNode, event: CallEvent, inputs: Any, elapsed_ns: float) -> None:
     if node.check:  # nobody asks for the estimates of other nodes
-        _learn(node, event, _estimate(node, inputs), elapsed_ns)
+        _learn(node, event, own_ns(node.cost, inputs), elapsed_ns)
 
 
 def _learn(node: PlanNode, event: CallEvent, expected_ns: float, elapsed_ns: float) -> None:
     """Give a measured call to the node's estimate, unless its expected time was unknown."""
     if 0 < expected_ns < inf:
         estimate = node.estimate
-        before = estimate.state
         estimate.called(event, MeasuredCall(expected_ns, elapsed_ns, isinstance(node.cost, Varying)))
-        if estimate.state is not before:
-            node.check = estimate.check
+        node.check = 2 if estimate.asks_always else node.usual_check

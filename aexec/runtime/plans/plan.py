@@ -17,6 +17,7 @@ from aexec.framework import errors
 from aexec.framework.device_contract.device import Device
 from aexec.framework.device_contract.queued_kernel import QueuedKernel
 from aexec.framework.kernel_contract.functional_call import FunctionalCall
+from aexec.framework.kernel_contract.node_estimate import NodeEstimate
 from aexec.framework.kernel_contract.variable_use import VariableUse
 from aexec.framework.late_dataclass import dataclass
 from aexec.framework.waiting.long_work import drained, empty
@@ -25,7 +26,6 @@ from aexec.graph.nodes.node import Endpoint, Node
 from aexec.graph.partitioning.partition import TRANSFERS
 from aexec.runtime.plans.compilation_policy import CompilationPolicy
 from aexec.runtime.plans.device_constants import DeviceConstant
-from aexec.runtime.plans.node_estimate import NodeEstimate
 
 __all__ = ["FramePlan", "Kind", "Plan", "PlanKey", "PlanNode", "take_apart"]
 
@@ -86,11 +86,13 @@ class PlanNode:
         device: full name of the device that its kernel runs on; `on_host` says whether that is one of the host's.
         queued_on, queued: of a `Kind.QUEUED` node, that device, and the kernel as it gets it.
         variables: of such a node, the variables whose values its kernel gets; None if it gets none.
-        cost: the kernel's own estimate of what a call takes; `estimate` is what measurement has shown of it.
+        cost: the kernel's own estimate of what a call takes; `estimate` is what measurement has shown of it, and is
+            shared by all plans with the node.
         scratch: its estimate of the memory that a call needs for itself.
         check: when to ask whether a call is too heavy to run inline: 0 never, 1 once large values are
             about, 2 always (the estimate does not just grow with the inputs, or a call was slow), 3 where its inputs
-            may make more elements together than they have.  It is `estimate.check`, read once for each call.
+            may make more elements together than they have.  It is 2 or `usual_check`, as `estimate` says.
+        usual_check: its value while no call was slow.
         edges: data edges of output 0 to ordinary nodes (the fast path).
         slot_edges: the same for every output slot.
         merge_edges: (output slot, consumer, index, input position) for consumers that are Merge nodes.
@@ -158,6 +160,7 @@ class PlanNode:
         "touches_state",
         "transfers",
         "trusted",
+        "usual_check",
         "variables",
         "wants_context",
     )
@@ -176,8 +179,8 @@ class PlanNode:
         self.queued: QueuedKernel | None = None
         self.variables: VariableUse | None = None
         self.cost: Any = 0.0
-        self.estimate = NodeEstimate()
-        self.check = 0
+        self.estimate = _NO_KERNEL_ESTIMATE
+        self.check = self.usual_check = 0
         self.scratch: Any = 0.0
         self.explain: Callable[..., errors.OpError] | None = None
         self.wants_context = False
@@ -208,8 +211,9 @@ class PlanNode:
         self.has_tail = False
 
     def ask(self, check: int) -> None:
-        """Set `check` for a node that was never measured; it holds until a call is slow."""
-        self.check = self.estimate.usual_check = check
+        """Set `usual_check`, and `check` by it."""
+        self.usual_check = check
+        self.check = 2 if self.estimate.asks_always else check
 
     def trust(self) -> None:
         """Stop comparing its outputs with its op."""
@@ -218,8 +222,7 @@ class PlanNode:
             self.arity = self.last - self.first
 
     def learn(self, other: PlanNode) -> None:
-        """Adopt what runs of another plan have measured of the same kernel."""
-        self.estimate, self.check = other.estimate.copy(), other.check
+        """Adopt what runs of another plan have found out about the outputs of the same kernel."""
         self.gives_tuple = other.gives_tuple
         if other.trusted:
             self.trust()
@@ -241,6 +244,10 @@ class PlanNode:
 
     def __repr__(self) -> str:
         return f"<PlanNode '{self.name}' {self.op} in frame '{self.frame.name}'>"
+
+
+# The estimate of nodes without a kernel, which are never asked or measured.
+_NO_KERNEL_ESTIMATE = NodeEstimate()
 
 
 def _no_kernel(*_inputs: Any) -> Any:

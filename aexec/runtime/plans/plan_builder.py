@@ -192,7 +192,7 @@ class _Builder:
         plan_node.compute = kernel.compute
         plan_node.device = kernel.device
         plan_node.on_host = kernel.on_host
-        plan_node.cost = kernel.cost
+        plan_node.cost, plan_node.estimate = kernel.cost, kernel.estimate
         plan_node.scratch = kernel.scratch
         plan_node.ask(self._check_of(node, kernel))
         plan_node.explain = kernel.explain

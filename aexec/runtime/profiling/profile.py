@@ -8,12 +8,13 @@ the executor between kernels. Next to read: `step_stats.py` for the statistics, 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import asdict, field, replace
 from typing import Any
 
 from aexec import proto
 from aexec.framework import errors
 from aexec.framework.late_dataclass import dataclass
+from aexec.runtime.plans.estimate_report import EstimateReport
 from aexec.runtime.profiling.step_stats import SOURCE, op_of, self_nanos, total_nanos, where_run
 
 __all__ = ["GROUPINGS", "ORDERS", "NodeRun", "Profile", "ProfileEntry", "profile_runs", "profile_steps"]
@@ -48,6 +49,7 @@ class ProfileEntry:
         requested_bytes: the allocated memory; none for outputs that are views of an input or overwrote one.
         where: the number of calls that ran `inline` on the event loop's thread, in a worker `thread`, on a device's
             `stream`, were `awaited`, or went to a `delegate`.
+        estimate: what is known of the cost of a node's calls; None for an op, or if it is not known or needed.
     """
 
     name: str
@@ -58,6 +60,7 @@ class ProfileEntry:
     self_seconds: float
     requested_bytes: int
     where: Mapping[str, int]
+    estimate: EstimateReport | None = None
 
 
 ORDERS: Mapping[str, Callable[[ProfileEntry], Any]] = {
@@ -88,6 +91,13 @@ class Profile:
         """The sum of self time over all entries and steps; a step may take less, because threads run in parallel."""
         return sum(entry.self_seconds for entry in self.entries)
 
+    def with_estimates(self, estimates: Iterable[EstimateReport]) -> Profile:
+        """The profile with the estimates of its nodes, if its entries are nodes."""
+        if self.by == "op":
+            return self
+        known = {report.name: report for report in estimates}
+        return replace(self, entries=tuple(replace(entry, estimate=known.get(entry.name)) for entry in self.entries))
+
     def table(self, top: int | None = None) -> str:
         """The profile as a table: calls, times in ms and memory are per step, `share` is that of all self time.
 
@@ -100,8 +110,10 @@ class Profile:
         if rest:
             rows.append(self._cells(_sum(f"{len(rest)} more", rest)))
         rows.append(self._cells(_sum("all", self.entries)))
+        if not any(row[-1] for row in rows[1:]):
+            rows = [row[:-1] for row in rows]  # without estimates
         widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-        return "\n".join(_line(row, widths, self.by) for row in rows)
+        return "\n".join(_line(row, widths, rows[0]) for row in rows)
 
     def _per_step(self, sum_of_steps: float) -> float:
         return sum_of_steps / max(1, self.steps)
@@ -116,6 +128,7 @@ class Profile:
             f"{share:.1%}",
             _bytes(self._per_step(entry.requested_bytes)),
             self._places(entry),
+            str(entry.estimate or ""),
         )
         return (entry.name, *figures) if self.by == "op" else (entry.name, entry.op, *figures)
 
@@ -136,6 +149,7 @@ class Profile:
                 "self_seconds": entry.self_seconds,
                 "requested_bytes": entry.requested_bytes,
                 "where": dict(entry.where),
+                **({} if entry.estimate is None else {"estimate": asdict(entry.estimate)}),
             }
             for entry in self.entries
         ]
@@ -237,16 +251,17 @@ def _sum(name: str, entries: Sequence[ProfileEntry]) -> ProfileEntry:
 
 # Text
 
-_FIGURES = ("nodes", "calls", "total ms", "self ms", "share", "requested", "where")
+_FIGURES = ("nodes", "calls", "total ms", "self ms", "share", "requested", "where", "estimate")
+# Columns of text, which are aligned to the left.
+_TEXTS = {"op", "node", "where", "estimate"}
 _HEADINGS: Mapping[str, tuple[str, ...]] = {"op": ("op", *_FIGURES), "node": ("node", "op", *_FIGURES)}
 
 
-def _line(cells: Sequence[str], widths: Sequence[int], by: str) -> str:
-    """A line of the table: names and the last column to the left, numbers to the right."""
-    left = {0, len(cells) - 1} if by == "op" else {0, 1, len(cells) - 1}
+def _line(cells: Sequence[str], widths: Sequence[int], headings: Sequence[str]) -> str:
+    """A line of the table: text to the left, numbers to the right."""
     padded = [
-        cell.ljust(width) if column in left else cell.rjust(width)
-        for column, (cell, width) in enumerate(zip(cells, widths, strict=True))
+        cell.ljust(width) if heading in _TEXTS else cell.rjust(width)
+        for cell, width, heading in zip(cells, widths, headings, strict=True)
     ]
     return "  ".join(padded).rstrip()
 

@@ -24,6 +24,7 @@ from aexec.runtime.planning.planner import Planner
 from aexec.runtime.plans.blocks import NotCompiledError
 from aexec.runtime.plans.call_estimates import heavy_ns
 from aexec.runtime.plans.compilation_policy import Explanation
+from aexec.runtime.plans.estimate_report import EstimateReport, report_estimates
 from aexec.runtime.plans.partitioned_plan import PartitionedPlan
 from aexec.runtime.session.callable import SessionCallable
 from aexec.runtime.session.kept_graph import KeptGraph
@@ -216,6 +217,14 @@ class SessionView:
         """
         self._check_usable()
         return await self._planner.regions(call.signature)
+
+    async def estimates(self, call: SessionCallable) -> list[EstimateReport]:
+        """What calls of a callable's nodes are known to cost, for those that may be too long for the event loop.
+
+        Raises:
+            InvalidArgumentError, NotFoundError: as a call would.
+        """
+        return report_estimates((await self._plan_of(call)).plan)
 
     async def captured_regions(self, call: SessionCallable) -> list[CapturedReport]:
         """The regions of a callable that GPUs capture; see `SessionConfig.capture_graphs`.

@@ -16,7 +16,9 @@ from aexec.delegates import delegate_registry as delegates
 from aexec.framework import dtypes
 from aexec.graph import passes
 from aexec.runtime.planning import delegated
+from aexec.runtime.plans.plan import Plan
 from tests.support import gates
+from tests.support.node_estimates import set_scale
 from tests.support.programs.graphs import GraphBuilder
 from tests.support.stand_ins.numpy_delegate import NumpyDelegate, numpy_delegate
 from tests.support.waiting import until
@@ -631,3 +633,22 @@ async def test_named_it_is_not_used_where_calling_it_takes_longer(
         x = np.zeros([d or 2 for d in dims], np.float32)
         np.testing.assert_array_equal(await session.run("y:0", {"x:0": x}), x - 1)
     assert len(delegate.regions) == regions
+
+
+@pytest.mark.parametrize(("scale", "worth_it"), [(0.05, False), (0.5, False), (1.0, True), (8.0, True)])
+async def test_region_is_judged_by_measured_calls(
+    delegate: NumpyDelegate, monkeypatch: pytest.MonkeyPatch, scale: float, worth_it: bool
+) -> None:
+    monkeypatch.setattr(delegated, "delegate_names", lambda: ("numpy",))
+    with aexec.Graph() as graph:  # 0.7 ms by its kernels' estimates
+        aexec.ops.exp(aexec.ops.neg(aexec.placeholder("float32", [200_000], name="x")), name="y")
+    async with aexec.Session(graph) as session:
+        call = session.make_callable("y:0", ["x:0"])
+        (before,) = await session.regions(call)
+        assert before.worth_it
+        assert {report.state for report in await session.estimates(call)} == {"unmeasured"}
+        assert isinstance(call.plan, Plan)
+        for node in call.plan.nodes:
+            set_scale(node, scale)
+        (report,) = await session.regions(call)
+        assert (report.seconds, report.worth_it) == (pytest.approx(scale * before.seconds), worth_it)

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 import aexec
+from aexec.framework.kernel_contract.node_estimate import EstimateState
 from aexec.framework.kernel_contract.output_sizes import Varying
 from aexec.runtime.plans.call_estimates import correct_estimate, correct_in_thread, heavy_ns, is_light, took_at_most
 from aexec.runtime.plans.compilation_policy import COMPILE_AT, LOOKS, SUSPICIOUS
-from aexec.runtime.plans.node_estimate import EstimateState
-from aexec.runtime.plans.plan import PlanNode
+from aexec.runtime.plans.plan import Plan, PlanNode
 from tests.support.node_estimates import begin, suspect
 
 MS = 1e6
@@ -140,3 +140,35 @@ def test_call_that_nobody_can_estimate_ends_no_doubt_of_others(node: PlanNode, s
     took_at_most(node, inf, 0.01 * MS)
     assert node.estimate.state is state
     assert heavy_ns(node, (np.ones(99_999, np.float32),)) > 0
+
+
+async def test_estimate_is_that_of_all_plans_with_the_node() -> None:
+    with aexec.Graph() as graph:
+        y = aexec.ops.neg(aexec.placeholder("float32", None, name="x"), name="y")
+        aexec.ops.exp(y, name="z")
+    async with aexec.Session(graph) as session:
+        calls = [session.make_callable(fetch, ["x:0"]) for fetch in ("y:0", "z:0")]
+        for call in calls:
+            await call(X[0])
+        nodes = [call.plan.nodes[0] for call in calls if isinstance(call.plan, Plan)]
+        assert nodes[0] is not nodes[1] and nodes[0].estimate is nodes[1].estimate
+
+
+async def test_suspicion_that_another_plan_ends_is_asked_about_no_more(node: PlanNode) -> None:
+    other = PlanNode(node.kind, node.node, node.frame)
+    other.cost, other.estimate = node.cost, node.estimate
+    other.ask(1)
+    correct_estimate(node, X, 4 * MS)
+    assert (node.check, other.check) == (2, 1)
+    correct_in_thread(other, X, 0.01 * MS)
+    assert other.check == 1
+    assert not heavy_ns(node, X)
+    assert node.check == 1
+
+
+async def test_new_plan_begins_with_what_is_known(node: PlanNode) -> None:
+    correct_estimate(node, X, 4 * MS)
+    other = PlanNode(node.kind, node.node, node.frame)
+    other.estimate = node.estimate
+    other.ask(1)
+    assert (other.check, other.usual_check) == (2, 1)

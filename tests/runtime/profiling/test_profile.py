@@ -17,6 +17,7 @@ from aexec.framework import dtypes
 from aexec.framework.kernel_contract.kernel_registry import kernel
 from aexec.framework.op_contract.op_registry import register_op
 from aexec.runtime.interpreter import execution
+from aexec.runtime.plans.estimate_report import EstimateReport
 from aexec.runtime.profiling.profile import ProfileEntry, profile_steps
 from aexec.runtime.profiling.step_stats import StepStatsCollector
 from tests.support import gates
@@ -122,6 +123,26 @@ a       MatMul      1      1     0.300    0.300   60.0%     4.00KB  thread
 all                 4      5     0.980    0.500  100.0%     6.01KB  awaited 1, inline 3, thread 1
 """.strip()
     )
+
+
+def test_estimates_of_nodes_are_shown_beside_them(step: proto.StepStats) -> None:
+    estimates = [
+        EstimateReport("a", "MatMul", "heavy", 12.34),
+        EstimateReport("b", "MatMul", "unmeasured", 1.0),
+        EstimateReport("none", "Relu", "measured", 0.5),
+    ]
+    assert (
+        profile_steps([step], by="node", order_by="name").with_estimates(estimates).table(top=2)
+        == """
+node    op      nodes  calls  total ms  self ms   share  requested  where                          estimate
+a       MatMul      1      1     0.300    0.300   60.0%     4.00KB  thread                         heavy 12x
+b       MatMul      1      1     0.100    0.100   20.0%     2.00KB  inline                         unmeasured
+2 more              2      3     0.580    0.100   20.0%         8B  awaited 1, inline 2
+all                 4      5     0.980    0.500  100.0%     6.01KB  awaited 1, inline 3, thread 1
+""".strip()
+    )
+    by_op = profile_steps([step])
+    assert by_op.with_estimates(estimates) == by_op
 
 
 def test_data_is_plain(step: proto.StepStats) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from aexec.runtime.plans.node_estimate import (
+from aexec.framework.kernel_contract.node_estimate import (
     CORRECTIONS,
     UNMEASURED,
     CallEvent,
@@ -36,7 +36,6 @@ EVENTS = {"loop": CallEvent.ON_LOOP, "thread": CallEvent.IN_THREAD, "at most": C
 def estimate_after(*words: str, varies: bool = False) -> NodeEstimate:
     """After calls such as "loop: slow"; the fields agree after each."""
     estimate = NodeEstimate()
-    estimate.usual_check = 1
     for word in words:
         event, _, call = word.partition(": ")
         estimate.called(EVENTS[event], MeasuredCall(EXPECTED_NS, CALLS[call] * EXPECTED_NS, varies))
@@ -86,19 +85,22 @@ def test_calls_lead_to_state_and_scale(words: tuple[str, ...], state: EstimateSt
 
 
 @pytest.mark.parametrize(
-    ("words", "factor", "asked"),
+    ("words", "factor", "asks_always"),
     [
-        ((), UNMEASURED, 1),
-        (("loop: as expected",), 1.0, 1),
-        (("loop: slow",), inf, 2),
-        (("loop: slow", "thread: as expected"), 1.0, 1),
-        (HEAVY, 100.0, 2),
-        ((*RELIEVED, "loop: slow"), inf, 2),
+        ((), UNMEASURED, False),
+        (("loop: as expected",), 1.0, False),
+        (("loop: quick",), 0.75, False),
+        (("loop: slow",), inf, True),
+        (("loop: slow", "thread: as expected"), 1.0, False),
+        (HEAVY, 100.0, True),
+        ((*RELIEVED, "loop: slow"), inf, True),
     ],
 )
-def test_state_says_what_is_multiplied_and_when_it_is_asked(words: tuple[str, ...], factor: float, asked: int) -> None:
+def test_state_says_what_is_multiplied_and_when_it_is_asked(
+    words: tuple[str, ...], factor: float, asks_always: bool
+) -> None:
     estimate = estimate_after(*words)
-    assert (estimate.factor, estimate.check) == (factor, asked)
+    assert (estimate.factor, estimate.asks_always) == (factor, asks_always)
 
 
 def test_scale_has_a_least() -> None:
@@ -112,14 +114,6 @@ def test_scale_has_a_least() -> None:
 def test_quick_call_tells_nothing_of_others_where_they_vary() -> None:
     assert estimate_after("thread: quick", varies=True).scale == 1.0
     assert estimate_after("loop: slow", "thread: quick", varies=True).scale == 1.0
-
-
-def test_copy_is_learnt_by_itself() -> None:
-    estimate = estimate_after(*RELIEVED, "loop: slow")
-    copy = estimate.copy()
-    assert all(getattr(copy, name) == getattr(estimate, name) for name in NodeEstimate.__slots__)
-    copy.called(CallEvent.IN_THREAD, MeasuredCall(EXPECTED_NS, EXPECTED_NS))
-    assert estimate.state is EstimateState.SUSPECTED_AGAIN
 
 
 # The table

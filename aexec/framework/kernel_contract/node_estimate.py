@@ -1,8 +1,9 @@
 """Measured times of a node's calls, as the factor by which the kernel's own estimate is multiplied.
 
 `NodeEstimate` is a state machine without a plan, a clock or an event loop.  The caller of a kernel tells it how long
-the call took; one row of `CORRECTIONS`, which docs/how-a-node-runs.md shows, says how the estimate changes. Next to
-read: `call_estimates.py`, which multiplies the estimates and reports calls.
+the call took; one row of `CORRECTIONS`, which docs/how-a-node-runs.md shows, says how the estimate changes.  A node has
+one estimate, which its kernel keeps, so all plans with the node share it.
+Next to read: `aexec/runtime/plans/call_estimates.py`, which multiplies the estimates and reports calls.
 """
 
 from __future__ import annotations
@@ -84,23 +85,17 @@ class NodeEstimate:
             there is a suspicion.
         suspicion: measured / estimated time of the one slow call on the loop that raised a suspicion, to be confirmed
             by the next call in a thread; 0 if there is none.
-        usual_check: the value of `check` while calls are neither suspected nor heavy; the plan sets it.
+        asks_always: True if calls with small values may be heavy, too: while calls are suspected or heavy.
     """
 
-    __slots__ = ("factor", "scale", "state", "suspicion", "usual_check")
+    __slots__ = ("asks_always", "factor", "scale", "state", "suspicion")
 
     def __init__(self) -> None:
         self.state = EstimateState.UNMEASURED
         self.scale = 1.0
         self.factor = UNMEASURED
         self.suspicion = 0.0
-        self.usual_check = 0
-
-    @property
-    def check(self) -> int:
-        """When to ask whether a call is heavy; see `PlanNode.check`."""
-        asks_always = self.state not in (EstimateState.UNMEASURED, EstimateState.MEASURED)
-        return 2 if asks_always else self.usual_check
+        self.asks_always = False
 
     def called(self, event: CallEvent, call: MeasuredCall) -> None:
         """Account for a call that has ended, by the first row whose condition holds."""
@@ -109,14 +104,8 @@ class NodeEstimate:
                 change(self, call)
                 self.state = to
                 self.factor = inf if self.suspicion else self.scale
+                self.asks_always = to is not EstimateState.MEASURED  # no call leads back to UNMEASURED
                 return
-
-    def copy(self) -> NodeEstimate:
-        """A copy, for a node of another plan with the same kernel."""
-        other = NodeEstimate()
-        other.state, other.scale, other.factor = self.state, self.scale, self.factor
-        other.suspicion, other.usual_check = self.suspicion, self.usual_check
-        return other
 
     # What rows of the table refer to
 
