@@ -263,7 +263,13 @@ class PartialRuns:
         handle = run_key(hosted.runs_owner(caller), name)
         with hosted.in_use(), self._in_flight(hosted, name, caller):
             asked = await bodies.beside(size * loop_budget.WIRE_NS, lambda: protobuf.read_run_step(message))
-            answer, _, counted = await self._run_part(None, hosted, handle, asked, size, message_answer)
+            # TensorFlow's client says with each part how long it waits for it.
+            timeout, asked.timeout = asked.timeout, None
+            try:
+                async with asyncio.timeout(timeout):
+                    answer, _, counted = await self._run_part(None, hosted, handle, asked, size, message_answer)
+            except TimeoutError:
+                raise errors.DeadlineExceededError(f"The part was not computed within {timeout:g} s") from None
             return bytes(answer), counted
 
     async def _part(

@@ -53,13 +53,15 @@ class _Health:
     async def watch(
         self, call: Call, request: health_pb2.HealthCheckRequest
     ) -> AsyncIterator[health_pb2.HealthCheckResponse]:
-        """The status now, and again whenever it has changed."""
+        """The status now, and again whenever it has changed; ends with the server."""
         told = None
         while True:
             status = self._status(request.service)
             if status != told:
                 told = status
                 yield health_pb2.HealthCheckResponse(status=status)
+            if self._server.draining:
+                return
             await asyncio.sleep(_POLL_SECONDS)
 
     def _status(self, name: str) -> int:

@@ -10,6 +10,7 @@ from aexec_server.rpc.master_service import master_methods
 from aexec_server.rpc.method import Method
 from aexec_server.rpc.model_service import model_methods
 from aexec_server.rpc.prediction_service import prediction_methods
+from aexec_server.rpc.reflection_service import reflection_methods
 
 __all__ = ["all_methods"]
 
@@ -26,4 +27,5 @@ def all_methods(server: Server, runs: RunHandlers) -> list[Method]:
         *model_methods(server),
         *inference_methods(server, runs),
     ]
-    return [*calls, *health_methods(server, {one.service for one in calls})]
+    calls += health_methods(server, {one.service for one in calls})
+    return [*calls, *reflection_methods(calls)]
