@@ -18,8 +18,9 @@ from aexec_server.clients.client_shares import ShareError
 from aexec_server.core.admission import OverloadError
 from aexec_server.core.run_journal import RunJournal
 from aexec_server.core.server_state import Server
-from aexec_server.handlers.run_execution import RunExecution
-from aexec_server.requests.run_table import Run
+from aexec_server.handlers.run_execution import RunExecution, run_options
+from aexec_server.requests.run_request import RunRequest
+from aexec_server.requests.run_table import Run, StartedRun
 from aexec_server.sessions.store import HostedSession
 from aexec_server.watching.trace_context import new_trace_id
 
@@ -55,6 +56,7 @@ class ServedRuns:
         timeout: float | None,
         work: Callable[[Run], Awaitable[T]],
         trace_id: Callable[[], str] = new_trace_id,
+        begun: StartedRun | None = None,
     ) -> T:
         """Do the work of a run whose request is here: it is listed, can be cancelled, and counts.
 
@@ -65,6 +67,7 @@ class ServedRuns:
             timeout: seconds from then in which the run has to end; None for no limit but the server's.
             work: executes the run, as by `RunExecution.execute`.
             trace_id: returns the id of the request's trace.
+            begun: what `begin_at_once` has begun of it.
 
         Raises:
             ResourceExhaustedError: too many runs are in flight.
@@ -78,7 +81,10 @@ class ServedRuns:
             run.ready = arrival
             self.admission.begin(hosted, run, caller)
             admitted = True
-            await self.turns.take_turn(asyncio.get_running_loop())
+            if begun is None:
+                await self.turns.take_turn(asyncio.get_running_loop())
+            else:
+                self._continue(run, begun)
             result = await work(run)
             run.outcome = Code.OK.name
             return result
@@ -92,6 +98,33 @@ class ServedRuns:
             if admitted:
                 self.admission.end(hosted, run)
             self.end(hosted, run, arrival, trace_id)
+
+    def begin_at_once(
+        self, hosted: HostedSession, caller: Caller, asked: RunRequest, deadline: float | None
+    ) -> StartedRun | None:
+        """Begin a run that may be over at once, without a place in the list of runs.
+
+        Returns:
+            The run, which is over if it has no `rest`; None for one that has to be begun in the ordinary way, which
+            then says what is wrong with it.
+        """
+        if asked.trace or asked.partition_graphs or caller.quotas.runs is not None or self.execution.sample_is_due:
+            return None
+        try:
+            served = hosted.served(asked, by_admin=caller.is_admin)
+            if served.batched is not None or not self.admission.passes(hosted):
+                return None
+            fed = asked.values(served.inputs, served.input_dtypes)
+            begun = served.call.begin_at_once(*fed, options=run_options(asked, deadline, trace=False))
+        except Exception:
+            return None
+        return None if begun is None else StartedRun(served, *begun)
+
+    def _continue(self, run: Run, begun: StartedRun) -> None:
+        run.begun = begun
+        self.admission.takes(run)
+        if begun.step is not None:
+            run.begin(begun.step)
 
     def new_run(self, hosted: HostedSession, caller: Caller) -> Run:
         """List a run of the caller's, until `end`.

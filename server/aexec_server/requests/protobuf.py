@@ -38,7 +38,7 @@ def parse_small_run(body: bytes) -> proto.RunStepRequest | None:
         message = proto.RunStepRequest.FromString(body)
     except DecodeError:
         return None
-    if message.HasField("options") or message.partial_run_handle:
+    if message.partial_run_handle:
         return None
     for feed in message.feed:
         if not feed.tensor.tensor_content or feed.tensor.dtype in _OBJECTS:
@@ -60,7 +60,7 @@ def read_run_step(message: proto.RunStepRequest) -> RunRequest:
         if feed.name in request.feeds:
             raise errors.InvalidArgumentError(f'Endpoint "{feed.name}" fed more than once.')
         request.feeds[feed.name] = tensor_from_proto(feed.tensor)
-    if message.HasField("options"):
+    if message.options.ListFields():
         request.set_options(message.options)
     return request
 
