@@ -83,20 +83,12 @@ async def _run(
             )
     config = config or ServerConfig()
     check_exposure(config)
-    _check_hosts(config)
     aiohttp_seam.check_parts(exposed=not is_loopback(config.host))
     with stop_signals(on_signal) as stop:
         if config.has_hosts:
             await run_front(config, stop, on_ready or _ignore)
             return
         await serve_app(app or make_app(config), stop, on_ready or _ignore)
-
-
-def _check_hosts(config: ServerConfig) -> None:
-    if config.has_hosts and config.grpc_port is not None:
-        raise errors.InvalidArgumentError(
-            "grpc_port: gRPC is not served together with session hosts yet: give hosts=0, or no grpc_port"
-        )
 
 
 def _ignore(address: str) -> None:

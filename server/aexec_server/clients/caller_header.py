@@ -15,7 +15,7 @@ from multidict import istr
 
 from aexec_server.clients.callers import Caller, Quotas, Refusal, Scope
 
-__all__ = ["CALLER_HEADER", "authorization_of", "new_key", "read_caller", "with_caller"]
+__all__ = ["CALLER_HEADER", "authorization_of", "caller_value", "new_key", "read_caller", "with_caller"]
 
 CALLER_HEADER = istr("Aexec-Caller")
 _NONE = "-"
@@ -42,21 +42,24 @@ def with_caller(head: bytes, key: str, who: Caller | Refusal) -> bytes:
     return _signed(head, key, who) if len(head) <= _SHORT else _signed.__wrapped__(head, key, who)
 
 
+def caller_value(key: str, who: Caller | Refusal) -> str:
+    """What the front's header says of a caller."""
+    if isinstance(who, Refusal):
+        retry = _NONE if who.retry_after is None else str(who.retry_after)
+        return f"{key} refused {'unknown' if who.token_given else 'none'} {retry}"
+    quotas = who.quotas
+    counts = [_NONE if n is None else str(n) for n in (quotas.sessions, quotas.runs, quotas.memory_bytes)]
+    scopes = ",".join(scope.value for scope in who.scopes)
+    return f"{key} caller {who.name} {who.address} {scopes} {' '.join(counts)}"
+
+
 @lru_cache(512)
 def _signed(head: bytes, key: str, who: Caller | Refusal) -> bytes:
-    if isinstance(who, Caller):
-        quotas = who.quotas
-        counts = [_NONE if n is None else str(n) for n in (quotas.sessions, quotas.runs, quotas.memory_bytes)]
-        scopes = ",".join(scope.value for scope in who.scopes)
-        value = f"{key} caller {who.name} {who.address} {scopes} {' '.join(counts)}"
-    else:
-        retry = _NONE if who.retry_after is None else str(who.retry_after)
-        value = f"{key} refused {'unknown' if who.token_given else 'none'} {retry}"
     line_end = head.index(b"\r\n")
     return b"%b\r\n%b: %b%b" % (
         head[:line_end],
         CALLER_HEADER.encode(),
-        value.encode(),
+        caller_value(key, who).encode(),
         _OURS.sub(b"", head[line_end:]),
     )
 

@@ -83,7 +83,7 @@ async def serve_app(
     """
     server = app[SERVER]
     config = server.config
-    async with _running(app, _FOR_EVER if path else config.idle_seconds) as handlers, _answering_rpcs(app) as rpc:
+    async with _running(app, _FOR_EVER if path else config.idle_seconds) as handlers, _answering_rpcs(app, path) as rpc:
         if path is not None:
             listening = _listening_on_socket(app, handlers, path)
         else:
@@ -94,7 +94,7 @@ async def serve_app(
             listening = listening_to_clients(protocols, table, config, server.access)
         async with listening as address:
             on_ready(address)
-            if rpc is not None:
+            if rpc is not None and path is None:
                 on_ready(rpc.address)
             await told_to_stop(server, stop)
             if rpc is not None:
@@ -107,9 +107,9 @@ async def serve_app(
 
 
 @contextlib.asynccontextmanager
-async def _answering_rpcs(app: web.Application) -> AsyncIterator[RpcServer | None]:
+async def _answering_rpcs(app: web.Application, path: str | None) -> AsyncIterator[RpcServer | None]:
     """Context manager: listen for gRPC, if that is configured; at the end calls have ended, or are cut off."""
-    rpc = rpc_server_of(app)
+    rpc = rpc_server_of(app, path)
     if rpc is None:
         yield None
         return

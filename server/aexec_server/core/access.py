@@ -115,23 +115,27 @@ class AccessControl:
     def _admit_anyone(self, request: web.Request, scope: Scope) -> None:
         set_caller(request, anyone_at(request.remote or ""))
 
-    def admit_call(self, authorization: str | None, named_by_front: str | None, host: str, scope: Scope) -> Caller:
-        """The caller of a gRPC call.
+    def admit_call(self, authorization: str | None, host: str, scope: Scope) -> Caller:
+        """The caller of a gRPC call that a client has sent here.
 
         Args:
             authorization: its metadata of that name.
-            named_by_front: what a front says of the caller, as `CALLER_HEADER` has it.
             host: the address that it comes from.
 
         Raises:
             UnauthenticatedError, PermissionDeniedError, ResourceExhaustedError: it is refused.
         """
-        if scope is Scope.OPEN or (self.source is None and self._key is None):
+        if scope is Scope.OPEN or self.source is None:
             return anyone_at(host)
-        if self._key is not None:
-            return self._checked(self._named(named_by_front), scope)
-        assert self.source is not None
         return self._checked(self.source.table.identify(authorization), scope)
+
+    def admit_relayed_call(self, named: str | None, scope: Scope) -> Caller:
+        """The caller of a gRPC call that a front has passed on.  Raises as `admit_call`.
+
+        Args:
+            named: what the front says of the caller, as `CALLER_HEADER` has it.
+        """
+        return self._checked(self._named(named), scope)
 
     def _admit(self, request: web.Request, scope: Scope) -> None:
         set_caller(request, self._checked(self._who(request), scope))

@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
+from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, unquote
 
 from aiohttp import web
@@ -23,6 +24,7 @@ from aexec_server.connections.connections import ConnectionLimits, ConnectionTab
 from aexec_server.connections.listening import listening_to_clients, serving_on_socket, told_to_stop
 from aexec_server.core.routes import AnsweredBy, served_routes
 from aexec_server.core.server_state import SERVER
+from aexec_server.handlers.runs import RUN_HANDLERS
 from aexec_server.handles import is_made, new_server_run
 from aexec_server.hosts.hosts import Hosts
 from aexec_server.hosts.relay import Relay, Upstream
@@ -30,8 +32,12 @@ from aexec_server.hosts.relayed_routes import RelayedRoutes
 from aexec_server.hosts.session_host import SessionHost
 from aexec_server.http.framing import RequestHead
 from aexec_server.models.own_folders import OwnFolder
+from aexec_server.rpc.opening import check_extra
 from aexec_server.settings.file_limit import FILES_OF_A_HOST, most_connections
 from aexec_server.settings.server_config import ServerConfig
+
+if TYPE_CHECKING:
+    from aexec_server.rpc.rpc_server import RpcServer
 
 __all__ = ["run_front"]
 
@@ -151,15 +157,42 @@ async def run_front(config: ServerConfig, stop: asyncio.Queue[int], on_ready: Ca
                 relay = Relay(gate, here, table, access_log=config.access_log)
                 await hosts.start()
                 try:
-                    async with listening_to_clients(relay, table, config, app[SERVER].access) as address:
-                        on_ready(address)
-                        await told_to_stop(app[SERVER], stop)
-                    await hosts.drain(stop)
+                    async with _relaying_rpcs(app, hosts) as rpc:
+                        async with listening_to_clients(relay, table, config, app[SERVER].access) as address:
+                            on_ready(address)
+                            if rpc is not None:
+                                on_ready(rpc.address)
+                            await told_to_stop(app[SERVER], stop)
+                        if rpc is not None:
+                            rpc.refuse_new()
+                        await hosts.drain(stop)
                     await _until_quiet(table)
                 finally:
                     table.close_all()
         finally:
             await hosts.close()
+
+
+@contextlib.asynccontextmanager
+async def _relaying_rpcs(app: web.Application, hosts: Hosts) -> AsyncIterator[RpcServer | None]:
+    """Context manager: listen for gRPC, if that is configured, and pass calls on to hosts."""
+    server = app[SERVER]
+    if server.config.grpc_port is None:
+        yield None
+        return
+    check_extra()
+    from aexec_server.hosts.rpc_relay import RpcRelay
+    from aexec_server.rpc.rpc_server import RpcServer
+    from aexec_server.rpc.services import all_methods
+
+    relay = RpcRelay(server, hosts, all_methods(server, app[RUN_HANDLERS]))
+    rpc = RpcServer(server, relay.methods)
+    try:
+        await rpc.start()
+        yield rpc
+    finally:
+        await rpc.close()
+        await relay.close()
 
 
 @contextlib.asynccontextmanager

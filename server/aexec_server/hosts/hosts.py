@@ -49,6 +49,7 @@ _POLL_SECONDS = 0.02
 _GRACE_SECONDS = 2.0
 _MAX_GONE = 10_000
 _PRELOAD = "aexec_server.hosts.host_preload"
+_RPC_PRELOAD = "aexec_server.rpc.services"
 # No session is made while all hosts together use more than this part of their memory limit.
 _FULL_SHARE = 0.9
 
@@ -94,7 +95,8 @@ class Hosts:
             self._context = multiprocessing.get_context("forkserver")
         except ValueError:
             raise errors.UnimplementedError("Session hosts need a system that can fork; hosts must be 0") from None
-        self._context.set_forkserver_preload([_PRELOAD])
+        rpc = [] if config.grpc_port is None else [_RPC_PRELOAD]
+        self._context.set_forkserver_preload([_PRELOAD, *rpc])
 
     # Who does what
 
@@ -157,6 +159,10 @@ class Hosts:
     def of_name(self, name: str) -> SessionHost | None:
         """The host of the client's session with this name, or None."""
         return self._names.find(name)
+
+    def of_client(self, caller: Caller) -> list[SessionHost]:
+        """The hosts with sessions of the caller's."""
+        return [host for host in self._places.of_client(caller.client) if host.ready]
 
     def why_gone(self, handle: str) -> str | None:
         """Why a session ended with its host; None if it did not."""

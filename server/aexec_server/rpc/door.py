@@ -52,9 +52,11 @@ class Door:
     Args:
         server: the server.
         grpc_code: returns `grpc`'s own form of a code.
+        behind_front: a front passes the calls on, which says who calls, and records them.
     """
 
-    def __init__(self, server: Server, grpc_code: Callable[[Code], Any]) -> None:
+    def __init__(self, server: Server, grpc_code: Callable[[Code], Any], *, behind_front: bool = False) -> None:
+        self._behind_front = behind_front
         self._server = server
         self._grpc_code = grpc_code
         self._limits = server.config.message_limits
@@ -122,9 +124,11 @@ class Door:
     def _admit(self, call: Call) -> None:
         """Find the caller.  Raises OpError if the call is refused."""
         scope, metadata = call.method.scope, call.metadata
-        call.caller = self._server.access.admit_call(
-            _text(metadata.get("authorization")), _text(metadata.get(_CALLER)), call.host, scope
-        )
+        access = self._server.access
+        if self._behind_front:
+            call.caller = access.admit_relayed_call(_text(metadata.get(_CALLER)), scope)
+        else:
+            call.caller = access.admit_call(_text(metadata.get("authorization")), call.host, scope)
         if scope is not Scope.OPEN:
             self._server.check_accepting()
 
@@ -150,7 +154,8 @@ class Door:
             internal.__cause__ = error
             raise self._noted(call, internal) from None
         finally:
-            self._server.metrics.calls.add((method.path, code.name))
+            if not self._behind_front:
+                self._server.metrics.calls.add((method.path, code.name))
             if self._server.config.access_log:
                 trace_id = call.trace.trace_id if call.has_trace or code is not Code.OK else ""
                 log_access("gRPC", method.path, int(code), call.seconds, call.run_id, trace_id)
@@ -159,7 +164,8 @@ class Door:
         """The error that the client may see, after noting that it is answered with."""
         path = call.method.path
         shown = public_error(error, f"gRPC {shortened(path)} (trace {call.trace.trace_id})")
-        self._server.activity.note_error(shown, shown.code.http_status, "gRPC", path, path)
+        if not self._behind_front:
+            self._server.activity.note_error(shown, shown.code.http_status, "gRPC", path, path)
         return shown
 
 

@@ -5,6 +5,7 @@ It is where the extra `aexec[grpc]` is imported, and what is imported nowhere el
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING
 
 from aiohttp import web
@@ -16,11 +17,14 @@ from aexec_server.handlers.runs import RUN_HANDLERS
 if TYPE_CHECKING:
     from aexec_server.rpc.rpc_server import RpcServer
 
-__all__ = ["rpc_server_of"]
+__all__ = ["check_extra", "rpc_server_of"]
 
 
-def rpc_server_of(app: web.Application) -> RpcServer | None:
+def rpc_server_of(app: web.Application, path: str | None = None) -> RpcServer | None:
     """The gRPC server of an application of `make_app`, which does not listen yet; None if it is not asked for.
+
+    Args:
+        path: the Unix socket of a session host, for HTTP.
 
     Raises:
         FailedPreconditionError: a package of the extra is not installed.
@@ -28,11 +32,20 @@ def rpc_server_of(app: web.Application) -> RpcServer | None:
     server = app[SERVER]
     if server.config.grpc_port is None:
         return None
-    try:
-        from aexec_server.rpc.rpc_server import RpcServer
-        from aexec_server.rpc.services import all_methods
-    except ImportError as error:
-        raise errors.FailedPreconditionError(
-            f"grpc_port needs the package {error.name}, which is not installed: pip install 'aexec[grpc]'"
-        ) from None
-    return RpcServer(server, all_methods(server, app[RUN_HANDLERS]))
+    check_extra()
+    from aexec_server.rpc.rpc_server import RpcServer, rpc_path
+    from aexec_server.rpc.services import all_methods
+
+    methods = all_methods(server, app[RUN_HANDLERS])
+    return RpcServer(server, methods, None if path is None else rpc_path(path))
+
+
+def check_extra() -> None:
+    """Raise FailedPreconditionError if a package of the extra is not installed."""
+    for name in ("grpc", "grpc_health", "grpc_reflection"):
+        try:
+            importlib.import_module(name)
+        except ImportError:
+            raise errors.FailedPreconditionError(
+                f"grpc_port needs the package {name}, which is not installed: pip install 'aexec[grpc]'"
+            ) from None

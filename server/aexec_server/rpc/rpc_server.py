@@ -21,7 +21,7 @@ from aexec_server.rpc.door import Door
 from aexec_server.rpc.method import Method
 from aexec_server.rpc.rpc_tls import server_credentials
 
-__all__ = ["RpcServer"]
+__all__ = ["RpcServer", "rpc_path"]
 
 _CODES = {code.value[0]: code for code in grpc.StatusCode}
 # Seconds after the end of all runs until the calls that are left are cut off.
@@ -29,20 +29,22 @@ _GRACE_SECONDS = 2.0
 
 
 class RpcServer:
-    """Answers gRPC calls on one port.
+    """Answers gRPC calls on one address.
 
     Args:
         server: the server.
         methods: the table of what can be called.
+        path: the Unix socket to listen on, which a front passes calls to; None for the configured address.
 
     Attributes:
         address: where it listens, `grpc://127.0.0.1:8501`; "" until `start`.
     """
 
-    def __init__(self, server: Server, methods: Iterable[Method]) -> None:
+    def __init__(self, server: Server, methods: Iterable[Method], path: str | None = None) -> None:
         config = server.config
         self._config = config
-        self._door = Door(server, _grpc_code)
+        self._door = Door(server, _grpc_code, behind_front=path is not None)
+        self._path = path
         self._grpc = grpc.aio.server(options=server_options(config), maximum_concurrent_rpcs=config.max_connections)
         self._grpc.add_generic_rpc_handlers(self._handlers(methods))
         self.address = ""
@@ -67,6 +69,10 @@ class RpcServer:
             OSError: the address cannot be listened on.
             InvalidArgumentError: a file of TLS does not exist, or is not what it should be.
         """
+        if self._path is not None:
+            self._grpc.add_insecure_port(f"unix:{self._path}")
+            await self._grpc.start()
+            return
         host = self._config.host
         name = f"[{host}]" if ":" in host else host
         where = f"{name}:{self._config.grpc_port}"
@@ -94,6 +100,11 @@ class RpcServer:
         if not done:
             await self._grpc.stop(None)
         await self._stopping
+
+
+def rpc_path(path: str) -> str:
+    """The Unix socket for gRPC of a host whose socket for HTTP is at `path`."""
+    return f"{path}.grpc"
 
 
 def _grpc_code(code: Code) -> grpc.StatusCode:

@@ -1,0 +1,195 @@
+"""`relayed_methods`: the table of gRPC calls for a front, which passes on those that are for a session or a model.
+
+The front admits the caller and records the call, as a server without hosts does.  The process that has the session, or
+the models, answers it: the request goes there as bytes, with the caller, the deadline, and the client's metadata.
+Cancelling the call cancels that one.  Health and reflection are answered by the front itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import grpc
+from google.protobuf.message import DecodeError
+
+from aexec import errors, proto
+from aexec.errors import Code
+from aexec.hosting import wire_format
+from aexec_server.clients.caller_header import CALLER_HEADER, caller_value
+from aexec_server.core.server_state import Server
+from aexec_server.hosts.hosts import Hosts
+from aexec_server.hosts.relay import Upstream
+from aexec_server.hosts.session_host import SessionHost
+from aexec_server.http import bodies
+from aexec_server.rpc.method import Call, Method
+from aexec_server.rpc.rpc_server import rpc_path
+
+__all__ = ["RpcRelay"]
+
+_MASTER, _HEALTH, _REFLECTION = "tensorflow.MasterService", "grpc.health.v1.Health", "grpc.reflection."
+_FIRST_TEXT = 1 << 3 | wire_format.LENGTH
+_CALLER = CALLER_HEADER.lower()
+# Of the client's metadata these are not passed on.
+_OWN = frozenset(("authorization", _CALLER, "user-agent"))
+_OPTIONS = [
+    ("grpc.max_receive_message_length", -1),
+    ("grpc.max_send_message_length", -1),
+    ("grpc.use_local_subchannel_pool", 1),
+]
+
+
+class RpcRelay:
+    """Passes gRPC calls on to hosts.
+
+    Args:
+        server: the front's own state.
+        hosts: the hosts.
+        methods: the table of calls that the front itself can answer.
+    """
+
+    def __init__(self, server: Server, hosts: Hosts, methods: list[Method]) -> None:
+        assert server.config.caller_key is not None
+        self._key = server.config.caller_key
+        self._limits = server.config.message_limits
+        self._hosts = hosts
+        self._services = {method.service for method in methods}
+        self._channels: dict[SessionHost, Any] = {}
+        self.methods = [self._relayed(method) for method in methods]
+
+    async def close(self) -> None:
+        """Close the connections to hosts."""
+        for channel in self._channels.values():
+            await channel.close()
+
+    def _relayed(self, method: Method) -> Method:
+        if method.service.startswith(_REFLECTION):
+            return method
+        if method.response_streams:
+            return replace(method, answer=self._streaming(method), encoded=True)
+        if method.path == f"/{_MASTER}/Reset":
+            return replace(method, answer=self._reset, encoded=True)
+        return replace(method, answer=self._single(method), encoded=True)
+
+    def _single(self, method: Method) -> Callable[[Call, bytes], Any]:
+        async def answer(call: Call, data: bytes) -> Any:
+            host = self._host(call, data)
+            if host is None:
+                return await method.answer(call, await self._decoded(method, data))
+            return await self._pass_on(call, host, data)
+
+        return answer
+
+    def _streaming(self, method: Method) -> Callable[[Call, Any], Any]:
+        async def answer(call: Call, requests: Any) -> AsyncIterator[Any]:
+            streams = method.request_streams
+            host = self._hosts.models if streams else self._host(call, requests)
+            if host is None:
+                asked = self._all_decoded(method, requests) if streams else await self._decoded(method, requests)
+                async for response in method.answer(call, asked):
+                    yield response
+                return
+            kind = "stream_stream" if streams else "unary_stream"
+            with _as_own_errors(), _counted(host):
+                begin = getattr(await self._channel(host), kind)(method.path)
+                async for response in begin(requests, **self._options(call, host)):
+                    yield response
+
+        return answer
+
+    async def _decoded(self, method: Method, data: bytes) -> Any:
+        return data if method.encoded else await bodies.read_message(method.request, data, self._limits)
+
+    async def _all_decoded(self, method: Method, requests: Any) -> AsyncIterator[Any]:
+        async for data in requests:
+            yield await self._decoded(method, data)
+
+    def _host(self, call: Call, data: bytes) -> SessionHost | None:
+        """The host that answers a call; None for the front.  Raises OpError if it is refused here."""
+        method, hosts = call.method, self._hosts
+        if method.service == _HEALTH:
+            name = _first_text(data)
+            return hosts.models if name and name not in self._services else None
+        if method.service != _MASTER:
+            return hosts.models
+        if method.name == "CreateSession":
+            return hosts.for_new(call.caller, None, None)
+        handle = _first_text(data)
+        host = hosts.of(handle) or hosts.of_name(handle)
+        if host is None:
+            return None if hosts.why_gone(handle) or not handle else hosts.models
+        # The front answers for another client's session as for none.
+        return host if not call.caller.name or call.caller.sees(host.client) or host is hosts.models else None
+
+    async def _reset(self, call: Call, data: bytes) -> bytes:
+        """Reset: closes the sessions of the client in all hosts."""
+        hosts = self._hosts.of_client(call.caller)
+        await asyncio.gather(*(self._pass_on(call, host, data) for host in hosts))
+        return proto.ResetResponse().SerializeToString()
+
+    async def _pass_on(self, call: Call, host: SessionHost, data: bytes) -> bytes:
+        with _as_own_errors(), _counted(host):
+            begin = (await self._channel(host)).unary_unary(call.method.path)
+            try:
+                return await begin(data, **self._options(call, host))  # type: ignore[no-any-return]
+            except grpc.aio.AioRpcError as error:
+                if error.code() is grpc.StatusCode.UNAVAILABLE and not host.ready:
+                    raise await host.why_lost() from None
+                raise
+
+    async def _channel(self, host: SessionHost) -> Any:
+        """The connection to a host, once that listens.  Raises OpError if it does not."""
+        channel = self._channels.get(host)
+        if channel is None:
+            await host.started()
+            channel = self._channels.setdefault(
+                host, grpc.aio.insecure_channel(f"unix:{rpc_path(host.path)}", options=_OPTIONS)
+            )
+            for gone in [one for one in self._channels if one.ended is not None]:
+                del self._channels[gone]
+        return channel
+
+    def _options(self, call: Call, host: SessionHost) -> dict[str, Any]:
+        """The metadata and the deadline for a host."""
+        caller = caller_value(self._key, self._hosts.part_of(call.caller, host))
+        metadata = [(name, value) for name, value in call.metadata.items() if name not in _OWN]
+        timeout = None if call.timeout is None else max(0.0, call.timeout - call.seconds)
+        return {"metadata": [*metadata, (_CALLER, caller)], "timeout": timeout}
+
+
+@contextmanager
+def _counted(host: Upstream) -> Iterator[None]:
+    """Context manager: a host works for a client, and is not idle."""
+    host.requests += 1
+    try:
+        yield
+    finally:
+        host.completed += 1
+
+
+@contextmanager
+def _as_own_errors() -> Iterator[None]:
+    """Context manager: the status of a host's answer becomes an error with its code and words."""
+    try:
+        yield
+    except grpc.aio.AioRpcError as error:
+        raise errors.from_code(Code(error.code().value[0]), error.details() or "") from None
+
+
+def _first_text(data: bytes) -> str:
+    """The text in the first field of a request: the handle of its session, or the name of a service.
+
+    Raises:
+        InvalidArgumentError: it is no message.
+    """
+    text = b""
+    try:
+        for tag, _, start, end in wire_format.fields(data, 0, len(data)):
+            if tag == _FIRST_TEXT:
+                text = data[start:end]
+        return text.decode()
+    except (DecodeError, IndexError, UnicodeDecodeError):
+        raise errors.InvalidArgumentError("The request is no message of its method's kind") from None
