@@ -1,7 +1,7 @@
-"""What frameworks need to run sessions well.  None of them is imported.
+"""Helpers that web frameworks need to run sessions well.  No framework is imported.
 
-`asgi.py` is for FastAPI, Starlette and other frameworks of ASGI.  For aiohttp nothing is needed: it cancels the handler
-of a client that leaves, if it is told to (docs/embedding.md).
+`asgi.py` is for FastAPI, Starlette and other ASGI frameworks.  aiohttp needs no helper: it can be configured to cancel
+the handler of a client that disconnects (docs/embedding.md).
 """
 
 from aexec.integrations.asgi import cancel_on_disconnect

@@ -1,4 +1,4 @@
-"""Steps of clients that leave, in frameworks of ASGI: these let handlers run on, so somebody has to look.
+"""Cancels the step of a client that disconnects, in ASGI frameworks, which let its handler run on.
 
 ::
 
@@ -24,15 +24,15 @@ Receive = Callable[[], Awaitable[Mapping[str, Any]]]
 
 
 async def cancel_on_disconnect(receive: Receive, work: Awaitable[T]) -> T:
-    """What `work` gives, unless the client leaves before: then it is cancelled, and has ended when this raises.
+    """Returns the result of `work`; if the client disconnects first, cancels `work` and waits for its end.
 
     Args:
-        receive: the request's channel in ASGI: `request.receive` of Starlette, FastAPI and Litestar.  The body has to
-            be read before, since what comes of it meanwhile is passed over.
+        receive: the request's ASGI channel: `request.receive` of Starlette, FastAPI and Litestar.  Read the body
+            before, since messages with parts of it are dropped.
         work: what the client waits for, `session.run(...)` or a `Step`.
 
     Raises:
-        CancelledError: aexec's, of code CANCELLED: the client has gone, and whatever is answered, nobody reads it.
+        CancelledError: aexec's, of code CANCELLED: the client has disconnected, so nobody reads a response.
         BaseException: whatever `work` raises.
     """
     running = asyncio.ensure_future(work)

@@ -1,4 +1,4 @@
-"""The files of a checkpoint, of either format: whether there are any, and whether they are all there.
+"""Whether the files of a checkpoint, of either format, exist and are complete.
 
 Next to read: `tensor_bundle.py`, `checkpoint_v1.py`.
 """
@@ -17,13 +17,13 @@ __all__ = ["check_checkpoint", "checkpoint_files_exist", "files_of_v1"]
 
 
 def checkpoint_files_exist(prefix: str | bytes) -> bool:
-    """Has somebody begun to write a checkpoint of this prefix?"""
+    """True if a checkpoint of this prefix exists, even if it is incomplete."""
     path = text_path(prefix)
     return os.path.exists(index_path(path)) or bool(files_of_v1(path))
 
 
 def check_checkpoint(prefix: str | bytes) -> None:
-    """Look at what the files say and how large they are; the tensors themselves are not read.
+    """Check the headers and sizes of a checkpoint's files; the tensors themselves are not read.
 
     Raises:
         NotFoundError: there is no checkpoint, or a data file of it is missing.
@@ -43,6 +43,6 @@ def check_checkpoint(prefix: str | bytes) -> None:
 
 
 def files_of_v1(prefix: str) -> list[str]:
-    """The files that a prefix names in the first format, in which it may be a pattern."""
+    """The files of a checkpoint of format V1 with this prefix, which may be a pattern."""
     with reporting(prefix):
         return [path for path in matching_files(prefix) if os.path.isfile(path)]

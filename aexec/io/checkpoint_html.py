@@ -1,4 +1,4 @@
-"""What notebooks show of a checkpoint that is read: its tensors, with types and shapes.
+"""The HTML that notebooks show of a checkpoint's reader: its tensors with types and shapes.
 
 Next to read: `tensor_bundle.py` and `checkpoint_v1.py`, the readers; `aexec/framework/html_repr.py`, the tables.
 """
@@ -16,7 +16,7 @@ from aexec.framework.shape import shape_text
 
 __all__ = ["checkpoint_html"]
 
-# Names that are counted: an index of millions would take seconds.
+# Count at most this many names: an index of millions would take seconds.
 _MAX_COUNTED = 10_000
 
 
@@ -27,7 +27,7 @@ class _Reader(Protocol):
 
 
 def checkpoint_html(reader: _Reader, where: str) -> str:
-    """HTML of the first tensors of a checkpoint; of a corrupt one, what is wrong with it."""
+    """HTML of the first tensors of a checkpoint; of a corrupt one, the error."""
     try:
         names = list(islice(reader.keys(), _MAX_COUNTED))
         rows = [(name, *_facts(reader, name)) for name in names[:MAX_ROWS]]

@@ -1,7 +1,7 @@
-"""Checkpoints of format V1: one sorted table per file, with the tensors' values inside as messages.
+"""Checkpoints of format V1: one sorted table per file, which holds the tensors' values as messages.
 
-Key "" holds the names, types, shapes and slices of all tensors; every slice has a key of its
-own whose value holds its elements.  TensorFlow wrote these before 2017 and still reads them.
+Key "" holds the names, types, shapes and slices of all tensors; every slice has a key of its own whose value holds its
+elements.  TensorFlow wrote these before 2017 and still reads them.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ __all__ = ["CheckpointV1Reader", "CheckpointV1Writer"]
 
 Array = Any
 
-# Types that the format has no room for.
+# Types that the format cannot hold.
 _UNSUPPORTED = (dtypes.resource, dtypes.variant, dtypes.uint32, dtypes.uint64)
 
 _MAX_MESSAGE = 2**31 - 1  # bytes: protobuf's limit
 _MESSAGE_HEAD = 1 << 10
-# The most that one element takes in a message, in bytes.  Whole numbers are varints, of ten bytes if they are negative.
+# The maximal bytes of one element in a message.  Integers are varints, of ten bytes if they are negative.
 _MOST_BYTES = {"float_val": 4, "double_val": 8, "scomplex_val": 8, "dcomplex_val": 16, "bool_val": 1, "half_val": 3}
 _VARINT_BYTES = 10
-_UNSIGNED_BYTES = 3  # of up to 16 bits
-# Fields whose numbers are in a message as they are in memory.
+_UNSIGNED_BYTES = 3  # for types of up to 16 bits
+# Fields whose numbers have the same bytes in a message as in memory.
 _AS_IN_MEMORY = ("float_val", "double_val", "scomplex_val", "dcomplex_val", "bool_val")
-# Elements that are put into a message at a time.  How often values are in memory as it grows, and what is made of it
-# later: its bytes, and the table's parts.
+# `_AT_ONCE`: elements that are put into a message at a time.  The others: how many copies of the values are in memory
+# while the message grows, and later, when its bytes and the table's parts are made.
 _AT_ONCE = DEFAULT.pieces(OBJECT_NS)
 _GROWING, _WRITTEN = 3, 4
 
@@ -57,7 +57,7 @@ class CheckpointV1Reader:
 
     Raises:
         NotFoundError: no file matches.
-        DataLossError: one of them is no such checkpoint, or corrupt.
+        DataLossError: a file is not a checkpoint of format V1, or corrupt.
     """
 
     def __init__(self, pattern: str | bytes) -> None:
@@ -98,7 +98,7 @@ class CheckpointV1Reader:
         return name in self._tensors
 
     def dtype_and_shape(self, name: str) -> tuple[DType, tuple[int, ...]]:
-        """Type and whole shape of a tensor.  Raises NotFoundError."""
+        """The type and the whole shape of a tensor.  Raises NotFoundError."""
         found = self._tensors.get(name)
         if found is None:
             raise errors.NotFoundError(f'Tensor name "{name}" not found in checkpoint files {self.pattern}')
@@ -114,9 +114,9 @@ class CheckpointV1Reader:
         """A tensor, or a slice of it.
 
         Raises:
-            NotFoundError: there is none of that name.
+            NotFoundError: there is no tensor of that name.
             InvalidArgumentError: the slice lies outside the tensor, or not all of it was saved.
-            DataLossError: it is corrupt.
+            DataLossError: the value is corrupt.
         """
         dtype, shape = self.dtype_and_shape(name)
         wanted = box or TensorSlice.full(len(shape))
@@ -178,13 +178,13 @@ def _dtype_and_shape(saved: proto.SavedSliceMeta) -> tuple[DType, tuple[int, ...
 
 
 class CheckpointV1Writer:
-    """Collects tensors and writes them as one file of format V1, atomically, by `finish`."""
+    """Collects tensors; `finish` writes them atomically as one file of format V1."""
 
     def __init__(self, path: str | bytes) -> None:
         self.path = text_path(path)
         self._known: dict[str, proto.SavedSliceMeta] = {}
         self._data: dict[bytes, bytes] = {}
-        self._grown = 0  # bytes that the largest tensor so far took while it was put into its message
+        self._grown = 0  # the most bytes that a tensor so far took while it was put into its message
 
     def add(
         self,
@@ -197,7 +197,7 @@ class CheckpointV1Writer:
         """Add a tensor, or a slice `box` of one of shape `whole`.
 
         Raises:
-            InvalidArgumentError: the slice is there already, contradicts another one of the tensor, or is larger than
+            InvalidArgumentError: the slice was added before, contradicts another slice, or is larger than
                 a message may be.
             UnimplementedError: the format cannot hold this type.
         """
@@ -239,7 +239,7 @@ class CheckpointV1Writer:
         self._data[key] = message.SerializeToString(deterministic=True)
 
     def finish(self) -> None:
-        """Write the file.  Raises OpError of the class that an error of the system stands for."""
+        """Write the file.  Raises OpError of the class that corresponds to the system's error."""
         header = proto.SavedTensorSlices()
         header.meta.tensor.extend(self._known[name] for name in sorted(self._known))
         header.meta.versions.producer = 1
@@ -252,9 +252,9 @@ class CheckpointV1Writer:
 
 
 def _message_bytes(name: str, array: Array, dtype: DType) -> int:
-    """What values take in a message, at most.
+    """An upper bound of the bytes that these values take in a message.
 
-    Raises InvalidArgumentError for those that might not fit one; they are not made one to find out.
+    Raises InvalidArgumentError for values that might not fit; no message is built to find out.
     """
     if dtype is dtypes.string:
         size: int = sum(map(len, giving_way(array.flat, OBJECT_NS))) + array.size * _VARINT_BYTES
@@ -270,12 +270,12 @@ def _message_bytes(name: str, array: Array, dtype: DType) -> int:
 
 
 def _has_surrogates(name: str) -> bool:
-    """Does the name stand for bytes that are no UTF-8?"""
+    """True if the name stands for bytes that are not UTF-8."""
     return any("\ud800" <= character <= "\udfff" for character in name)
 
 
 def _put_values(message: proto.TensorProto, array: Array, dtype: DType) -> None:
-    """The elements in the repeated field of their type, the only form that readers of this format look at."""
+    """Put the elements into the repeated field of their type, the only form that readers of this format accept."""
     field = tensor_codec.value_field(dtype)
     flat = np.ascontiguousarray(array).reshape(-1)
     if field == "half_val":

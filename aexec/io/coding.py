@@ -1,7 +1,7 @@
-"""Integers and strings as bytes: varints, and the *ordered code* whose bytes sort as the values do.
+"""Integers and strings as bytes: varints, and the *ordered code*, whose bytes sort as the values do.
 
-Checkpoints name the slices of a tensor in ordered code, so that all slices of one tensor
-lie side by side in the sorted file.
+Checkpoints name the slices of a tensor in ordered code, so that all slices of one tensor lie side by side in the sorted
+file.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ __all__ = ["get_varint", "name_slice_key"]
 
 
 def get_varint(data: bytes, position: int) -> tuple[int, int]:
-    """(value, position after it).
+    """Returns (value, position after it).
 
     Raises:
-        DataLossError: the data ends, or it is more than 64 bits.
+        DataLossError: the data ends, or the value has more than 64 bits.
     """
     value = shift = 0
     while True:
@@ -54,7 +54,9 @@ def _ordered_signed(value: int) -> bytes:
 
 
 def name_slice_key(name: bytes, extents: Sequence[tuple[int, int]]) -> bytes:
-    """The key under which a checkpoint keeps a slice: (start, length) per dimension, length -1 for all of it."""
+    """The key under which a checkpoint keeps a slice: (start, length) per dimension; length -1 is the whole
+    dimension.
+    """
     parts = [_ordered_number(0), _ordered_string(name), _ordered_number(len(extents))]
     for start, length in extents:
         parts += [_ordered_signed(start), _ordered_signed(length)]

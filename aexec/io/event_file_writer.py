@@ -1,10 +1,10 @@
-"""Writing event files: records of Event messages, of which the first says the format's version.
+"""Writes event files: records of Event messages, the first of which gives the format's version.
 
     with EventFileWriter("logs") as writer:
         writer.add_summary(summary, step=7)
 
-A file is named `events.out.tfevents.<seconds>.<host><suffix>`, so that a folder's files
-sort by their age and writers of several machines do not meet.
+A file is named `events.out.tfevents.<seconds>.<host><suffix>`, so that a folder's files sort by age and writers of
+several machines do not collide.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ class EventFileWriter:
     """Appends events to a new file in a folder.  Safe to use from any thread.
 
     Args:
-        logdir: the folder; it is made if there is none.
-        max_queue: events that may wait in memory; one more writes them all.
-        flush_seconds: how old the last writing may be when an event comes, before all are written.
+        logdir: the folder; it is created if missing.
+        max_queue: the number of events that may wait in memory; one more writes them all.
+        flush_seconds: an event that comes this long after the last write writes all of them.
         filename_suffix: end of the file's name.
-        clock: gives seconds since 1970.
+        clock: returns seconds since 1970.
 
     Raises:
-        OpError: of the class that the system's error stands for, here or when events are written.
+        OpError: of the class that corresponds to the system's error, here or when events are written.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class EventFileWriter:
                 self._write()
 
     def add_summary(self, summary: proto.Summary, step: int) -> None:
-        """Add a summary, of now.  Raises as `add_event`."""
+        """Add a summary with the present time.  Raises as `add_event`."""
         self.add_event(proto.Event(wall_time=self._clock(), step=step, summary=summary))
 
     def add_graph(self, graph_def: bytes, step: int = 0) -> None:
@@ -84,7 +84,7 @@ class EventFileWriter:
         self.add_event(proto.Event(wall_time=self._clock(), step=step, graph_def=graph_def))
 
     def flush(self) -> None:
-        """Let readers see all events.  Does nothing once the writer is closed."""
+        """Write all events to the file, so that readers see them.  Does nothing once the writer is closed."""
         with self._lock:
             if not self._closed:
                 self._write()

@@ -1,4 +1,4 @@
-"""Files of this machine: their errors in canonical codes, and writing that a crash cannot leave half done."""
+"""Local files: their errors in canonical codes, and writes that a crash cannot leave half done."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = [
     "write_atomically",
 ]
 
-# What the system calls an error, as canonical codes; anything else is UNKNOWN.
+# Canonical codes of the system's errors; any other is UNKNOWN.
 _CODES: dict[int, errors.Code] = {
     code: getattr(errors.Code, canonical)
     for canonical, codes in {
@@ -44,7 +44,7 @@ _CODES: dict[int, errors.Code] = {
 
 
 def text_path(path: str | bytes | os.PathLike[str]) -> str:
-    """A path as text: what a string tensor holds are the file system's own bytes.
+    """A path as text; the bytes in a string tensor are decoded as the file system does.
 
     Raises:
         InvalidArgumentError: it contains a NUL, which no file name can.
@@ -56,14 +56,14 @@ def text_path(path: str | bytes | os.PathLike[str]) -> str:
 
 
 def os_error(error: OSError, path: str) -> errors.OpError:
-    """The error of the system as one of ours: `path; No such file or directory`."""
+    """The system's error as an OpError: `path; No such file or directory`."""
     code = _CODES.get(error.errno or 0, errors.Code.UNKNOWN)
     return errors.from_code(code, f"{path}; {error.strerror or error}")
 
 
 @contextlib.contextmanager
 def reporting(path: str) -> Iterator[None]:
-    """Errors of the system inside are raised as OpErrors that name `path`."""
+    """Context manager: the system's errors inside are raised as OpErrors that name `path`."""
     try:
         yield
     except OSError as error:
@@ -71,14 +71,14 @@ def reporting(path: str) -> Iterator[None]:
 
 
 def open_regular(path: str) -> BufferedReader:
-    """A file, opened for reading.
+    """Open a regular file for reading.
 
     Raises:
-        FailedPreconditionError: it is a directory, or a device or pipe, which may have no end or never begin; and
+        FailedPreconditionError: it is a directory, or a device or pipe, whose data may have no end or never come; and
             other errors of the system.
     """
     with reporting(path):
-        # A pipe that nobody writes to would keep the thread waiting.
+        # Opening a pipe that nobody writes to would block the thread.
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
         try:
             mode = os.fstat(descriptor).st_mode
@@ -99,7 +99,7 @@ def read_file(path: str) -> bytes:
 
 
 def make_directories(path: str) -> None:
-    """Make a directory and those above it, where missing; "" is the current one.
+    """Create a directory and its missing parents; "" is the current one.
 
     Raises:
         FailedPreconditionError: a file is in the way; and other errors of the system.
@@ -112,18 +112,18 @@ def make_directories(path: str) -> None:
 
 
 def temporary_name(path: str) -> str:
-    """A name beside `path` that nothing else uses."""
+    """A random name beside `path`, not used by another file."""
     return f"{path}.tempstate{secrets.randbits(64)}"
 
 
 @contextlib.contextmanager
 def write_atomically(path: str) -> Iterator[BinaryIO]:
-    """A file to write to, which becomes `path` at the end of the block, all at once.
+    """Context manager: a file to write, which replaces `path` atomically at the end of the block.
 
-    Until then, and if the block raises, `path` is what it was.
+    Until then, and if the block raises, `path` is unchanged.
 
     Raises:
-        OpError: of the class that the system's error stands for.
+        OpError: of the class that corresponds to the system's error.
     """
     temporary = temporary_name(path)
     try:
@@ -141,7 +141,7 @@ def write_atomically(path: str) -> Iterator[BinaryIO]:
 
 
 def fsync_directory(path: str) -> None:
-    """Make what was renamed in a directory outlast a crash of the machine, where the system can do that."""
+    """Make renames in a directory durable against a crash of the machine, if the system supports it."""
     try:
         directory = os.open(path or ".", os.O_RDONLY | getattr(os, "O_DIRECTORY", 0))
     except OSError:

@@ -17,7 +17,7 @@ _RANGE = re.compile(r"\\?(.)(?:-\\?(.))?", re.DOTALL)
 
 
 def matching_files(pattern: str) -> list[str]:
-    """Paths of the files and directories that match, in order; without special characters, the path that exists.
+    """The paths of the files and directories that match, sorted; without special characters, the path if it exists.
 
     Raises:
         OSError: a directory cannot be listed.
@@ -34,7 +34,7 @@ def matching_files(pattern: str) -> list[str]:
 
 
 def _matching_in(base: str, part: str) -> list[str]:
-    """What matches one component of a pattern in a directory."""
+    """The paths in a directory that match one component of a pattern."""
     base = base if base.endswith("/") else base + "/"
     if not _SPECIAL.search(part):
         return [base + part] if os.path.lexists(base + part) else []

@@ -24,7 +24,7 @@ __all__ = ["Compression", "Inflating", "Plain", "RecordReader", "RecordWriter", 
 _HEADER = struct.Struct("<QI")
 _FOOTER = struct.Struct("<I")
 _CHUNK = 256 << 10
-# Below this, asking the system for its free memory costs more than it tells.
+# Below this, asking the system for its free memory takes longer than is worth it.
 _UNCHECKED_BYTES = 256 << 20
 
 
@@ -56,7 +56,7 @@ class RecordReader:
 
     Args:
         path: the file.
-        compression: how it is compressed.
+        compression: how the file is compressed.
 
     Raises:
         NotFoundError: there is no such file; and other errors of the system.
@@ -102,7 +102,7 @@ class RecordReader:
         """Go to the record at a byte offset, counted in uncompressed data.
 
         Raises:
-            InvalidArgumentError: it lies before the present one in a compressed file.
+            InvalidArgumentError: the offset lies before the present one in a compressed file.
         """
         with reporting(self.path):
             self._source.seek(offset)
@@ -123,7 +123,7 @@ class RecordReader:
 
 
 class Plain:
-    """The bytes of a file.  A length that is a lie makes no allocation of that size."""
+    """The bytes of a file.  A false length does not cause an allocation of that size."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
@@ -139,7 +139,7 @@ class Plain:
 
 
 class Inflating:
-    """The decompressed bytes of a file, made as they are asked for."""
+    """The decompressed bytes of a file, decompressed on demand."""
 
     def __init__(self, file: BinaryIO, compression: Compression) -> None:
         self._file = file
@@ -152,7 +152,7 @@ class Inflating:
         checked = _UNCHECKED_BYTES
         while len(self._ready) < count and self._more():
             if len(self._ready) > checked:
-                # A small file may hold terabytes.  The result is a copy.
+                # A small file may decompress to terabytes.  The result is a copy.
                 if len(self._ready) > available_memory():
                     raise errors.ResourceExhaustedError(f"OOM when decompressing {count} bytes of a record")
                 checked += _UNCHECKED_BYTES
@@ -164,7 +164,7 @@ class Inflating:
 
     def _more(self) -> bool:
         """Decompress a piece; False at the end of the file."""
-        if self._inflate.eof:  # gzip files may be several, one after another
+        if self._inflate.eof:  # a gzip file may consist of several members
             rest = self._inflate.unused_data or self._file.read(_CHUNK)
             if not rest:
                 return False
@@ -194,7 +194,7 @@ class RecordWriter:
         compression: how to compress it.
 
     Raises:
-        OpError: of the class that the system's error stands for.
+        OpError: of the class that corresponds to the system's error.
     """
 
     def __init__(self, path: str | bytes, compression: str | bytes | Compression = "") -> None:
@@ -214,14 +214,14 @@ class RecordWriter:
             self._file.write(data if self._deflate is None else self._deflate.compress(data))
 
     def flush(self) -> None:
-        """Let readers see what was written; a compressed file may hold some of it back."""
+        """Write the records to the file, so that readers see them; a compressed file may hold some back."""
         with reporting(self.path):
             if self._deflate is not None:
                 self._file.write(self._deflate.flush(zlib.Z_SYNC_FLUSH))
             self._file.flush()
 
     def close(self) -> None:
-        """Write what is left and close the file.  Idempotent."""
+        """Write the remaining data and close the file.  Idempotent."""
         if self._file.closed:
             return
         with reporting(self.path):

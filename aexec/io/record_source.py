@@ -1,7 +1,7 @@
-"""Record sources: what the reader ops read from one file, as (key, value) pairs one after another.
+"""Record sources: what the reader ops read from one file, as an iterator of (key, value) pairs.
 
-Each kind of file is a function that opens a path and gives an iterator; what is wrong at
-the start of the file is raised by the call, what is wrong later by the iterator.
+Each kind of file is a function that opens a path and returns an iterator.  The call raises errors at the start of the
+file, the iterator those further on.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ Record = tuple[bytes, bytes]
 
 
 def identity(work: bytes) -> Iterator[Record]:
-    """The name itself; no file is touched."""
+    """Yields the name itself as key and value; no file is read."""
     yield work, work
 
 
 def whole_file(work: bytes) -> Iterator[Record]:
-    """The contents of the file, under its name."""
+    """Yields the contents of the file, with its name as key."""
     yield work, read_file(text_path(work))
 
 
 def text_lines(work: bytes, skip_header_lines: int = 0) -> Iterator[Record]:
-    """The lines without their ends (a newline, or both characters of CR LF), under `name:number` from 1."""
+    """The lines without their ends (LF or CR LF), with keys `name:number` from 1."""
     path = text_path(work)
     file = open_regular(path)
 
@@ -46,7 +46,7 @@ def text_lines(work: bytes, skip_header_lines: int = 0) -> Iterator[Record]:
 
 
 def tf_records(work: bytes, compression: Compression = Compression.NONE) -> Iterator[Record]:
-    """TFRecords, under `name:offset`."""
+    """The records of a TFRecord file, with keys `name:offset`."""
     reader = RecordReader(work, compression)
 
     def records() -> Iterator[Record]:
@@ -70,12 +70,12 @@ def fixed_length_records(
     hop_bytes: int = 0,
     compression: Compression = Compression.NONE,
 ) -> Iterator[Record]:
-    """Records of one length between header and footer, under `name:number` from 0.
+    """Records of one length between header and footer, with keys `name:number` from 0.
 
     Args:
         work: the file.
         record_bytes: length of a record.
-        header_bytes, footer_bytes: what to leave out at both ends.
+        header_bytes, footer_bytes: bytes to leave out at both ends.
         hop_bytes: from the start of one record to that of the next; 0 for `record_bytes`.
         compression: how the file is compressed.
 
@@ -99,7 +99,7 @@ def fixed_length_records(
         number = 0
         with closing(file), reporting(path):
             while True:
-                # What a record and the footer cover has to be there; the next record may overlap it.
+                # A record and the footer must be there in full; the next record may overlap this one.
                 window += source.read(record_bytes + footer_bytes - len(window))
                 if len(window) < record_bytes + footer_bytes:
                     return
@@ -113,7 +113,7 @@ def fixed_length_records(
 
 
 def _skip(source: Plain | Inflating, count: int) -> int:
-    """Read over so many bytes; returns how many there were."""
+    """Read and drop up to `count` bytes; returns how many there were."""
     skipped = 0
     while skipped < count:
         data = source.read(min(count - skipped, 1 << 20))

@@ -1,7 +1,7 @@
-"""Blocks that snappy has compressed: what a small file unpacks to is bounded before it is allocated.
+"""Blocks compressed with snappy, whose uncompressed size is checked before it is allocated.
 
-Older versions of TensorFlow compressed the index of a checkpoint so.  A block begins with the length of what it
-unpacks to; an element of three bytes stands for at most 64, so a length that is more than that is a lie.
+Older versions of TensorFlow compressed the index of a checkpoint this way.  A block begins with its uncompressed
+length.  An element of three bytes stands for at most 64 bytes, so a length above that ratio is false.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ _MAX_RATIO = 22
 
 
 def uncompress(data: bytes) -> bytes:
-    """What a block holds, at most `MAX_LENGTH` bytes.
+    """The uncompressed contents of a block, at most `MAX_LENGTH` bytes.
 
     Raises:
         DataLossError: it is corrupt, or declares more than it can hold or than is allowed.
     """
-    import cramjam  # Only few files need it.
+    import cramjam  # Imported here, since only few files need it.
 
     try:
         length = cramjam.snappy.decompress_raw_len(data)

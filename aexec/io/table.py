@@ -1,11 +1,10 @@
 """Sorted tables (SSTable): keys in ascending order with a value each, in checksummed blocks.
 
-The index of a checkpoint is one.  A file is data blocks, an empty meta-index block, an
-index block (for each data block a key not below its last one, and where it lies), and a
-footer that says where the index is.  Within a block a key is stored as the number of bytes
-that it shares with its predecessor and the rest; at *restarts* it shares nothing, so that
-a search can begin there.  A table is not unpacked as a whole: sharing would let a small
-file hold gigabytes of keys.  Blocks that snappy has compressed (`snappy.py`) are read, and none is written.
+The index of a checkpoint is one.  A file is data blocks, an empty meta-index block, an index block (for each data block
+a key not below its last one, and the block's position), and a footer with the position of the index.  Within a block a
+key is stored as the number of bytes that it shares with its predecessor and the rest; at *restarts* it shares nothing,
+so that a search can begin there.  A table is not unpacked as a whole: because keys share bytes, a small file may hold
+gigabytes of keys.  Blocks compressed with snappy (`snappy.py`) can be read; none are written.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ class Table:
         data: the whole file.
 
     Raises:
-        DataLossError: it is no table, or a block that is needed is corrupt.
+        DataLossError: it is not a table, or a block that is needed is corrupt.
     """
 
     def __init__(self, data: bytes) -> None:
@@ -53,8 +52,8 @@ class Table:
         _, position = _get_handle(footer, 0)
         index, _ = _get_handle(footer, position)
         self._index = [(key, _get_handle(value, 0)[0]) for key, value in self._read_block(index).entries()]
-        self._blocks: dict[Handle, _Block] = {}  # read already, in the order of their first use
-        self._kept = 0  # bytes of them
+        self._blocks: dict[Handle, _Block] = {}  # blocks that were read, in the order of their first use
+        self._kept = 0  # the bytes of `_blocks`
 
     def get(self, key: bytes) -> bytes | None:
         """The value of a key, or None if there is none."""
@@ -140,7 +139,7 @@ class _Block:
 
     def get(self, key: bytes) -> bytes | None:
         low, high = 0, max(len(self._restarts) - 1, 0)
-        while low < high:  # the last restart whose key is not above the one looked for
+        while low < high:  # find the last restart whose key is not above `key`
             middle = (low + high + 1) // 2
             first = next(self.entries(self._restarts[middle]), None)
             if first is None or first[0] > key:
@@ -155,7 +154,7 @@ class _Block:
 
 
 class TableBuilder:
-    """Makes the bytes of a table; the same as TensorFlow makes of the same entries."""
+    """Makes the bytes of a table; they equal TensorFlow's for the same entries."""
 
     def __init__(self, block_size: int = _BLOCK_SIZE) -> None:
         self._block_size = block_size
@@ -166,7 +165,7 @@ class TableBuilder:
         self._pending: Handle | None = None
 
     def add(self, key: bytes, value: bytes) -> None:
-        """Append an entry.  Raises InvalidArgumentError unless its key is above all before."""
+        """Append an entry.  Raises InvalidArgumentError unless its key is above all keys before it."""
         if self._out or self._block.count:
             if key <= self._last:
                 raise errors.InvalidArgumentError(f"keys of a table have to ascend: {self._last!r}, then {key!r}")
@@ -179,7 +178,7 @@ class TableBuilder:
             self._block = _BlockBuilder(_RESTART_INTERVAL)
 
     def finish(self) -> bytes:
-        """The whole file."""
+        """Returns the whole file."""
         if self._block.count:
             self._pending = self._write(self._block)
         meta = self._write(_BlockBuilder(_RESTART_INTERVAL))
@@ -243,7 +242,7 @@ def _shared(first: bytes, second: bytes) -> int:
 
 
 def _separator(last: bytes, following: bytes) -> bytes:
-    """A short key that is not below `last` and below `following`."""
+    """A short key that is at least `last` and below `following`."""
     shared = _shared(last, following)
     if shared < min(len(last), len(following)) and last[shared] + 1 < following[shared]:
         return last[:shared] + bytes([last[shared] + 1])
@@ -251,7 +250,7 @@ def _separator(last: bytes, following: bytes) -> bytes:
 
 
 def _successor(last: bytes) -> bytes:
-    """A short key that is not below `last`."""
+    """A short key that is at least `last`."""
     for position, byte in enumerate(last):
         if byte != 255:
             return last[:position] + bytes([byte + 1])

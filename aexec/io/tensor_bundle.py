@@ -3,12 +3,11 @@
 `prefix.index` is a table: key "" holds the header, every other key the entry of a tensor
 (type, shape, which data file, where in it, checksum).  The bytes are in
 `prefix.data-00000-of-00001` and its like, one tensor after another.  A tensor that was
-saved in slices has an entry that lists them, and each slice an entry of its own.
+saved in slices has an entry that lists the slices, and each slice has its own entry.
 
-**Writing is atomic.**  Renaming the index into place is the one act that makes a new
-checkpoint; a data file that an existing index may refer to is never written to: a
-checkpoint that replaces one of the same prefix gets data files of another count in their
-names.  So a crash leaves either the old checkpoint or the new one.
+**Writing is atomic.**  A new checkpoint comes into being when its index is renamed into place, and only then.  A data
+file that an existing index may refer to is never written to: the data files of a checkpoint that replaces one of the
+same prefix have another count in their names.  So a crash leaves either the old checkpoint or the new one.
 Next to read: `table.py`; `aexec/kernels/io/save_restore_ops.py`.
 """
 
@@ -55,7 +54,7 @@ _MAX_RANK = 254
 
 
 def index_path(prefix: str) -> str:
-    """The file that makes a prefix a checkpoint."""
+    """The path of a checkpoint's index; the checkpoint exists if this file does."""
     return f"{prefix}.index"
 
 
@@ -74,7 +73,7 @@ class BundleReader:
 
     Raises:
         NotFoundError: there is no index file.
-        DataLossError: it is corrupt.
+        DataLossError: the index is corrupt.
         UnimplementedError: it was written on a big-endian machine, or by a later version.
     """
 
@@ -115,7 +114,7 @@ class BundleReader:
         return int(self._header.num_shards)
 
     def keys(self) -> Iterator[str]:
-        """Names of the tensors, in order.  A tensor that was saved in slices is named once."""
+        """Names of the tensors, sorted.  A tensor that was saved in slices is named once."""
         for key, _ in self.entries():
             if not key.startswith(b"\0"):  # slices' keys begin with a zero
                 yield key.decode(errors="surrogateescape")
@@ -124,21 +123,21 @@ class BundleReader:
         return self._table.get(_key(name)) is not None
 
     def entry(self, name: str | bytes) -> proto.BundleEntryProto:
-        """What the index says of a tensor.  Raises NotFoundError: `Key x not found in checkpoint`."""
+        """The index entry of a tensor.  Raises NotFoundError: `Key x not found in checkpoint`."""
         return self._entry(_key(name), name)
 
     def entries(self) -> Iterator[tuple[bytes, proto.BundleEntryProto]]:
-        """What the index says, entries of slices included, by key."""
+        """All index entries, including those of slices, by key."""
         for key, value in self._table.items():
             if key:
                 yield key, self._parsed_entry(value, key)
 
     def check_files(self) -> None:
-        """Are the data files there, and as long as the index says?
+        """Check that the data files exist and are as long as the index says.
 
         Raises:
-            NotFoundError: one is missing.
-            DataLossError: one is too short.
+            NotFoundError: a data file is missing.
+            DataLossError: a data file is too short.
         """
         last: dict[int, proto.BundleEntryProto] = {}
         for _, entry in self.entries():
@@ -168,14 +167,14 @@ class BundleReader:
         return entry
 
     def dtype_and_shape(self, name: str | bytes) -> tuple[DType, tuple[int, ...]]:
-        """Type and whole shape of a tensor.  Raises NotFoundError."""
+        """The type and the whole shape of a tensor.  Raises NotFoundError."""
         return _dtype_and_shape(self.entry(name), name)
 
     def read(self, name: str | bytes) -> Array:
-        """A tensor, put together from its slices if it was saved in slices.
+        """A tensor; one that was saved in slices is assembled.
 
         Raises:
-            NotFoundError: there is none of that name, or its data file is missing.
+            NotFoundError: there is no tensor of that name, or its data file is missing.
             DataLossError: it is corrupt.
         """
         entry = self.entry(name)
@@ -185,11 +184,10 @@ class BundleReader:
         return self._assemble(entry, name, TensorSlice.full(len(shape)))
 
     def read_slice(self, name: str | bytes, box: TensorSlice) -> Array:
-        """A slice of a tensor, however that was saved.
+        """A slice of a tensor, whether that was saved in slices or not.
 
         Raises:
-            InvalidArgumentError: the slice lies outside the tensor, or not all of it was saved.
-            And what `read` raises.
+            InvalidArgumentError: the slice lies outside the tensor, or not all of it was saved. And what `read` raises.
         """
         entry = self.entry(name)
         _, shape = _dtype_and_shape(entry, name)
@@ -235,7 +233,7 @@ class BundleReader:
                 f"expected size {count * dtype.np.itemsize}"
             )
         if dtype.size:
-            # The array owns its memory, so that a variable may take it over without a copy.
+            # The array owns its memory, so that a variable may take it without a copy.
             array = self._allocated(entry, shape, dtype.np)
             self._check(entry, crc32c(self._read_into(entry, array)))
             return array
@@ -252,12 +250,12 @@ class BundleReader:
             )
 
     def _allocated(self, entry: proto.BundleEntryProto, shape: Sequence[int], dtype: np.dtype[Any]) -> Array:
-        """An array for what the entry refers to, once the data file is known to have as much."""
+        """A new array for an entry's value, after checking that the data file is large enough."""
         self._check_size(entry)
         return np.empty(shape, dtype)
 
     def _check_size(self, entry: proto.BundleEntryProto) -> None:
-        """Raises NotFoundError or DataLossError if the data file has not what the entry refers to."""
+        """Raises NotFoundError or DataLossError unless the data file holds all bytes of the entry."""
         path = data_path(self.prefix, entry.shard_id, self.num_shards)
         file = self._files.get(entry.shard_id)
         with reporting(path):
@@ -271,7 +269,7 @@ class BundleReader:
             )
 
     def _read_into(self, entry: proto.BundleEntryProto, array: Array) -> Array:
-        """Fill an array with what the entry refers to; returns its bytes."""
+        """Read the entry's bytes into an array; returns them."""
         raw = array.reshape(-1).view(np.uint8)
         path, file = data_path(self.prefix, entry.shard_id, self.num_shards), self._files[entry.shard_id]
         with reporting(path):
@@ -333,8 +331,10 @@ def _check_disjoint(boxes: Sequence[Sequence[slice]], name: str | bytes) -> None
 
 
 def _decode_strings(data: bytes, count: int) -> tuple[list[bytes], int]:
-    """The strings and the checksum that their entry has: of lengths as integers, their checksum, and the bytes."""
-    if count > len(data):  # each length takes a byte: refuse before making any list
+    """Returns the strings and the checksum of their entry.  The data is their lengths, a checksum of those, and their
+    bytes.
+    """
+    if count > len(data):  # each length takes a byte: refuse before any list is made
         raise errors.DataLossError(f"{count} strings do not fit into {len(data)} bytes")
     lengths = []
     position = 0
@@ -361,7 +361,9 @@ def _length_bytes(lengths: Iterable[int]) -> bytes:
 
 
 def _decode_variants(data: bytes, count: int) -> tuple[list[Any], int]:
-    """The variants and their entry's checksum, which runs over everything, lengths as integers of 64 bits."""
+    """Returns the variants and the checksum of their entry, which covers everything, with lengths as 64-bit
+    integers.
+    """
     if count > len(data):
         raise errors.DataLossError(f"{count} variants do not fit into {len(data)} bytes")
     values = []
@@ -388,10 +390,10 @@ class BundleWriter:
     Use it as a context manager: leaving the block finishes, an exception in it discards.
 
     Args:
-        prefix: path without `.index`; its directory is made if need be.
+        prefix: path without `.index`; its directory is created if missing.
 
     Raises:
-        OpError: of the class that an error of the system stands for.
+        OpError: of the class that corresponds to the system's error.
     """
 
     def __init__(self, prefix: str | bytes) -> None:
@@ -416,9 +418,9 @@ class BundleWriter:
         """Write a tensor.
 
         Args:
-            name: its name; not empty, and new.
+            name: its name; not empty, and not added before.
             array: its value.
-            dtype: its type, where the array cannot tell (quantised types).
+            dtype: its type, if the array's type does not tell (quantised types).
 
         Raises:
             InvalidArgumentError: the name is taken, or the value cannot be written.
@@ -434,7 +436,8 @@ class BundleWriter:
         """Write a slice of the tensor `name`, which has this shape as a whole.
 
         Raises:
-            InvalidArgumentError: the value has not the slice's shape, or the whole was given another type or shape.
+            InvalidArgumentError: the value does not have the slice's shape, or an earlier slice gave another type or
+                shape of the tensor.
         """
         array = np.asarray(array)
         kind = dtype or dtypes.from_numpy(array.dtype)
@@ -476,7 +479,7 @@ class BundleWriter:
         return sum(map(len, parts)), crc
 
     def finish(self) -> None:
-        """Make what was written the checkpoint `prefix`, replacing any that is there."""
+        """Make the written tensors the checkpoint `prefix`, replacing an existing one."""
         try:
             with reporting(self._temporary):
                 self._file.flush()
@@ -488,7 +491,7 @@ class BundleWriter:
             raise
 
     def discard(self) -> None:
-        """Forget what was written."""
+        """Delete what was written."""
         self._file.close()
         with contextlib.suppress(OSError):
             os.unlink(self._temporary)
@@ -503,7 +506,7 @@ def _entry(dtype: DType, shape: Sequence[int]) -> proto.BundleEntryProto:
 
 
 def _encode_strings(values: Sequence[Any]) -> tuple[list[bytes], int]:
-    """Pieces to write, and the checksum of their entry: see `_decode_strings`."""
+    """Returns the pieces to write, and the checksum of their entry: see `_decode_strings`."""
     strings = [v if isinstance(v, bytes) else str(v).encode() for v in values]
     lengths = [len(s) for s in strings]
     crc = crc32c(_length_bytes(lengths))
@@ -525,7 +528,9 @@ def _encode_variants(values: Sequence[Any]) -> tuple[list[bytes], int]:
 
 
 def _commit(prefix: str, data_files: Sequence[str], entries: dict[bytes, proto.BundleEntryProto]) -> None:
-    """Move data files into place and write the index that makes them a checkpoint; then drop what it replaced."""
+    """Move data files into place, write the index that makes them a checkpoint, then delete the files that it
+    replaced.
+    """
     existing = _data_files(prefix)
     taken = {num_shards for _, num_shards in existing.values()}
     num_shards = max(len(data_files), 1)
@@ -552,7 +557,7 @@ _DATA_SUFFIX = re.compile(r"\.data-(\d{5,})-of-(\d{5,})", re.ASCII)
 
 
 def _data_files(prefix: str) -> dict[str, tuple[int, int]]:
-    """Data files of a prefix that exist: path → (shard, number of shards)."""
+    """The existing data files of a prefix: path → (shard, number of shards)."""
     directory, base = os.path.split(prefix)
     found = {}
     with contextlib.suppress(OSError):
@@ -564,7 +569,7 @@ def _data_files(prefix: str) -> dict[str, tuple[int, int]]:
 
 
 def remove_bundle(prefix: str | bytes) -> None:
-    """Delete a checkpoint; its index first, so that half of it is none.  What is not there is ignored."""
+    """Delete a checkpoint, its index first, so that an incomplete one does not count.  Missing files are ignored."""
     prefix = text_path(prefix)
     for path in (index_path(prefix), *_data_files(prefix)):
         with contextlib.suppress(errors.NotFoundError), reporting(path):
@@ -572,10 +577,10 @@ def remove_bundle(prefix: str | bytes) -> None:
 
 
 def merge_bundles(prefixes: Sequence[str | bytes], destination: str | bytes, *, allow_missing: bool = False) -> None:
-    """Make one checkpoint of several by moving their data files and joining their indexes.
+    """Merge checkpoints into one by moving their data files and joining their indexes.
 
     Args:
-        prefixes: what to merge; gone afterwards.
+        prefixes: the checkpoints to merge; they no longer exist afterwards.
         destination: prefix of the result.
         allow_missing: ignore prefixes that do not exist, as long as one does.
 
@@ -623,5 +628,5 @@ def _merge_entry(
         raise errors.InvalidArgumentError(
             f"Duplicate tensor keyed by {_name(key)} encountered, when merging prefix: {prefix}"
         )
-    # Slices of a partitioned tensor, saved by several devices.
+    # These are slices of a partitioned tensor, saved by several devices.
     known.slices.extend(entry.slices)

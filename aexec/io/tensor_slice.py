@@ -1,8 +1,7 @@
 """`TensorSlice`: a box within a tensor, as checkpoints and the ops that write them name it.
 
-A partitioned variable is saved part by part; each part says which box of the whole it is.
-In text, as ops take it, a slice comes with the whole's shape: `4 3 0,2:-` is the first two
-rows of a [4, 3] tensor.
+A partitioned variable is saved part by part; each part is a box of the whole. The text that ops take also has the
+whole's shape: `4 3 0,2:-` is the first two rows of a [4, 3] tensor.
 """
 
 from __future__ import annotations
@@ -19,18 +18,18 @@ __all__ = ["TensorSlice", "parse_shape_and_slice"]
 
 @dataclass(frozen=True, slots=True)
 class TensorSlice:
-    """Per dimension (start, length); length -1 is the whole dimension, and starts at 0."""
+    """A box: (start, length) per dimension; length -1 is the whole dimension, with start 0."""
 
     extents: tuple[tuple[int, int], ...]
 
     @classmethod
     def full(cls, rank: int) -> TensorSlice:
-        """All of a tensor."""
+        """The slice that is a whole tensor."""
         return cls(((0, -1),) * rank)
 
     @classmethod
     def parse(cls, text: str) -> TensorSlice:
-        """From `start,length:-:…`; "" is that of a scalar.  Raises InvalidArgumentError."""
+        """Parse `start,length:-:…`; "" is the slice of a scalar.  Raises InvalidArgumentError."""
         extents = []
         for part in text.split(":") if text else ():
             if part == "-":
@@ -52,7 +51,7 @@ class TensorSlice:
 
     @classmethod
     def from_proto(cls, message: proto.TensorSliceProto) -> TensorSlice:
-        """Raises DataLossError if an extent is negative."""
+        """From a message.  Raises DataLossError if an extent is negative."""
         extents = tuple((e.start, e.length if e.HasField("length") else -1) for e in message.extent)
         if any(start < 0 or length < -1 or (length == -1 and start) for start, length in extents):
             raise errors.DataLossError(f"impossible extents of a slice: {extents}")
@@ -68,11 +67,11 @@ class TensorSlice:
         return message
 
     def within(self, shape: Sequence[int]) -> tuple[slice, ...]:
-        """As NumPy's index into a tensor of this shape.
+        """The slice as NumPy's index into a tensor of this shape.
 
         Raises:
-            InvalidArgumentError: another rank.
-            InternalError: it reaches beyond the shape.
+            InvalidArgumentError: the ranks differ.
+            InternalError: the slice reaches beyond the shape.
         """
         if len(shape) != len(self.extents):
             raise errors.InvalidArgumentError(f"slice {self} has {len(self.extents)} dimensions, not {len(shape)}")
@@ -101,10 +100,10 @@ def _is_number(text: str) -> bool:
 
 
 def parse_shape_and_slice(spec: str) -> tuple[tuple[int, ...], TensorSlice]:
-    """(shape of the whole, slice) of `dim dim … slice`.
+    """Parse `dim dim … slice`; returns (shape of the whole, slice).
 
     Raises:
-        InvalidArgumentError: the text is no such thing.
+        InvalidArgumentError: the text does not have that form.
         InternalError: the slice lies outside the shape (TensorFlow's code for it).
     """
     *dims, last = spec.split(" ")

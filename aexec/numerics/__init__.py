@@ -1,1 +1,1 @@
-"""Numbers that must come out bit for bit: random generators, hashes, functions of the C library."""
+"""Numbers whose bits are specified: random generators, hashes, functions of the C library."""

@@ -1,9 +1,8 @@
-"""FarmHash Fingerprint64 and the other string hashes that graphs depend on.
+"""FarmHash Fingerprint64 and the other string hashes that graphs use.
 
-Their values are part of a model: which bucket of an embedding a word falls into.
-`fingerprint64` is farmhashna's 64-bit hash (FarmHash 1.1), `hash64` is the Murmur-like
-hash of TensorFlow's older ops, `siphash` is SipHash-2-4 with a key.
-All take bytes and return an unsigned 64-bit integer.
+The hash values are part of a model: they decide which bucket of an embedding a word falls into. `fingerprint64` is
+farmhashna's 64-bit hash (FarmHash 1.1), `hash64` is the Murmur-like hash of TensorFlow's older ops, `siphash` is
+SipHash-2-4 with a key. All take bytes and return an unsigned 64-bit integer.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ def _mix(u: int, v: int, mul: int) -> int:
 
 
 def _weak(s: bytes, at: int, a: int, b: int) -> tuple[int, int]:
-    """32 bytes and two seeds into two numbers, quickly."""
+    """Fold 32 bytes and two seeds into two 64-bit words; weak but fast."""
     w, x, y, z = struct.unpack_from("<4Q", s, at)
     a = (a + w) & _MASK
     b = _rotate((b + a + z) & _MASK, 21)
@@ -102,7 +101,7 @@ def _up_to_64(s: bytes) -> int:
 
 @lru_cache(maxsize=1 << 13)
 def _up_to_32_again(s: bytes) -> int:
-    """Of a word.  Those of a feature come again and again, and to look one up takes a tenth of the time."""
+    """Hash a word.  Cached, since a feature's words recur and a look-up takes a tenth of the time."""
     return _up_to_16(s) if len(s) <= 16 else _up_to_32(s)
 
 

@@ -1,8 +1,7 @@
 """FarmHash Fingerprint64 of many byte strings of one length at a time.
 
-Each step is one NumPy operation on unsigned 64-bit words, which wrap around as C's do.
-The function, and its form for a string alone, which is faster for a few of them, are
-those of `aexec.numerics.farmhash`; a test holds the two equal.
+Each step is one NumPy operation on unsigned 64-bit words, which wrap around as C's do. `aexec.numerics.farmhash` has
+the same function for one string, which is faster for a few; a test holds the two equal.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from aexec.numerics.farmhash import fingerprint64
 
 __all__ = ["fingerprint64_rows", "fingerprint64_strings"]
 
-# Fewer strings of one length than this, and fewer of any, are hashed one by one.
+# Hash strings one by one if there are fewer than this of one length, or fewer than `_FEW_OF_ALL` in all.
 _FEW = 16
 _FEW_OF_ALL = 64
 
@@ -99,7 +98,7 @@ def _up_to_16(rows: Any, length: int) -> Any:
 
 
 def _first_and_last_16(rows: Any, length: int, mul: Any, scale: Any) -> tuple[Any, Any, Any]:
-    """What the two middle lengths make of the first and the last 16 bytes."""
+    """The part that the hashes of 17 to 32 and of 33 to 64 bytes share: it mixes the first and the last 16 bytes."""
     a = _fetch(rows, 0) * scale
     b = _fetch(rows, 8)
     c = _fetch(rows, length - 8) * mul
@@ -134,14 +133,14 @@ def _weak_32(rows: Any, start: int, a: Any, b: Any) -> tuple[Any, Any]:
     return a + z, b + _rotate(a, 44) + c
 
 
-# The state that a long string starts from, made of the seed 81.
+# The initial state for strings longer than 64 bytes, derived from the seed 81.
 _START_X = _word(81 * int(_K2))
 _START_Y = _word(81 * int(_K1) + 113)
 _START_Z = _word(int(_shift_mix(_word(int(_START_Y) * int(_K2) + 113))) * int(_K2))
 
 
 def _longer(rows: Any, length: int) -> Any:
-    """64 bytes a round; the last round takes the last 64 bytes, which may overlap."""
+    """Mix in 64 bytes a round; the last round takes the last 64 bytes, which may overlap the previous ones."""
     x, y, z = _START_X + _fetch(rows, 0), _START_Y, _START_Z
     v: tuple[Any, Any] = (np.uint64(0), np.uint64(0))
     w = v

@@ -1,15 +1,14 @@
-"""The counter-based generator Philox 4x32-10, and the numbers that TensorFlow makes of its words.
+"""The counter-based generator Philox 4x32-10, and the random numbers that TensorFlow makes from its words.
 
-Block n of the generator is a function of a key and of counter + n, so any part of its output
-can be had directly, and what a draw yields does not depend on who drew before or in which
-thread.  The generator is Salmon and others', *Parallel random numbers: as easy as 1, 2, 3*
-(2011); layout and conversions are TensorFlow's (random_distributions.h), bit for bit.
+Block n of the generator is a function of a key and of counter + n.  So any part of its output can be computed directly,
+and a draw does not depend on earlier draws or on the thread.  The generator is Salmon and others', *Parallel random
+numbers: as easy as 1, 2, 3* (2011); layout and conversions are TensorFlow's (random_distributions.h), bit for bit.
 
-A distribution fills an array group by group; group g takes the words of block g.  Truncated
-normals need an unknown number of words, hence each group has a range of blocks of its own.
-Arrays are worked on in pieces that stay in the processor's cache.  Those of a device (`xp` is its array module) are
-filled there, in larger pieces; the words of few blocks are computed by the host, as its launches take longer.
-Next to read: `single_libm.py`; who keeps counters is `aexec/kernels/random/random_ops.py`.
+A distribution fills an array group by group; group g takes the words of block g.  Truncated normals need an unknown
+number of words, hence each group has a range of blocks of its own. Arrays are filled in pieces that stay in the
+processor's cache.  Arrays of a device (`xp` is its array module) are filled there, in larger pieces; the host computes
+the words if the blocks are few, since the device's launches take longer. Next to read: `single_libm.py`;
+`aexec/kernels/random/random_ops.py` keeps the counters.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ __all__ = [
 Array = Any
 
 BLOCKS_PER_OUTPUT = 256
-"""Blocks that an output element of a stateful op uses up, whatever it needed."""
+"""The blocks that a stateful op uses up for each output element, however many it needs."""
 
 _WORD = 0xFFFFFFFF
 _LONG = 0xFFFFFFFFFFFFFFFF
@@ -51,7 +50,7 @@ _MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
 _KEY_STEPS = (0x9E3779B9, 0xBB67AE85)
 _ROUNDS = 10
 
-# From so many blocks on, arrays are faster than Python's integers.
+# From this many blocks on, arrays are faster than Python's integers.
 _ARRAYS_FROM = 9
 _BLOCKS_AT_ONCE = 4096
 
@@ -77,12 +76,12 @@ class Philox:
 
     @classmethod
     def from_seeds(cls, seed: int, seed2: int) -> Philox:
-        """The generator of a stateful op with these attrs: any integers, of which 64 bits count."""
+        """The generator of a stateful op with these attrs: any integers, of which the lower 64 bits are used."""
         return cls(seed & _LONG, (seed2 & _LONG) << 64)
 
     @classmethod
     def from_stateless_seed(cls, seed: int, seed2: int) -> Philox:
-        """The generator of a stateless op: the seeds are scrambled, as people choose small ones."""
+        """The generator of a stateless op.  The seeds are scrambled, since users choose small ones."""
         counter = (seed & _LONG) | (seed2 & _LONG) << 64
         mix = _block(0x02461E293EC8F720, counter)
         return cls(mix[0] | mix[1] << 32, mix[2] << 64 | mix[3] << 96)
@@ -148,14 +147,14 @@ class GuardedPhilox:
         self._lock = threading.Lock()
 
     def reserve(self, blocks: int) -> Philox:
-        """The generator where it stands; the next caller's stands `blocks` further on."""
+        """Returns the generator in its present position, then advances it by `blocks`."""
         with self._lock:
             generator = self._generator
             self._generator = generator.skip(blocks)
         return generator
 
     def reserve_outputs(self, count: int) -> Philox:
-        """As `reserve`, for `count` output elements: how many words those take need not be known."""
+        """As `reserve`, for `count` output elements, however many words these take."""
         return self.reserve(count * BLOCKS_PER_OUTPUT)
 
 
@@ -170,7 +169,7 @@ def unit_floats(words: Array) -> Array:
 
 
 def unit_doubles(words: Array) -> Array:
-    """One float64 per two uint32, the last dimension: 52 bits, 20 of the first word."""
+    """One float64 per pair of uint32 along the last dimension: 52 bits, 20 of them from the first word."""
     bits = (words[..., 0::2] & np.uint32(0xFFFFF)).astype(np.uint64)
     bits <<= 32
     bits |= words[..., 1::2]
@@ -192,7 +191,7 @@ _UNIFORM: dict[str, tuple[int, Callable[[Array], Array]]] = {
 
 
 def _fill(generator: Philox, out: Array, per_block: int, convert: Callable[[Array], Array], xp: Any) -> None:
-    """Fill contiguous `out` with what `convert` makes of words [n, 4]: [n, per_block] values."""
+    """Fill contiguous `out` with values [n, per_block], which `convert` makes from words [n, 4]."""
     flat = out.reshape(-1)
     blocks = -(-flat.size // per_block)
     at_once = _BLOCKS_AT_ONCE if xp is np else _DEVICE_BLOCKS_AT_ONCE
@@ -219,7 +218,7 @@ def fill_full_integers(generator: Philox, out: Array, xp: Any = np) -> None:
 def fill_integers(generator: Philox, out: Array, low: int, high: int, xp: Any = np) -> None:
     """Fill a contiguous array of int32 or int64 with numbers in [low, high).
 
-    They are not quite uniform, as TensorFlow's: words modulo the width of the range.
+    They are words modulo the width of the range, and so not exactly uniform, as in TensorFlow.
     """
     wide = out.dtype.itemsize == 8
     unsigned = np.dtype(np.uint64 if wide else np.uint32)
@@ -248,7 +247,7 @@ def _normal_floats(words: Array, xp: Any) -> Array:
 
 
 def _each(function: Callable[[float], float], values: Array) -> Array:
-    """The C library's double function of each value, at 30 ns: NumPy's own differ in the last bit."""
+    """The C library's double function of each value, at 30 ns each: NumPy's functions differ in the last bit."""
     return np.fromiter(map(function, values.tolist()), np.float64, values.size)
 
 
@@ -293,7 +292,7 @@ def fill_truncated_normal(generator: Philox, out: Array, xp: Any = np) -> None:
 
 
 def _truncated(generator: Philox, places: Array, width: int, convert: Callable[[Array, Any], Array], xp: Any) -> Array:
-    """[n, width]: for each group, the first accepted numbers of the blocks from its place on."""
+    """[n, width]: for each group, the first accepted numbers of the blocks from its start on."""
     values = convert(generator.words_at(places, xp), xp)
     accepted = xp.abs(values) < _TRUNCATE_AT
     short = xp.flatnonzero(~accepted.all(axis=1))

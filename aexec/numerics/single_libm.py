@@ -1,13 +1,11 @@
-"""Logarithm, sine and cosine in float32, with the bits that the C library gives, on whole arrays.
+"""Logarithm, sine and cosine in float32 on whole arrays, with the same bits as the C library.
 
-TensorFlow draws normal numbers with the C library's `logf` and `sincosf`.  NumPy's float32
-functions differ from those in a fifth of the draws, and a float64 result rounded to float32
-still in one of seventy, because neither library rounds every value correctly.  So this module
-evaluates the same approximations: those of Arm's optimised routines, which glibc has used
-since 2.28 (musl, newlib and bionic use them too).  They work in float64 and round once at
-the end.  For each of the 2**23 arguments that the generator can give, the bits are those of
-glibc 2.36.  Later C libraries may round differently; these numbers stay.
-Next to read: `philox.py`, which has the only use for it.
+TensorFlow draws normal numbers with the C library's `logf` and `sincosf`.  NumPy's float32 functions differ from those
+in a fifth of the draws, and a float64 result rounded to float32 in one of seventy, because neither library rounds every
+value correctly.  So this module evaluates the same approximations: those of Arm's optimised routines, which glibc has
+used since 2.28 (musl, newlib and bionic use them too).  They compute in float64 and round once at the end.  For each of
+the 2**23 arguments that the generator can give, the bits are those of glibc 2.36.  Later C libraries may round
+differently; this module's results stay. Next to read: `philox.py`, the only module that uses this one.
 """
 
 from __future__ import annotations
@@ -52,7 +50,7 @@ _LOG_R4, _LOG_R3, _LOG_R2 = (
 
 _TWO_OVER_PI = float.fromhex("0x1.45f306dc9c883p-1")
 _HALF_PI = float.fromhex("0x1.921fb54442d18p+0")
-# Up to the float32 next to pi/4 whose leading bits are equal, nothing is reduced.
+# Below this, no argument is reduced: the float32 next to pi/4 whose leading bits equal those of pi/4.
 _UNREDUCED_BELOW = np.float32(0.75)
 _COS_2, _COS_4, _COS_6, _COS_8 = (
     float.fromhex(text)
