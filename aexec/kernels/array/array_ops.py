@@ -1,10 +1,9 @@
-"""Kernels that make constants, pass tensors on, ask for their shape or look at them in another shape.
+"""Kernels that make constants, pass tensors on, return their shape, or view them in another shape.
 
-Nearly all of them are views: their time does not depend on the size of the tensor, so
-they always run inline.  The compute callables do no checking on the way to success;
-where NumPy refuses, the check that belongs to the op says why, in TensorFlow's words.
-Next to read: `concat_ops.py` (joining and splitting), `fill_ops.py` (making and
-repeating), `reverse_ops.py`, `pad_ops.py`, `unique_ops.py`.
+Nearly all of them return views: their time does not depend on the size of the tensor, so they always run inline.  The
+compute callables check nothing if NumPy succeeds; if NumPy raises, the op's check gives the reason in TensorFlow's
+words. Next to read: `concat_ops.py` (joining and splitting), `fill_ops.py` (making and repeating), `reverse_ops.py`,
+`pad_ops.py`, `unique_ops.py`.
 """
 
 from __future__ import annotations
@@ -36,11 +35,11 @@ _TRANSPOSE_TYPES = (*dtypes.ALL, dtypes.float8_e5m2, dtypes.float8_e4m3fn)
 
 def _const_builder(c: OpKernelConstruction) -> Compute:
     dtype, value, tensor = c.attr("dtype"), c.attr("value"), c.attrs["value"]
-    # NumPy's dtype does not tell strings from handles, nor integers from quantised ones.
+    # NumPy's dtype does not distinguish strings from handles, or integers from quantised ones.
     given = tensor.dtype if isinstance(tensor, TensorAttr) else dtypes.from_numpy(value.dtype)
     if given is not dtype:
         raise errors.InvalidArgumentError(f"Type mismatch between value ({given}) and dtype ({dtype})")
-    value = freeze(value)  # of the host: whoever runs the plan copies it to the device, once
+    value = freeze(value)  # an array of the host: the plan's executor copies it to the device, once
     return lambda: value
 
 
@@ -52,7 +51,7 @@ kernel("HostConst", device="DEFAULT", host_memory=("output",), cost=0)(_const_bu
 
 @kernel("Placeholder", "PlaceholderV2", device=("CPU", "DEFAULT"), cost=0)
 def placeholder(c: OpKernelConstruction) -> Compute:
-    """Runs only where nothing was fed: a fed placeholder is replaced before the step."""
+    """Raises: it runs only if nothing was fed, since the plan replaces fed placeholders."""
     shape: PartialTensorShape = c.attr("shape")
     message = f"You must feed a value for placeholder tensor '{c.name}' with dtype {c.attr('dtype')}"
     if shape.rank:
@@ -78,7 +77,7 @@ def identity(c: OpKernelConstruction) -> Compute:
 
 @kernel("GuaranteeConst", cost=0)
 def guarantee_const(c: OpKernelConstruction) -> Compute:
-    """Its input, which nobody changes: not a handle, since what that refers to may change."""
+    """Returns its input as a constant; refuses handles, since the resource behind one may change."""
     if c.input_types[0] is not dtypes.resource:
         return identity(c)
 
@@ -95,7 +94,7 @@ def identity_n(c: OpKernelConstruction) -> Compute:
 
 @kernel("DeepCopy", "Copy", "CopyHost")
 def deep_copy(c: OpKernelConstruction) -> Compute:
-    """A tensor of its own.  The objects of strings, handles and variants are immutable and stay shared."""
+    """Returns a copy.  The objects of strings, handles and variants are immutable and stay shared."""
     copy: Compute = c.xp.array
     return copy
 
@@ -109,7 +108,7 @@ kernel("CopyHost", device="DEFAULT", host_memory=("input", "output"))(on_host(de
 
 
 def _shape_function(dtype: dtypes.DType) -> Compute:
-    """`x -> vector of its dimensions`; the last answer is kept, as shapes repeat from step to step."""
+    """`x -> vector of its dimensions`; keeps the last result, as shapes repeat from step to step."""
     known: tuple[tuple[int, ...], Any] = ((-1,), None)
     numpy_dtype = dtype.np
 
@@ -185,7 +184,7 @@ def rank(c: OpKernelConstruction) -> Compute:
 
 
 def _reshape_cost(x: Any, shape: Any) -> float:
-    """A contiguous array is only looked at; others (transposed, sliced) are copied."""
+    """A contiguous array is viewed; others (transposed, sliced) are copied."""
     return 0.0 if x.flags.c_contiguous else float(x.size)
 
 
@@ -208,7 +207,7 @@ def reshape(c: OpKernelConstruction) -> Compute:
                 if shape.ndim > 1 or shape.size > MAX_RANK:  # a matrix without columns may have a billion rows
                     return x.reshape(_reshape_dims(x.shape, shape))
                 dims = shape.tolist()
-                # NumPy takes any negative size for "whatever is left", TensorFlow -1 only.
+                # NumPy takes any negative size for "the rest", TensorFlow -1 only.
                 if dims and min(dims) < -1:
                     return x.reshape(_reshape_dims(x.shape, shape))
                 if is_frozen(shape):
@@ -223,14 +222,13 @@ def reshape(c: OpKernelConstruction) -> Compute:
 def _reshape_dims(old: Sequence[int], sizes: Any) -> list[int]:
     """The dimensions that `sizes` asks for.
 
-    Where `sizes` holds a zero, zero dimensions of the input do not count when -1 is worked out:
-    [0,3] in the shape [-1,0] becomes [3,0].
+    If `sizes` holds a zero, zero dimensions of the input do not count when -1 is computed: [0,3] in the shape [-1,0]
+    becomes [3,0].
 
     Raises:
-        InvalidArgumentError: sizes is no vector, two are -1, one is below -1, or the number of
-            elements differs.
+        InvalidArgumentError: sizes is not a vector, two are -1, one is below -1, or the number of elements differs.
     """
-    # Graphs of old producers pass a scalar for a vector of one.
+    # Graphs of old producers pass a scalar for a vector of one element.
     if sizes.ndim > 1:
         raise errors.InvalidArgumentError(f"sizes input must be 1-D, not {shape_text(sizes.shape)}")
     check_max_rank(sizes.size)
@@ -322,14 +320,14 @@ def squeeze(c: OpKernelConstruction) -> Compute:
         return lambda x: x.squeeze()
     axes = tuple(sorted(set(dims)))
     if axes[0] < 0 <= axes[-1]:
-        # The same axis may be named from both ends, which NumPy refuses.
+        # The same axis may be given twice, counted from either end, which NumPy refuses.
         return lambda x: x.squeeze(tuple({axis + x.ndim if -x.ndim <= axis < 0 else axis for axis in axes}))
     return lambda x: x.squeeze(axes)
 
 
 @kernel("Transpose", "ConjugateTranspose", host_memory=("perm",), cost=0, T=_TRANSPOSE_TYPES)
 def transpose(c: OpKernelConstruction) -> Compute:
-    """A view: whoever needs the elements in order pays for the copy (BLAS does not)."""
+    """Returns a view: a consumer that needs contiguous elements copies them (BLAS does not)."""
     known: tuple[Any, Any] = (None, None)
 
     def compute(x: Any, perm: Any) -> Any:
@@ -430,7 +428,7 @@ def check_numerics(c: OpKernelConstruction) -> Compute:
     dtype=[t for t in dtypes.ALL if t not in (dtypes.resource, dtypes.variant)],
 )
 def empty(c: OpKernelConstruction) -> Compute:
-    """Zeros, whether `init` asks for them or not: fresh memory may hold another user's data."""
+    """Returns zeros, whether `init` asks for them or not: fresh memory may hold another user's data."""
     allocate, make = allocator(c), c.xp.zeros
 
     def compute(shape: Any) -> Any:

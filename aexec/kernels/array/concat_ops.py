@@ -86,7 +86,7 @@ kernel("ConcatV2", device="DEFAULT", host_memory=("values", "axis", "output"), T
 
 @kernel("ParallelConcat", T=(*dtypes.POD, dtypes.string))
 def parallel_concat(c: OpKernelConstruction) -> Compute:
-    """Rows of a statically known result, each of size 1 along dimension 0."""
+    """Joins rows of size 1 along dimension 0; the result's shape is static."""
     concatenate = c.xp.concatenate
     row = (1, *c.attr("shape").as_tuple()[1:])
 
@@ -109,7 +109,7 @@ def parallel_concat(c: OpKernelConstruction) -> Compute:
     return compute
 
 
-# Per size: it is compared as a Python number.
+# For each size: it is compared as a Python number.
 _SIZE_NS = 3 * OBJECT_NS
 _ON_HOST = ("concat_dim", "shape", "offset")
 
@@ -117,7 +117,7 @@ _ON_HOST = ("concat_dim", "shape", "offset")
 @kernel("ConcatOffset", cost=_SIZE_NS, shape_type=INDEX)
 @kernel("ConcatOffset", device="DEFAULT", host_memory=_ON_HOST, cost=_SIZE_NS, shape_type=INDEX)
 def concat_offset(c: OpKernelConstruction) -> Compute:
-    """Where each of the concatenated tensors begins in the result: what ConcatV2's gradient slices by."""
+    """The start of each concatenated tensor in the result, which ConcatV2's gradient slices by."""
     numpy_dtype = c.attr("shape_type").np
     limits = np.iinfo(numpy_dtype)
 
@@ -139,7 +139,7 @@ def concat_offset(c: OpKernelConstruction) -> Compute:
         numbers: Callable[[Any], Any] = np.ndarray.tolist
         if rank > MAX_RANK:
             announce_scratch(3 * shapes[0].nbytes)
-            numbers = np.ndarray.copy  # Python's would take far more room
+            numbers = np.ndarray.copy  # Python's numbers would take far more memory
         first = numbers(shapes[0])
         out = np.zeros((len(shapes), rank), numpy_dtype)
         for i, shape in enumerate(shapes):
@@ -168,8 +168,8 @@ def _plain(shape: Any) -> str:
 
 # ---- Pack and Unpack
 
-# Up to this many elements in an input, numpy.array is the fastest way to stack; beyond, it
-# is several times slower than one assignment for each input.
+# Up to this many elements in an input, numpy.array is the fastest way to stack; above, it is several times slower than
+# one assignment for each input.
 _SMALL = 4096
 
 
@@ -209,7 +209,7 @@ def pack(c: OpKernelConstruction) -> Compute:
     def compute(*values: Any) -> Any:
         out = stacked(*values)
         rank = out.ndim
-        # Dimension 0 goes to its place as a view.
+        # Bring dimension 0 to its place by a view.
         order = list(range(1, rank))
         if not -rank <= axis < rank:
             check(*values)
@@ -225,7 +225,7 @@ _FEW_PIECES = 250
 
 
 def _pieces(attr: str) -> AttrCost:
-    """The cost of a kernel that gives as many views as an attr says."""
+    """The cost of a kernel that returns as many views as an attr says."""
 
     def of_attrs(attrs: Mapping[str, Any]) -> Any:
         count = attrs[attr]
@@ -244,8 +244,8 @@ def _pieces(attr: str) -> AttrCost:
 )
 def unpack(c: OpKernelConstruction) -> Compute:
     num, axis = c.attr("num"), c.attr("axis")
-    # The dots keep what becomes a scalar an array, as strings and handles have to be.
-    at = min(max(axis, -MAX_RANK - 1), MAX_RANK)  # no value has more axes, and an attr may say two billion
+    # The ellipsis keeps a scalar an array, which strings and handles need to be.
+    at = min(max(axis, -MAX_RANK - 1), MAX_RANK)  # no tensor has more axes, and an attr may be two billion
     indices = [_at(at, i) for i in range(num)]
 
     def check(value: Any) -> None:
@@ -337,7 +337,7 @@ def split_v(c: OpKernelConstruction) -> Compute:
     c.explain = explain_with(check)
 
     def compute(value: Any, size_splits: Any, split_dim: Any) -> Any:
-        if size_splits.ndim != 1 or size_splits.size != num:  # there may be very many
+        if size_splits.ndim != 1 or size_splits.size != num:  # there may be very many sizes
             check(value, size_splits, split_dim)
         axis, sizes = split_dim.item(), size_splits.tolist()
         length = value.shape[axis]
@@ -350,10 +350,10 @@ def split_v(c: OpKernelConstruction) -> Compute:
 
 
 def _split_sizes(sizes: list[int], length: int) -> list[int]:
-    """The sizes with a -1 worked out.
+    """The sizes, with -1 replaced.
 
     Raises:
-        InvalidArgumentError: they are not the parts of a dimension of this length.
+        InvalidArgumentError: the sizes do not add up to `length`.
     """
     if len(sizes) == 1:
         if sizes[0] != length:
@@ -378,7 +378,7 @@ def _split_sizes(sizes: list[int], length: int) -> list[int]:
 
 
 def _piece_indices() -> Callable[[int, tuple[int, ...]], list[Any]]:
-    """`(axis, sizes) -> indices` of the consecutive pieces; the last answer is kept."""
+    """A function `(axis, sizes) -> indices` of the consecutive pieces; keeps the last result."""
     known: tuple[Any, list[Any]] = (None, [])
 
     def indices(axis: int, sizes: tuple[int, ...]) -> list[Any]:

@@ -1,7 +1,7 @@
-"""Kernels whose output is larger than their input: Fill, OneHot, Tile, BroadcastTo, and what undoes them.
+"""Kernels whose output is larger than their input: Fill, OneHot, Tile, BroadcastTo, and their inverses.
 
-Their time grows with the output, so each tells the executor its cost from the values of
-its inputs, and makes its output with an `_allocation.allocator`.
+Their time grows with the output.  So each computes its cost from the values of its inputs, and makes its output with an
+`allocation.allocator`.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def _fill(c: OpKernelConstruction) -> Compute:
     c.explain = explain_with(check)
 
     def compute(dims: Any, value: Any) -> Any:
-        # Graphs of old producers pass a vector of one for the scalar, and a scalar for a vector of one.
+        # Graphs of old producers pass a vector of one element for the scalar, and a scalar for such a vector.
         if value.ndim:
             check(dims, value)
             value = value.reshape(())
@@ -55,7 +55,7 @@ def _fill(c: OpKernelConstruction) -> Compute:
             check(dims, value)
             check_max_rank(dims.size)
         out = allocate(dims.tolist())
-        out[...] = value  # not `fill`, which would take an array held by a variant apart
+        out[...] = value  # not `fill`, which would unpack an array held by a variant
         return out
 
     return compute
@@ -111,9 +111,9 @@ kernel("OnesLike", device="DEFAULT", host_memory=("y",), cost=_WRITE, T=[dtypes.
 
 # ---- OneHot
 
-# Up to this many elements of output, comparing every class with every index takes less time.
+# Up to this many elements of output, comparing every class with every index is faster.
 _SMALL = 16384
-# Indices whose places are worked out at a time; each needs some 60 bytes meanwhile.
+# Indices whose positions are computed at a time; each needs about 60 bytes meanwhile.
 _INDICES_AT_ONCE = 1 << 15
 
 
@@ -149,12 +149,12 @@ def one_hot(c: OpKernelConstruction) -> Compute:
     c.explain = explain_with(check)
 
     def scattered(indices: Any, classes: int, on_value: Any, off_value: Any) -> Any:
-        """For large results: write each element once, then the few that are on."""
+        """For large results: write all elements once, then the few that are on."""
         shape = list(indices.shape)
         shape.insert(axis if axis >= 0 else len(shape), classes)
         out = allocate(shape)
         out[...] = off_value
-        # Rows of (before, classes, after); an index that is no class leaves its row off.
+        # Rows of (before, classes, after); an index outside the classes leaves its row off.
         after = math.prod(shape[axis + 1 :]) if axis >= 0 else 1
         flat, at_once = indices.reshape(-1), _INDICES_AT_ONCE if xp is np else max(1, indices.size)
         for start in range(0, flat.size, at_once):
@@ -165,7 +165,7 @@ def one_hot(c: OpKernelConstruction) -> Compute:
                 out.reshape(-1)[(before * classes + some[hits]) * after + within] = on_value
         return out
 
-    # Depth and rank, and the numbers of the classes along their axis.
+    # Key: depth and rank; value: the class numbers along their axis.
     known: tuple[Any, Any] = (None, None)
 
     def compute(indices: Any, depth: Any, on_value: Any, off_value: Any) -> Any:
@@ -196,7 +196,7 @@ def _tile_cost(x: Any, multiples: Any) -> Any:
 @kernel("Tile", host_memory=("multiples",), cost=_tile_cost, Tmultiples=INDEX)
 def tile(c: OpKernelConstruction) -> Compute:
     allocate = allocator(c)
-    # Shape of the input, shape and bytes of the multiples, and what follows from them.
+    # Key: the input's shape, the multiples' shape and bytes; value: the layout.
     known: tuple[Any, Any] = (None, None)
 
     def check(x: Any, multiples: Any) -> None:
@@ -257,8 +257,8 @@ def _tile_layout(shape: Sequence[int], multiples: Sequence[int]) -> tuple[Any, A
 def tile_grad(c: OpKernelConstruction) -> Compute:
     """Sum over the copies that Tile made; graphs of version 3 and later use Sum instead.
 
-    TensorFlow registers it under a constraint on an attr that the op does not have, so it
-    can no longer run there.
+    TensorFlow registers the kernel under a constraint on an attr that the op does not have, so it can no longer run
+    there.
     """
     dtype = c.attr("T")
     xp = c.xp
@@ -324,10 +324,10 @@ def broadcast_to(c: OpKernelConstruction) -> Compute:
 
 
 def _padded(shapes: Sequence[Any], kind: str = "") -> list[list[int]]:
-    """The shapes, given as vectors, with ones in front up to one length.
+    """The shapes, given as vectors, with ones in front so that they have the same length.
 
     Raises:
-        InvalidArgumentError: one is no vector, or they cannot be broadcast against each other.
+        InvalidArgumentError: a shape is not a vector, or they cannot be broadcast against each other.
     """
     for shape in shapes:
         check_max_rank(shape.size)
@@ -359,9 +359,9 @@ def broadcast_args(c: OpKernelConstruction) -> Compute:
 @kernel("BroadcastGradientArgs", host_memory=("s0", "s1", "r0", "r1"), cost=0, T=INDEX)
 @kernel("BroadcastGradientArgs", device="DEFAULT", host_memory=("s0", "s1", "r0", "r1"), cost=0, T=INDEX)
 def broadcast_gradient_args(c: OpKernelConstruction) -> Compute:
-    """For each of two shapes, the dimensions of the broadcast result to sum a gradient over.
+    """For each of two shapes, the dimensions of the broadcast result over which to sum a gradient.
 
-    These are the dimensions of size 1 (in the other shape, too); none at all for equal shapes.
+    These are the dimensions of size 1, even if the other shape also has 1 there; none for equal shapes.
     """
     numpy_dtype = c.attr("T").np
     known: tuple[Any, Any] = (None, None)
@@ -369,7 +369,7 @@ def broadcast_gradient_args(c: OpKernelConstruction) -> Compute:
     def compute(s0: Any, s1: Any) -> Any:
         nonlocal known
         if max(s0.size, s1.size) > MAX_RANK:
-            _padded((s0, s1))  # refuses them
+            _padded((s0, s1))  # raises
         wanted = (s0.tobytes(), s1.tobytes())
         seen, answer = known
         if seen != wanted or s0.ndim != 1 or s1.ndim != 1:

@@ -21,16 +21,16 @@ from aexec.kernels.common.row_lists import row_lists
 from aexec.numerics.farmhash_rows import fingerprint64_rows, fingerprint64_strings
 
 Point = tuple[int, ...]
-# Nanoseconds for a row of indices; for a row of a table of distances, besides one for each of its columns; bytes for a
-# column, of a few rows at a time.
+# Nanoseconds per row of indices; per row of a table of distances, besides one per column; bytes per column, for the few
+# rows that exist at a time.
 _PLACE_NS, _ROW_NS, _COLUMN_BYTES = 300.0, 10_000.0, 64
 
 
 @kernel("Fingerprint", cost=4.0)
 def fingerprint(c: OpKernelConstruction) -> Compute:
-    """Eight bytes for each row along dimension 0, those of FarmHash's Fingerprint64, little-endian.
+    """Returns eight bytes for each row along dimension 0: FarmHash's Fingerprint64, little-endian.
 
-    A row of one string is hashed as it is; in longer ones each string is hashed first, then the hashes.
+    A row of one string is hashed directly; in longer rows each string is hashed first, then the hashes.
     """
     dtype = c.attr("T")
     if not dtype.is_simple and dtype is not dtypes.string:
@@ -71,8 +71,8 @@ def _edit_distance_cost(hi: Any, hypothesis: Any, hs: Any, ti: Any, truth: Any, 
 def edit_distance(c: OpKernelConstruction) -> Compute:
     """Levenshtein distance between the sequences of two sparse tensors, whose last dimension is time.
 
-    Where only one of them has a sequence the distance is its length; normalised by the length of the
-    truth that is 1 without a hypothesis, and infinite without a truth.
+    If only one of them has a sequence, the distance is its length.  Normalised by the length of the truth, it is 1
+    without a hypothesis, and infinite without a truth.
     """
     normalize = c.attr("normalize")
     allocate, zeros = allocator(c), np.zeros
@@ -129,7 +129,7 @@ def _check_sparse(name: str, indices: Any, values: Any, shape: Any) -> None:
 
 
 def _sequences(indices: Any, values: Any) -> Iterator[tuple[Point, Any]]:
-    """(place, values) of each run of entries that differ in the last dimension only."""
+    """Yields (position, values) for each run of entries that differ in the last dimension only."""
     start = 0
     for place, run in groupby(map(tuple, row_lists(indices[:, :-1], _PLACE_NS))):
         stop = start + sum(1 for _ in run)
@@ -140,7 +140,7 @@ def _sequences(indices: Any, values: Any) -> Iterator[tuple[Point, Any]]:
 def _merged(
     hypotheses: Iterator[tuple[Point, Any]], truths: Iterator[tuple[Point, Any]]
 ) -> Iterator[tuple[Point, Any, Any]]:
-    """(place, hypothesis or None, truth or None), for inputs in row-major order."""
+    """Yields (position, hypothesis or None, truth or None), for inputs in row-major order."""
     hypothesis, truth = next(hypotheses, None), next(truths, None)
     while hypothesis or truth:
         if truth is None or (hypothesis is not None and hypothesis[0] < truth[0]):
@@ -161,15 +161,15 @@ def _distance(hypothesis: Any, truth: Any, normalize: bool) -> float:
     if hypothesis is None:
         return 1.0 if normalize else float(truth.size)
     distance = _levenshtein(hypothesis, truth)
-    # Both sequences have at least one element.  The quotient is of floats, as TensorFlow's.
+    # Both sequences have at least one element.  The quotient is in float32, as TensorFlow's.
     return float(np.float32(distance) / np.float32(truth.size)) if normalize else float(distance)
 
 
 def _levenshtein(a: Any, b: Any) -> int:
-    """Fewest insertions, deletions and replacements that make `b` of `a`.
+    """The fewest insertions, deletions and replacements that turn `a` into `b`.
 
-    Row by row of the usual table.  An insertion carries a cost along the row, which a running
-    minimum of `cost - column` does for the whole row at once.
+    Computes the usual table row by row.  An insertion carries a cost along the row; a running minimum of `cost -
+    column` does this for the whole row at once.
     """
     announce_scratch(_COLUMN_BYTES * b.size)
     columns = np.arange(b.size + 1)

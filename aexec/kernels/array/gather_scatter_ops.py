@@ -1,8 +1,7 @@
-"""Kernels that pick rows by index and put rows at an index: Gather, ScatterNd, DynamicStitch and theirs.
+"""Kernels that read and write rows by index: Gather, ScatterNd, DynamicStitch and their like.
 
-Every index is checked, as TensorFlow does on a CPU: an index outside the tensor is an
-error, never a wrap-around.  Index arithmetic is in `scattering.py`.
-Next to read: `slice_ops.py`, which takes rectangular parts.
+Every index is checked, as TensorFlow does on a CPU: an index outside the tensor is an error, never a wrap-around.
+Index arithmetic is in `scattering.py`. Next to read: `slice_ops.py`, which takes rectangular parts.
 """
 
 from __future__ import annotations
@@ -37,10 +36,10 @@ _GATHER_ND_TYPES = (
 )
 _GATHER_TYPES = (*_GATHER_ND_TYPES, dtypes.qint16, dtypes.quint16)
 _STITCH_TYPES = (*dtypes.POD, dtypes.string, dtypes.variant, dtypes.qint8, dtypes.quint8, dtypes.qint32)
-# int32 indices seen as unsigned catch negative ones; true for tensors with fewer rows than this.
+# A comparison of int32 indices as unsigned catches negative ones, for tensors with fewer rows than this.
 _MAX_UNSIGNED = 2**31
 _FEW = 16
-# Tensors with more elements than this are not copied to pick a few of them.
+# Tensors with more elements than this are not copied to take a few of their rows.
 _LARGE = 1 << 14
 
 
@@ -49,7 +48,7 @@ def _empty_value(dtype: dtypes.DType) -> Any:
 
 
 def gather_cost(params: Any, indices: Any, *axis: Any) -> float:
-    """Nanoseconds to pick the rows of `params` along an axis, by default the first."""
+    """Nanoseconds to take the rows of `params` along an axis, by default the first."""
     at = int(axis[0]) if axis and np.ndim(axis[0]) == 0 else 0
     rows = params.size // max(1, params.shape[at]) if -params.ndim <= at < params.ndim else 1
     return float(indices.size * (2 + rows))
@@ -59,7 +58,7 @@ def gather_cost(params: Any, indices: Any, *axis: Any) -> float:
 
 
 def _taker(c: OpKernelConstruction) -> Callable[[Any, Any, int], Any]:
-    """The function (params, indices, axis) -> rows, for indices of this node's type."""
+    """A function (params, indices, axis) -> rows, for indices of this node's type."""
     xp, index_type = c.xp, c.input_types[1].base
     bare = c.output_types[0].np.kind != "O"
     large = _LARGE if xp is np else inf
@@ -100,7 +99,7 @@ def _taker(c: OpKernelConstruction) -> Callable[[Any, Any, int], Any]:
     def take_on_device(params: Any, indices: Any, axis: int) -> Any:
         if not indices.ndim:
             return pick(params, indices, axis)
-        # CuPy would count them from the beginning again.
+        # CuPy would wrap them around.
         if indices.size and bool(((indices < 0) | (indices >= params.shape[axis])).any()):
             return _no_rows(xp, params, indices, axis)
         return params.take(indices, axis)
@@ -111,17 +110,17 @@ def _taker(c: OpKernelConstruction) -> Callable[[Any, Any, int], Any]:
 
 
 def _picked(params: Any, indices: Any, axis: int) -> Any:
-    """What `take` gives: that would first copy all of an array that does not lie in memory as it is read."""
+    """As `take`, which would first copy a whole array that is not contiguous."""
     if indices.size and int(indices.min()) < 0:
         raise IndexError
     if indices.size >= params.shape[axis] and all(params.strides):
         announce_scratch(params.nbytes)
-        return params.take(indices, axis)  # faster if most rows are picked
+        return params.take(indices, axis)  # faster if most rows are taken
     return params[(slice(None),) * axis + (indices,)]
 
 
 def _no_rows(xp: Any, params: Any, indices: Any, axis: int) -> Any:
-    # Indices into a tensor without elements are not looked at.
+    # Indices into a tensor without elements are not checked.
     shape = params.shape[:axis] + indices.shape + params.shape[axis + 1 :]
     if prod(shape):
         scattering.refuse_index(indices, params.shape[axis], xp=xp)
@@ -143,7 +142,7 @@ def gather(c: OpKernelConstruction) -> Compute:
 
 @kernel("GatherV2", Tparams=_GATHER_TYPES, Tindices=_GATHER_INDEX_TYPES, host_memory=("axis",), cost=gather_cost)
 def gather_v2(c: OpKernelConstruction) -> Compute:
-    """Slices along `axis`; the first `batch_dims` dimensions of params and indices run in step."""
+    """Takes slices along `axis`; the first `batch_dims` dimensions of params and indices correspond."""
     xp, take, batch_dims = c.xp, _taker(c), c.attr("batch_dims")
 
     def compute(params: Any, indices: Any, axis: Any) -> Any:
@@ -166,7 +165,7 @@ def gather_v2(c: OpKernelConstruction) -> Compute:
 
 
 def _reshaped(xp: Any, array: Any, shape: tuple[int, ...]) -> Any:
-    """The array in another shape; a copy, if it has to be one, counts."""
+    """The array in another shape; if it must be copied, the copy is counted."""
     reshaped = array.reshape(shape)
     if xp is np and not np.may_share_memory(array, reshaped):
         announce_scratch(reshaped.nbytes)
@@ -257,7 +256,7 @@ def _check_gather_nd(params: Any, indices: Any) -> None:
 
 @kernel("ScatterNd", T=(*dtypes.POD, dtypes.string), Tindices=_INDEX_TYPES, host_memory=("shape",))
 def scatter_nd(c: OpKernelConstruction) -> Compute:
-    """Rows added into zeros; strings are joined where an index repeats."""
+    """Adds rows into zeros; strings are joined if an index repeats."""
     xp, scatter, zeros = (
         c.xp,
         scattering.NdScatter(c, scattering.combiner(c.xp, "add")),
@@ -314,7 +313,9 @@ def _check_tensor_scatter(tensor: Any, indices: Any, updates: Any) -> None:
 
 
 def _tensor_scatter(combiner: Callable[[Any], Combine]) -> Builder:
-    """Builder: a copy of the tensor with rows combined into it, by what `combiner` gives for an array module."""
+    """Builder of kernels that copy the tensor and combine rows into it; `combiner` makes the function for an array
+    module.
+    """
 
     def builder(c: OpKernelConstruction) -> Compute:
         scatter, xp = scattering.NdScatter(c, combiner(c.xp)), c.xp
@@ -353,13 +354,13 @@ kernel("TensorScatterUpdate", T=(*dtypes.POD, dtypes.string), Tindices=_INDEX_TY
 
 
 def _partition_scratch(_: Any, partitions: Any) -> int:
-    """The order of the rows, and what finds it."""
+    """Bytes for the order of the rows, and for sorting."""
     return 24 * int(partitions.size)
 
 
 @kernel("DynamicPartition", T=dtypes.ALL, cost=4.0, scratch=_partition_scratch)
 def dynamic_partition(c: OpKernelConstruction) -> Compute:
-    """`num_partitions` tensors: the rows of `data` sorted into them, in order."""
+    """Distributes the rows of `data` to `num_partitions` tensors, in order."""
     xp, count = c.xp, c.attr("num_partitions")
 
     def compute(data: Any, partitions: Any) -> Any:
@@ -381,7 +382,7 @@ def dynamic_partition(c: OpKernelConstruction) -> Compute:
 
 
 def _check_stitch(indices: tuple[Any, ...], data: tuple[Any, ...]) -> tuple[int, ...]:
-    """The shape of one row."""
+    """Returns the shape of one row.  Raises InvalidArgumentError if indices and data do not match."""
     for i, (index, rows) in enumerate(zip(indices, data, strict=True)):
         if rows.shape[: index.ndim] != index.shape:
             raise errors.InvalidArgumentError(
@@ -405,16 +406,16 @@ def _negative_index(indices: tuple[Any, ...]) -> errors.InvalidArgumentError:
 
 
 def dynamic_stitch(c: OpKernelConstruction) -> Compute:
-    """Interleaved rows: data[m][i] goes to row indices[m][i]; of two rows for one place the later one stays.
+    """Interleaves rows: data[m][i] goes to row indices[m][i]; of two rows for one index the later one stays.
 
-    Places that no index names hold zeros; TensorFlow leaves them undefined.
+    Rows that no index names are zeros; TensorFlow leaves them undefined.
     """
     count, zeros = c.attr("N"), scattering.zeros_of(c)
 
     def compute(*inputs: Any) -> Any:
         indices, data = inputs[:count], inputs[count:]
         inner = _check_stitch(indices, data)
-        # A negative index is larger than all others when read as unsigned.
+        # As unsigned, a negative index is larger than all others.
         size = 1 + max((int(i.view(np.uint32).max()) for i in indices if i.size), default=-1)
         if size > 2**31:
             raise _negative_index(indices)
@@ -427,7 +428,7 @@ def dynamic_stitch(c: OpKernelConstruction) -> Compute:
 
 
 def _stitch_scratch(*inputs: Any) -> int:
-    """The rows' places, as NumPy's indices."""
+    """Bytes of the row indices, as NumPy's integers."""
     return 8 * max([int(index.size) for index in inputs[: len(inputs) // 2]], default=0)
 
 

@@ -1,7 +1,7 @@
-"""Kernels named for what they once did to a tensor's buffer: InplaceUpdate, InplaceAdd, InplaceSub.
+"""Kernels that once changed a tensor's buffer, hence their names: InplaceUpdate, InplaceAdd, InplaceSub.
 
-They now return a changed copy, as tensors are never mutated.  Row numbers wrap around, and
-rows named twice are changed twice.
+They now return a changed copy, as tensors are never mutated.  Row numbers wrap around, and rows named twice are changed
+twice.
 """
 
 from __future__ import annotations

@@ -16,22 +16,22 @@ _PAD_TYPES = (*dtypes.POD, dtypes.string, dtypes.qint8, dtypes.quint8, dtypes.qi
 
 Pairs = list[list[int]]
 
-# Elements up to which an array of zeros is made sooner than its borders are written, one by one.
+# Up to this many elements, making an array of zeros is faster than writing its borders one by one.
 _ZEROED_BELOW = 16_384
 
 
 def _pad_cost(x: Any, paddings: Any, *_: Any) -> Any:
     if paddings.shape != (x.ndim, 2):
-        return 0.0  # is refused
+        return 0.0  # the kernel refuses it
     added = math.prod([n + sum(pair) for n, pair in zip(x.shape, paddings.tolist(), strict=True)])
     return 0.3 * (x.size + added)
 
 
 def _pairs(x: Any, paddings: Any, separator: str = " ") -> Pairs:
-    """(before, after) for each dimension.
+    """Returns (before, after) for each dimension.
 
     Raises:
-        InvalidArgumentError: paddings is no matrix with two columns and a row for each dimension.
+        InvalidArgumentError: paddings is not a matrix with two columns and a row for each dimension.
     """
     if paddings.ndim != 2 or paddings.shape[1] != 2:
         raise errors.InvalidArgumentError(f"paddings must be a matrix with 2 columns: {shape_text(paddings.shape)}")
@@ -50,7 +50,8 @@ def pad(c: OpKernelConstruction) -> Compute:
     allocate, zeros = allocator(c), c.xp.zeros
     dtype = c.attr("T")
     zero: Any = b"" if dtype is dtypes.string else None
-    # Shapes of the input and the paddings, and their bytes; the output's shape, the input's place in it, the borders.
+    # Key: shapes of the input and the paddings, and the paddings' bytes; value: the output's shape, the input's
+    # position in it, the borders.
     known: tuple[Any, Any] = (None, None)
 
     def layout_of(x: Any, paddings: Any) -> Any:
@@ -100,7 +101,7 @@ def pad(c: OpKernelConstruction) -> Compute:
 
 
 def _edge_offset(c: OpKernelConstruction) -> int:
-    """How far the mirror is from the edge: REFLECT does not repeat the border, SYMMETRIC does."""
+    """The distance of the mirror from the edge: 1 for REFLECT, which does not repeat the border, 0 for SYMMETRIC."""
     return 1 if c.attr("mode") == b"REFLECT" else 0
 
 
@@ -130,7 +131,7 @@ def mirror_pad(c: OpKernelConstruction) -> Compute:
         out = allocate(tuple([size + sum(pair) for size, pair in zip(x.shape, pairs, strict=True)]))
         inside = [slice(before, before + size) for (before, _), size in zip(pairs, x.shape, strict=True)]
         out[tuple(inside)] = x
-        # Axis by axis the borders mirror what is there: all along the axes before it, the input along those after it.
+        # Axis by axis, mirror the elements: the full output along earlier axes, the input along later ones.
         every = slice(None)
         for axis, (before, after) in enumerate(pairs):
             lead, rest, end = [every] * axis, inside[axis + 1 :], inside[axis].stop
@@ -149,7 +150,7 @@ def mirror_pad(c: OpKernelConstruction) -> Compute:
 
 @kernel("MirrorPadGrad", host_memory=("paddings",), T=dtypes.NUMBER, Tpaddings=INDEX)
 def mirror_pad_grad(c: OpKernelConstruction) -> Compute:
-    """Fold what MirrorPad added back onto where it came from, dimension by dimension."""
+    """Adds the padding's gradient to the elements that MirrorPad mirrored, dimension by dimension."""
     offset = _edge_offset(c)
 
     def check(x: Any, paddings: Any) -> None:

@@ -40,7 +40,7 @@ def reverse_v2(c: OpKernelConstruction) -> Compute:
         if not rank:
             return x
         index = [_FULL] * rank
-        for i, dim in enumerate(axis[: rank + 1].tolist()):  # of more one is wrong, or there twice
+        for i, dim in enumerate(axis[: rank + 1].tolist()):  # beyond these, one must be wrong or repeated
             if not -rank <= dim < rank:
                 raise errors.InvalidArgumentError(f"'axis'[{i}] = {dim} is out of valid range [0, {rank - 1}")
             if index[dim] is _BACKWARDS:
@@ -53,7 +53,7 @@ def reverse_v2(c: OpKernelConstruction) -> Compute:
 
 @kernel("ReverseSequence", T=_TYPES, Tlen=INDEX, scratch=16.0)
 def reverse_sequence(c: OpKernelConstruction) -> Compute:
-    """In each row of a batch, turn the first `seq_lengths[row]` elements around and leave the others."""
+    """Reverses the first `seq_lengths[row]` elements in each row of a batch; the others stay."""
     seq_dim, batch_dim = c.attr("seq_dim"), c.attr("batch_dim")
     xp = c.xp
     plain = (batch_dim, seq_dim) == (0, 1)
@@ -84,13 +84,13 @@ def reverse_sequence(c: OpKernelConstruction) -> Compute:
         rows = x if plain else xp.moveaxis(x, (batch_dim, seq_dim), (0, 1))
         batch, steps = rows.shape[:2]
         if batch and not xp.count_nonzero(lengths != lengths[0]):
-            # One length for all, as of a layer that goes over a sequence both ways.
+            # One length for all, as in a layer that reads a sequence both ways.
             end = int(lengths[0])
             turned = xp.concatenate((rows[:, :end][:, ::-1], rows[:, end:]), axis=1)
             return turned if plain else xp.moveaxis(turned, (0, 1), (batch_dim, seq_dim))
         step = xp.arange(steps)
         mirrored = lengths[:, None] - 1 - step
-        # Of each element of the output, the number of the row of [batch * steps, ...] that it comes from.
+        # For each output element, the number of its source row in [batch * steps, ...].
         source = xp.where(mirrored >= 0, mirrored, step) + xp.arange(batch)[:, None] * steps
         turned = rows.reshape(batch * steps, *rows.shape[2:]).take(source, axis=0)
         return turned if plain else xp.moveaxis(turned, (0, 1), (batch_dim, seq_dim))

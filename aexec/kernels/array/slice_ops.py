@@ -1,9 +1,8 @@
 """Kernels that take or set a rectangular part of a tensor: Slice, StridedSlice and their like.
 
-`SliceSpec` turns the masks, begin, end and strides of a strided slice into a NumPy
-index; it also serves the assigning kernels of `state_ops` and `resource_variable_ops`.
-A slice is a view of its input, so it costs the same for any size.
-Next to read: `gather_scatter_ops.py`, which picks by index instead.
+`SliceSpec` turns the masks, begin, end and strides of a strided slice into a NumPy index; the assigning kernels of
+`state_ops` and `resource_variable_ops` use it, too. A slice is a view of its input, so its cost does not depend on its
+size. Next to read: `gather_scatter_ops.py`, which takes rows by index.
 """
 
 from __future__ import annotations
@@ -39,11 +38,11 @@ _MAX_ENTRIES = 32
 
 
 class SliceSpec:
-    """The masks of a strided slice, and the NumPy index that they make of begin, end and strides.
+    """The masks of a strided slice; makes a NumPy index of begin, end and strides.
 
-    The rules are those of core/util/strided_slice_op.cc: a bit of `ellipsis` stands for as many
-    full dimensions as are left over, one of `new_axis` inserts a dimension of size 1 and wins over
-    `shrink`, which takes a single index; `begin` and `end` bits mean "from the edge".
+    The rules are those of core/util/strided_slice_op.cc.  A bit of `ellipsis` stands for all dimensions that no other
+    entry names.  A bit of `new_axis` inserts a dimension of size 1 and wins over `shrink`, which takes a single index.
+    Bits of `begin` and `end` mean "from the edge".
     """
 
     __slots__ = ("begin", "ellipsis", "end", "new_axis", "shrink")
@@ -62,8 +61,8 @@ class SliceSpec:
         Bounds need no clamping: Python's slices treat them as TensorFlow does.
 
         Raises:
-            InvalidArgumentError: begin, end and strides are not vectors of one length, have too many
-                entries for the shape, a stride is zero, or a single index is out of bounds.
+            InvalidArgumentError: begin, end and strides are not vectors of one length, have too many entries for the
+                shape, a stride is zero, or a single index is out of bounds.
         """
         if not (begin.ndim == end.ndim == strides.ndim == 1 and begin.size == end.size == strides.size < _MAX_ENTRIES):
             self._refuse_shapes(begin, end, strides)
@@ -161,7 +160,7 @@ def slice_(c: OpKernelConstruction) -> Compute:
     return compute
 
 
-# Slices of shape-like tensors stay in host memory on any device.
+# Slices of int32 tensors, which are mostly shapes, stay in host memory on any device.
 kernel("Slice", device="DEFAULT", T=(dtypes.int32,), host_memory=("input", "begin", "size", "output"), cost=0)(
     on_host(slice_)
 )
@@ -188,7 +187,7 @@ def strided_slice(c: OpKernelConstruction) -> Compute:
 
 @kernel("StridedSliceGrad", T=_STRIDED_TYPES, host_memory=("shape", "begin", "end", "strides"))
 def strided_slice_grad(c: OpKernelConstruction) -> Compute:
-    """Zeros of the given shape with `dy` where the slice lies."""
+    """Returns zeros of the given shape, with `dy` in the slice."""
     spec, zeros = SliceSpec(c), zeros_of(c)
 
     def compute(shape: Any, begin: Any, end: Any, strides: Any, dy: Any) -> Any:
@@ -223,7 +222,7 @@ def tensor_strided_slice_update(c: OpKernelConstruction) -> Compute:
 
 
 def assign_slice(part: Any, value: Any) -> None:
-    """Set a slice, given as a view, to `value`, which may be broadcast to it.
+    """Set a slice, given as a view, to `value`, which is broadcast to it.
 
     Raises:
         InvalidArgumentError: `value` does not broadcast to the slice's shape.

@@ -1,7 +1,7 @@
 """Kernels that move blocks of space into batch or depth and back, and cut images into patches.
 
-All of them are a padding, a reshape and a transpose; patches are windows (`windowing.py`).
-Next to read: `aexec/kernels/nn/conv_ops.py`, which multiplies the windows with a filter.
+Each is a padding, a reshape and a transpose; patches are windows (`windowing.py`). Next to read:
+`aexec/kernels/nn/conv_ops.py`, which multiplies the windows with a filter.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from aexec.kernels.common import windowing
 __all__: list[str] = []
 
 _MOST_BYTES = 2**63 - 1
-# Bytes of an element.
+# The most bytes of an element.
 _LARGEST = 16
 _DEPTH_TYPES = (*dtypes.POD, dtypes.string, dtypes.resource, dtypes.variant)
-# TensorFlow unrolls its loops for up to this many dimensions that are really cut.
+# TensorFlow unrolls its loops for up to this many dimensions with a block size above 1.
 _MAX_BLOCK_DIMS = 4
 
 
 def _blocks(rank: int, block_shape: Any, margins: Any, name: str) -> tuple[list[int], list[list[int]]]:
-    """Checked block sizes and pairs (paddings or crops), one per block dimension."""
+    """Returns checked block sizes and pairs (paddings or crops), one per block dimension."""
     block_shape, margins = np.asarray(block_shape), np.asarray(margins)
     if block_shape.ndim != 1:
         raise errors.InvalidArgumentError(f"block_shape rank should be 1 instead of {block_shape.ndim}")
@@ -58,11 +58,11 @@ class _Move:
     """How elements move for inputs of one shape.
 
     Attributes:
-        padded, place: shape of the input with zeros around it, and the input's place there; None without padding.
-        split: the shape with every block dimension in two.
+        padded, place: shape of the zero-padded input, and the input's index in it; None without padding.
+        split: the shape with every block dimension split into two.
         axes: of the transpose that follows.
         result: the shape after it.
-        crop: what is kept of that.
+        crop: the index of the part of that which is kept.
     """
 
     padded: tuple[int, ...] | None
@@ -117,7 +117,7 @@ def _batch_to_space(shape: tuple[int, ...], block_shape: Any, crops: Any) -> _Mo
         raise errors.InvalidArgumentError(
             f"Input batch dimension ({shape[0]}) is not divisible by product of block sizes ({product})"
         )
-    if rows_of((*blocks, shape[0] // product, *shape[1:])) > _MOST_BYTES // _LARGEST:  # there are no elements
+    if rows_of((*blocks, shape[0] // product, *shape[1:])) > _MOST_BYTES // _LARGEST:  # the input has no elements
         raise errors.InvalidArgumentError(f"Blocks of {shape_text(blocks)} are too large for {shape_text(shape)}")
     inside: list[slice] = [slice(None)]
     whole = [shape[0] // product]
@@ -139,12 +139,12 @@ def _batch_to_space(shape: tuple[int, ...], block_shape: Any, crops: Any) -> _Mo
     return _Move(None, (), (*blocks, whole[0], *shape[1:]), tuple(axes), (*whole, *rest), crop)
 
 
-# Given the input's shape, block sizes and margins; raises InvalidArgumentError for what does not fit.
+# Called with the input's shape, block sizes and margins; raises InvalidArgumentError if they do not match.
 Plan = Callable[[tuple[int, ...], Any, Any], _Move]
 
 
 def _remembered(plan: Plan) -> Plan:
-    """`plan`, the last answer remembered: a node's blocks and margins are nearly always constants."""
+    """`plan` with its last result kept: a node's blocks and margins are nearly always constants."""
     known: tuple[Any, _Move | None] = (None, None)
 
     def planned(shape: tuple[int, ...], block_shape: Any, margins: Any) -> _Move:
@@ -160,7 +160,7 @@ def _remembered(plan: Plan) -> Plan:
 
 
 def _two_dims(plan: Plan) -> Builder:
-    """Builder of the older op: one block size for both dimensions of an image batch."""
+    """Builder of the older op, which has one block size for both dimensions of an image batch."""
 
     def builder(c: OpKernelConstruction) -> Compute:
         xp, block = c.xp, c.attr("block_size")
@@ -208,9 +208,9 @@ def _depth_block(c: OpKernelConstruction) -> int:
 
 
 def _without_elements(x: Any, *shape: int) -> Any:
-    """An array of another shape; the sizes on the way there may be too large for NumPy.
+    """Reshape an array without elements; intermediate sizes may be too large for NumPy.
 
-    Raises InvalidArgumentError if those of the result are.
+    Raises InvalidArgumentError if the resulting sizes are too large.
     """
     if rows_of(shape) * x.itemsize > _MOST_BYTES:
         raise errors.InvalidArgumentError(f"Shape {shape_text(shape)} is too large (more than 2**63 - 1 bytes)")
@@ -219,7 +219,7 @@ def _without_elements(x: Any, *shape: int) -> Any:
 
 @kernel("SpaceToDepth", T=(*_DEPTH_TYPES, dtypes.qint8))
 def space_to_depth(c: OpKernelConstruction) -> Compute:
-    """Blocks of block_size by block_size pixels become one pixel that many times as deep."""
+    """Turns blocks of block_size by block_size pixels into one pixel with that many times the channels."""
     b = _depth_block(c)
 
     def compute(x: Any) -> Any:
@@ -254,7 +254,7 @@ def depth_to_space(c: OpKernelConstruction) -> Compute:
 
 
 def _patches(spatial: int) -> Builder:
-    """Builder: each output pixel holds its whole window, row by row, channels innermost."""
+    """Builder of kernels whose output pixels hold their whole window, row by row, channels innermost."""
 
     def builder(c: OpKernelConstruction) -> Compute:
         xp, padding = c.xp, c.text("padding")

@@ -1,9 +1,8 @@
-"""Kernels that compare the elements of a tensor with one another: Unique, ListDiff; and those that turn positions
+"""Kernels that compare the elements of a tensor with one another: Unique, ListDiff; and kernels that turn positions
 into indices and back: Where, InvertPermutation, UnravelIndex.
 
-Equality is that of numbers: a NaN equals nothing, and zeros of either sign are equal.
-Few elements and strings go through a dict, many numbers through a sort, which does not
-hold the interpreter's lock.
+NaN equals nothing, and zeros of either sign are equal. Few elements and strings are compared by a dict, many numbers by
+a sort, which does not hold the interpreter's lock.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ _OBJECT_BYTES = 60
 # Nanoseconds for an element, in a sort or a dict.
 _COMPARED = 80.0
 
-# And for an axis, whose coordinates functions of NumPy find.
+# The same for an axis, whose coordinates NumPy's functions compute.
 _DIVISION_NS = 5000.0
 
 # The largest rank of a Where input.
@@ -47,8 +46,8 @@ _MAX_WHERE_RANK = 8
 
 
 def _first_occurrences(values: Any, xp: Any = np) -> tuple[Any, Any]:
-    """(positions where a new value appears, for each value the number of its first equal), of a vector."""
-    if values.dtype.kind == "V":  # types of ml_dtypes, which neither sort nor hash well
+    """Returns (positions where a new value appears, for each value the index of its first equal), for a vector."""
+    if values.dtype.kind == "V":  # ml_dtypes' types neither sort nor hash well
         values = values.astype(np.float32)
     if xp is not np:
         return _first_by_sorting(xp, values)
@@ -64,7 +63,7 @@ def _first_occurrences(values: Any, xp: Any = np) -> tuple[Any, Any]:
         return np.array(firsts, np.int64), np.array(which, np.int64)
     found, inverse = distinct(values)
     first = np.empty(found.size, np.int64)
-    first[inverse[::-1]] = np.arange(values.size - 1, -1, -1)  # of equals the one written last stays
+    first[inverse[::-1]] = np.arange(values.size - 1, -1, -1)  # of equal values the last one written stays
     order = first.argsort()
     rank = np.empty(order.size, np.int64)
     rank[order] = np.arange(order.size)
@@ -74,7 +73,7 @@ def _first_occurrences(values: Any, xp: Any = np) -> tuple[Any, Any]:
 def _first_by_sorting(xp: Any, values: Any) -> tuple[Any, Any]:
     order = xp.argsort(values, kind="stable")
     begins = begins_run(values[order], xp)
-    first = order[begins]  # of each value, in the order of values
+    first = order[begins]  # for each value, in the order of values
     by_place = xp.argsort(first)
     rank, which = xp.empty(first.size, np.int64), xp.empty(values.size, np.int64)
     rank[by_place] = xp.arange(first.size)
@@ -83,17 +82,17 @@ def _first_by_sorting(xp: Any, values: Any) -> tuple[Any, Any]:
 
 
 def _row_codes(rows: Any) -> Any:
-    """A vector of which two elements are equal if and only if those rows of the matrix are."""
+    """A vector of codes: two are equal if and only if those rows of the matrix are equal."""
     count, width = rows.shape
     if not width:
-        return np.zeros(count, np.int64)  # all are alike
+        return np.zeros(count, np.int64)  # all rows are equal
     if rows.dtype.hasobject:
         codes = np.empty(count, object)
         for position, row in enumerate(giving_way(rows, _COMPARED)):
             codes[position] = tuple(row.tolist())
         return codes
     if rows.dtype.kind not in "iub":
-        rows = rows.astype(np.float64) + 0.0  # exact, and makes -0.0 the 0.0 that it equals
+        rows = rows.astype(np.float64) + 0.0  # exact, and turns -0.0 into 0.0
     rows = np.ascontiguousarray(rows)
     words = rows.view(np.dtype((np.void, rows.itemsize * width))).reshape(count)
     _, codes = distinct(words)
@@ -129,7 +128,7 @@ def _unique(c: OpKernelConstruction) -> Compute:
 
 
 def _unique_axis(x: Any, axis: Any) -> int | None:
-    """The axis as a number from 0, or None for an empty one."""
+    """The axis as a number from 0, or None for an empty vector."""
     if axis.ndim != 1:
         raise errors.InvalidArgumentError("axis expects a 1D vector.")
     if axis.size > 1:
@@ -151,13 +150,13 @@ kernel("Unique", device="DEFAULT", host_memory=("x", "y", "idx"), cost=_COMPARED
 
 
 def _compared_scratch(x: Any, y: Any) -> int:
-    """Of what is sorted, or put into a set."""
+    """Bytes of the elements that are sorted, or put into a set."""
     return int((150 if y.dtype.hasobject else 32) * (x.size + y.size))
 
 
 @kernel("ListDiff", cost=_COMPARED, scratch=_compared_scratch, T=_LIST_DIFF_TYPES, out_idx=INDEX)
 def list_diff(c: OpKernelConstruction) -> Compute:
-    """The elements of x that y does not hold, in order and with repetitions, and where they are."""
+    """Returns the elements of x that y does not hold, in order and with repetitions, and their positions."""
     index_dtype = c.attr("out_idx").np
 
     def compute(x: Any, y: Any) -> Any:
@@ -181,7 +180,7 @@ def list_diff(c: OpKernelConstruction) -> Compute:
 @kernel("Where", T=(*dtypes.NUMBER, dtypes.bool_))
 @kernel("Where", device="DEFAULT", host_memory=("input", "index"), T=[dtypes.int32])
 def where(c: OpKernelConstruction) -> Compute:
-    """A row of coordinates for each element that is not zero, in row-major order."""
+    """Returns a row of coordinates for each nonzero element, in row-major order."""
     array = c.xp.array
 
     def compute(x: Any) -> Any:
@@ -264,7 +263,7 @@ def unravel_index(c: OpKernelConstruction) -> Compute:
             raise errors.InvalidArgumentError(
                 f"Input dims cannot be negative. Got dim = {dims[wrong[0]]} at index {wrong[0]}"
             )
-        # Never the product of a million numbers, which would take hours: that of 64 is too much already.
+        # Do not multiply a million numbers, which would take hours: the product of 64 is too large already.
         total = math.prod(dims[dims > 1][:64].tolist())
         if total > most:
             shown = " ".join(map(str, dims[:MAX_RANK].tolist()))
@@ -274,7 +273,7 @@ def unravel_index(c: OpKernelConstruction) -> Compute:
 
     def compute(indices: Any, dims: Any) -> Any:
         check(indices, dims)
-        # Quotients round towards zero, as C++'s: a negative position gives a negative last coordinate.
+        # Quotients round towards zero, as in C++: a negative position gives a negative last coordinate.
         sign, rest = xp.sign(indices), xp.abs(indices)
         out = allocate((dims.size, *indices.shape))
         for i in giving_way(range(dims.size - 1, -1, -1), _DIVISION_NS):

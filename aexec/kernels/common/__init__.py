@@ -1,1 +1,1 @@
-"""What kernels of several families share; it registers nothing."""
+"""Code that kernels of several families share; nothing is registered here."""

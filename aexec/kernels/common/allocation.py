@@ -1,9 +1,8 @@
-"""Making output arrays whose size comes from the values of inputs: Fill, Tile, OneHot and their like.
+"""Allocation of outputs whose size depends on the values of inputs: Fill, Tile, OneHot and their like.
 
-A request of a few bytes may ask for terabytes.  Linux grants nearly any allocation and
-kills the process when the pages are touched, so large ones are compared with the memory
-that is there before anything is written.  They come from the device's allocator; small ones from it only while
-somebody watches the call, as counting them takes longer than making them.
+A request of a few bytes may ask for terabytes.  Linux grants nearly any allocation and kills the process when the pages
+are touched, so large sizes are compared with the free memory before anything is written.  Large arrays come from the
+device's allocator; small ones only while the call is watched, as counting them takes longer than making them.
 """
 
 from __future__ import annotations
@@ -27,21 +26,21 @@ from aexec.framework.zeros import zero_object
 
 __all__ = ["allocator", "explain_with"]
 
-# Below this, asking the system for its free memory costs more than it tells.
+# Below this, asking the system for its free memory takes longer than is worth it.
 _UNCHECKED_BYTES = 256 << 20
 
 _MAX_ELEMENTS = 2**63 - 1
-# Of NumPy's arrays.
+# The most dimensions of a NumPy array.
 _MOST_DIMENSIONS = 64
 
 
 def allocator(c: OpKernelConstruction, output: int = 0) -> Callable[..., Any]:
-    """A function `(shape, make=xp.empty) -> array` for an output of the node, which checks its size.
+    """A function `(shape, make=xp.empty) -> array` that makes an output of the node after checking its size.
 
-    With `make=xp.zeros` strings are empty and other objects None.
-    It raises InvalidArgumentError for a negative dimension, more than 254 of them or more than 2**63 - 1 elements,
-    ResourceExhaustedError for what does not fit into memory, and on an event loop NeedsThreadError for what takes long
-    to fill: so it is called before anything has changed.
+    With `make=xp.zeros` strings are empty and other objects None. It raises InvalidArgumentError for a negative
+    dimension, more than 254 dimensions or more than 2**63 - 1 elements, ResourceExhaustedError for a size that does not
+    fit into memory, and on an event loop NeedsThreadError for an array that takes long to fill.  So call it before
+    anything has changed.
     """
     dtype, device, xp = c.output_types[output].base, c.device, c.xp
     numpy_dtype, empty, zeros, of_device = dtype.np, xp.empty, xp.zeros, c.allocator_of_calls
@@ -57,7 +56,7 @@ def allocator(c: OpKernelConstruction, output: int = 0) -> Callable[..., Any]:
         try:
             if len(shape) > MAX_RANK:
                 raise errors.InvalidArgumentError(f"Too many dimensions: {len(shape)} > {MAX_RANK}")
-            # Where the type of the sizes cannot hold it, a wrong number: then `make` refuses.
+            # In a type too small for the product it is wrong; `make` then refuses.
             elements = math.prod(shape)
         except TypeError:
             elements = shape
@@ -74,12 +73,12 @@ def allocator(c: OpKernelConstruction, output: int = 0) -> Callable[..., Any]:
         return array
 
     def from_device(shape: Any, make: Any) -> Any:
-        """An array of the device's allocator, or None where `make` is to make it, or to refuse."""
+        """An array of the device's allocator, or None if `make` must make or refuse it."""
         dims = _dimensions(shape)
         elements = math.prod(dims)
         if not on_host or (make is not empty and make is not zeros):
             return None
-        # NumPy multiplies what is not 0, though there be nothing in all.
+        # NumPy multiplies the dimensions other than 0, even if the array has no elements.
         if math.prod(filter(None, dims)) * numpy_dtype.itemsize > _MAX_ELEMENTS or min(dims, default=0) < 0:
             return None
         if len(dims) > _MOST_DIMENSIONS:
@@ -87,7 +86,7 @@ def allocator(c: OpKernelConstruction, output: int = 0) -> Callable[..., Any]:
         check_room(dims, elements * numpy_dtype.itemsize)
         check_inline(elements * numpy_dtype.itemsize * COPY_NS)
         if numpy_dtype.hasobject:
-            announce(elements * numpy_dtype.itemsize)  # no allocator tells of objects
+            announce(elements * numpy_dtype.itemsize)  # allocators do not count objects
         return of_device().allocate_tensor(dims, dtype, device, zeros=make is zeros)
 
     def check_room(dims: Iterable[int], num_bytes: int) -> None:
@@ -98,7 +97,7 @@ def allocator(c: OpKernelConstruction, output: int = 0) -> Callable[..., Any]:
 
 
 def _dimensions(shape: Any) -> list[int]:
-    """A shape, as NumPy's functions take it, in Python's numbers."""
+    """A shape as a list of Python integers, as NumPy's functions take it."""
     return [int(size) for size in (shape if isinstance(shape, list | tuple | np.ndarray) else (shape,))]
 
 
@@ -119,9 +118,9 @@ def _out_of_memory(shape: Iterable[int], dtype: DType, device: str) -> errors.Re
 
 
 def explain_with(check: Callable[..., Any]) -> Callable[..., errors.OpError]:
-    """An `OpKernelConstruction.explain` that runs `check(*inputs)`, which raises what TensorFlow would.
+    """An `OpKernelConstruction.explain` that runs `check(*inputs)`, which raises the error that TensorFlow would.
 
-    So a compute callable need not look for bad inputs that make NumPy raise anyway.
+    So a compute callable need not check for inputs that make NumPy raise anyway.
     """
 
     def explain(exception: BaseException, *inputs: Any) -> errors.OpError:

@@ -1,8 +1,7 @@
-"""What NumPy and CuPy have under different names, or one of them lacks, for kernels that serve both.
+"""Functions that NumPy and CuPy name differently, or that one of them lacks, for kernels that serve both.
 
-A kernel takes its array module from the construction (`c.xp`).  Where that is NumPy these functions give the
-bare ufunc methods, so that nothing is lost on the way.
-Next to read: `portable.py`, which lists the kernels that serve both.
+A kernel takes its array module from the construction (`c.xp`).  If that is NumPy, these functions return the bare ufunc
+methods, without overhead. Next to read: `portable.py`, which lists the kernels that serve both.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ __all__ = [
     "scipy_of",
 ]
 
-# Elements that `apply_at` hands to NumPy in one call, which takes so long for each, or a few times as long.
+# Nanoseconds that NumPy takes per element in `apply_at`, or a few times more; and the elements of one of its calls.
 _AT_NS = 4.0
 _AT_ONCE = loop_budget.DEFAULT.pieces(_AT_NS)
 
@@ -48,16 +47,18 @@ _REDUCTIONS = {
 
 
 def scipy_of(xp: Any, part: str) -> Any:
-    """The part of SciPy, or of what an array module has in its place, named `special`, `fft`, `linalg` or `sparse`.
+    """The part of SciPy named `special`, `fft`, `linalg` or `sparse`, or the array module's replacement for it.
 
-    It is slow to import: kernels that ask for it say so by `needs`.
+    It is slow to import: kernels that use it declare it by `needs`.
     """
     own = getattr(xp, "scipy", None)
     return importlib.import_module(f"{_SCIPY[xp.__name__]}.{part}") if own is None else getattr(own, part)
 
 
 def raising_of_linalg(xp: Any) -> AbstractContextManager[object]:
-    """In it `xp.linalg` raises NumPy's LinAlgError where there is no result; CuPy's gives anything unless asked to."""
+    """Context manager in which `xp.linalg` raises NumPy's LinAlgError if there is no result, which CuPy does only on
+    request.
+    """
     if xp is np:
         return nullcontext()
     own = getattr(xp, "cupyx", None)
@@ -66,7 +67,7 @@ def raising_of_linalg(xp: Any) -> AbstractContextManager[object]:
 
 
 def chooser(xp: Any, dtype: Any) -> Callable[[Any, Any, Any], Any]:
-    """`xp.where` of two arrays of a type, in that type: CuPy's gives float32 of bfloat16."""
+    """`xp.where` of two arrays of a type, with a result of that type: CuPy returns float32 for bfloat16."""
     where: Callable[[Any, Any, Any], Any] = xp.where
     if xp is np or dtype != bfloat16:
         return where
@@ -75,7 +76,7 @@ def chooser(xp: Any, dtype: Any) -> Callable[[Any, Any, Any], Any]:
 
 @cache
 def reducer(xp: Any, ufunc: str) -> Callable[..., Any]:
-    """`ufunc.reduce`, called as `(x, axes, dtype, out, keepdims, initial)`; CuPy has it under other names."""
+    """`ufunc.reduce`, called as `(x, axes, dtype, out, keepdims, initial)`; CuPy has other names for it."""
     if xp is np:
         reduce: Callable[..., Any] = getattr(np, ufunc).reduce
         return reduce
@@ -104,7 +105,7 @@ def accumulator(xp: Any, ufunc: str) -> Callable[..., Any]:
     def compute(x: Any, axis: int, dtype: Any = None, out: Any = None) -> Any:
         rows = xp.moveaxis(x, axis, 0).astype(dtype or x.dtype)
         done = 1
-        while done < len(rows):  # every element has been joined with the `done - 1` before it
+        while done < len(rows):  # every element is combined with the `done - 1` before it
             rows[done:] = function(rows[done:], rows[:-done])
             done *= 2
         result = xp.moveaxis(rows, 0, axis)
@@ -122,7 +123,7 @@ def at(xp: Any, ufunc: str) -> Callable[[Any, Any, Any], None]:
 
 
 def apply_at(ufunc: Any, out: Any, index: Any, rows: Any) -> None:
-    """`ufunc.at(out, index, rows)` of a NumPy ufunc, some rows at a time: it keeps the interpreter's lock.
+    """`ufunc.at(out, index, rows)` of a NumPy ufunc, some rows at a time, since it holds the interpreter's lock.
 
     Args:
         out: array [m, ...], changed in place.
@@ -139,7 +140,7 @@ def apply_at(ufunc: Any, out: Any, index: Any, rows: Any) -> None:
 
 
 def repeated(values: Any, counts: Any) -> Any:
-    """`numpy.repeat(values, counts)` of vectors, so many at a time: it keeps the interpreter's lock."""
+    """`numpy.repeat(values, counts)` of vectors, in pieces, since it holds the interpreter's lock."""
     total = int(counts.sum())
     if total <= _AT_ONCE:
         return np.repeat(values, counts)
@@ -153,7 +154,7 @@ def repeated(values: Any, counts: Any) -> Any:
         if last > first:
             stop = int(ends[last - 1])
             out[done:stop] = np.repeat(values[first:last], counts[first:last])
-        else:  # one value by itself is as much, and a copy keeps no lock
+        else:  # a single value is a large part, but a copy does not hold the lock
             last = first + 1
             stop = int(ends[first])
             out[done:stop] = values[first]
@@ -164,8 +165,8 @@ def repeated(values: Any, counts: Any) -> Any:
 def accumulate_at(xp: Any, ufunc: str, out: Any, index: Any, rows: Any) -> None:
     """`ufunc.at(out, index, rows)` for an associative ufunc (and `subtract`), of any type.
 
-    CuPy's `at` are atomic operations, which there are for few ufuncs and types.  Here rows that are for one
-    place are brought side by side and joined, twice as many in each round.
+    CuPy's `at` uses atomic operations, which exist for few ufuncs and types.  Here the rows for one position are
+    brought together and combined pairwise, twice as many in each round.
 
     Args:
         out: array [m, ...], changed in place.

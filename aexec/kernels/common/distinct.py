@@ -1,8 +1,8 @@
-"""The distinct elements of a vector, which of them each element is, and where runs of equal ones begin.
+"""The distinct elements of a vector, the position of each element among them, and the starts of runs of equal elements.
 
-`distinct` is as `numpy.unique` with `return_inverse`, whose running sum of booleans keeps the interpreter's lock for as
-long as it takes, and so the event loop; and what it needs of memory is announced.  Next to read: `array_module.py`, for
-what else keeps the lock.
+`distinct` is `numpy.unique` with `return_inverse`, except that NumPy's running sum of booleans holds the interpreter's
+lock, and so the event loop, for its whole time; and `distinct` announces the memory that it needs.  Next to read:
+`array_module.py`, for other functions that hold the lock.
 """
 
 from __future__ import annotations
@@ -17,17 +17,18 @@ __all__ = ["begins_run", "distinct"]
 
 
 def begins_run(ordered: Any, xp: Any = np) -> Any:
-    """Of each element of a vector, is it unlike the one before it?  So is the first."""
+    """For each element of a vector, whether it differs from the one before it; True for the first."""
     begins = xp.ones(len(ordered), bool)
     begins[1:] = ordered[1:] != ordered[:-1]
     return begins
 
 
 def distinct(values: Any) -> tuple[Any, Any]:
-    """(the distinct elements, sorted; for each element its number among them, int64) of a vector.  No NaN equals any.
+    """Returns (the distinct elements, sorted; for each element its index among them, int64) of a vector.  No NaN equals
+    another.
 
     Raises:
-        ResourceExhaustedError: sorting it needs more memory than there may be.
+        ResourceExhaustedError: sorting it needs more memory than is allowed.
     """
     announce_scratch(values.size * (values.itemsize + 3 * np.dtype(np.intp).itemsize + 1))
     order = values.argsort()

@@ -1,10 +1,8 @@
-"""What the elementwise kernels share: registration, rounding of the narrow floats, messages about shapes.
+"""Code that elementwise kernels share: registration, rounding of narrow floats, errors about shapes.
 
-A kernel of this kind is a NumPy ufunc wherever a ufunc does what TensorFlow does.  Then
-the compute callable *is* the ufunc, and what NumPy raises about shapes is put into
-TensorFlow's words afterwards (`broadcast_error`, set as `c.explain`).
-half and bfloat16 are computed in float32 and rounded once.
-Next to read: `aexec/kernels/math/cwise_ops.py`.
+If a NumPy ufunc does what TensorFlow does, the compute callable *is* the ufunc.  An error that NumPy raises about
+shapes is then translated into TensorFlow's words (`broadcast_error`, set as `c.explain`). half and bfloat16 are
+computed in float32 and rounded once. Next to read: `aexec/kernels/math/cwise_ops.py`.
 """
 
 from __future__ import annotations
@@ -44,13 +42,13 @@ __all__ = [
 FLOAT_COMPLEX = (*dtypes.FLOAT, *dtypes.COMPLEX)
 SIGNED = (*dtypes.FLOAT, *dtypes.SIGNED_INTEGRAL)
 
-# Above this number of elements it pays to convert bfloat16 to float32, compute there, and convert
-# back: ml_dtypes computes element by element, NumPy's float32 loops are vectorised.
+# Above this number of elements it pays to convert bfloat16 to float32, compute there, and convert back: ml_dtypes
+# computes element by element, NumPy's float32 loops are vectorised.
 _WIDEN_ABOVE = 1024
-# What is needed for an element that is converted: itself, and what is computed of it.
+# Bytes that an element of a converted array needs: its float32 value, and the result.
 _WIDE_BYTES = 12
 
-# Up to this number of elements a ufunc or two are done sooner than the method `clip` has found its own.
+# Up to this many elements, one or two ufuncs are faster than the method `clip`.
 CLIP_ABOVE = 2000
 
 
@@ -67,8 +65,8 @@ def register(
     """Register the CPU kernel of an op whose one type attr is `T`.
 
     Args:
-        host_int32: names of all inputs and outputs, where TensorFlow has an int32 kernel that
-            works in host memory on a device of any type.
+        host_int32: names of all inputs and outputs, if TensorFlow has an int32 kernel that works in host memory on a
+            device of any type.
         needs, scratch: as of `kernel`.
     """
     kernel(op, cost=cost, needs=needs, scratch=scratch, T=types)(builder)
@@ -79,7 +77,7 @@ def register(
 def ufunc(c: OpKernelConstruction, name: str) -> Compute:
     """The array module's ufunc of this name, for the type of the node's first input.
 
-    The callable's result for bfloat16 is that of one operation in float32, rounded to bfloat16.
+    For bfloat16 it computes in float32 and rounds to bfloat16.
     """
     plain: Compute = getattr(c.xp, name)
     if not c.input_types or c.input_types[0].base is not dtypes.bfloat16:
@@ -99,19 +97,19 @@ def ufunc(c: OpKernelConstruction, name: str) -> Compute:
 def by_ufunc(c: OpKernelConstruction, name: str) -> Compute:
     """A kernel that is a ufunc of all inputs, and may write over one of them.
 
-    Not of complex numbers: NumPy rounds their products in another way there.
+    It does not write over complex inputs, since NumPy then rounds complex products differently.
     """
     if c.input_types[0].base is not dtypes.bfloat16 and not c.input_types[0].is_complex:
         c.forward_inputs(*range(len(c.input_types)))
     return ufunc(c, name)
 
 
-# Elements of a piece of a costly function of one array: some 0.2 ms.
+# Elements in a piece of a costly function of one array, about 0.2 ms.
 _PIECE = 1 << 15
 
 
 def shared(xp: Any, function: Compute) -> Compute:
-    """`function` of one array, element by element and costly, in pieces that several threads share."""
+    """An elementwise, costly `function` of one array, in pieces that several threads share."""
     if xp is not np:
         return function
 
@@ -131,7 +129,7 @@ def shared(xp: Any, function: Compute) -> Compute:
 
 
 def shared_rows(xp: Any, function: Compute, dtype: Any) -> Compute:
-    """The same of several arrays, which are broadcast; what it returns is converted to `dtype`."""
+    """As `shared`, for several arrays, which are broadcast; the results are converted to `dtype`."""
 
     def whole(*arrays: Any) -> Any:
         return function(*arrays).astype(dtype, copy=False)
@@ -148,7 +146,7 @@ def shared_rows(xp: Any, function: Compute, dtype: Any) -> Compute:
         target = out
         if all(array.flags.c_contiguous for array in inputs):
             target, inputs = out.reshape(-1), [array.reshape(-1) for array in inputs]
-        # What is cut is the longest axis, so that a piece is no larger than it should be where others are short.
+        # Cut the longest axis, so that pieces are not too large where other axes are short.
         length = max(target.shape)
         every = (slice(None),) * target.shape.index(length)
         rows = max(1, _PIECE * length // size)
@@ -164,12 +162,12 @@ def shared_rows(xp: Any, function: Compute, dtype: Any) -> Compute:
 
 
 def piece_scratch(element_bytes: int) -> Callable[..., int]:
-    """Scratch of a kernel that is `shared_rows` of a function which needs so many bytes an element."""
+    """Scratch of a kernel that is `shared_rows` of a function which needs this many bytes per element."""
     return lambda *arrays: element_bytes * min(broadcast_elements(arrays), 2 * _PIECE)
 
 
 def in_float32(c: OpKernelConstruction, compute: Compute, forwards: Sequence[int] = ()) -> Compute:
-    """`compute`, for a node on half or bfloat16 with conversion to float32 before and rounding after it.
+    """`compute`, for a node on half or bfloat16: converts inputs to float32 and rounds the result.
 
     Args:
         forwards: inputs that `compute` may be given as `out`; see `OpKernelConstruction.forward_inputs`.
@@ -196,10 +194,10 @@ def in_float32(c: OpKernelConstruction, compute: Compute, forwards: Sequence[int
 
 
 def clipper(c: OpKernelConstruction, dtype: np.dtype[Any], low: float | None, high: float | None) -> Compute:
-    """What brings arrays of `dtype` into [low, high], and leaves NaN as it is; takes `out`.
+    """A function that clips arrays of `dtype` to [low, high], keeps NaN, and takes `out`.
 
-    Large arrays are left to their method `clip`, whose loop is several times as fast as those of `maximum`
-    and `minimum`.  It keeps a zero's sign, they do not.
+    Large arrays are clipped by their method `clip`, whose loop is several times as fast as those of `maximum` and
+    `minimum`.  It keeps the sign of zeros, they do not.
 
     Args:
         dtype: the node's type, or the wider one that it is computed in.
@@ -209,7 +207,7 @@ def clipper(c: OpKernelConstruction, dtype: np.dtype[Any], low: float | None, hi
     of_node = dtype == c.input_types[0].np
     bounds = [(ufunc(c, name) if of_node else getattr(c.xp, name), c.xp.array(v, dtype)) for name, v in names]
     in_one_loop = dtype.kind in "iu" or dtype in (np.float32, np.float64)
-    # Arrays of the type: faster than scalars.
+    # Arrays of the type are faster than scalars.
     lowest, highest = (np.iinfo(dtype).min, np.iinfo(dtype).max) if dtype.kind in "iu" else (-np.inf, np.inf)
     lower = c.xp.array(lowest if low is None else low, dtype)
     upper = c.xp.array(highest if high is None else high, dtype)
@@ -225,10 +223,10 @@ def clipper(c: OpKernelConstruction, dtype: np.dtype[Any], low: float | None, hi
 
 
 def broadcast_error(exc: BaseException, *inputs: Any) -> errors.OpError:
-    """What a ufunc raised, as TensorFlow would say it; an `explain` for kernels of two inputs.
+    """A ufunc's error in TensorFlow's words; an `explain` for kernels of two inputs.
 
-    Shapes that do not broadcast and powers that are no integers are InvalidArgument, too little
-    memory is ResourceExhausted, anything else a bug in the kernel.
+    Shapes that do not broadcast, and negative powers of integers, are InvalidArgument; too little memory is
+    ResourceExhausted; anything else is a bug in the kernel.
     """
     if is_out_of_memory(exc):
         return errors.ResourceExhaustedError(f"OOM when allocating the output: {exc}")

@@ -1,7 +1,7 @@
-"""What follows a product or a convolution element by element: a bias, an activation, a residual.
+"""Elementwise operations after a product or a convolution: a bias, an activation, a residual.
 
-A kernel that makes its output block by block does the rest to each block while that is in the cache, instead of
-passing over the whole output again.  `convolution.py`, `depthwise.py` and `products.py` take an `Epilogue`.
+A kernel that makes its output block by block applies them to each block while it is in the cache, instead of passing
+over the whole output again.  `convolution.py`, `depthwise.py` and `products.py` take an `Epilogue`.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ from typing import Any
 
 __all__ = ["BLOCK_BYTES", "Epilogue", "apply_in_blocks"]
 
-# Called once for each block, to change it in place: `block` is a contiguous view [pixels, channels], and `pixels` says
-# which rows of the output, seen as a matrix [-1, channels], it is.  The blocks cover the output once, in any order, and
-# several may be worked on at once, in threads.
+# Called once for each block, to change it in place: `block` is a contiguous view [pixels, channels]; `pixels` is the
+# range of its rows in the output, seen as a matrix [-1, channels].  The blocks cover the output once, in any order;
+# several threads may process blocks at once.
 Epilogue = Callable[[Any, slice], None]
 
-# Bytes of a block: it stays in a core's second-level cache together with what it is computed from.
+# Bytes of a block: it stays in a core's second-level cache together with its inputs.
 BLOCK_BYTES = 1 << 18
 
 
 def apply_in_blocks(out: Any, epilogue: Epilogue | None, first: int = 0) -> None:
-    """Do `epilogue`, if there is one, to a contiguous array [..., channels] that is made already.
+    """Apply `epilogue`, if any, to a contiguous array [..., channels] that is complete.
 
     `first` is the number of its first pixel in the whole output.
     """

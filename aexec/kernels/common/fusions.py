@@ -1,9 +1,8 @@
-"""What the attr `fused_ops` of a fused op asks for: a bias, a normalisation, a residual, an activation.
+"""The ops of the attr `fused_ops` of a fused op: a bias, a normalisation, a residual, an activation.
 
-`fused_ops=["BiasAdd", "Add", "Relu"]` with the extra inputs bias and residual makes an `Epilogue`, which the kernel
-of the convolution or product does to its output while it makes it.  The arithmetic is that of the ops named, number
-for number, so that it makes no difference to a float32 or float64 result whether a graph says them apart.
-Next to read: `aexec/kernels/nn/fused_conv_ops.py`.
+`fused_ops=["BiasAdd", "Add", "Relu"]` with the extra inputs bias and residual makes an `Epilogue`, which the kernel of
+the convolution or product applies to its output block by block.  The arithmetic equals that of the single ops, so a
+float32 or float64 result is the same whether ops are fused or not. Next to read: `aexec/kernels/nn/fused_conv_ops.py`.
 """
 
 from __future__ import annotations
@@ -31,12 +30,14 @@ _InPlace = Callable[[Any], Any]
 _SQRT_HALF = 0.7071067811865476
 _SQRT_2_OVER_PI = 0.7978845608028654
 _GELU_CUBE = 0.044715
-# Numbers that are added in one loop, about: a row of few channels would be too short for one.
+# The approximate count of numbers to add in one loop: one row of few channels is too short.
 _STRETCH = 1024
 
 
 def _clip(xp: Any, dtype: Any, low: float, high: float, large: bool) -> Callable[[Any, Any], Any]:
-    """`(x, out)`: x in [low, high].  As `elementwise.clipper` does it in an output that is large, or is not."""
+    """A function `(x, out)` that clips x to [low, high], as `elementwise.clipper` does for a large or a small
+    output.
+    """
     lower, upper = xp.array(low, dtype), xp.array(high, dtype)
     if large:
         return lambda x, out: x.clip(lower, upper, out)
@@ -137,7 +138,7 @@ def _hard_swish(xp: Any, dtype: Any, alpha: float, large: bool) -> _InPlace:
     return compute
 
 
-# Given the array module, the type, the slope of LeakyRelu, and whether the whole output is large.
+# Called with the array module, the type, the slope of LeakyRelu, and whether the whole output is large.
 _ACTIVATIONS: dict[str, Callable[[Any, Any, float, bool], _InPlace]] = {
     "Relu": _relu,
     "Relu6": _relu6,
@@ -149,7 +150,7 @@ _ACTIVATIONS: dict[str, Callable[[Any, Any, float, bool], _InPlace]] = {
     "GeluExact": _gelu_exact,
     "_FusedHardSwish": _hard_swish,
 }
-# Extra inputs by the name of what takes them; Prelu is the web converter's, with its slopes as input.
+# The extra inputs of each fused op; Prelu is the web converter's, with its slopes as input.
 _ARGUMENTS: dict[str, tuple[str, ...]] = {
     "BiasAdd": ("bias",),
     "Add": ("side_input",),
@@ -158,8 +159,8 @@ _ARGUMENTS: dict[str, tuple[str, ...]] = {
 }
 _AFTER_BATCH_NORM = ("Relu", "Relu6", "Elu", "LeakyRelu")
 
-# The lists that kernels take, by how they begin: all that one of TensorFlow's fused CPU kernels takes, or a converter
-# writes, is taken by every product that can begin so.
+# The lists of fused ops that kernels take, by their first op.  Every product that can begin this way takes all lists
+# that one of TensorFlow's fused CPU kernels takes, or a converter writes.
 BIAS_THEN = frozenset(
     ("BiasAdd", *add, *activation)
     for add in ((), ("Add",))
@@ -170,7 +171,7 @@ BATCH_NORM_THEN = frozenset(("FusedBatchNorm", *then) for then in ((), *((name,)
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """One of the fused ops, with its places among the extra inputs."""
+    """One of the fused ops, with the positions of its extra inputs."""
 
     op: str
     first: int
@@ -185,12 +186,12 @@ class Fusion:
 
     Args:
         what: the product, for messages: `Conv2D`.
-        taken: the lists of fused ops that there are for it.
-        num_args: how many extra inputs the node has.
+        taken: the lists of fused ops that are supported for it.
+        num_args: the number of the node's extra inputs.
 
     Raises:
-        InvalidArgumentError: no fused op, or extra inputs that do not go with them.
-        UnimplementedError: another list of fused ops.
+        InvalidArgumentError: there is no fused op, or the extra inputs do not match them.
+        UnimplementedError: the list of fused ops is not supported.
     """
 
     def __init__(
@@ -205,7 +206,7 @@ class Fusion:
             raise errors.InvalidArgumentError(f"Fused {what} must have at least one fused op.")
         if ops not in taken:
             raise errors.UnimplementedError(f"Fusion is not implemented: [{','.join(ops)}]")
-        # Half and bfloat16 are computed in float32, and rounded once at the end.
+        # Half and bfloat16 are computed in float32 and rounded once at the end.
         narrow = c.output_types[0] in (dtypes.float16, dtypes.bfloat16)
         self._xp, self._dtype = c.xp, np.dtype(np.float32) if narrow else c.output_types[0].np
         dtype = self._dtype
@@ -223,14 +224,14 @@ class Fusion:
             None if activation is None else _ACTIVATIONS[activation](c.xp, dtype, alpha, large)
             for large in (False, True)
         ]
-        # What was made of constants the last time: the output's shape, the extra inputs, and the epilogue.
+        # The last call with constants: the output's shape, the extra inputs, and the epilogue.
         self._kept: tuple[tuple[int, ...], Sequence[Any], Epilogue] | None = None
 
     def of(self, shape: tuple[int, ...], args: Sequence[Any], make: Callable[[Epilogue], Any]) -> Any:
-        """The output of this shape, [..., channels], which `make` makes, with the fused ops done to it.
+        """Returns the output of this shape, [..., channels], which `make` makes, with the fused ops applied.
 
         Raises:
-            InvalidArgumentError: an extra input that does not go with the output.
+            InvalidArgumentError: an extra input does not fit the output.
         """
         kept = self._kept
         if (
@@ -248,9 +249,10 @@ class Fusion:
         return make(epilogue)
 
     def of_small(self) -> Callable[[Any, Any], bool] | None:
-        """`(out, bias)`: does the fused ops to a small output in place, if they are a bias and an activation at most.
+        """A function `(out, bias)` that applies the fused ops to a small output in place, or None unless they are a
+        bias and at most an activation.
 
-        It returns False where the bias does not go with the output.
+        It returns False if the bias does not fit the output.
         """
         add, activation = self._xp.add, self._activations[False]
         if self._steps[0].op != "BiasAdd" or len(self._steps) != (1 if activation is None else 2):
@@ -267,7 +269,7 @@ class Fusion:
         return finish
 
     def _broadcast(self, at: int, shape: Sequence[int], args: Sequence[Any], make: Callable[[Epilogue], Any]) -> Any:
-        """As `of`, where step `at` adds an array of another shape, which may make a larger one of the output."""
+        """As `of`, if step `at` adds an array of another shape, which may enlarge the output."""
         out = make(self._epilogue(self._steps[:at], shape, args))
         side = args[self._steps[at].first].astype(self._dtype, copy=False)
         try:
@@ -290,13 +292,13 @@ class Fusion:
         return _in_turn(passes)
 
     def _activation(self, size: int) -> _InPlace:
-        """That of the last step, for an output of so many elements."""
+        """The activation of the last step, for an output of this many elements."""
         activation = self._activations[size > CLIP_ABOVE]
         assert activation is not None
         return activation
 
     def _of_vectors(self, step: _Step, args: Sequence[Any], shape: Sequence[int]) -> Epilogue:
-        """A step with a number per channel from each extra input."""
+        """A step that takes one number per channel from each extra input."""
         flat = [arg.reshape(-1) for arg in args] if step.op == "Prelu" else args
         checked = [_of_channels(name, arg, shape) for name, arg in zip(step.names, flat, strict=True)]
         vectors = [vector.astype(self._dtype, copy=False) for vector in checked]
@@ -305,7 +307,7 @@ class Fusion:
         return self._prelu(*vectors) if step.op == "Prelu" else self._batch_norm(*vectors)
 
     def _by_channel(self, ufunc: str, vector: Any) -> Epilogue:
-        """Adds, subtracts or multiplies a number per channel: to several pixels at once, if they have few."""
+        """Adds, subtracts or multiplies by a number per channel; several pixels at once if they have few channels."""
         change, channels = getattr(self._xp, ufunc), len(vector)
         pixels = _STRETCH // max(1, channels)
         if pixels < 2:

@@ -1,7 +1,7 @@
-"""Ops that make a resource and give out a handle to it, and ops that take one.
+"""Ops that make a resource and return a handle to it, and ops that take a handle.
 
-A handle comes in three forms: in the element of a resource tensor, or, from ops of the first
-generation, as a vector of container and name, in the cell of a ref edge or as plain strings.
+A handle has three forms: the element of a resource tensor, or, from ops of the first generation, a vector of container
+and name, in the cell of a ref edge or as plain strings.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _numbers = itertools.count()
 
 
 def _handle(c: OpKernelConstruction, container: str, name: str, type_name: str) -> Any:
-    """A handle of the form that the node's first output has."""
+    """A handle in the form of the node's first output."""
     out = c.output_types[0]
     if out.base is not dtypes.string:
         return make_handle_tensor(ResourceHandle(device=c.device, container=container, name=name, type_name=type_name))
@@ -43,7 +43,7 @@ def _handle(c: OpKernelConstruction, container: str, name: str, type_name: str) 
 
 
 def step_handle(c: OpKernelConstruction, context: OpKernelContext, name: str, type_name: str) -> Any:
-    """A handle to a resource that lives as long as the step, of the form that the node gives."""
+    """A handle to a resource that lives as long as the step, in the form of the node's output."""
     return _handle(c, context.step_container, name, type_name)
 
 
@@ -58,10 +58,10 @@ def shared(
     """The compute callable of an op that makes a resource, or finds one that another node made under its name.
 
     Args:
-        c: attrs `container` and `shared_name` (and `use_node_name_sharing`) say the name.
-        kind: what it is looked up by.
-        make: makes it, from the op's inputs.
-        agree: raises InvalidArgumentError if a resource that was found is not what the node says.
+        c: its attrs `container` and `shared_name` (and `use_node_name_sharing`) give the name.
+        kind: the class by which it is looked up.
+        make: makes it from the op's inputs.
+        agree: raises InvalidArgumentError if an existing resource contradicts the node's attrs.
         names: `make` is given the resource's name before the inputs.
     """
     by_node = bool(c.attrs.get("use_node_name_sharing", False))
@@ -78,7 +78,7 @@ def shared(
 
 
 def anonymous(c: OpKernelConstruction, kind: type[R], make: Callable[..., R]) -> Compute:
-    """The compute callable of an op that makes a resource anew each time; it goes when its last handle goes."""
+    """The compute callable of an op that makes a new resource at each call; it is deleted with its last handle."""
     container = ContainerInfo.from_attrs({}, c.name).container
     c.need_context()
 
@@ -103,14 +103,14 @@ def find_resource(context: OpKernelContext, reference: Any, kind: type[R]) -> R:
     """The resource that a handle of any form refers to.
 
     Raises:
-        InvalidArgumentError: no handle.
+        InvalidArgumentError: the value is not a handle.
         NotFoundError: there is no such resource.
     """
     return context.resources.lookup(*names_of(reference), kind)
 
 
 def names_of(reference: Any) -> tuple[str, str]:
-    """Container and name that a handle of any form refers to.  Raises InvalidArgumentError if it is none."""
+    """Container and name of a handle of any form.  Raises InvalidArgumentError if it is not a handle."""
     if isinstance(reference, RefCell):
         reference = reference.read("of a handle")
     if np.shape(reference) != (2,):

@@ -1,4 +1,4 @@
-"""Tensors put one behind the other: some at a time, as NumPy keeps the interpreter's lock for as long as it takes."""
+"""Concatenation in pieces, since NumPy holds the interpreter's lock for the whole of a call."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _AT_ONCE = DEFAULT.pieces(ROW_NS)
 
 
 def joined(parts: Sequence[Any], out: Any) -> Any:
-    """The array `out`, in which the parts are one behind the other along the first axis."""
+    """Concatenate the parts along the first axis into `out`; returns it."""
     if len(parts) <= _AT_ONCE:
         return np.concatenate(parts, out=out)
     start = 0
@@ -31,10 +31,10 @@ def joined(parts: Sequence[Any], out: Any) -> Any:
 
 
 def stacked(elements: Sequence[Any], out: Any, *, all_set: bool = True) -> Any:
-    """The array `out`, whose rows are these elements, all of the shape of a row.
+    """Write these elements to the rows of `out`, which have their shape; returns it.
 
     Args:
-        all_set: there is an element for each row; else a row stays as it is where there is none, or None.
+        all_set: there is an element for each row; if False, rows whose element is missing or None stay as they are.
     """
     if all_set and out.ndim > 1 and elements:
         joined(elements, out.reshape(-1, *out.shape[2:]))

@@ -1,8 +1,8 @@
-"""Which kernels are array expressions of the module they are given (`xp`), so that CuPy can run them unchanged.
+"""Which kernels are array expressions of a given module (`xp`), so that CuPy can run them unchanged.
 
-A test holds the list exact: it runs every kernel with a stand-in for CuPy whose arrays refuse NumPy's functions.
-A device that is plugged in gets them by `register_portable_kernels`.
-Next to read: `array_module.py`, and `tests/support/stand_ins/strict_arrays.py`.
+A test checks the list: it runs every kernel with a stand-in for CuPy whose arrays refuse NumPy's functions. A device
+that is plugged in gets these kernels by `register_portable_kernels`. Next to read: `array_module.py`, and
+`tests/support/stand_ins/strict_arrays.py`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ __all__ = [
 # Element types of CuPy's arrays.
 _DEVICE_TYPES = frozenset(np.dtype(t) for t in [*"?bBhHiIlLqQefdFD", ml_dtypes.bfloat16])
 
-# Arguments that say shapes, axes, sizes or seeds: TensorFlow's GPU kernels keep them in host memory, too.
+# Arguments that are shapes, axes, sizes or seeds: TensorFlow's GPU kernels keep them in host memory, too.
 _HOST_ARGUMENTS = frozenset(
     """
     a_shape alg axes axis begin block_shape concat_dim constant_values counter crop_size crops delta dense_shape depth
@@ -59,7 +59,7 @@ _HOST_OUTPUTS = {
     "VariableShape": ("output",),
 }
 
-# Checks, and arithmetic of shapes and seeds: all of it in host memory whatever the device.
+# Checks, and arithmetic of shapes and seeds: all in host memory on any device.
 HOST_ONLY = frozenset(
     """
     Assert BroadcastArgs BroadcastGradientArgs ConcatOffset InTopK InTopKV2 InvertPermutation LinSpace Range
@@ -67,8 +67,8 @@ HOST_ONLY = frozenset(
     """.split()
 )
 
-# Their kernels for DEFAULT devices compute on the host with what is kept between steps, wherever it is.  Those that
-# only keep or give it, such as AssignVariableOp, serve any device.
+# Their kernels for DEFAULT devices compute on the host with state that is kept between steps, wherever it is.  Ops that
+# only keep or return it, such as AssignVariableOp, serve any device.
 _LOOKS_INTO_STATE = frozenset(
     """
     AssignAddVariableOp AssignSubVariableOp DestroyTemporaryVariable IsVariableInitialized QueueDequeueV2 QueueEnqueueV2
@@ -76,12 +76,12 @@ _LOOKS_INTO_STATE = frozenset(
     """.split()
 )
 
-# Of these, the ones that look at nothing but whether there is a value: as good on devices that keep variables.
+# Those of `_LOOKS_INTO_STATE` that only check whether there is a value: they also serve devices that keep variables.
 _LOOKS_AT_CELL = frozenset("DestroyTemporaryVariable IsVariableInitialized RefIdentity Variable VariableV2".split())
-# Their kernels for DEFAULT devices take what is assigned without looking at it, which a form for devices does.
+# Their kernels for DEFAULT devices take an assigned value without checking it; a form for devices checks it.
 _TAKES_UNSEEN = frozenset({"AssignVariableOp"})
 
-# They give no values, or what the executor looks at.
+# They return no values, or values that the executor reads.
 _NO_VALUES = frozenset({"NoOp", "ControlTrigger", "LoopCond"})
 
 PORTABLE: frozenset[str] = frozenset(
@@ -144,7 +144,7 @@ PORTABLE: frozenset[str] = frozenset(
     """.split()
 )
 
-# Of these, the ones that make the host wait for values: to check them, or because a shape depends on them.
+# Those of `PORTABLE` that make the host wait for values: to check them, or because a shape depends on them.
 READS_BACK: frozenset[str] = frozenset(
     """
     ArgMax ArgMin BatchMatrixInverse BatchMatrixSolve BatchSelfAdjointEig BatchSelfAdjointEigV2 Bincount BlockLSTM
@@ -171,12 +171,12 @@ READS_BACK: frozenset[str] = frozenset(
 
 
 def is_on_device(dtype: DType) -> bool:
-    """Whether CuPy has arrays of the type."""
+    """True if CuPy has arrays of the type."""
     return dtype.is_simple and dtype.np in _DEVICE_TYPES
 
 
 def host_arguments(op_def: OpDef) -> tuple[str, ...]:
-    """Inputs and outputs that a kernel expects in host memory, also where the rest is on a device."""
+    """Inputs and outputs that a kernel expects in host memory even if the others are on a device."""
     inputs = [arg.name for arg in op_def.inputs if arg.name in _HOST_ARGUMENTS]
     return (*inputs, *_HOST_OUTPUTS.get(op_def.name, ()))
 
@@ -184,16 +184,16 @@ def host_arguments(op_def: OpDef) -> tuple[str, ...]:
 def register_portable_kernels(
     device_type: str, can_have: Callable[[DType], bool] = is_on_device, *, keeps_variables: bool = False
 ) -> None:
-    """Let a device type run the portable kernels that it has not got, with the builders that the CPU has.
+    """Register, for a device type, the portable kernels that it lacks, with the CPU's builders.
 
-    Sizes, axes and seeds are in host memory, and so is whatever is of type int32, after TensorFlow: such arithmetic is
-    mostly of shapes and counters, which the host waits for.  Kernels that have nothing in the device's memory are
-    there for all ops that need not be moved away.
+    Sizes, axes and seeds are in host memory, and so are int32 tensors, as in TensorFlow: int32 arithmetic is mostly of
+    shapes and counters, which the host waits for.  Kernels without arrays in the device's memory are registered for all
+    ops that need not be moved to the host.
 
     Args:
         can_have: whether the device has arrays of a type.
-        keeps_variables: its queued work updates variables, as `device.QueuedKernel.updates` says.  On others there may
-            be variables that are assigned and read; what else is done to a variable moves it to the host.
+        keeps_variables: its queued work updates variables, as `device.QueuedKernel.updates` says.  On other devices
+            variables can be assigned and read; any other operation moves a variable to the host.
     """
     derivation = partial(_derived, device_type=device_type, can_have=can_have, keeps_variables=keeps_variables)
     without = _LOOKS_INTO_STATE - _LOOKS_AT_CELL | _TAKES_UNSEEN if keeps_variables else _LOOKS_INTO_STATE
@@ -242,7 +242,7 @@ def _derived(
 def _of_form(
     kernel: KernelRegistration, form: DeviceForm, device_type: str, constraints: dict[str, frozenset[DType]]
 ) -> Iterator[KernelRegistration]:
-    # What a variable of type int32 counts the host waits for: it is there, as TensorFlow has it.
+    # The host waits for int32 variables, which are counters: they are in its memory, as in TensorFlow.
     for name in ("T", "dtype"):
         if name in constraints and form.of_variables:
             constraints[name] -= {dtypes.int32}
@@ -258,7 +258,7 @@ def _of_form(
 
 
 def mark(kernel: KernelRegistration) -> str:
-    """`xp` for a kernel that CuPy can run; `xp, reads back` if the host has to wait for its values; else nothing."""
+    """`xp` for a kernel that CuPy can run; `xp, reads back` if the host has to wait for its values; else ""."""
     on_device = all(any(map(is_on_device, types)) for types in kernel.constraints.values() if types)
     if kernel.op not in PORTABLE or not on_device or _is_all_on_host(kernel):
         return ""

@@ -1,8 +1,7 @@
-"""Tensors as text for people: Print and Assert in TensorFlow's older form, PrintV2 and StringFormat in its newer one.
+"""Tensors as readable text: Print and Assert use TensorFlow's older form, PrintV2 and StringFormat its newer one.
 
-The forms are those of `Tensor::SummarizeValue`: the older shows the first elements,
-the newer the first and last of each dimension, laid out like NumPy's.
-Bytes that are not UTF-8 come out as surrogate escapes; `encoded` gives them back.
+The forms are those of `Tensor::SummarizeValue`: the older shows the first elements, the newer the first and last of
+each dimension, laid out like NumPy's. Bytes that are not UTF-8 become surrogate escapes; `encoded` turns them back.
 """
 
 from __future__ import annotations
@@ -23,14 +22,14 @@ __all__ = ["edges_text", "encoded", "head_text", "text_ns"]
 # Nanoseconds that the text of an element takes, and bytes.
 _ELEMENT_NS = 2000.0
 _ELEMENT_BYTES = 64
-# Elements whose text is made at a stretch.
+# Elements whose text is made before other threads get a turn.
 _FEW = 500
 _ESCAPED = re.compile("[\x00-\x1f\x7f\"'\\\\]")
 _NAMED = {"\t": "\\t", "\n": "\\n", "\r": "\\r", '"': '\\"', "'": "\\'", "\\": "\\\\"}
 
 
 def encoded(text: str) -> bytes:
-    """The bytes of a text made here."""
+    """The bytes of a text that this module made."""
     return text.encode("utf-8", "surrogateescape")
 
 
@@ -45,7 +44,7 @@ def _element(value: Any) -> str:
     if isinstance(value, bool | np.bool_):
         return "1" if value else "0"
     if isinstance(value, complex | np.complexfloating):
-        return "?"  # TensorFlow has no text for them
+        return "?"  # TensorFlow has no text for these types
     if isinstance(value, np.floating) or value.__class__.__module__ == "ml_dtypes":
         double = isinstance(value, np.float64)
         tiny = np.finfo(np.float64 if double else np.float32).tiny
@@ -58,7 +57,7 @@ def _shown(array: Any, limit: int) -> int:
 
 
 def text_ns(arrays: Sequence[Any], limit: int) -> float:
-    """What `head_text` takes for these arrays, in nanoseconds."""
+    """Estimated nanoseconds of `head_text` for these arrays."""
     return _ELEMENT_NS * sum(_shown(array, limit) for array in arrays)
 
 
@@ -75,7 +74,7 @@ def head_text(array: Any, limit: int) -> str:
 
 
 def _rows(shape: tuple[int, ...], elements: list[str]) -> str:
-    """Text of the dimensions of `shape` as far as there are elements."""
+    """Text of the dimensions of `shape`, for the elements given."""
     if len(shape) == 1:
         return " ".join(elements) + ("..." if len(elements) < shape[0] else "")
     size = prod(shape[1:])

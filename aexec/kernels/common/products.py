@@ -1,7 +1,7 @@
-"""Products of matrices in pieces that several threads share, with what follows them done piece by piece.
+"""Products of matrices in pieces that several threads share; the epilogue is applied to each piece.
 
-Where the cuts are follows from the shapes.  BLAS copies the factor that is not cut once for every piece, so the
-larger one is cut, and pieces are not small.  Read next: `epilogue.py`, `framework/waiting/intra_op.py`.
+The shapes alone decide the cuts.  BLAS copies the factor that is not cut once for every piece, so the larger one is
+cut, and pieces are not small.  Read next: `epilogue.py`, `framework/waiting/intra_op.py`.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from aexec.kernels.common.epilogue import Epilogue, apply_in_blocks
 
 __all__ = ["batch_product", "matrix_product"]
 
-# Products of fewer multiply-adds are not cut: telling another thread takes a tenth of the time of so many.
+# Products of fewer multiply-adds are not cut: waking another thread takes a tenth of the time of this many.
 _LEAST = 8_000_000
 # Multiply-adds of a piece, at least.
 _PIECE = 4_000_000
-# Rows or columns of a piece, at least, and of what they are a multiple: with so many, the copy that BLAS makes of the
-# other factor costs a tenth of the piece's time, and it works on tiles of so many.
+# The least rows or columns of a piece, and the size of BLAS's tiles, of which they are a multiple.  At that length the
+# copy of the other factor costs a tenth of the piece's time.
 _LEAST_LENGTH, _TILE = 128, 16
 
 
 def _cuts(length: int, steps: int) -> list[slice]:
-    """Slices that cut so many rows or columns, of a product of so many multiply-adds, into pieces."""
+    """Slices that cut `length` rows or columns, of a product of `steps` multiply-adds, into pieces."""
     pieces = max(1, min(steps // _PIECE, length // _LEAST_LENGTH))
     tiles = -(-length // _TILE)
     bounds = [min(length, tiles * i // pieces * _TILE) for i in range(pieces + 1)]
@@ -38,7 +38,7 @@ def _cuts(length: int, steps: int) -> list[slice]:
 def _announce_copies(*factors: Any) -> None:
     """Announce the copies that NumPy makes for BLAS of matrices that are neither row-major nor column-major.
 
-    Broadcast ones are among them.
+    Broadcast matrices are among them.
     """
     announce_scratch(sum([prod(m.shape[-2:]) * m.itemsize for m in factors if not _is_for_blas(m)]))
 
@@ -50,13 +50,13 @@ def _is_for_blas(matrix: Any) -> bool:
 
 
 def matrix_product(xp: Any, a: Any, b: Any, epilogue: Epilogue | None = None, out: Any = None) -> Any:
-    """The product of two matrices of one type; `epilogue` is done to the result, in place.
+    """The product of two matrices of one type; `epilogue` is applied to the result, in place.
 
     Args:
-        out: where to put it: contiguous, and no part of a or b.
+        out: the array for the result: contiguous, and not a part of a or b.
 
     Raises:
-        ValueError: NumPy's, for sizes that do not fit.
+        ValueError: NumPy's, if the sizes do not match.
     """
     rows, columns = a.shape[0], b.shape[1]
     steps = rows * a.shape[1] * columns
@@ -88,21 +88,21 @@ def batch_product(a: Any, b: Any) -> Any:
     """NumPy's `matmul` of two arrays of one type and at least two dimensions, in pieces if it is large.
 
     Raises:
-        ValueError: NumPy's, for sizes that do not fit.
+        ValueError: NumPy's, if the sizes do not match.
     """
     if a.shape[-1] == b.shape[-2] and not (a.size and b.size):
-        # NumPy would go over all matrices, and there may be any number of them.
+        # NumPy would loop over all matrices, whose number may be huge.
         return np.zeros((*np.broadcast_shapes(a.shape[:-2], b.shape[:-2]), a.shape[-2], b.shape[-1]), a.dtype)
     if WATCHED_CALLS[0]:
         _announce_copies(a, b)
     if a.size * b.shape[-1] < _LEAST or a.shape[-1] != b.shape[-2]:
         return np.matmul(a, b)
     if b.size == b.shape[-1] * b.shape[-2] and a.ndim >= b.ndim and a.flags.c_contiguous:
-        # One matrix for all of the others: they are one product.
+        # One matrix is the second factor of all others: make it one product.
         flat = matrix_product(np, a.reshape(-1, a.shape[-1]), b.reshape(b.shape[-2:]))
         return flat.reshape(*a.shape[:-1], b.shape[-1])
     batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
-    # The axis to cut: the first one that has a length.
+    # Cut the first axis longer than 1.
     axis = next((i for i, length in enumerate(batch) if length > 1), None)
     if axis is None:
         return np.matmul(a, b)

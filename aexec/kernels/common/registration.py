@@ -1,7 +1,7 @@
-"""Registering a kernel for the CPU and, as TensorFlow does, for any device that lacks its own (DEFAULT).
+"""Registers a kernel for the CPU and, as TensorFlow does, for any device that lacks its own (DEFAULT).
 
-On such devices int32 is shape arithmetic and stays in host memory, as strings and
-handles do; other types live in the device's memory.
+On such devices int32 is shape arithmetic and stays in host memory, as strings and handles do; other types live in the
+device's memory.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ __all__ = ["DEVICE_TYPES", "INDEX", "on_any_device", "on_host"]
 
 INDEX = (dtypes.int32, dtypes.int64)
 
-# What a device holds in its own memory.
+# Types that a device holds in its own memory.
 DEVICE_TYPES = tuple(t for t in dtypes.ALL if t not in (dtypes.int32, dtypes.string, dtypes.resource))
 
 
 def on_host(builder: OpKernelFactory) -> Builder:
-    """The builder for a kernel whose arrays are all in host memory, whatever the device."""
+    """The builder of a kernel whose arrays are all in host memory on any device."""
 
     @wraps(builder)
     def build(c: OpKernelConstruction) -> Any:
@@ -51,10 +51,10 @@ def on_any_device(
     Args:
         ops: op names.
         host_memory: inputs and outputs in host memory for every type (shapes, axes).
-        all_memory: all inputs and outputs: what is in host memory for `host_types`.
+        all_memory: all inputs and outputs; they are in host memory for `host_types`.
         host_types: values of `type_attr` that stay in host memory on DEFAULT devices.
-        device_types: those that live on the device.
-        type_attr: the type attr meant.
+        device_types: values of `type_attr` that live on the device.
+        type_attr: the name of the type attr.
         cost, constraints: as of `kernel`.
     """
 

@@ -14,11 +14,11 @@ _AT_ONCE = 1000
 
 
 def row_lists(matrix: Any, nanoseconds: float) -> Iterator[list[Any]]:
-    """Yield the rows; other threads get their turn between them.
+    """Yield the rows; other threads get a turn between them.
 
     Args:
         matrix: [rows, columns].
-        nanoseconds: what the interpreter takes for a row.
+        nanoseconds: the interpreter's time per row.
     """
     some = (matrix[start : start + _AT_ONCE].tolist() for start in range(0, len(matrix), _AT_ONCE))
     return giving_way(chain.from_iterable(some), nanoseconds)

@@ -1,8 +1,8 @@
-"""Sums over all dimensions but the last ones, where these are short: the gradient of a bias, above all.
+"""Sums over all dimensions but the last ones, if these are short, such as the gradient of a bias.
 
-NumPy adds row to row, and spends more on a short row than on its numbers.  So many rows are taken for a long one, and
-what that comes to is added up.  The numbers are added in another order, to as many sums; it follows from the shapes.
-Read next: `aexec/kernels/math/reduction_ops.py`.
+NumPy adds row to row, and spends more time on the overhead of a short row than on its numbers.  So several rows are
+joined into one long row, and the parts of the sum of those are added at the end.  The order of additions differs from
+NumPy's and depends on the shapes alone. Read next: `aexec/kernels/math/reduction_ops.py`.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ import numpy as np
 
 __all__ = ["MANY", "sum_of_rows"]
 
-# Below so many numbers a plain sum is as fast.
+# Below this many numbers a plain sum is as fast.
 MANY = 1 << 15
-# Numbers of a long row, about, and those of a row that is long enough by itself.
+# The approximate length of a joined row, and the length from which a row is not joined.
 _LONG, _LONG_ENOUGH = 1024, 256
 
 

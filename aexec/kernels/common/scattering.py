@@ -1,7 +1,7 @@
-"""Index arithmetic shared by the kernels that gather and scatter, with TensorFlow's bounds errors.
+"""Index arithmetic of the kernels that gather and scatter, with TensorFlow's bounds errors.
 
-Used by `gather_scatter_ops` and by the scattering kernels of variables.  Indices
-count from 0 and are never negative; each one is checked.
+`gather_scatter_ops` and the scattering kernels of variables use it.  Indices count from 0 and are never negative; each
+one is checked.
 """
 
 from __future__ import annotations
@@ -39,25 +39,25 @@ __all__ = [
 
 
 def zeros_of(c: OpKernelConstruction) -> Callable[[Any], Any]:
-    """The function from a shape to an output array of zeros, or of empty strings, or of nothing for objects.
+    """A function from a shape to an output array of zeros, of empty strings, or of None for other objects.
 
-    It raises InvalidArgumentError for a shape that cannot be, ResourceExhaustedError for one too large.
+    It raises InvalidArgumentError for an invalid shape, ResourceExhaustedError for one that is too large.
     """
     allocate, zeros = allocator(c), c.xp.zeros
     return lambda shape: allocate(shape, zeros)
 
 
 def position(shape: Sequence[int], flat: int) -> str:
-    """Where element number `flat` of an array is, as messages print it: `[1,2]`, nothing for a scalar."""
+    """The index of element number `flat` of an array as messages print it: `[1,2]`, "" for a scalar."""
     return shape_text([int(i) for i in np.unravel_index(flat, tuple(shape))]) if len(shape) else ""
 
 
-# Whether an index is too small, too large, or either.
+# Bytes per index of the checks: too small, too large, either.
 _CHECK_BYTES = 3
 
 
 def refuse_index(indices: Any, limit: int, name: str = "indices", xp: Any = np) -> None:
-    """Raise InvalidArgumentError for the first entry outside [0, limit), if there is one."""
+    """Raise InvalidArgumentError for the first index outside [0, limit), if there is one."""
     values = xp.asarray(indices)
     if not values.size:
         return
@@ -72,7 +72,7 @@ def refuse_index(indices: Any, limit: int, name: str = "indices", xp: Any = np) 
 
 
 def in_bounds(xp: Any, rows: Any, dims: Sequence[int]) -> Any:
-    """Which rows of an [n, k] array of indices lie within `dims`, as bools."""
+    """Bools: which rows of an [n, k] array of indices lie within `dims`."""
     return ((rows >= 0) & (rows < xp.asarray(dims, np.int64))).all(axis=1)
 
 
@@ -88,12 +88,12 @@ def flat_index(xp: Any, indices: Any, dims: Sequence[int]) -> Any:
     return xp.ravel_multi_index(tuple(rows.T), tuple(dims), "raise")
 
 
-# What the place of a number takes where rows are spread to numbers: twice, for a moment.
+# Bytes per number of the positions when rows are spread into numbers: there are two arrays for a moment.
 _SPREAD_BYTES = 16
 
 
 def accumulate(ufunc: Any, out: Any, index: Any, rows: Any) -> None:
-    """`out[index[i]] = ufunc(out[index[i]], rows[i])`, one after the other, repeated indices included.
+    """`out[index[i]] = ufunc(out[index[i]], rows[i])` for each i in order, repeated indices included.
 
     Args:
         out: contiguous array [m, ...], changed in place.
@@ -105,7 +105,7 @@ def accumulate(ufunc: Any, out: Any, index: Any, rows: Any) -> None:
 
 
 def accumulate_piece(ufunc: Any, out: Any, index: Any, rows: Any) -> None:
-    """As `accumulate`, of one of many pieces: who cuts them has announced what one needs."""
+    """As `accumulate`, for one of many pieces; the caller has announced the scratch of one."""
     width = prod(out.shape[1:])
     if width == 1:
         apply_at(ufunc, out.reshape(-1), index, rows.reshape(-1))
@@ -124,7 +124,7 @@ def ignores_bad_indices(c: OpKernelConstruction) -> bool:
     return policy == "IGNORE"
 
 
-# Where an element is, as one number.
+# Bytes per element of its flat position.
 _FLAT_BYTES = 8
 
 
@@ -155,7 +155,7 @@ class NdScatter:
             entries = indices.reshape(-1, depth)
             good = in_bounds(self.xp, entries, dims)
             if not self.ignore:
-                # TensorFlow reports the last one.
+                # TensorFlow reports the last bad index.
                 last = int(self.xp.flatnonzero(~good)[-1])
                 raise errors.InvalidArgumentError(
                     f"indices{position(indices.shape[:-1], last)} = {entries[last].tolist()} "
@@ -170,12 +170,12 @@ def replace(out: Any, index: Any, rows: Any) -> None:
 
 
 def combiner(xp: Any, ufunc: str) -> Callable[[Any, Any, Any], None]:
-    """`accumulate` with a ufunc, or what does the same with another array module than NumPy."""
+    """`accumulate` with a ufunc, or its equivalent for an array module other than NumPy."""
     return partial(accumulate, getattr(xp, ufunc)) if xp is np else partial(accumulate_at, xp, ufunc)
 
 
 def extremum(xp: Any, ufunc: str, never: float) -> Callable[[Any, Any, Any], None]:
-    """Max or min as C++ compares: an update that is NaN changes nothing, a NaN in the tensor stays."""
+    """Max or min as C++ compares: an update that is NaN changes nothing; a NaN in the tensor stays."""
 
     accumulated = combiner(xp, ufunc)
 

@@ -1,4 +1,4 @@
-"""Memory that a thread keeps for what lives only during a kernel's call, or during a piece of it."""
+"""Memory that a thread keeps for arrays that live only during a kernel's call, or a piece of it."""
 
 from __future__ import annotations
 
@@ -11,18 +11,20 @@ import numpy as np
 
 __all__ = ["scratch"]
 
-# Bytes, for one purpose, that a thread keeps.
+# The most bytes that a thread keeps for one purpose.
 _KEPT_BYTES = 1 << 23
 
 
 class _Scratch(threading.local):
-    """Fresh memory of some hundred kilobytes costs page faults, which take longer than to write to it."""
+    """Arrays that a thread reuses: fresh memory of some hundred kilobytes causes page faults, which take longer than
+    writing.
+    """
 
     def __init__(self) -> None:
         self._kept: dict[str, Any] = {}
 
     def empty(self, xp: Any, what: str, shape: Sequence[int], dtype: Any) -> Any:
-        """An array to write to, valid until the thread asks for `what` again."""
+        """An array to write to, valid until the thread calls this for `what` again."""
         size = prod(shape) * dtype.itemsize
         if xp is not np or size > _KEPT_BYTES:
             return xp.empty(shape, dtype)

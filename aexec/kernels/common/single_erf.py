@@ -1,6 +1,6 @@
-"""The error functions of float32 arrays, over NumPy's vectorised loops: many times faster than SciPy's scalar ones.
+"""The error functions of float32 arrays by NumPy's vectorised loops: many times faster than SciPy's scalar ones.
 
-Networks use them in `Erf`, `Erfc` and `GeluExact`.  Next to read: `aexec/kernels/math/special_math_ops.py`.
+Models use them in `Erf`, `Erfc` and `GeluExact`.  Next to read: `aexec/kernels/math/special_math_ops.py`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from aexec.kernels.common.scratch import scratch
 
 __all__ = ["single_erf", "single_erfc"]
 
-# Elements at a time: what the loops touch stays in a core's second-level cache.
+# Elements of a block, whose arrays stay in a core's second-level cache.
 _BLOCK = 32768
 # erf(x) / x as a quotient of polynomials in x**2 on [-4, 4], highest power first; error below 5e-7.
 _NUMERATOR = (
@@ -34,8 +34,8 @@ _DENOMINATOR = (
     -7.37332916720468e-03,
     -1.42647390514189e-02,
 )
-# log(erfc(x) / t) + x**2 as a polynomial in t = 1 / (1 + x / 2), for x from 0 on, highest power first; the fit is that
-# of Numerical Recipes' `erfcc`, with a relative error of 1.2e-7.
+# log(erfc(x) / t) + x**2 as a polynomial in t = 1 / (1 + x / 2), for x >= 0, highest power first; the fit of Numerical
+# Recipes' `erfcc`, with a relative error of 1.2e-7.
 _LOGARITHM = (
     0.17087277,
     -0.82215223,
@@ -51,7 +51,7 @@ _LOGARITHM = (
 
 
 def _horner(xp: Any, coefficients: tuple[float, ...], x: Any, out: Any) -> None:
-    """The polynomial at x, highest power first, into `out`."""
+    """Evaluate the polynomial at x, highest power first, into `out`."""
     xp.multiply(x, np.float32(coefficients[0]), out=out)
     for value in coefficients[1:-1]:
         out += np.float32(value)
@@ -70,7 +70,7 @@ def single_erfc(xp: Any, x: Any) -> Any:
 
 
 def _in_cache_blocks(xp: Any, function: Callable[[Any, Any, Any], None], x: Any) -> Any:
-    """`function(xp, part, out)` for stretches of an array, which several threads may take."""
+    """`function(xp, part, out)` for cache blocks of an array, which several threads may take."""
     flat = x.reshape(-1)
     result = xp.empty_like(flat)
 
@@ -95,16 +95,16 @@ def _erf(xp: Any, x: Any, out: Any) -> None:
 
 def _erfc(xp: Any, x: Any, out: Any) -> None:
     z = xp.abs(x)
-    xp.minimum(z, np.float32(11), out=z)  # from where on it is 0
+    xp.minimum(z, np.float32(11), out=z)  # erfc is 0 from there on
     t = xp.reciprocal(np.float32(1) + np.float32(0.5) * z)
     _horner(xp, _LOGARITHM, t, out)
-    # exp(-z**2) by two factors: the square of a multiple of 1/16 is exact.
+    # exp(-z**2) as two factors: the square of a multiple of 1/16 is exact.
     near = xp.rint(z * np.float32(16)) * np.float32(0.0625)
     out -= (z - near) * (z + near)
     xp.exp(out, out=out)
     out *= t
     out *= xp.exp(-near * near)
-    # On the other side it is 2 less that.
+    # For negative x, erfc(x) = 2 - erfc(-x).
     side = xp.copysign(np.float32(1), x)
     out *= side
     out += np.float32(1) - side

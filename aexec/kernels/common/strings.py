@@ -1,8 +1,8 @@
 """Helpers for kernels on string tensors: object arrays of bytes, element by element.
 
-A call that makes a list of an array, or fills an array from one, keeps the interpreter's lock to its end, so here
-all is done in pieces, and between two of them whoever waits for the lock gets it.
-Next to read: `aexec/kernels/string/string_ops.py`.
+A call that makes a list of an array, or fills an array from one, holds the interpreter's lock to its end.  So all such
+work is done in pieces, and threads that wait for the lock get it between two of them. Next to read:
+`aexec/kernels/string/string_ops.py`.
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ __all__ = [
 
 # Nanoseconds per element of a Python call on a short string.
 _ELEMENT_NS = 200.0
-# Bytes that Python needs, for a moment, for each of the strings that it joins.
+# Bytes that Python needs temporarily for each of the strings that it joins.
 JOINED_BYTES = 100
-# Elements at a time that Python objects are made of, and that something is done with.
+# Elements that are made into Python objects and used at a time.
 _FEW = 100
 _OBJECTS = loop_budget.DEFAULT.pieces(loop_budget.OBJECT_NS)
 _PIECE = loop_budget.DEFAULT.pieces(_ELEMENT_NS)
 
 
 def string_cost(element_ns: float = _ELEMENT_NS, byte_ns: float = 0.5) -> Callable[..., float]:
-    """The cost of a kernel whose first input are strings: by their number and length.
+    """The cost of a kernel whose first input are strings, by their number and length.
 
-    Of so many that they are not for the event loop, whatever their length, some tell.
+    For so many strings that the call is offloaded anyway, the length is estimated from a sample.
     """
 
     def cost(strings: Any, *_: Any) -> float:
@@ -62,7 +62,7 @@ def string_cost(element_ns: float = _ELEMENT_NS, byte_ns: float = 0.5) -> Callab
 def joining(separator: bytes) -> Callable[[Sequence[bytes]], bytes]:
     """`separator.join`, for one call of a kernel.
 
-    Before it makes a string it announces it, so that what is too much is refused.
+    It announces a string before it makes it, so that one that is too large is refused.
     """
     if not WATCHED_CALLS[0]:
         return separator.join
@@ -76,7 +76,7 @@ def joining(separator: bytes) -> Callable[[Sequence[bytes]], bytes]:
 
 
 def made(strings: Iterable[bytes]) -> list[bytes]:
-    """Strings that are made one by one, as a list.  Raises ResourceExhaustedError if there is no room for them."""
+    """A list of strings that are made one by one.  Raises ResourceExhaustedError if there is no memory for them."""
     if not WATCHED_CALLS[0]:
         return list(strings)
     growth, found = Growth(), []
@@ -87,7 +87,7 @@ def made(strings: Iterable[bytes]) -> list[bytes]:
 
 
 def values_of(array: Any) -> list[Any]:
-    """The elements in row-major order, scalars too."""
+    """The elements in row-major order, also of a scalar."""
     array = np.asarray(array)
     if array.size <= _OBJECTS:
         values: list[Any] = array.ravel().tolist()
@@ -96,14 +96,16 @@ def values_of(array: Any) -> list[Any]:
 
 
 def elements_of(array: Any) -> Iterable[Any]:
-    """The elements in row-major order, scalars too; of many some at a time, so that others have their turn."""
+    """The elements in row-major order, also of a scalar; many are taken in pieces, so that other threads get a turn."""
     return array.ravel().tolist() if array.size <= _FEW else chain.from_iterable(lists_of(array))
 
 
 def lists_of(array: Any, size: int = _OBJECTS) -> Iterator[list[Any]]:
-    """The elements in row-major order, scalars too, so many at a time; fewer where it takes long to use them."""
+    """The elements in row-major order, also of a scalar, in lists of `size`; pass a smaller one if using them takes
+    long.
+    """
     array = np.asarray(array)
-    # Of a view of few elements no copy is made, which may be many.
+    # A view of few elements may repeat them many times: do not copy it.
     flat = array.ravel() if array.flags.c_contiguous else array.flat
     pace, start = loop_budget.Pace(size), 0
     while start < array.size:
@@ -161,7 +163,7 @@ def scalar_string(array: Any, what: str) -> bytes:
 
 
 def characters(s: bytes) -> list[int]:
-    """Where the UTF-8 characters of `s` begin, and its length at the end.
+    """The start of each UTF-8 character of `s`, and its length at the end.
 
     A byte of the form 10xxxxxx belongs to the character before it, whatever that is.
     """

@@ -1,4 +1,4 @@
-"""Tensors as the bytes of their messages."""
+"""Tensors as serialised messages."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ _PIECE = DEFAULT.pieces(COPY_NS)
 
 
 def tensor_message(tensor: Any, dtype: DType) -> proto.TensorProto:
-    """A tensor with every element, and with a shape even for scalars."""
+    """The message of a tensor with every element, and with a shape even for scalars."""
     message = tensor_codec.to_proto(tensor, dtype, compact=False)
     message.tensor_shape.SetInParent()
     return message
 
 
 def tensor_parts(tensor: Any, dtype: DType) -> list[bytes]:
-    """A serialised TensorProto with every element, and with a shape even for scalars, in parts that are to be joined.
+    """A serialised TensorProto with every element, and with a shape even for scalars, in parts to be joined.
 
-    Those of a large tensor are made in pieces: copies of arrays and messages keep the interpreter's lock, and joining
-    bytes lets go of it.
+    The parts of a large tensor are made in pieces: copies of arrays and messages hold the interpreter's lock, joining
+    bytes releases it.
 
     Raises:
-        ResourceExhaustedError: there is no room for them and for what they are joined to.
+        ResourceExhaustedError: there is no memory for the parts and for the joined message.
     """
     if tensor.size <= _FEW:
         return [tensor_message(tensor, dtype).SerializeToString(deterministic=True)]

@@ -1,4 +1,4 @@
-"""Tensors of variants: making one of a Python object, and zeros and sums of the tensors that variants hold."""
+"""Tensors of variants: boxing Python objects, and zeros and sums of the tensors that variants hold."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ __all__ = ["add_tensors", "boxed", "is_of_type", "map_pairs", "variant_text", "z
 
 
 def boxed(value: Any) -> Any:
-    """A scalar tensor of a variant."""
+    """A scalar variant tensor that holds `value`."""
     box = np.empty((), object)
     box[()] = value
     return box
 
 
 def variant_text(value: Any) -> str:
-    """How messages print a variant."""
+    """The text of a variant in messages."""
     return f"Variant<type: {variant.type_name_of(value)} value: {abridged(repr(value))}>"
 
 
 def _once_for_each(function: Callable[..., Any]) -> Callable[..., Any]:
     """Make a recursive function of tensors compute each result once per outermost call.
 
-    A list may hold the same list many times, at many levels: without this a few lists would mean billions of calls.
+    A list may hold the same list many times, at many levels: without this a few lists would cause billions of calls.
     """
     here = threading.local()
 
@@ -51,7 +51,7 @@ def _once_for_each(function: Callable[..., Any]) -> Callable[..., Any]:
                 here.known = None
         key = tuple(map(id, tensors))
         if key not in known:
-            known[key] = function(*tensors), tensors  # which keep their numbers their own
+            known[key] = function(*tensors), tensors  # keeping them keeps their ids unique
         return known[key][0]
 
     return apply
@@ -59,7 +59,7 @@ def _once_for_each(function: Callable[..., Any]) -> Callable[..., Any]:
 
 @_once_for_each
 def zeros_like_tensor(tensor: Any) -> Any:
-    """Zeros of a tensor that a variant holds; of variants in it the zeros that they have."""
+    """Zeros for a tensor that a variant holds; nested variants become their own zeros."""
     if tensor.dtype.kind != "O" or dtype_of(tensor) is dtypes.string:
         check_inline(tensor.nbytes * COPY_NS)
         announce(tensor.nbytes)
@@ -75,7 +75,7 @@ def add_tensors(a: Any, b: Any) -> Any:
     """The sum of two tensors that variants hold.
 
     Raises:
-        InvalidArgumentError: they differ in type or shape, or are not of a type that has sums.
+        InvalidArgumentError: they differ in type or shape, or their type has no sum.
     """
     dtype = dtype_of(a)
     if dtype is not dtype_of(b):
@@ -99,7 +99,7 @@ def add_tensors(a: Any, b: Any) -> Any:
 
 
 def is_of_type(tensor: Any, dtype: DType) -> bool:
-    """Is a tensor of this type, as far as it shows?"""
+    """True if a tensor has this type, as far as its elements tell."""
     return tensor.dtype == dtype.np and (not dtype.np.hasobject or not tensor.size or dtype_of(tensor) is dtype)
 
 

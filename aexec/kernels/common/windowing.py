@@ -1,8 +1,7 @@
 """Windows that slide over spatial dimensions: their number, the padding, and views of them.
 
-Shared by the convolutions and pools of `conv_ops` and the patch kernels of `space_ops`.
-Arrays are batch, spatial dimensions, channels (NHWC, NDHWC).  The arithmetic is that
-of core/framework/kernel_shape_util.cc.
+The convolutions and pools of `conv_ops` and the patch kernels of `space_ops` use it. Arrays are batch, spatial
+dimensions, channels (NHWC, NDHWC).  The arithmetic is that of core/framework/kernel_shape_util.cc.
 """
 
 from __future__ import annotations
@@ -22,10 +21,10 @@ from aexec.kernels.common.scratch import scratch
 
 __all__ = ["MOST_BYTES", "Part", "Window", "extent", "images_together", "pad", "spatial_attr", "windows"]
 
-# Bytes of what windows meet, or of the windows themselves, that a block of output is computed from at most, unless
-# one row of windows takes more.
+# The most bytes of the windows, or of the input that they cover, from which a block of output is computed, unless one
+# row of windows takes more.
 MOST_BYTES = 1 << 23
-# What windows may reach over the edges: positions are of 64 bits.
+# Limit of the elements that windows may reach over the edges: positions have 64 bits.
 _FARTHEST = 1 << 62
 
 
@@ -33,7 +32,7 @@ _FARTHEST = 1 << 62
 class Window:
     """One spatial dimension: `count` windows of `size` taps, with `before` and `after` added elements.
 
-    A negative `before` says how many elements to skip.
+    A negative `before` is the number of elements to skip.
     """
 
     count: int
@@ -57,14 +56,14 @@ def extent(
     """How windows of `size` taps lie over a dimension of this length.
 
     Args:
-        padding: SAME (ceil(length / stride) windows), VALID (only whole windows) or EXPLICIT.
+        padding: SAME (ceil(length / stride) windows), VALID (only complete windows) or EXPLICIT.
         explicit: elements added before and after, for EXPLICIT.
-        centred: with SAME, where strides leave elements over, skip half of them at the beginning
+        centred: with SAME, if the strides leave elements over, skip half of them at the beginning
             (a negative `before`).  TensorFlow does so in three dimensions, and not in two.
 
     Raises:
-        InvalidArgumentError: stride or dilation below 1, or the window is larger than the padded dimension, or with
-            SAME than a position can say.
+        InvalidArgumentError: stride or dilation is below 1, the window is larger than the padded dimension, or, with
+            SAME, it is too large for 64-bit positions.
     """
     if stride <= 0:
         raise errors.InvalidArgumentError(f"Stride must be > 0, but got {stride}")
@@ -80,7 +79,7 @@ def extent(
             added = -(-added // 2 * 2) if centred else 0
         return Window(count, size, stride, dilation, added // 2, added - added // 2)
     before, after = explicit if padding == "EXPLICIT" else (0, 0)
-    # A quotient of C++ integers: rounded towards zero.
+    # A quotient of C++ integers, rounded towards zero.
     count = int((length + before + after - reach + stride) / stride)
     if count < 0:
         raise errors.InvalidArgumentError(
@@ -91,7 +90,9 @@ def extent(
 
 
 def pad(xp: Any, x: Any, spec: Sequence[Window], value: Any = 0) -> Any:
-    """The array with `before` and `after` elements of `value` around its spatial dimensions; itself if none."""
+    """The array with `before` and `after` elements of `value` around its spatial dimensions; the array itself if
+    none.
+    """
     if not any(w.before or w.after for w in spec):
         return x
     if any(w.before < 0 for w in spec):
@@ -109,16 +110,18 @@ def pad(xp: Any, x: Any, spec: Sequence[Window], value: Any = 0) -> Any:
 
 
 def images_together(spec: Sequence[Window], channels: int, itemsize: int) -> int:
-    """How many images may be worked on at once: windows may reach far around an image, and what they meet is copied."""
+    """The number of images to process at once.  Windows may reach far around an image, and what they cover is
+    copied.
+    """
     met = prod((w.count - 1) * w.stride + (w.size - 1) * w.dilation + 1 for w in spec)
     return max(1, MOST_BYTES // max(1, met * channels * itemsize))
 
 
 class Part:
-    """Some images and rows of windows, and what of the input they meet: all of it that does not depend on the data.
+    """Some images and rows of windows, and the part of the input that they cover: all that does not depend on the data.
 
     Attributes:
-        spec: the windows over what `met` gives.
+        spec: the windows over the array that `met` returns.
         images, rows: as given.
     """
 
@@ -132,7 +135,7 @@ class Part:
         above, below = (min(max(0, n), stop - start) for n in (-start, stop - shape[1]))
         self.images, self.rows = images, rows
         self.spec = (replace(first, count=rows.stop - rows.start), *rest)
-        # Elements to skip are left out of the source, and what is added goes around it.
+        # Skipped elements are left out of the source; padding goes around it.
         self._source = (images, slice(max(0, start), max(0, stop)), *[slice(max(0, -w.before), None) for w in rest])
         added = [(above, below), *[(max(0, w.before), max(0, w.after)) for w in rest]]
         lengths = [len(range(n)[cut]) for n, cut in zip(shape, self._source, strict=False)]
@@ -147,16 +150,16 @@ class Part:
 
     @property
     def elements(self) -> int:
-        """Numbers that `met` gives."""
+        """The count of elements that `met` returns."""
         return prod(self._shape)
 
     @property
     def met_elements(self) -> int:
-        """Numbers that are copied by `met`; 0 if it gives a view."""
+        """The count of elements that `met` copies; 0 if it returns a view."""
         return prod(self._shape) if self._padding else 0
 
     def met(self, xp: Any, x: Any) -> Any:
-        """What the windows meet, padded with 0; valid until the thread asks again."""
+        """The elements that the windows cover, padded with 0; valid until the thread calls this again."""
         if not self._padding:
             return x[self._source]
         out = scratch.empty(xp, "padded", self._shape, x.dtype)
@@ -192,9 +195,9 @@ def spatial_attr(c: OpKernelConstruction, name: str, spatial: int) -> tuple[int,
     """The spatial entries of a window attr such as `strides`, given for NHWC or NDHWC.
 
     Raises:
-        InvalidArgumentError: wrong length.
-        UnimplementedError: windows across batch or depth.
-        OutOfRangeError: an entry below 1.
+        InvalidArgumentError: the attr has the wrong length.
+        UnimplementedError: windows stride over batch or depth.
+        OutOfRangeError: an entry is below 1.
     """
     values = c.attr(name)
     if len(values) != spatial + 2:

@@ -1,1 +1,1 @@
-"""Code for GPUs: one launch for several functions of an array module."""
+"""GPU code that replaces several functions of an array module by one launch."""

@@ -1,7 +1,7 @@
-"""A depthwise convolution as one launch on a GPU: each element of the output adds up what its window meets.
+"""A depthwise convolution as one launch on a GPU: each element of the output sums over its window.
 
-There is nothing in it that a product of matrices would help with, and a launch for each position of the window would
-take longer than the sums.  Next to read: `device_code.py`; `kernels/nn/depthwise.py`, which does it for the host.
+A product of matrices would not help, and a launch for each position in the window would take longer than the sums.
+Next to read: `device_code.py`; `kernels/nn/depthwise.py`, the form for the host.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ y = sum;
 
 
 def depthwise_kernel(xp: Any, dtype: DType) -> Callable[[Any, Any, Sequence[Window], Any], Any] | None:
-    """A function of x [n, h, w, c], weights [h, w, c, m], windows, and where to put [n, rows, cols, c × m].
+    """A function of x [n, h, w, c], weights [h, w, c, m], windows, and the array [n, rows, cols, c × m] for the result.
 
-    None where there is none: `xp` is not CuPy, or the type not of C++.
+    Returns None if `xp` is not CuPy, or C++ lacks the type.
     """
     names = [*_SIZES, *[f"{axis}_{name}" for axis in ("row", "col") for name in _WINDOW]]
     arrays = [f"raw {dtype.np.name} {name}" for name in ("x", "f")]

@@ -1,4 +1,4 @@
-"""Elementwise functions as code for GPUs: one launch for what takes several functions of an array module.
+"""Elementwise functions as code for GPUs: one launch instead of several functions of an array module.
 
 A `Code` is a few statements in C++ on the elements of its inputs.  CuPy makes a kernel of it (`ElementwiseKernel`),
 which is compiled at its first call and kept for all nodes, and on disk.  Other modules compute the same by functions.
@@ -16,7 +16,7 @@ from aexec.framework.late_dataclass import dataclass
 
 __all__ = ["Code", "compiled", "elementwise_kernel"]
 
-# The type that code computes in, by the type of its arrays.
+# The type in which code computes, by the type of its arrays.
 _WORK = {dtypes.float16: "float", dtypes.float32: "float", dtypes.float64: "double"}
 
 
@@ -26,9 +26,9 @@ class Code:
 
     Attributes:
         inputs: names of the elements, in the order of the arrays; arrays are broadcast.
-        outputs: name of a result → its expression, of inputs and of what `before` has declared, all of type `W`.
-        before: statements.
-        narrow: half is computed in float and rounded once; else there is no code for half.
+        outputs: name of a result → its expression, of inputs and of variables that `before` declares, all of type `W`.
+        before: statements that come before the outputs.
+        narrow: half is computed in float and rounded once; if False, there is no code for half.
     """
 
     inputs: tuple[str, ...]
@@ -38,19 +38,19 @@ class Code:
 
     @property
     def operation(self) -> str:
-        """The statements, in which inputs and outputs are of the arrays' type."""
+        """The statements with conversions of inputs and outputs from and to the arrays' type."""
         taken = "".join(f"const W {name} = {name}_in; " for name in self.inputs)
         given = "".join(f"{name}_out = {value}; " for name, value in self.outputs.items())
         return f"{taken}{self.before} {given}"
 
 
 def compiled(xp: Any, name: str, code: Code, dtype: DType) -> Callable[..., Any] | None:
-    """A function of arrays of one type, or None where there is none: `xp` is not CuPy, or the type not of C++.
+    """A function of arrays of one type, or None if `xp` is not CuPy, or C++ lacks the type.
 
-    It gives an array, or a tuple of them where there are several outputs.
+    It returns an array, or a tuple of them if there are several outputs.
 
     Args:
-        name: of the kernel, for those who look at a profile.
+        name: of the kernel, as profiles show it.
     """
     if dtype is dtypes.float16 and not code.narrow:
         return None
@@ -62,7 +62,7 @@ def compiled(xp: Any, name: str, code: Code, dtype: DType) -> Callable[..., Any]
 def elementwise_kernel(
     xp: Any, name: str, inputs: Sequence[str], outputs: Sequence[str], operation: str, dtype: DType
 ) -> Callable[..., Any] | None:
-    """CuPy's kernel of statements that compute in `W`; None where `xp` is not CuPy, or `dtype` not a type of C++.
+    """CuPy's kernel of statements that compute in `W`; None if `xp` is not CuPy, or C++ lacks `dtype`.
 
     Args:
         inputs, outputs: type and name of each, as CuPy takes them.

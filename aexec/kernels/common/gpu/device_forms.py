@@ -1,7 +1,7 @@
-"""Forms of kernels for devices with streams, where the one for the CPU is no array expression of `xp` as it stands.
+"""Forms of kernels for devices with streams, if the CPU's form cannot be used as an array expression of `xp`.
 
-A form is a builder; it is registered beside the CPU's kernel, and devices get it in its place from
-`portable.register_portable_kernels`.
+A form is a builder that is registered beside the CPU's kernel; `portable.register_portable_kernels` gives it to devices
+in place of that.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ class DeviceForm:
 
     Attributes:
         builder: makes the compute callable, of arrays of `c.xp`.
-        constraints: type attr → DTypes that it may have, where those are not all that the CPU's kernel takes.
-        of_variables: it works on variables that the device keeps.
-        host_memory: names of inputs and outputs in host memory; None for those that are so for most kernels.
+        constraints: type attr → DTypes that it may have, if fewer than for the CPU's kernel.
+        of_variables: True if it works on variables that the device keeps.
+        host_memory: names of inputs and outputs in host memory; None for the usual ones.
     """
 
     builder: Builder
@@ -50,5 +50,5 @@ def device_form(
 
 
 def form_of(op: str) -> DeviceForm | None:
-    """The form for devices of an op whose kernels are imported, if it has one."""
+    """The form for devices of an op whose kernels are imported, or None."""
     return _forms.get(op)

@@ -1,7 +1,7 @@
-"""The ops that are one launch on a GPU: activations, their gradients, and what is left out where a factor is zero.
+"""The ops that are one launch on a GPU: activations, their gradients, and products that skip zero factors.
 
-Each expression is the formula of the op's kernel for arrays; where that is one function of the module there is nothing
-to gain.  Next to read: `device_code.py`; `common/portable.py`, which puts this before the kernels that devices get.
+Each expression is the formula of the op's kernel for arrays.  Ops whose kernel is one function of the module would gain
+nothing.  Next to read: `device_code.py`; `common/portable.py`, which wraps the kernels of devices with it.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ CODES: Mapping[str, Code] = {
     "DivNoNan": _of("a b", "b == 0 ? W(0) : a / b"),
     "Elu": _of("x", "x > 0 ? x : expm1(x)"),
     "EluGrad": _of("g y", "g * ((y < 0 ? y : W(0)) + 1)"),
-    # TensorFlow's quotient of polynomials, in double, is infinity over infinity there.
+    # In double, TensorFlow's quotient of polynomials is infinity over infinity there.
     "Erf": _of("x", "sizeof(W) == 8 && isinf(x) ? x - x : erf(x)"),
     "Erfc": _of("x", "erfc(x)"),
-    # What CuPy's `remainder` works out by a quotient is NaN for infinity, and loses digits.
+    # CuPy's `remainder` computes by a quotient: it is NaN for infinity, and loses digits.
     "FloorMod": Code(
         ("a", "b"),
         {"y": "r != 0 ? ((r < 0) != (b < 0) ? r + b : r) : copysign(W(0), b)"},
@@ -64,7 +64,7 @@ CODES: Mapping[str, Code] = {
 
 
 def in_one_launch(op: str, builder: Callable[[OpKernelConstruction], Any]) -> Callable[[OpKernelConstruction], Any]:
-    """The builder of an op's kernel for devices: by its code where that can be compiled, else as it is."""
+    """The builder of an op's kernel for devices: by its code if that can be compiled, else `builder`."""
     code = CODES.get(op)
     if code is None:
         return builder
@@ -79,7 +79,7 @@ def in_one_launch(op: str, builder: Callable[[OpKernelConstruction], Any]) -> Ca
 
         def compute(*inputs: Any) -> Any:
             if is_gradient and inputs[0].shape != inputs[1].shape:
-                return plain(*inputs)  # which refuses it, or takes the elements in their order
+                return plain(*inputs)  # it refuses the inputs, or takes the elements in their order
             return kernel(*inputs, *scalars)
 
         return compute
