@@ -1,4 +1,4 @@
-"""Audio: WAV files, spectrograms, and the coefficients that speech is recognised by."""
+"""Audio kernels: WAV files, spectrograms, and the coefficients that speech recognition uses (MFCC)."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ __all__: list[str] = []
 # Windows are transformed in groups of about this many samples.
 _GROUP = 1 << 16
 
-# Products of a filter and a sample that are made at once: some milliseconds.
+# Products of a filter and a sample that are computed at once, in some milliseconds.
 _PRODUCTS = 1 << 20
-# Logarithms are taken of no less than this.
+# Smaller energies are raised to this before the logarithm.
 _LEAST_ENERGY = 1e-12
 
 
@@ -39,7 +39,9 @@ def _scalar_rate(sample_rate: Any) -> int:
 
 @kernel("DecodeWav", cost=lambda contents: 0.0 if contents.ndim else 2.0 * len(contents.item()))
 def decode_wav(c: OpKernelConstruction) -> Compute:
-    """(float32 [samples, channels], sample rate); cut, or filled with silence and the last channel, if so asked."""
+    """Returns (float32 [samples, channels], sample rate); if attrs ask, cut, or padded with silence and the last
+    channel.
+    """
     wanted_channels, wanted_samples = c.attr("desired_channels"), c.attr("desired_samples")
     allocate = allocator(c)
 
@@ -61,7 +63,7 @@ def decode_wav(c: OpKernelConstruction) -> Compute:
 
 @kernel("EncodeWav", cost=10.0, scratch=16)
 def encode_wav(c: OpKernelConstruction) -> Compute:
-    """A WAV file of float32 [samples, channels] in [-1, 1]."""
+    """Returns a WAV file of float32 [samples, channels] in [-1, 1]."""
 
     def compute(audio: Any, sample_rate: Any) -> Any:
         if audio.ndim != 2:
@@ -75,9 +77,9 @@ def encode_wav(c: OpKernelConstruction) -> Compute:
 
 @kernel("AudioSpectrogram", cost=PerOutput(100.0))
 def audio_spectrogram(c: OpKernelConstruction) -> Compute:
-    """float32 [channels, windows, frequencies] of float32 [samples, channels]: magnitudes, or their squares.
+    """Returns float32 [channels, windows, frequencies] of float32 [samples, channels]: magnitudes, or their squares.
 
-    A window (Hann's) is filled with zeros to the next power of two.
+    A (Hann) window is padded with zeros to the next power of two.
     """
     window, stride, squared = c.attr("window_size"), c.attr("stride"), c.attr("magnitude_squared")
     if window < 2:
@@ -110,12 +112,12 @@ def audio_spectrogram(c: OpKernelConstruction) -> Compute:
 
 
 def _mel(frequency: Any) -> Any:
-    """Pitch as it is heard, of a frequency in Hz."""
+    """Perceived pitch, on the mel scale, of a frequency in Hz."""
     return 1127.0 * np.log1p(frequency / 700.0)
 
 
 def _filter_bank(bins: int, rate: int, channels: int, low: float, high: float) -> Any | None:
-    """float64 [bins, channels], the weights of triangular filters equally spaced in pitch.
+    """float64 [bins, channels]: the weights of triangular filters that are equally spaced in pitch.
 
     None if the bins do not reach up to `high`.
     """
@@ -147,7 +149,9 @@ def _mfcc_ns(attrs: Mapping[str, Any]) -> Callable[..., float]:
 
 @kernel("Mfcc", cost=AttrCost(_mfcc_ns), scratch=44)
 def mfcc(c: OpKernelConstruction) -> Compute:
-    """float32 [channels, windows, coefficients] of squared spectrograms: cosine transforms of log filter outputs."""
+    """Returns float32 [channels, windows, coefficients] of squared spectrograms: cosine transforms of log filter
+    outputs.
+    """
     low, high = c.attr("lower_frequency_limit"), c.attr("upper_frequency_limit")
     filters, coefficients = c.attr("filterbank_channel_count"), c.attr("dct_coefficient_count")
     allocate = allocator(c)
@@ -163,8 +167,8 @@ def mfcc(c: OpKernelConstruction) -> Compute:
             )
         out = allocate((*spectrogram.shape[:2], coefficients))
         for shape in ((bins, filters + 2), (filters, coefficients), (*spectrogram.shape[:2], filters)):
-            allocate(shape)  # refuses what would not fit
-        # All of it in doubles: the filters, the cosines, energies of each window, and what they are computed from.
+            allocate(shape)  # refuses a shape that does not fit into memory
+        # All arrays are float64: the filters, the cosines, each window's energies, and their inputs.
         windows = spectrogram.shape[0] * spectrogram.shape[1]
         announce_scratch(8 * (bins * (filters + 2) + 2 * filters * (coefficients + windows + 1)))
         bank = _filter_bank(bins, rate, filters, low, high)

@@ -1,4 +1,4 @@
-"""WAV files of 16 bit samples: reading and writing them, as strictly as TensorFlow."""
+"""Reads and writes WAV files of 16 bit samples, as strictly as TensorFlow."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from aexec.framework import errors
 
 __all__ = ["read_wav", "scale", "write_wav"]
 
-# Chunks that may stand before the format.
+# Chunks that may come before the format.
 _SKIPPED = (b"JUNK", b"bext", b"iXML", b"qlty", b"mext", b"levl", b"link", b"axml")
 _FULL_SCALE = np.float32(1 << 15)
 
 
 class _Reader:
-    """Takes values off the beginning of some data.  InvalidArgumentError where there is too little of it."""
+    """Reads values from the beginning of some data.  Raises InvalidArgumentError if there is too little of it."""
 
     def __init__(self, data: bytes) -> None:
         self.data = data
@@ -47,10 +47,10 @@ def _text(name: bytes) -> str:
 
 
 def read_wav(data: bytes) -> tuple[Any, int]:
-    """(int16 [samples, channels], sample rate): the data's own bytes, so that little is made of a header's claims.
+    """Returns (int16 [samples, channels], sample rate).  The array views the data, so a false header allocates nothing.
 
     Raises:
-        InvalidArgumentError: no WAV file, or not of 16 bit PCM.
+        InvalidArgumentError: it is not a WAV file, or not of 16 bit PCM.
     """
     reader = _Reader(data)
     reader.expect(b"RIFF")
@@ -114,7 +114,7 @@ def _read_format(reader: _Reader) -> tuple[int, int]:
 
 
 def write_wav(audio: Any, rate: int) -> bytes:
-    """A file of float32 [samples, channels] in [-1, 1]; what is beyond is cut off, and NaN is silence.
+    """A WAV file of float32 [samples, channels] in [-1, 1]; values beyond are clipped, and NaN is silence.
 
     Raises:
         InvalidArgumentError: a rate, or a number of channels or samples, that a file cannot have.

@@ -1,10 +1,9 @@
-"""Collectives among tasks: each member sends to the others, through the step's rendezvous, what they need of it.
+"""Collectives among tasks: each member sends to the others, through the step's rendezvous, the data that they need.
 
-A reduction of large values is two rounds.  Each member gets a piece of every value, reduces it, and gives it to all:
-as many bytes as around a ring, in two messages' time instead of two for each member, and every element is reduced in
-the order of the devices' names, as among the devices of one process.  Small values go to everybody at once.
-Who the members are, whoever plans the step says by an attr of their nodes.
-Next to read: `collective_ops.py`.
+A reduction of large values has two rounds.  Each member gets a piece of every value, reduces it, and sends the result
+to all.  The bytes sent are those of a ring, in the time of two messages instead of two per member.  Every element is
+reduced in the order of the devices' names, as among the devices of one process.  Small values are sent to all members
+at once. The planner of the step names the members by an attr of their nodes. Next to read: `collective_ops.py`.
 """
 
 from __future__ import annotations
@@ -24,23 +23,23 @@ __all__ = ["COLLECTIVES", "GROUP_DEVICES", "SENDING_DEVICE", "Exchange"]
 COLLECTIVES = frozenset({"CollectiveReduce", "CollectiveGather", "CollectiveBcastSend", "CollectiveBcastRecv"})
 # Attr: names of the devices of a group whose members are of several tasks, sorted.
 GROUP_DEVICES = "_group_devices"
-# Attr: of a broadcast, that of them which sends.
+# Attr of a broadcast: the device among them that sends.
 SENDING_DEVICE = "_sending_device"
 
-# Bytes that are sent to everybody at once, so that one round does.
+# Values of up to this many bytes are sent to all members, in one round.
 _SMALL = 1 << 12
 
-# Given the values of the members, in their order: gives what all get.
+# Called with the members' values, in their order; returns the result for all.
 Combine = Callable[[Sequence[Any]], Awaitable[Any]]
 
 
 class Exchange:
-    """One collective of a step; one of the methods is called, once.
+    """One collective of a step; exactly one of its methods is called, once.
 
     Args:
         context: of the call.
         c: the member's node.
-        keys: what group and instance are called.
+        keys: the name of group and instance.
     """
 
     def __init__(self, context: OpKernelContext, c: OpKernelConstruction, keys: str) -> None:
@@ -58,7 +57,7 @@ class Exchange:
                 self._rendezvous.send(self._key(self._me, member, what), value)
 
     async def _hear(self, what: str, own: Any) -> list[Any]:
-        """Of each member what it tells this one, in their order."""
+        """Returns the values that the members send to this one, in the members' order."""
 
         async def of(member: str) -> Any:
             if member == self._me:
@@ -69,12 +68,12 @@ class Exchange:
         return await asyncio.gather(*map(of, self._members))
 
     async def gather(self, value: Any, combine: Combine) -> Any:
-        """What is made of the values of all."""
+        """Returns `combine` of all members' values."""
         self._tell("value", value)
         return await combine(await self._hear("value", value))
 
     async def broadcast(self, value: Any, sender: str) -> Any:
-        """The value of the sender; of others None is given."""
+        """Returns the sender's value; the other members pass None."""
         if sender == self._me:
             self._tell("value", value)
             return value
@@ -82,10 +81,10 @@ class Exchange:
         return (await self._rendezvous.recv(key, self._context.params.cancellation)).value
 
     async def reduce(self, value: Any, combine: Combine) -> Any:
-        """What is made of the values of all, element by element.
+        """Returns `combine` of all members' values, which works element by element.
 
         Raises:
-            InvalidArgumentError: they have different shapes.
+            InvalidArgumentError: the values have different shapes.
         """
         if value.nbytes <= _SMALL:
             return await self.gather(value, combine)
@@ -105,13 +104,13 @@ class Exchange:
 
 
 def _with_shape(shape: tuple[int, ...], piece: Any) -> Any:
-    """A piece of a value, as bytes, after the value's shape."""
+    """A piece of a value as bytes, preceded by the value's shape."""
     head = np.array([len(shape), *shape], np.int64).view(np.uint8)
     return np.concatenate([head, np.ascontiguousarray(piece).view(np.uint8)])
 
 
 def _apart(packed: Any, dtype: Any) -> tuple[tuple[int, ...], Any]:
-    """The shape and the piece, of what `_with_shape` made."""
+    """The shape and the piece from a result of `_with_shape`."""
     rank = int(packed[:8].view(np.int64)[0])
     begin = 8 * (rank + 1)
     return tuple(packed[8:begin].view(np.int64).tolist()), packed[begin:].view(dtype)

@@ -1,8 +1,8 @@
 """Collectives: reduce, gather and broadcast, among the devices of a process, or of several tasks.
 
-The nodes with the same group and instance keys in a step meet, each from a device of its own.  In one process the last
-that comes computes for all of them, in the order of their devices' names, whatever the order in which they came.
-Next to read: `collective_exchange.py`, what they do where they are of several tasks.
+The nodes with the same group and instance keys in a step meet, each from its own device.  In one process the last node
+that arrives computes for all of them, in the order of their devices' names, whatever the order of arrival. Next to
+read: `collective_exchange.py`, for collectives among several tasks.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ _BROADCASTS = ("CollectiveBcastSend", "CollectiveBcastRecv")
 
 
 class Meeting:
-    """Where the members of a group exchange their values, once."""
+    """The members of a group exchange their values in it, once."""
 
     def __init__(self) -> None:
         self._members: dict[str, tuple[OpKernelConstruction, Any]] = {}
         self._outcome: asyncio.Future[Any] | None = None
 
     async def join(self, context: OpKernelContext, c: OpKernelConstruction, value: Any) -> Any:
-        """Give a value, None for nothing; returns what is made of all.
+        """Pass a value, or None; returns the combined result of all members.
 
         Raises:
-            InvalidArgumentError: the members do not agree on what they are doing, or two are on one device.
+            InvalidArgumentError: the members contradict each other, or two are on one device.
         """
         if self._outcome is None:
             self._outcome = context.loop.create_future()
@@ -51,14 +51,14 @@ class Meeting:
             follows = error.fresh()
             follows.derived = True
             self._outcome.set_exception(follows)
-            self._outcome.exception()  # whether others still wait or not
+            self._outcome.exception()  # marks it as retrieved, even if nobody waits any more
             raise
         self._outcome.set_result(result)
         return result
 
 
 def _check_agree(c: OpKernelConstruction, other: OpKernelConstruction) -> None:
-    """Raise InvalidArgumentError unless two nodes can be of one group."""
+    """Raise InvalidArgumentError unless the two nodes can be members of one group."""
     if why := _disagreement(c, other):
         raise errors.InvalidArgumentError(
             f"Nodes {c.name} and {other.name} with group key {c.attr('group_key')} and instance key "
@@ -91,7 +91,7 @@ async def _over_tasks(context: OpKernelContext, c: OpKernelConstruction, keys: s
 
 
 def _combine(c: OpKernelConstruction, values: Sequence[Any]) -> Any:
-    """What the members of a group get."""
+    """The result for the members of a group."""
     check_inline(sum(value.nbytes for value in values) * COPY_NS)
     if c.op in _BROADCASTS:
         if not values:
@@ -115,7 +115,7 @@ def _combine(c: OpKernelConstruction, values: Sequence[Any]) -> Any:
 
 
 def _divided(value: Any, by: int) -> Any:
-    if value.dtype.kind == "i":  # towards zero, as C++ does
+    if value.dtype.kind == "i":  # towards zero, as in C++
         return (np.sign(value) * (np.abs(value) // by)).astype(value.dtype)
     return (value / value.dtype.type(by)).astype(value.dtype)
 
@@ -155,7 +155,7 @@ def broadcast_receive(c: OpKernelConstruction) -> Compute:
 
 
 def _member(c: OpKernelConstruction, checked: Callable[..., Any]) -> Compute:
-    """A member of a group, which gives what `checked` makes of its inputs."""
+    """A member of a group, which contributes `checked(*inputs)`."""
     if c.attr("group_size") < 1:
         raise errors.InvalidArgumentError(f"group_size must be positive, got {c.attr('group_size')}")
     c.need_context()

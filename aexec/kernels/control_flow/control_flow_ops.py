@@ -1,7 +1,7 @@
 """Control-flow ops that are ordinary kernels.
 
-Switch, Merge, Enter, Exit and NextIteration move values between outputs, iterations
-and frames, which is the executor's own work: see `aexec/runtime/interpreter/propagator_state.py`.
+Switch, Merge, Enter, Exit and NextIteration move values between outputs, iterations and frames.  The executor does that
+itself: see `aexec/runtime/interpreter/propagator_state.py`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def loop_cond(c: OpKernelConstruction) -> Compute:
 
 @kernel("Abort", cost=0)
 def abort(c: OpKernelConstruction) -> Compute:
-    """Ends the step, not the process as TensorFlow's does: a server must survive any graph."""
+    """Ends the step.  TensorFlow's ends the process, but a server must survive any graph."""
     message = c.text("error_msg")
 
     def compute() -> None:

@@ -1,7 +1,7 @@
 """Functional control flow: If, Case, While, For and calls, whose branches and bodies are functions.
 
-They run directly, each body as an execution of its own inside the step; cancelling the
-step cancels them.  Next to read: `aexec/runtime/functions/functions.py`.
+Each body runs directly, as an execution of its own inside the step; cancelling the step cancels it.  Next to read:
+`aexec/runtime/functions/functions.py`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from aexec.framework.zeros import zeros_of_type
 
 
 def truth(condition: Any) -> bool:
-    """Truth of a condition tensor: a scalar by its value, anything else by whether it has elements."""
+    """Truth of a condition tensor: the value of a scalar; for any other tensor, whether it has elements."""
     array = np.asarray(condition)
     return bool(array[()]) if array.ndim == 0 else array.size > 0
 
@@ -42,7 +42,7 @@ def _function(
     reference: Any = None,
     results: Results = Results.AS_OUTPUTS,
 ) -> Any:
-    """The function that attr `role` names, which must take `inputs` and give `outputs` (None: one of any type)."""
+    """The function that attr `role` names, which must take `inputs` and return `outputs` (None: one of any type)."""
     function = c.functions.function(c.attr(role) if reference is None else reference, results=results)
     arguments, given = function.types
     if not _same_types(arguments, inputs):
@@ -64,12 +64,12 @@ def _function(
 
 
 def _loop(c: OpKernelConstruction) -> str:
-    """The loop that an op is, in TensorFlow's messages: `While`, `For`."""
+    """The name of the op's loop in TensorFlow's messages: `While`, `For`."""
     return c.op.removeprefix("Stateless").removeprefix("_")
 
 
 async def _results(context: OpKernelContext, values: Sequence[Any], number: int, running: Running) -> Any:
-    """What is left to do once a function runs whose results are the kernel's."""
+    """Wait for a function whose results are the kernel's."""
     return await running
 
 
@@ -106,7 +106,7 @@ def case(c: OpKernelConstruction) -> Compute:
 
     async def compute(context: OpKernelContext, index: Any, *inputs: Any) -> Any:
         chosen = _scalar(index, "branch_index")
-        # An index out of range means the last branch.
+        # An index out of range selects the last branch.
         branch = branches[chosen if 0 <= chosen < len(branches) else -1]
         return await branch(context, inputs)
 
@@ -116,7 +116,7 @@ def case(c: OpKernelConstruction) -> Compute:
 @kernel("While", "StatelessWhile", "_While", cost=0)
 @kernel("While", "StatelessWhile", "_While", device=DEFAULT_DEVICE, cost=0)
 def while_(c: OpKernelConstruction) -> Compute:
-    """What goes from one iteration into the next stays where it is made; the host sees the condition alone."""
+    """Loop variables stay where they are made; only the condition is copied to the host."""
     condition = _function(c, "cond", c.input_types, None, results=Results.ON_HOST)
     body = _function(c, "body", c.input_types, c.input_types, results=Results.WHERE_MADE)
     c.need_context()
@@ -175,7 +175,7 @@ def partitioned_call(c: OpKernelConstruction) -> Compute:
 @kernel("RemoteCall", cost=0)
 @kernel("RemoteCall", device=DEFAULT_DEVICE, host_memory=("target",), cost=0)
 def remote_call(c: OpKernelConstruction) -> Compute:
-    """A call whose body runs on the device that an input names, which has to be one of the session's."""
+    """A call whose body runs on the device that an input names, which must be one of the session's."""
     _function(c, "f", c.input_types[1:], c.output_types)
     functions, reference = c.functions, c.attr("f")
     c.need_context()
@@ -198,9 +198,9 @@ def _text_of(target: Any) -> str:
 
 @kernel("FakeParam", cost=0)
 def fake_param(c: OpKernelConstruction) -> Compute:
-    """Stands for a branch output that is never used: zeros of the declared shape, unknown dims as 0.
+    """Stands for a branch output that is never used: zeros of the declared shape, with unknown dimensions as 0.
 
-    They are views of one zero: the declared shape may be of any size.
+    The zeros are views of one element, since the declared shape may be of any size.
     """
     shape = c.attr("shape")
     dims = [0 if d is None else d for d in shape.dims or ()]
@@ -211,7 +211,7 @@ def fake_param(c: OpKernelConstruction) -> Compute:
 @kernel("SymbolicGradient", cost=0)
 @kernel("SymbolicGradient", device=DEFAULT_DEVICE, cost=0)
 def symbolic_gradient(c: OpKernelConstruction) -> Compute:
-    """A call of the function's gradient, which is made of the gradients of the nodes of its body."""
+    """A call of the function's gradient, which is built from the gradients of its body's nodes."""
     function = c.functions.gradient(c.attr("f"))
     for what, given, wanted in (
         ("takes", c.input_types, function.types[0]),

@@ -77,7 +77,7 @@ def optional_get_value(c: OpKernelConstruction) -> Compute:
     return compute
 
 
-# Optional values as elements of variants: what ZerosLike and AddN make of them
+# ZerosLike and AddN of optional values in variants
 
 
 def _zeros_like(value: OptionalValue) -> OptionalValue:
@@ -87,7 +87,7 @@ def _zeros_like(value: OptionalValue) -> OptionalValue:
 
 
 def _add(first: OptionalValue, second: OptionalValue) -> OptionalValue:
-    """The sum of the components; nothing is left where both have nothing."""
+    """The sum of the components; None if both have none."""
     if (first.components is None) != (second.components is None):
         raise errors.InvalidArgumentError("Cannot add optionals because one has a value and the other doesn't.")
     if first.components is None or second.components is None:

@@ -1,10 +1,10 @@
 """Sends and receives: the two ends of an edge between devices, which meet in the step's rendezvous.
 
-They run also when they are dead: a Send sends on that its input is dead, a Recv that gets something dead has no
-output.  A Recv whose value is there already returns it; otherwise it waits, without a task.  It is the Recv that
-copies, from where the Send says that the value is to where it is wanted; between the host's devices nothing is copied.
-Next to read: `aexec/framework/kernel_contract/transfer_ends.py`, which is what they compute, and
-`aexec/graph/partitioning/transfers.py`, which puts them into graphs.
+They also run when dead: a Send passes on that its input is dead, and the Recv that receives this has no output.  A Recv
+whose value has arrived returns it; otherwise it waits, without a task.  The Recv copies the value from the place that
+the Send names to its own; between the host's devices nothing is copied. Next to read:
+`aexec/framework/kernel_contract/transfer_ends.py`, for the values that they exchange, and
+`aexec/graph/partitioning/transfers.py`, which inserts them into graphs.
 """
 
 from __future__ import annotations
@@ -39,19 +39,19 @@ _of_step: Callable[[Params], Rendezvous] = attrgetter("rendezvous")
 
 
 def _meeting_place(c: OpKernelConstruction) -> Callable[[Params], Rendezvous]:
-    """What the partitions of a function exchange is theirs; whoever sends by name meets others of the step."""
+    """Partitions of a function exchange values in a rendezvous of their own; Sends by name use the step's."""
     return _of_partitions if c.op.startswith("_") else _of_step
 
 
 def _device_of_memory(c: OpKernelConstruction) -> Device | None:
-    """The device in whose memory the value is at this end; None for the host's."""
+    """The device whose memory holds the value at this end; None for the host's."""
     if c.placed_on is None or c.placed_on.is_host or c.op.startswith("_Host"):
         return None
     return c.placed_on
 
 
 def _keys(c: OpKernelConstruction) -> Callable[[tuple[int, int]], str]:
-    """The key of a call, by its (frame id, iteration)."""
+    """A function from a call's (frame id, iteration) to its key."""
     ends = c.text("send_device"), c.attr("send_device_incarnation"), c.text("recv_device"), c.text("tensor_name")
     outside_loops = (0, 0)
     of_root = create_key(*ends, outside_loops)

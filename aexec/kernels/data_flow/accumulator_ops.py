@@ -38,7 +38,7 @@ kernel("SparseConditionalAccumulator", cost=0, dtype=_DTYPES)(_maker(SparseAccum
 
 
 def _find(c: OpKernelConstruction, context: OpKernelContext, handle: Any, kind: type[AnyAccumulator]) -> AnyAccumulator:
-    """The accumulator, which must be of this kind and of the node's type."""
+    """The accumulator, which must be of this kind and have the node's type."""
     found = find_resource(context, handle, Accumulator)
     if not isinstance(found, kind):
         raise errors.InvalidArgumentError(f"{c.op} takes no {type(found).__name__}")

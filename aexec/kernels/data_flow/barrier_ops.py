@@ -61,7 +61,7 @@ def _insert_cost(_handle: Any, keys: Any, values: Any) -> float:
 def barrier_insert_many(c: OpKernelConstruction) -> Compute:
     component = c.attr("component_index")
     c.take_list()
-    c.may_be_abandoned = True  # all are inserted or none
+    c.may_be_abandoned = True  # all elements are inserted or none
 
     def compute(context: OpKernelContext, inputs: list[Any]) -> None:
         found = find_resource(context, inputs[0], Barrier)
@@ -96,7 +96,7 @@ def barrier_take_many(c: OpKernelConstruction) -> Compute:
         except BaseException:
             found.put_back(taken)
             raise
-        # Letting go of so many objects would hold the loop as well; nobody waits for it.
+        # Freeing so many objects would hold the loop, too; nobody waits for it.
         context.worker_pool.start(taken.clear)
         return columns
 
@@ -104,7 +104,7 @@ def barrier_take_many(c: OpKernelConstruction) -> Compute:
 
 
 def _columns(found: Barrier, taken: list[Any]) -> tuple[Any, ...]:
-    """What was taken, as the op's outputs."""
+    """The taken elements as the op's outputs."""
     insertions = np.array([entry[0] for entry in taken], np.int64)
     let_others_run()
     keys = string_array([entry[2] for entry in taken])

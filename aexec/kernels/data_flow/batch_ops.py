@@ -1,4 +1,4 @@
-"""BatchFunction: calls of a function by several steps, joined and run as one.
+"""BatchFunction: calls of a function by several steps, joined and run together.
 
 Next to read: `aexec/resources/batcher.py`.
 """
@@ -26,7 +26,7 @@ def _check_sizes(allowed: list[int], largest: int) -> None:
 
 @kernel("BatchFunction", cost=0)
 def batch_function(c: OpKernelConstruction) -> Compute:
-    """All nodes of one name, queue and function share batches."""
+    """All nodes with the same name, queue and function share batches."""
     function = c.functions.function(c.attr("f"))
     if tuple(function.types[0]) != c.input_types or tuple(function.types[1]) != c.output_types:
         raise errors.InvalidArgumentError(

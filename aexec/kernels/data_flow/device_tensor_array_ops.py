@@ -1,7 +1,7 @@
 """TensorArrays whose elements are in a device's memory: loops on a GPU write and read them without the host.
 
-The loop finds the array, what is done with it is done in the order of the stream, where shapes are known.  Only the
-third generation is here, whose handles are resources; arrays of int32, strings and variants are the host's.
+The event loop finds the array; operations on it are queued in stream order, and shapes are known when they are queued.
+Only the third generation is here, whose handles are resources; arrays of int32, strings and variants are on the host.
 Next to read: `tensor_array_ops.py`, `aexec/framework/kernel_contract/variable_use.py`.
 """
 
@@ -18,7 +18,7 @@ from aexec.kernels.data_flow.tensor_array_ops import CORES, Core, finder, tensor
 
 __all__: list[str] = []
 
-# What is in the host's memory, by operation.
+# Inputs and outputs in host memory, by operation.
 _HOST_MEMORY = {
     "Close": (),
     "Concat": ("lengths",),
@@ -32,7 +32,7 @@ _HOST_MEMORY = {
 
 
 def _in_order(core: Core) -> Builder:
-    """The kernel that is queued with the array in the place of its handle."""
+    """The kernel that is queued, with the array in place of its handle."""
 
     def build(c: OpKernelConstruction) -> Compute:
         find_array = finder()
@@ -50,7 +50,7 @@ for _operation, _core in CORES.items():
     device_form(f"TensorArray{_operation}V3", of_variables=True, host_memory=("handle", *_HOST_MEMORY[_operation]))(
         _in_order(_core)
     )
-# When gradients are made, the forward array has not been written to yet: that is queued.
+# When gradients are made, the forward array has not been written yet: the writes are queued.
 _gradients = partial(tensor_array_grad, at_once=False)
 device_form("TensorArrayV3", of_variables=True, host_memory=("size", "handle", "flow"))(tensor_array)
 device_form("TensorArrayGradV3", of_variables=True, host_memory=("handle", "grad_handle"))(_gradients)

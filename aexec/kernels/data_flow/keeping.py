@@ -1,7 +1,7 @@
-"""What a kernel keeps of its inputs for later steps: arrays that nobody else can write to, else copies.
+"""Inputs that a kernel keeps for later steps: arrays that nobody else can write to, else copies.
 
-A fed array stays its owner's, and a view may be of such a one.  Kernels that keep inputs ask for
-the list of them (`OpKernelConstruction.take_list`), which tells what they alone refer to.
+A fed array remains its owner's, and a view may be of one.  Kernels that keep inputs ask for the list of them
+(`OpKernelConstruction.take_list`), whose reference counts show which arrays nobody else refers to.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["copy_and_count", "copy_shared", "keeping_ns", "may_keep", "own"]
 
 
 def may_keep(inputs: list[Any], position: int) -> bool:
-    """Can nobody else write to this input?"""
+    """True if nobody else can write to this input."""
     if not isinstance(inputs[position], np.ndarray):
         return True
     if inputs[position].flags.writeable:
@@ -34,23 +34,23 @@ def may_keep(inputs: list[Any], position: int) -> bool:
 
 
 def keeping_ns(inputs: list[Any], positions: Sequence[int]) -> float:
-    """How long it takes to copy those inputs that may not be kept, and to count what strings take."""
+    """Nanoseconds to copy the inputs that may not be kept, and to measure strings."""
     num_bytes: int = sum([inputs[position].nbytes for position in positions if not may_keep(inputs, position)])
     return COPY_NS * num_bytes + sum([measuring_ns(inputs[position]) for position in positions])
 
 
 def copy_shared(inputs: list[Any], positions: Sequence[int]) -> None:
-    """Put copies into the list for those inputs that may not be kept."""
+    """Replace inputs in the list that may not be kept by copies."""
     for position in positions:
         if not may_keep(inputs, position):
             inputs[position] = private_copy(inputs[position])
 
 
 async def own(context: OpKernelContext, inputs: list[Any], positions: Sequence[int], kept: KeptMemory | None) -> None:
-    """`copy_shared`, and if it is much in a thread, which counts what is to be kept as well.
+    """`copy_shared`, in a thread if it is much; the thread also counts the kept memory.
 
     Raises:
-        ResourceExhaustedError: the session may not keep so much.
+        ResourceExhaustedError: the session's limit of kept memory is reached.
     """
     if current_budget().allows(keeping_ns(inputs, positions)):
         copy_shared(inputs, positions)
@@ -59,9 +59,9 @@ async def own(context: OpKernelContext, inputs: list[Any], positions: Sequence[i
 
 
 def copy_and_count(inputs: list[Any], positions: Sequence[int], kept: KeptMemory | None, rows: int = 0) -> None:
-    """`copy_shared`; then they count as kept, cut into so many rows.
+    """`copy_shared`, then count the inputs as kept, cut into `rows` rows.
 
-    Raises ResourceExhaustedError if the session may not keep so much.
+    Raises ResourceExhaustedError if the session's limit of kept memory is reached.
     """
     copy_shared(inputs, positions)
     if kept is not None:

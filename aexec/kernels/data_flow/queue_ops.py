@@ -1,8 +1,8 @@
-"""Queues: the nodes that make them, and the operations on them.
+"""Queues: the ops that make them, and the operations on them.
 
-An operation that can be done at once returns its outputs, one that has to wait an attempt
-(`aexec/queues/attempts.py`), which the executor waits for and cancels with the step.  Copying
-much, to put arrays that somebody else may write to or to join a batch, is done in a thread.
+An operation that can be done at once returns its outputs.  One that must wait returns an attempt
+(`aexec/queues/attempts.py`), which the executor waits for and cancels with the step.  Large copies run in a thread: of
+arrays that somebody else may write to, or to join a batch.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ from aexec.queues.joining import Joining
 from aexec.queues.kinds import follow_queue_kinds, queue_class
 from aexec.queues.queue_base import Element, QueueBase, QueueSpec, lookup_queue
 
-# The shape of a batch of more rows is greater: the loop may have no time to cut it.
+# A size above that of any batch that the event loop has time to cut into rows.
 _MANY = (int(DEFAULT.inline_ns / CUT_NS),)
-# Strings of an element that are counted at once.
+# Strings of an element that are measured at once.
 _MANY_STRINGS = int(DEFAULT.inline_ns / MEASURE_NS)
-# What a row takes in memory besides its data, at least; below so much in all, asking what there is costs more.
+# The least memory of a row besides its data; below `_UNCHECKED_BYTES` in all, free memory is not looked up.
 _ROW_BYTES = 150
 _UNCHECKED_BYTES = 256 << 20
 
@@ -55,13 +55,13 @@ def _spec(c: OpKernelConstruction, kind: type[QueueBase]) -> QueueSpec:
 
 
 def _make_queue(c: OpKernelConstruction) -> Callable[[OpKernelContext], ContainerInfo]:
-    """What finds or makes the node's queue in the session's resources, and returns its name there."""
+    """A function that finds or makes the node's queue in the session's resources, and returns its name there."""
     kind = queue_class(c.op)
     if kind is None:
         raise errors.NotFoundError(f"No kind of queue '{c.op}' is registered any more")
     info = ContainerInfo.from_attrs(c.attrs, c.name)
     spec = _spec(c, kind)
-    kind(info.name, spec)  # what is wrong with the node is known before it runs
+    kind(info.name, spec)  # raises errors of the node's attrs before it runs
     checked: list[QueueBase] = []
 
     def find(context: OpKernelContext) -> ContainerInfo:
@@ -95,7 +95,7 @@ def _queue_v1(c: OpKernelConstruction) -> Compute:
 
 
 def _old_handle(named: ContainerInfo | ResourceHandle) -> RefCell:
-    """A handle of the first kind: a cell with the strings container and name."""
+    """A handle of the first generation: a cell with the strings container and name."""
     names = np.array([named.container.encode(), named.name.encode()], object)
     return RefCell(dtypes.string, PartialTensorShape([2]), names)
 
@@ -119,10 +119,10 @@ def fake_queue(c: OpKernelConstruction) -> Compute:
 
 
 class _Finder:
-    """Finds the queue that a handle names; remembers the last one, as it is mostly the same again.
+    """Finds the queue of a handle; keeps the last one, since it is mostly the same.
 
     Args:
-        check: is called with each queue that was not the last one.
+        check: called with each queue other than the last one.
     """
 
     __slots__ = ("_check", "_handle", "_queue", "_resources")
@@ -185,7 +185,7 @@ def _enqueue(many: bool) -> Builder:
 
 
 def _check_memory(cut: int) -> None:
-    """Rows may be many although they have no bytes: cut apart, each is an object."""
+    """Rows may be many although they have no bytes: after cutting, each is an object."""
     if cut * _ROW_BYTES > _UNCHECKED_BYTES and cut * _ROW_BYTES > available_memory():
         raise errors.ResourceExhaustedError(f"OOM when cutting a batch into {cut} rows")
 
@@ -249,7 +249,7 @@ def _dequeue_many(up_to: bool) -> Builder:
 def _begin_batch(
     context: OpKernelContext, queue: QueueBase, count: int, up_to: bool, join: Callable[[list[Element]], Element]
 ) -> Any:
-    """A batch, or what to wait for: an attempt where joining is surely quick, else a `Joining`."""
+    """A batch, or what to wait for: an attempt if joining is surely quick, else a `Joining`."""
     if _is_quick(queue, count):
         return queue.dequeue_many(count, up_to=up_to, finish=join)
     elements = queue.dequeue_many(count, up_to=up_to, finish=list)

@@ -23,9 +23,9 @@ _ON_DEVICE = tuple(filter(is_on_device, (*dtypes.NUMBER, dtypes.bool_)))
 @kernel("GetSessionHandle", "GetSessionHandleV2", cost=0)
 @kernel("GetSessionHandle", "GetSessionHandleV2", device="DEFAULT", T=_ON_DEVICE, host_memory=("handle",), cost=0)
 def get_session_handle(c: OpKernelConstruction) -> Compute:
-    """A new handle to the tensor, which is kept if the handle is fetched: a string, or of V2 a resource handle.
+    """Returns a new handle to the tensor, which is kept if the handle is fetched: a string, or of V2 a resource handle.
 
-    What is in the memory of the node's device stays there.
+    A tensor in the memory of the node's device stays there.
     """
     memory, dtype = _memory_of(c), c.input_types[0]
     name, device, as_string = c.name, c.device, c.output_types[0] is dtypes.string
@@ -45,7 +45,7 @@ def get_session_handle(c: OpKernelConstruction) -> Compute:
 
 
 def _memory_of(c: OpKernelConstruction) -> Device | None:
-    """The device in whose memory the node has its tensor; None for the host's."""
+    """The device in whose memory the node's tensor is; None for the host's."""
     return None if c.placed_on is None or c.placed_on.is_host else c.placed_on
 
 
@@ -58,7 +58,7 @@ def _handle_text(handle: Any) -> str:
 @kernel("GetSessionTensor", cost=0)
 @kernel("GetSessionTensor", device="DEFAULT", dtype=_ON_DEVICE, host_memory=("handle",), cost=0)
 def get_session_tensor(c: OpKernelConstruction) -> Compute:
-    """The tensor of a handle, copied to the memory of the node's device unless it is there."""
+    """Returns the tensor of a handle, copied to the memory of the node's device unless it is there."""
     dtype, name, memory = c.attr("dtype"), c.name, _memory_of(c)
     c.need_context()
 
@@ -86,7 +86,7 @@ def get_session_tensor(c: OpKernelConstruction) -> Compute:
 @kernel("DeleteSessionTensor", cost=0)
 @kernel("DeleteSessionTensor", device="DEFAULT", host_memory=("handle",), cost=0)
 def delete_session_tensor(c: OpKernelConstruction) -> Compute:
-    """The tensor of a handle is forgotten."""
+    """Deletes the tensor of a handle."""
     c.need_context()
 
     def compute(context: OpKernelContext, handle: Any) -> None:

@@ -1,8 +1,8 @@
-"""Stacks: what a forward loop pushes and its gradient pops; they live as long as the step.
+"""Stacks: a forward loop pushes, its gradient pops; they live as long as the step.
 
-Handles are resources, or the strings of the first generation.  The attr `swap_memory` asks that
-a device's tensors be moved to host memory when the device runs short; a push hands each
-tensor to `Stack.swapped`, which on the CPU has nowhere else to put it.
+Handles are resources, or the strings of the first generation.  The attr `swap_memory` asks to move a device's tensors
+to host memory when the device runs short.  A push calls `Stack.swapped` with each tensor, which on the CPU does
+nothing.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Stack:
         elements.append(value)
 
     def swapped(self, value: Any) -> Any:
-        """Where a pushed tensor is kept while memory is short: for arrays in host memory, where it is."""
+        """The place of a pushed tensor while memory is short; an array in host memory stays."""
         return value
 
     def pop(self) -> Any:
@@ -49,7 +49,7 @@ class Stack:
 
     @property
     def tensors(self) -> list[Any]:
-        """What it holds."""
+        """The tensors that it holds."""
         return self._elements or []
 
     def close(self) -> None:

@@ -34,7 +34,7 @@ def _area(c: OpKernelConstruction) -> Callable[[OpKernelContext], StagingArea]:
 
 
 def _map(c: OpKernelConstruction) -> Callable[[OpKernelContext], StagingMap]:
-    """What finds the node's map, or makes it: a node that puts says how wide tuples are, others take parts of them."""
+    """A function that finds or makes the node's map: a Stage gives the width of tuples, others take parts of tuples."""
     info = ContainerInfo.from_attrs(c.attrs, c.name, use_node_name=True)
     ordered = c.op.startswith("Ordered")
     width = len(c.attr("dtypes")) if c.op.endswith("MapStage") else None
@@ -56,7 +56,7 @@ def _map(c: OpKernelConstruction) -> Callable[[OpKernelContext], StagingMap]:
 
 
 def _outputs(c: OpKernelConstruction, values: tuple[Any, ...], first: int = 0) -> tuple[Any, ...]:
-    """Values that were staged, as the node's outputs from number `first` on, which they must fit."""
+    """Staged values as the node's outputs from number `first` on; raises unless they match the output types."""
     wanted = c.output_types[first:]
     if len(values) != len(wanted):
         raise errors.InvalidArgumentError(f"Mismatch stage/unstage: {len(values)} vs. {len(wanted)}")

@@ -1,8 +1,8 @@
 """TensorArray ops: the handle finds the array in the step's container, `flow` only orders operations.
 
-The three generations differ in the form of the handle (see `aexec/kernels/common/handles.py`), and the first one
-packs and unpacks whole arrays where later ones gather and scatter.  What an op does with an array, once that is found,
-is a `Core`, which `device_tensor_array_ops.py` takes for arrays whose elements are in a device's memory.
+The three generations differ in the form of the handle (see `aexec/kernels/common/handles.py`), and the first one packs
+and unpacks whole arrays where later ones gather and scatter.  The operation of an op on its array is a `Core`, which
+`device_tensor_array_ops.py` also uses, for arrays whose elements are in a device's memory.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ from aexec.resources.tensor_array import TensorArray
 
 __all__ = ["CORES", "Core", "finder", "tensor_array", "tensor_array_grad"]
 
-# Given the construction, what a call does with the array and the inputs after its handle.
+# From the construction, makes a function of the array and the inputs after its handle.
 Core = Callable[[OpKernelConstruction], Compute]
 
 _WRITABLE = dtypes.ALL
 _GATHERABLE = tuple(d for d in (*dtypes.ALL, dtypes.qint8, dtypes.quint8, dtypes.qint32) if d is not dtypes.resource)
 _CONCATENABLE = tuple(d for d in _GATHERABLE if d is not dtypes.variant)
 _FLOW = np.float32(0)
-# An index as a Python number in a list, in bytes; of a few of them nothing is announced.
+# Bytes of an index as a Python number in a list; the memory of up to `_FEW` indices is not announced.
 _INDEX_BYTES, _FEW = 40, 1 << 12
-# Adding takes so many times as long as copying.
+# Adding takes this many times as long as copying.
 _ADDED = 2
 _numbers = itertools.count()
 
@@ -53,7 +53,9 @@ def _names(operation: str) -> tuple[str, ...]:
 
 
 def finder() -> Callable[[OpKernelContext, Any], TensorArray]:
-    """What finds the array of a handle.  A kernel has one for itself: in a loop it gets one handle again and again."""
+    """A function that finds the array of a handle.  Each kernel has its own: in a loop it gets the same handle
+    repeatedly.
+    """
     last: tuple[Any, Any] = (None, None)
 
     def find(context: OpKernelContext, handle: Any) -> TensorArray:
@@ -110,7 +112,7 @@ _WRITES = "is trying to write"
 
 @kernel(*_names(""), cost=0)
 def tensor_array(c: OpKernelConstruction) -> Compute:
-    """Makes an array, whose elements are of `c.xp`."""
+    """Makes an array whose elements are arrays of `c.xp`."""
     dtype, shape = c.attr("dtype"), c.attr("element_shape")
     names = ("dynamic_size", "clear_after_read", "identical_element_shapes")
     options = {name: c.attr(name) for name in names if name in c.attrs}
@@ -142,10 +144,10 @@ def _tensor_array_grad(c: OpKernelConstruction) -> Compute:
 
 
 def tensor_array_grad(c: OpKernelConstruction, *, at_once: bool = True) -> Compute:
-    """Finds the array of gradients, or makes it: as long as the forward array is then, which may not grow any more.
+    """Finds or makes the array of gradients, which is as long as the forward array is then; that can no longer grow.
 
     Args:
-        at_once: else that is found out when gradients are first used.
+        at_once: if False, the length is read when gradients are first used.
     """
     source, with_shape = c.text("source"), c.op.endswith("WithShape")
     outputs, find = _outputs(c), finder()
@@ -175,12 +177,12 @@ def tensor_array_grad(c: OpKernelConstruction, *, at_once: bool = True) -> Compu
 
 
 def _on_host(core: Core) -> Builder:
-    """The kernel of the host, which finds the array itself."""
+    """The host's kernel, which finds the array itself."""
 
     def build(c: OpKernelConstruction) -> Compute:
         find, apply = finder(), core(c)
         c.need_context()
-        c.may_be_abandoned = True  # nobody sees an array when its step is over
+        c.may_be_abandoned = True  # an array is invisible once its step is over
         return lambda context, handle, *inputs: apply(find(context, handle), *inputs)
 
     return build
@@ -237,7 +239,7 @@ def _gather(c: OpKernelConstruction) -> Compute:
             return xp.empty((0, *array.element_shape.as_tuple()), dtype.np)
         if xp is not np:
             return xp.stack(array.read_many(positions))
-        # Nothing is read, and so cleared, before there is room for it.
+        # Check the memory first: reading may clear elements.
         shape = array.shape_at(positions[0])
         if not wanted.is_compatible_with(shape):
             raise errors.InvalidArgumentError(
@@ -334,7 +336,7 @@ def _concat(c: OpKernelConstruction) -> Compute:
 
 
 def _check_parts(shapes: Sequence[tuple[int, ...]], wanted: PartialTensorShape) -> None:
-    """Raise InvalidArgumentError unless tensors of these shapes can be concatenated, to one of the shape wanted."""
+    """Raise InvalidArgumentError unless tensors of these shapes can be concatenated to one of the shape `wanted`."""
     inner = shapes[0][1:]
     for index, shape in enumerate(shapes):
         if not shape:
@@ -386,7 +388,7 @@ def _split(c: OpKernelConstruction) -> Compute:
     return apply
 
 
-# What the ops of an operation do, by its name.
+# The `Core` of each operation, by its name.
 CORES: Mapping[str, Core] = {
     "Close": _close,
     "Concat": _concat,

@@ -1,4 +1,4 @@
-"""Boxes in images: drawing them, and drawing lots for one that shows enough of an object."""
+"""Boxes in images: drawing boxes, and random boxes that show enough of an object."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def _palette(depth: int, colors: Any | None) -> Any:
 
 
 def _draw(image: Any, corners: list[int], color: Any) -> None:
-    """The outline of a box, as far as it lies in the image."""
+    """Draw the part of a box's outline that lies in the image."""
     top, left, bottom, right = corners
     height, width = image.shape[:2]
     if top > bottom or left > right or top >= height or bottom < 0 or left >= width or right < 0:
@@ -89,7 +89,7 @@ def _drawing_cost(images: Any, boxes: Any, *_: Any) -> Any:
 
 @kernel("DrawBoundingBoxes", "DrawBoundingBoxesV2", T=(dtypes.float32, dtypes.float16), cost=_drawing_cost)
 def draw_bounding_boxes(c: OpKernelConstruction) -> Compute:
-    """The images with boxes (fractions of height and width) drawn on them, a pixel thin."""
+    """Returns the images with outlines of boxes (fractions of height and width), one pixel wide."""
 
     def compute(images: Any, boxes: Any, colors: Any = None) -> Any:
         _check_drawing(images, boxes)
@@ -100,7 +100,7 @@ def draw_bounding_boxes(c: OpKernelConstruction) -> Compute:
         reach = np.array([images.shape[1] - 1, images.shape[2] - 1] * 2, _F32)
         announce_scratch(_PLACE_BYTES * boxes.size)
         places = boxes * reach
-        # A place far outside, or nowhere, is one before the image.
+        # A place far outside, or NaN, becomes one before the image.
         places[~(np.abs(places) < 2**31)] = -(2**31)
         places = places.astype(np.int64)
         for image, own in zip(out, places, strict=True):
@@ -113,7 +113,7 @@ def draw_bounding_boxes(c: OpKernelConstruction) -> Compute:
 
 # Random boxes
 
-# More attempts than this have no better chance, and would hold up the step.
+# More attempts than this do not improve the chance, and would hold up the step.
 _MOST_ATTEMPTS = 100_000
 # Nanoseconds of one, and of looking at a box in it.
 _ATTEMPT_NS, _COMPARE_NS = 20_000.0, 20.0
@@ -121,7 +121,7 @@ _ATTEMPT_NS, _COMPARE_NS = 20_000.0, 20.0
 
 @dataclass(frozen=True, slots=True)
 class _Rectangle:
-    """Pixels from `left` to `right` and `top` to `bottom`, the latter not included."""
+    """Pixels from `left` to `right` and `top` to `bottom`, the last ones excluded."""
 
     left: int
     top: int
@@ -139,7 +139,7 @@ def _round(value: Any) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Limits:
-    """What a random box must be: checked attrs; floats are float32."""
+    """The limits of a random box: checked attrs; floats are float32."""
 
     aspect: tuple[Any, Any]
     area: tuple[Any, Any]
@@ -165,7 +165,7 @@ class _Limits:
         return cls(as_floats[0], as_floats[1], attempts, c.attr("use_image_if_no_bounding_boxes"))
 
     def draw(self, words: Iterator[int], image: _Rectangle) -> _Rectangle | None:
-        """A random rectangle within these limits, or None if these words make none."""
+        """A random rectangle within these limits, or None if these words give none."""
         low, high = self.aspect
         ratio = unit_floats(np.array([next(words)], np.uint32))[0] * (high - low) + low
         if not ratio > 0 or not image.area or self.area[0] > self.area[1]:
@@ -190,7 +190,7 @@ class _Limits:
         if height < limit:
             height += next(words) % (limit - height + 1)
         width = _round(height * ratio)
-        # Rounding may leave the area just outside its limits.
+        # Rounding may bring the area just outside its limits.
         if width * height < least:
             height += 1
             width = _round(height * ratio)
@@ -210,7 +210,7 @@ def _words(generator: Philox) -> Iterator[int]:
 
 
 def _shows_enough(crop: _Rectangle, boxes: Any, part: Any) -> bool:
-    """Whether the crop has this part of at least one of the boxes.
+    """True if the crop has this part of at least one of the boxes.
 
     Args:
         boxes: int64 [number, 4], pixels: top, left, bottom, right.
@@ -246,7 +246,7 @@ def _checked_image(image_size: Any) -> _Rectangle:
 
 
 def _checked_boxes(boxes: Any, image: _Rectangle, limits: _Limits) -> Any:
-    """Their pixels, as `_shows_enough` takes them."""
+    """Returns the boxes in pixels, as `_shows_enough` takes them, after checking them."""
     if boxes.ndim != 3:
         raise errors.InvalidArgumentError(
             f"input boxes must be 3-dimensional [batch, num_boxes, coords]: {shape_text(boxes.shape)}"
@@ -278,7 +278,7 @@ def _checked_part(part: Any) -> Any:
 
 
 def _sampler(c: OpKernelConstruction) -> Compute:
-    """A function `(image_size, boxes, part, reserve) -> (begin, size, box)`; `reserve()` gives the generator."""
+    """A function `(image_size, boxes, part, reserve) -> (begin, size, box)`; `reserve()` returns the generator."""
     limits, dtype = _Limits.of(c), c.attr("T").np
 
     def sample(image_size: Any, boxes: Any, part: Any, reserve: Callable[[], Philox]) -> Any:
@@ -310,13 +310,14 @@ def _cost_of_attempts(attrs: Any) -> Any:
 _COST = AttrCost(_cost_of_attempts)
 
 
-# Bytes that a coordinate of a box takes while the boxes are compared with what is cut out.
+# Bytes per coordinate of a box while the boxes are compared with the crop.
 _SCRATCH = 48
 
 
 @kernel("SampleDistortedBoundingBox", "SampleDistortedBoundingBoxV2", T=dtypes.INTEGRAL, cost=_COST, scratch=_SCRATCH)
 def sample_distorted_bounding_box(c: OpKernelConstruction) -> Compute:
-    """A random box within limits of area and aspect that shows enough of one of the boxes, else the whole image.
+    """Returns a random box within limits of area and aspect that shows enough of one of the boxes, else the whole
+    image.
 
     At most 100,000 attempts are made.
     """
@@ -331,7 +332,7 @@ def sample_distorted_bounding_box(c: OpKernelConstruction) -> Compute:
 
 @kernel("StatelessSampleDistortedBoundingBox", T=dtypes.INTEGRAL, cost=_COST, scratch=_SCRATCH)
 def stateless_sample_distorted_bounding_box(c: OpKernelConstruction) -> Compute:
-    """As above, determined by a seed."""
+    """As `sample_distorted_bounding_box`, determined by a seed."""
     sample = _sampler(c)
 
     def compute(image_size: Any, boxes: Any, part: Any, seed: Any) -> Any:

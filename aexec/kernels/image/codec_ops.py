@@ -1,7 +1,6 @@
 """Decoding and encoding images.
 
-The ops for JPEG, PNG and GIF take each other's formats.
-Next to read: `codecs.py`.
+The ops for JPEG, PNG and GIF decode each other's formats, too. Next to read: `codecs.py`.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ _DCT_METHODS = (b"", b"INTEGER_FAST", b"INTEGER_ACCURATE")
 
 
 def _cost(contents: Any, *_: Any) -> float:
-    """Too much for the loop's thread, however short the data: a few bytes may become a large image."""
+    """Always too much for the event loop, however short the data: a few bytes may become a large image."""
     return max(1e6, 0.0 if contents.ndim else 30.0 * len(contents.item()))
 
 
@@ -44,7 +43,7 @@ def _checked_contents(contents: Any) -> bytes:
 
 
 def _room(c: OpKernelConstruction) -> codecs.CheckSize:
-    """Memory for an image, [height, width, channels] or of several frames, if it may have so many pixels."""
+    """A function that allocates an image, [height, width, channels] or of several frames, after checking its pixels."""
     allocate, most = allocator(c), c.max_image_pixels
 
     def room(shape: tuple[int, ...]) -> Any:
@@ -60,7 +59,7 @@ def _room(c: OpKernelConstruction) -> codecs.CheckSize:
 
 
 def _scaled(image: Any, dtype: Any) -> Any:
-    """8 bit values as uint16 in steps of 256, as floats up to 1."""
+    """8 bit values as uint16 in steps of 256, or as floats up to 1."""
     if dtype == np.uint8:
         return image
     return image.astype(np.uint16) * np.uint16(256) if dtype == np.uint16 else image * np.float32(1 / 255)
@@ -68,7 +67,7 @@ def _scaled(image: Any, dtype: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class _JpegOptions:
-    """Checked attrs of the ops that decode JPEG; the transform is always the accurate one, upscaling the fancy one."""
+    """Checked attrs of the ops that decode JPEG; the accurate transform and the fancy upscaling are always used."""
 
     ratio: int = 1
     recover: bool = False
@@ -82,7 +81,7 @@ class _JpegOptions:
             raise errors.InvalidArgumentError(f"ratio must be 1, 2, 4, or 8, got {ratio}")
         if c.attr("dct_method") not in _DCT_METHODS:
             raise errors.InvalidArgumentError("dct_method must be one of {'', 'INTEGER_FAST', 'INTEGER_ACCURATE'}")
-        # To demand the whole of the lines is to demand the whole image.
+        # Requiring all lines means requiring the whole image.
         return cls(ratio, c.attr("try_recover_truncated") and c.attr("acceptable_fraction") < 1)
 
 
@@ -115,10 +114,10 @@ def _wrong_op(op: str, kind: str) -> errors.InvalidArgumentError:
     needs=_PILLOW,
 )
 def decode(c: OpKernelConstruction) -> Compute:
-    """[height, width, channels], or [frames, height, width, channels] of what may be an animation.
+    """Returns [height, width, channels], or [frames, height, width, channels] of formats that allow animations.
 
-    Data that is broken, empty, of another format or larger than 2**30 bytes when decoded
-    is refused with InvalidArgumentError, an image of more pixels than are allowed with ResourceExhaustedError.
+    Data that is broken, empty, of another format or larger than 2**30 bytes when decoded is refused with
+    InvalidArgumentError, an image with more pixels than allowed with ResourceExhaustedError.
     """
     op, dtype, channels = c.op, c.output_types[0].np, _checked_channels(c)
     options, allocate = _JpegOptions.of(c), _room(c)
@@ -169,7 +168,7 @@ def decode(c: OpKernelConstruction) -> Compute:
         if op != "DecodeImage" and kind != "webp" and (op == "DecodeBmp") != (kind == "bmp"):
             raise _wrong_op(op, kind)
         image = decoders[kind](data)
-        # Stills, too, have a dimension for frames where the op promises one.
+        # A still image gets a dimension for frames if the op promises one.
         return image[None] if op in ("DecodeGif", "DecodeWebP") and image.ndim == 3 else image
 
     def compute_crop(contents: Any, window: Any) -> Any:
@@ -186,7 +185,7 @@ def decode(c: OpKernelConstruction) -> Compute:
 
 @kernel("ExtractJpegShape", output_type=(dtypes.int32, dtypes.int64), cost=0, needs=_PILLOW)
 def extract_jpeg_shape(c: OpKernelConstruction) -> Compute:
-    """[height, width, channels] as a vector, from the header alone."""
+    """Returns [height, width, channels] as a vector, from the header alone."""
     dtype = c.attr("output_type").np
     return lambda contents: np.array(codecs.jpeg_shape(_checked_contents(contents)), dtype)
 
@@ -197,7 +196,7 @@ def _encoded(data: bytes) -> Any:
     return out
 
 
-# The format has 16 bits for them.
+# The format has 16 bits for height and width.
 _LONGEST_JPEG = 65_535
 
 
@@ -217,7 +216,7 @@ def _check_quality(quality: int) -> None:
 
 @kernel("EncodeJpeg", cost=20.0, needs=_PILLOW)
 def encode_jpeg(c: OpKernelConstruction) -> Compute:
-    """A JPEG of uint8 [height, width, 1 or 3]."""
+    """Returns a JPEG of uint8 [height, width, 1 or 3]."""
     _check_quality(c.attr("quality"))
     name = c.text("format")
     options = {
@@ -245,7 +244,7 @@ def encode_jpeg(c: OpKernelConstruction) -> Compute:
 
 @kernel("EncodeJpegVariableQuality", cost=20.0, needs=_PILLOW)
 def encode_jpeg_variable_quality(c: OpKernelConstruction) -> Compute:
-    """As above, of the quality that an input says."""
+    """As `encode_jpeg`, with the quality as an input."""
 
     def compute(image: Any, quality: Any) -> Any:
         _check_jpeg_image(image)
@@ -259,18 +258,18 @@ def encode_jpeg_variable_quality(c: OpKernelConstruction) -> Compute:
     return compute
 
 
-# What an image takes besides its bytes.
+# Nanoseconds of an image besides those for its bytes.
 _PNG_NS = 30_000.0
 
 
 def _png_cost(images: Any) -> float:
-    """By bytes, and by images, of which there may be many small ones."""
+    """By bytes and by images, since there may be many small images."""
     return float(60.0 * images.size + _PNG_NS * math.prod(images.shape[:-3]))
 
 
 @kernel("EncodePng", cost=_png_cost)
 def encode_png(c: OpKernelConstruction) -> Compute:
-    """A PNG of each image [..., height, width, 1 to 4 channels]."""
+    """Returns a PNG of each image [..., height, width, 1 to 4 channels]."""
     compression = c.attr("compression")
     if not -1 <= compression <= 9:
         raise errors.InvalidArgumentError(f"compression should be in [-1,9], got {compression}")
@@ -287,7 +286,7 @@ def encode_png(c: OpKernelConstruction) -> Compute:
                 f"PNG encoding failed at the following flattened batch indices: {numbers}"
             )
         out = np.empty(images.shape[:-3], object)
-        if not count:  # NumPy would go through the sizes beside the 0
+        if not count:  # NumPy would multiply the sizes other than 0
             return out
         announce_scratch(codecs.png_scratch(images.nbytes // count))
         for place in giving_way(np.ndindex(out.shape), _PNG_NS):

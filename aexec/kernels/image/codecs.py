@@ -1,10 +1,9 @@
-"""Encoded images: telling formats apart, decoding them to arrays, encoding arrays.
+"""Encoded images: recognising formats, decoding them to arrays, encoding arrays.
 
-Pillow decodes JPEG, PNG, GIF and WebP, through the class of the one format that the data
-claims to be, so that no other of its many decoders sees them.  BMP, and what Pillow would
-cut down to 8 bits, is decoded here.  A few bytes may claim to be a picture of gigabytes:
-sizes are checked before anything is decoded.  Whatever a decoder raises for broken data
-becomes the `InvalidArgumentError` that TensorFlow gives for the format.
+Pillow decodes JPEG, PNG, GIF and WebP, by the class of the format that the data claims to have, so that no other of its
+many decoders runs.  BMP, and images that Pillow would reduce to 8 bits, are decoded here.  A few bytes may claim to be
+an image of gigabytes: sizes are checked before anything is decoded.  An error that a decoder raises for broken data
+becomes the `InvalidArgumentError` that TensorFlow raises for the format.
 """
 
 from __future__ import annotations
@@ -38,17 +37,17 @@ __all__ = [
 
 Array = Any
 CheckSize = Callable[[tuple[int, ...]], Any]
-"""Refuses an image of this shape if there is no room for it."""
+"""Raises ResourceExhaustedError if an image of this shape does not fit into memory."""
 
 _MAX_BYTES = 1 << 30
-# What a frame of an animation takes, and each of its pixels.
+# Nanoseconds for a frame of an animation, and for each of its pixels.
 _FRAME_NS, _PIXEL_NS = 30_000.0, 10.0
 _PNG_MAGIC = b"\x89PNG\r\n\x1a\n"
 _MAGICS = ((b"\xff\xd8\xff", "jpeg"), (_PNG_MAGIC, "png"), (b"GIF8", "gif"), (b"BM", "bmp"))
 
 
 def classify(data: bytes) -> str:
-    """jpeg, png, gif, bmp, webp, or nothing for another format, by the first bytes."""
+    """The format by the first bytes: jpeg, png, gif, bmp, webp, or "" for another one."""
     if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
         return "webp"
     return next((name for magic, name in _MAGICS if data.startswith(magic)), "")
@@ -56,7 +55,9 @@ def classify(data: bytes) -> str:
 
 @contextmanager
 def _refusing(message: str) -> Iterator[None]:
-    """Whatever a decoder raises, as TensorFlow says it.  Broken data make decoders raise nearly anything."""
+    """Context manager: raises a decoder's errors as TensorFlow's.  Broken data make decoders raise nearly any
+    exception.
+    """
     try:
         yield
     except (errors.OpError, MemoryError):
@@ -66,13 +67,13 @@ def _refusing(message: str) -> Iterator[None]:
 
 
 def _check_shape(shape: tuple[int, ...], check_size: CheckSize) -> Any:
-    """What is to be held while an image of this shape is decoded, so that there is room for it and for Pillow's own."""
+    """Reserves memory for an image of this shape and for Pillow's own; the caller holds the result while it decodes."""
     if min(shape) <= 0:
         raise ValueError("an empty image")
     size = int(np.prod(shape, dtype=object))
     if size >= _MAX_BYTES:
         raise errors.InvalidArgumentError(f"Total possible pixel bytes must be less than 2^30, got {size}")
-    # Pillow has four bytes for each pixel of one frame.
+    # Pillow needs four bytes for each pixel of one frame.
     return check_size(shape), check_size((*shape[-3:-1], 4))
 
 
@@ -88,11 +89,11 @@ _JPEG_REFUSED = "jpeg::Uncompress failed. Invalid JPEG data or crop window."
 
 
 def decode_jpeg(data: bytes, channels: int, check_size: CheckSize, *, ratio: int = 1, recover: bool = False) -> Array:
-    """uint8 [height, width, channels].
+    """Returns uint8 [height, width, channels].
 
     Args:
-        channels: 1 or 3, or 0 for what the image has.
-        ratio: 1, 2, 4 or 8, by which the image is made smaller.
+        channels: 1 or 3, or 0 for the image's own.
+        ratio: 1, 2, 4 or 8, by which the image is reduced.
         recover: decode as much of truncated data as there is.
     """
     from PIL.JpegImagePlugin import JpegImageFile
@@ -102,8 +103,8 @@ def decode_jpeg(data: bytes, channels: int, check_size: CheckSize, *, ratio: int
         width, height = image.size
         room = _check_shape((height, width, 3), check_size)
         wanted = {1: "L", 3: "RGB"}.get(channels, "L" if image.mode == "L" else "RGB")
-        # A hair less than the exact size, as the division is rounded.
-        # Pillow divides by it, and takes floats too, whatever its annotation says.
+        # Slightly below the exact size, since Pillow rounds the division.  It takes floats, too, whatever its
+        # annotation says.
         size: Any = (width / ratio * 0.999, height / ratio * 0.999) if ratio > 1 else None
         image.draft("L" if wanted == "L" and image.mode != "CMYK" else None, size)
         image.load()
@@ -113,7 +114,7 @@ def decode_jpeg(data: bytes, channels: int, check_size: CheckSize, *, ratio: int
 
 
 def jpeg_shape(data: bytes) -> tuple[int, int, int]:
-    """(height, width, channels), from the header."""
+    """Returns (height, width, channels), from the header."""
     from PIL.JpegImagePlugin import JpegImageFile
 
     with _refusing(f"Invalid JPEG data, size {len(data)}"):
@@ -132,7 +133,7 @@ def encode_jpeg(
     per_centimetre: bool = False,
     xmp: bytes = b"",
 ) -> bytes:
-    """A JPEG of uint8 [height, width, 1 or 3]; InvalidArgumentError if it cannot be one."""
+    """A JPEG of uint8 [height, width, 1 or 3].  Raises InvalidArgumentError if it cannot be encoded."""
     from PIL import Image
 
     out = io.BytesIO()
@@ -170,11 +171,11 @@ _GREY, _COLOR, _GREY_ALPHA, _COLOR_ALPHA = 0, 2, 4, 6
 
 
 def decode_png(data: bytes, channels: int, dtype: Any, check_size: CheckSize) -> Array:
-    """uint8 or uint16 [height, width, channels].
+    """Returns uint8 or uint16 [height, width, channels].
 
     Args:
-        channels: 1, 3 or 4, or 0 for what the image has.
-        dtype: values of the other width are scaled, so that the largest is the largest.
+        channels: 1, 3 or 4, or 0 for the image's own.
+        dtype: values of the other width are scaled, so that the maximum becomes the maximum.
     """
     with _refusing(_PNG_NOT_BEGUN):
         if data[12:16] != b"IHDR":
@@ -182,7 +183,7 @@ def decode_png(data: bytes, channels: int, dtype: Any, check_size: CheckSize) ->
         width, height, depth, kind, _, _, interlaced = _HEADER.unpack_from(data, 16)
         room = _check_shape((height, width, _CHANNELS_OF[kind] * (2 if depth == 16 else 1)), check_size)
     with _refusing(f"Invalid PNG data, size {len(data)}"):
-        # Grey is made of the full 16 bits, whatever comes out.
+        # Grey is computed from the full 16 bits, whatever the output type.
         if depth == 16 and kind != _GREY and (np.dtype(dtype).itemsize == 2 or channels == 1):
             found = _png_16(data, width, height, kind, interlaced)
         else:
@@ -210,7 +211,7 @@ def _png_by_pillow(data: bytes, *, keep_alpha: bool) -> Array:
 
 
 def _with_channels(found: Array, channels: int) -> Array:
-    """Grey, colour, or colour with alpha, of what may be any of these."""
+    """Converts an image of any kind to grey, colour, or colour with alpha."""
     have, top = found.shape[2], np.iinfo(found.dtype).max
     if channels in (0, have):
         return found
@@ -224,7 +225,7 @@ def _with_channels(found: Array, channels: int) -> Array:
 
 
 def _grey(color: Array) -> Array:
-    """As libpng: weights in 1/32768, rounded for 16 bits and cut off for 8."""
+    """Grey as libpng computes it: weights in 1/32768, rounded for 16 bits and truncated for 8."""
     red, green, blue = (color[:, :, i].astype(np.uint32) for i in range(3))
     total = red * 9797 + green * 19234 + blue * 3737
     if color.dtype == np.uint16:
@@ -233,7 +234,7 @@ def _grey(color: Array) -> Array:
 
 
 def _png_16(data: bytes, width: int, height: int, kind: int, interlaced: int) -> Array:
-    """uint16, of several channels, which Pillow would cut down to 8 bits."""
+    """Returns uint16 with several channels, which Pillow would reduce to 8 bits."""
     if interlaced:
         raise errors.UnimplementedError("Interlaced PNG images of 16 bits per channel are not supported")
     step = _CHANNELS_OF[kind] * 2
@@ -245,7 +246,7 @@ def _png_16(data: bytes, width: int, height: int, kind: int, interlaced: int) ->
 
 
 def _png_data(data: bytes) -> Iterator[bytes]:
-    """The compressed image's parts, one after the other."""
+    """Yields the parts of the compressed image in order."""
     place = len(_PNG_MAGIC)
     while place + 12 <= len(data):
         (length,) = struct.unpack_from(">I", data, place)
@@ -255,10 +256,10 @@ def _png_data(data: bytes) -> Iterator[bytes]:
 
 
 def _unfiltered(filters: Array, lines: Array) -> Array:
-    """uint8 [height, width, bytes] of filtered lines.
+    """Returns uint8 [height, width, bytes] of filtered lines.
 
-    A pixel depends on those left, above, and left above: the pixels of one diagonal do not
-    depend on each other.
+    A pixel depends on those to the left, above, and above left; so the pixels of one diagonal do not depend on each
+    other.
     """
     if (filters > 4).any():
         raise ValueError("no such filter")
@@ -275,14 +276,14 @@ def _unfiltered(filters: Array, lines: Array) -> Array:
 
 
 def _paeth(left: Array, above: Array, corner: Array) -> Array:
-    """Of the three (int16) the one closest to left + above - corner."""
+    """Of the three (int16), the one closest to left + above - corner."""
     to_left, to_above = np.abs(above - corner), np.abs(left - corner)
     to_corner = np.abs(left + above - 2 * corner)
     near_above = np.where(to_above <= to_corner, above, corner)
     return np.where((to_left <= to_above) & (to_left <= to_corner), left, near_above)
 
 
-# For each byte of an image: its neighbours, and differences of these, in 16 bits.
+# Bytes per byte of an image: its neighbours and their differences, in 16 bits.
 _PNG_BYTES = 18
 
 
@@ -315,7 +316,7 @@ def _png_chunk(name: bytes, data: bytes) -> bytes:
 
 
 def _room_for_frames(image: Any, channels: int, check_size: CheckSize, most: int | None = None) -> Array:
-    """An array for at most so many of the image's frames."""
+    """An array for at most `most` of the image's frames."""
     count = getattr(image, "n_frames", 1)
     shape = (count if most is None else min(count, most), image.size[1], image.size[0], channels)
     _check_shape(shape, check_size)
@@ -323,10 +324,10 @@ def _room_for_frames(image: Any, channels: int, check_size: CheckSize, most: int
 
 
 def decode_gif(data: bytes, check_size: CheckSize, most: int | None = None) -> Array:
-    """uint8 [frames, height, width, 3]; at most so many frames.
+    """Returns uint8 [frames, height, width, 3] of at most `most` frames.
 
-    As TensorFlow has it, each frame is laid over those before it, whatever should become of
-    these, and what none has painted is black.
+    As in TensorFlow, each frame is drawn over those before it, whatever its disposal method, and unpainted pixels are
+    black.
     """
     from PIL.GifImagePlugin import GifImageFile
 
@@ -335,7 +336,7 @@ def decode_gif(data: bytes, check_size: CheckSize, most: int | None = None) -> A
         out = _room_for_frames(image, 3, check_size, most)
         for number, frame in giving_way(enumerate(out), _FRAME_NS + _PIXEL_NS * image.size[0] * image.size[1]):
             image.seek(number)
-            # What Pillow would put in this frame's place before the next one.
+            # Drop Pillow's replacement for this frame.
             image.dispose = None
             found = _pixels(image.convert("RGBA"))
             np.multiply(found[:, :, :3], found[:, :, 3:] > 0, out=frame)
@@ -343,7 +344,7 @@ def decode_gif(data: bytes, check_size: CheckSize, most: int | None = None) -> A
 
 
 class _AskingFile(io.BytesIO):
-    """Data whose reader is to end when nobody waits for it: Pillow goes through all frames to count them."""
+    """Data whose reader is stopped when nobody waits for it: Pillow reads all frames to count them."""
 
     def read(self, size: int | None = -1) -> bytes:
         check_wanted()
@@ -351,10 +352,10 @@ class _AskingFile(io.BytesIO):
 
 
 def decode_webp(data: bytes, channels: int, check_size: CheckSize, most: int | None = None) -> Array:
-    """uint8 [frames, height, width, channels]; at most so many frames.
+    """Returns uint8 [frames, height, width, channels] of at most `most` frames.
 
     Args:
-        channels: 3 or 4, or 0 for what the image has.  Animations have 4.
+        channels: 3 or 4, or 0 for the image's own.  Animations have 4.
     """
     from PIL.WebPImagePlugin import WebPImageFile
 
@@ -381,10 +382,10 @@ def decode_webp(data: bytes, channels: int, check_size: CheckSize, most: int | N
 
 
 def decode_bmp(data: bytes, channels: int, check_size: CheckSize) -> Array:
-    """uint8 [height, width, channels] of an image that is not compressed; palettes are not looked at.
+    """Returns uint8 [height, width, channels] of an uncompressed image; palettes are ignored.
 
     Args:
-        channels: 3 or 4, or 0 for what the image has.
+        channels: 3 or 4, or 0 for the image's own.
     """
     if channels not in (0, 3, 4):
         raise errors.InvalidArgumentError(f"`channels` must be 0, 3 or 4 for BMP, but got {channels}")

@@ -1,6 +1,6 @@
 """Colours of images [..., channels]: contrast, hue, saturation, and conversion to HSV and back.
 
-Hue counts sixths of the circle from red here, where the ops' own hue counts from 0 to 1.
+Here hues are in sixths of the circle, from red on; the ops' inputs and outputs have hues from 0 to 1.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def _check(images: Any, *scalars: tuple[str, Any]) -> None:
 
 
 def _with_contrast(images: Any, factor: Any) -> Any:
-    """Each channel's distance from its mean over the image, times `factor`."""
+    """Multiplies each pixel's distance from its channel's mean over the image by `factor`."""
     if not images.size:
         return images.astype(_F32)
     mean = images.mean(axis=(-3, -2), keepdims=True, dtype=_F32)
@@ -44,14 +44,14 @@ def _with_contrast(images: Any, factor: Any) -> Any:
 
 
 def _contrast_scratch(images: Any, *scalars: Any) -> int:
-    """The means; of version 1 the images in float32, and limited to the range below only."""
+    """Bytes of the means; for version 1, which also limits the range, of the images in float32, too."""
     means = images.size // max(1, prod(images.shape[-3:-1]))
     return 4 * int(means if len(scalars) == 1 else means + 2 * images.size)
 
 
 @kernel("AdjustContrastv2", T=(dtypes.float32,), cost=5.0, scratch=_contrast_scratch)
 def adjust_contrast_v2(c: OpKernelConstruction) -> Compute:
-    """Every pixel moved away from, or to, the mean of its channel."""
+    """Moves every pixel away from, or towards, the mean of its channel."""
 
     def compute(images: Any, factor: Any) -> Any:
         _check(images, ("contrast_factor", factor))
@@ -62,7 +62,7 @@ def adjust_contrast_v2(c: OpKernelConstruction) -> Compute:
 
 @kernel("AdjustContrast", T=_CONTRAST_TYPES, cost=8.0, scratch=_contrast_scratch)
 def adjust_contrast(c: OpKernelConstruction) -> Compute:
-    """As version 2, of any type, and limited to a range."""
+    """As version 2, for any type, and limited to a range."""
     xp = c.xp
 
     def compute(images: Any, factor: Any, low: Any, high: Any) -> Any:
@@ -74,7 +74,7 @@ def adjust_contrast(c: OpKernelConstruction) -> Compute:
 
 
 def _planes(xp: Any, images: Any) -> Any:
-    """[3, pixels] of [..., 3]."""
+    """Returns [3, pixels] of [..., 3]."""
     return xp.ascontiguousarray(images.reshape(prod(images.shape[:-1]), 3).T)
 
 
@@ -83,7 +83,7 @@ def _images(xp: Any, planes: Any, shape: Any) -> Any:
 
 
 def _hue(xp: Any, planes: Any, high: Any, spread: Any) -> Any:
-    """In [-1, 5]; 0 for greys."""
+    """Hues in [-1, 5]; 0 for greys."""
     red, green, blue = planes
     hue = xp.where(
         red == high, green - blue, xp.where(green == high, blue - red + 2 * spread, red - green + 4 * spread)
@@ -95,7 +95,7 @@ def _hue(xp: Any, planes: Any, high: Any, spread: Any) -> Any:
 
 
 def _purities(xp: Any, hue: Any) -> Any:
-    """[3, pixels]: how much of the colours' spread red, green and blue have, for hues in [0, 6]."""
+    """[3, pixels]: the share of the colours' spread that red, green and blue have, for hues in [0, 6]."""
     one = hue.dtype.type(1)
     out = xp.stack([xp.abs(hue - 3 * one) - one, 2 * one - xp.abs(hue - 2 * one), 2 * one - xp.abs(hue - 4 * one)])
     return xp.clip(out, 0, one, out=out)
@@ -108,7 +108,7 @@ def _check_channels(images: Any) -> None:
 
 @kernel("AdjustHue", T=(dtypes.float32,), cost=30.0, scratch=20)
 def adjust_hue(c: OpKernelConstruction) -> Compute:
-    """Hues turned by a fraction of the circle."""
+    """Turns hues by a fraction of the circle."""
     xp = c.xp
 
     def compute(images: Any, delta: Any) -> Any:
@@ -126,7 +126,7 @@ def adjust_hue(c: OpKernelConstruction) -> Compute:
 
 @kernel("AdjustSaturation", T=(dtypes.float32,), cost=30.0, scratch=20)
 def adjust_saturation(c: OpKernelConstruction) -> Compute:
-    """Saturations times a factor, at most 1."""
+    """Multiplies saturations by a factor, up to 1."""
     xp = c.xp
 
     def compute(images: Any, scale: Any) -> Any:
@@ -176,11 +176,11 @@ def _hsv_to_rgb(xp: Any, images: Any) -> Any:
 
 @kernel("RGBToHSV", T=_FLOATS, cost=25.0, scratch=24)
 def rgb_to_hsv(c: OpKernelConstruction) -> Compute:
-    """Hue, saturation and value, each in [0, 1] if red, green and blue are."""
+    """Returns hue, saturation and value, each in [0, 1] if red, green and blue are."""
     return in_float32(c, partial(_rgb_to_hsv, c.xp))
 
 
 @kernel("HSVToRGB", T=_FLOATS, cost=20.0, scratch=24)
 def hsv_to_rgb(c: OpKernelConstruction) -> Compute:
-    """Red, green and blue."""
+    """Returns red, green and blue."""
     return in_float32(c, partial(_hsv_to_rgb, c.xp))

@@ -1,4 +1,4 @@
-"""Pieces of images [n, height, width, channels]: boxes resampled to one size, glimpses, random crops."""
+"""Parts of images [n, height, width, channels]: boxes resampled to one size, glimpses, random crops."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ __all__: list[str] = []
 
 _F32 = np.float32
 
-# Boxes are worked on in groups of about this many output elements, which stay in the cache.
+# Boxes are processed in groups of about this many output elements, which stay in the cache.
 _GROUP = 1 << 16
-# Bytes that one of them takes meanwhile.
+# Bytes of scratch per output element.
 _SAMPLE_BYTES = 90
-# On a device what counts is the number of calls.
+# On a device the number of calls matters more.
 _DEVICE_GROUP = 1 << 24
 
 
@@ -40,7 +40,9 @@ def _positive(shape: Any, what: str) -> None:
 
 
 def _check_boxes(xp: Any, boxes: Any, box_index: Any) -> int:
-    """Number of boxes.  Raises InvalidArgumentError unless there is an index for each box of four numbers."""
+    """Returns the number of boxes.  Raises InvalidArgumentError unless there is an index for each box of four
+    numbers.
+    """
     if boxes.ndim != 2:
         raise errors.InvalidArgumentError(f"boxes must be 2-D, got: {shape_text(boxes.shape)}")
     if box_index.ndim != 1:
@@ -62,7 +64,9 @@ def _check_box_index(box_index: Any, batch: int) -> None:
 
 
 def _places(xp: Any, first: Any, last: Any, size: int, count: int) -> Any:
-    """float32 [boxes, count]: where samples lie in a dimension of `size`, from `first` to `last` (fractions of it)."""
+    """float32 [boxes, count]: positions of samples in a dimension of `size`, from `first` to `last` (fractions of
+    it).
+    """
     reach = _F32(size - 1)
     with np.errstate(all="ignore"):
         if count == 1:
@@ -73,10 +77,10 @@ def _places(xp: Any, first: Any, last: Any, size: int, count: int) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class _Samples:
-    """Where the samples of some boxes lie, in images [batch, height, width]; indices are those of pixels.
+    """Positions of the samples of some boxes in images [batch, height, width]; indices are those of pixels.
 
     Attributes:
-        inside: bool [boxes, crop height, crop width, 1], which lie in the image at all.
+        inside: bool [boxes, crop height, crop width, 1], whether a sample lies in the image.
         corners: four int arrays [boxes, crop height, crop width]: upper left, upper right, lower left, lower right.
         y, x: float32 [boxes, crop height, 1, 1] and [boxes, 1, crop width, 1], fractions of the way between these.
         nearest: int [boxes, crop height, crop width], the nearest pixel.
@@ -128,7 +132,7 @@ def _crop_cost(image: Any, boxes: Any, box_index: Any, crop_size: Any) -> float:
 
 @kernel("CropAndResize", T=dtypes.REAL_NUMBER, host_memory=("crop_size",), cost=_crop_cost)
 def crop_and_resize(c: OpKernelConstruction) -> Compute:
-    """float32 [boxes, crop height, crop width, channels]: each box's part of its image, resampled."""
+    """Returns float32 [boxes, crop height, crop width, channels]: each box's part of its image, resampled."""
     xp, linear, outside, allocate = c.xp, c.text("method") == "bilinear", c.attr("extrapolation_value"), allocator(c)
 
     def compute(image: Any, boxes: Any, box_index: Any, crop_size: Any) -> Any:
@@ -184,7 +188,7 @@ def _check_grads_of_boxes(xp: Any, grads: Any, boxes: Any, box_index: Any) -> No
     cost=PerOutput(60.0),
 )
 def crop_and_resize_grad_image(c: OpKernelConstruction) -> Compute:
-    """The gradient with regard to the images, of the shape that `image_size` says."""
+    """Returns the gradient with regard to the images, in the shape `image_size`."""
     xp, linear, dtype, allocate = c.xp, c.text("method") == "bilinear", c.attr("T").np, allocator(c)
     work, add = np.promote_types(dtype, _F32), partial(accumulate_piece, np.add) if xp is np else combiner(xp, "add")
 
@@ -193,7 +197,7 @@ def crop_and_resize_grad_image(c: OpKernelConstruction) -> Compute:
         _check_grads_of_boxes(xp, grads, boxes, box_index)
         shape = _checked_image_size(image_size, grads)
         _check_box_index(box_index, shape[0])
-        allocate(shape)  # refuses what would not fit
+        allocate(shape)  # refuses a shape that does not fit into memory
         out = xp.zeros((shape[0] * shape[1] * shape[2], shape[3]), work)
         for group in _groups(xp, len(grads), grads[:1].size):
             at = _Samples.of(xp, boxes[group], box_index[group], shape[:3], grads.shape[1:3])
@@ -218,7 +222,7 @@ def _checked_image_size(image_size: Any, grads: Any) -> tuple[int, ...]:
 
 
 def _shares(grads: Any, at: _Samples) -> Iterator[tuple[Any, Any]]:
-    """The four corners, with the part of the gradients that each gets."""
+    """The four corners, each with its part of the gradients."""
     one = _F32(1)
     weights = ((one - at.y, one - at.x), (one - at.y, at.x), (at.y, one - at.x), (at.y, at.x))
     return ((corner, grads * y * x) for corner, (y, x) in zip(at.corners, weights, strict=True))
@@ -226,7 +230,7 @@ def _shares(grads: Any, at: _Samples) -> Iterator[tuple[Any, Any]]:
 
 @kernel("CropAndResizeGradBoxes", T=dtypes.REAL_NUMBER, cost=60.0)
 def crop_and_resize_grad_boxes(c: OpKernelConstruction) -> Compute:
-    """The gradient with regard to the boxes, [boxes, 4]."""
+    """Returns the gradient with regard to the boxes, [boxes, 4]."""
     xp = c.xp
 
     def compute(grads: Any, image: Any, boxes: Any, box_index: Any) -> Any:
@@ -253,7 +257,7 @@ def crop_and_resize_grad_boxes(c: OpKernelConstruction) -> Compute:
 
 
 def _slopes(pixels: Any, grads: Any, at: _Samples) -> tuple[Any, Any]:
-    """Gradient with regard to the rows' places [boxes, crop height], and to the columns' [boxes, crop width]."""
+    """Gradients with regard to the rows' positions [boxes, crop height] and the columns' [boxes, crop width]."""
     top_left, top_right, bottom_left, bottom_right = _corners(pixels, at)
     one = _F32(1)
     down = (one - at.x) * (bottom_left - top_left) + at.x * (bottom_right - top_right)
@@ -262,7 +266,7 @@ def _slopes(pixels: Any, grads: Any, at: _Samples) -> tuple[Any, Any]:
 
 
 def _moves(xp: Any, size: int, count: int) -> tuple[Any, Any]:
-    """float32 [count]: how far each sample moves with the beginning and with the end of its box."""
+    """float32 [count]: how far each sample moves per move of its box's start, and of its end."""
     reach = _F32(size - 1)
     if count == 1:
         return (xp.full(1, _F32(0.5) * reach),) * 2
@@ -279,7 +283,7 @@ def _uniform_noise(image: Any, shape: tuple[int, ...]) -> Any:
 
 
 def _gaussian_noise(image: Any, shape: tuple[int, ...]) -> Any:
-    """Of each channel's mean and deviation, within its range."""
+    """Noise with each channel's mean and deviation, within its range."""
     space = (0, 1)
     noise = np.random.default_rng().standard_normal(shape, _F32) * image.std(axis=space) + image.mean(axis=space)
     return np.clip(noise, image.min(axis=space), image.max(axis=space))
@@ -293,7 +297,7 @@ _NOISE: dict[str, Callable[[Any, tuple[int, ...]], Any]] = {
 
 
 def _noise(c: OpKernelConstruction) -> Callable[[Any, tuple[int, ...]], Any]:
-    """What fills the part of a glimpse that lies outside the image."""
+    """A function that makes the noise for the part of a glimpse outside the image."""
     name = c.text("noise")
     if c.attr("uniform_noise"):
         if name not in ("", "uniform"):
@@ -305,7 +309,7 @@ def _noise(c: OpKernelConstruction) -> Callable[[Any, tuple[int, ...]], Any]:
 
 
 def _check_glimpse(x: Any, size: Any, offsets: Any) -> tuple[int, int]:
-    """Height and width of glimpses."""
+    """Returns height and width of glimpses.  Raises InvalidArgumentError for inputs that do not match."""
     if x.ndim != 4:
         raise errors.InvalidArgumentError(
             f"input must be 4-dimensional (batch_size, height, width, depth){shape_text(x.shape)}"
@@ -335,11 +339,11 @@ def _glimpse_cost(x: Any, size: Any, offsets: Any) -> float:
 
 @kernel("ExtractGlimpse", "ExtractGlimpseV2", cost=_glimpse_cost)
 def extract_glimpse(c: OpKernelConstruction) -> Compute:
-    """A window of one size from each image; what lies outside the image is noise.
+    """Returns a window of one size from each image; noise fills the part outside the image.
 
-    The first version always takes an offset for the window's centre, and halves it if it
-    counts from the image's centre.  The second does so only where offsets are both
-    centred and normalised, else they are the window's upper left corner.
+    The first version always takes an offset for the window's centre, and halves it if it counts from the image's
+    centre.  The second does so only if offsets are both centred and normalised; otherwise they are the window's upper
+    left corner.
     """
     centred, normalized, noise, allocate = c.attr("centered"), c.attr("normalized"), _noise(c), allocator(c)
     by_centre = c.op == "ExtractGlimpse" or (centred and normalized)
@@ -351,7 +355,7 @@ def extract_glimpse(c: OpKernelConstruction) -> Compute:
             place = (place / _F32(2) if by_centre else place) + extent / _F32(2)
         if by_centre:
             place = place - np.array(window, _F32) / _F32(2)
-        far = _F32(-(2**40))  # where no image is
+        far = _F32(-(2**40))  # outside of any image
         return np.where(np.abs(place) < -far, place, far).astype(np.int64)
 
     def compute(x: Any, size: Any, offsets: Any) -> Any:
@@ -383,7 +387,7 @@ def _copy_window(glimpse: Any, image: Any, corner: list[int], noise: Callable[..
 
 @kernel("RandomCrop", T=dtypes.REAL_NUMBER, cost=0)
 def random_crop(c: OpKernelConstruction) -> Compute:
-    """A window of the given height and width at a random place of an image [height, width, channels]."""
+    """Returns a window of the given height and width at a random position in an image [height, width, channels]."""
     generator = own_generator(c)
 
     def compute(image: Any, size: Any) -> Any:
@@ -401,7 +405,7 @@ def random_crop(c: OpKernelConstruction) -> Compute:
                 )
         words = iter(generator.reserve(1).words(0, 1)[0].tolist())
         free = [have - want for have, want in zip(image.shape, wanted, strict=False)]
-        # A word for each dimension with a choice, width first.
+        # One word for each dimension with a choice, width first.
         column, row = (next(words) % (room + 1) if room else 0 for room in reversed(free))
         return image[row : row + wanted[0], column : column + wanted[1]]
 

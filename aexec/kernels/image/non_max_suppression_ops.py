@@ -1,7 +1,7 @@
-"""Choosing boxes: the best of those that overlap too much, by score, one after the other.
+"""Non-maximum suppression: chooses boxes by score, the best first, and drops those that overlap a chosen one too much.
 
-Boxes are any two opposite corners [y, x, y, x].  Scores of boxes that overlap a chosen
-one make them drop out, or (soft suppression) lower their scores.
+Boxes are any two opposite corners [y, x, y, x].  Soft suppression lowers the scores of overlapping boxes instead of
+dropping them.
 """
 
 from __future__ import annotations
@@ -26,19 +26,20 @@ from aexec.kernels.common.scratch import scratch
 
 __all__: list[str] = []
 
-# Given numbers of boxes that are chosen, and of others: which of these overlap them too much, [chosen, others].
+# Called with the numbers of chosen boxes and of others; returns which of the others overlap them too much, [chosen,
+# others].
 Rivalry = Callable[[Any, Any], Any]
 
 _TYPES = (dtypes.float16, dtypes.float32)
 
-# How many candidates are compared with each other at once, at most: the tables stay in the cache.
+# At most this many candidates are compared with each other at once: the tables stay in the cache.
 _BLOCK = 192
 _BEST_FEW = 16
-# With how many of the chosen ones, at most.
+# And with at most this many of the chosen boxes.
 _MOST_CHOSEN = 1024
-# How many candidates are compared at once with all others when soft suppression chooses the first of them.
+# Soft suppression compares this many candidates with all others at once when it chooses the first of them.
 _GROUP = 16
-# Of how many chosen boxes, the newest, it keeps what they do to the score of every candidate.
+# For this many of the newest chosen boxes, it keeps their weights on the scores of all candidates.
 _KEPT = 128
 
 
@@ -52,7 +53,7 @@ class _Boxes:
 
     @classmethod
     def of(cls, boxes: Any) -> _Boxes:
-        """Of rows of two opposite corners."""
+        """From rows of two opposite corners."""
         corners = np.ascontiguousarray(boxes.T)
         lower, upper = np.minimum(corners[:2], corners[2:]), np.maximum(corners[:2], corners[2:])
         with np.errstate(all="ignore"):
@@ -63,18 +64,18 @@ class _Boxes:
         return _Boxes(self.lower[:, which], self.upper[:, which], self.areas[which])
 
     def part_from_all(self, which: Any) -> None:
-        """Give these boxes nothing in common with any, whatever they were."""
+        """Make these boxes overlap no other box, whatever they were."""
         self.lower[:, which], self.upper[:, which], self.areas[which] = np.inf, -np.inf, np.inf
 
     def followed_by(self, more: _Boxes) -> _Boxes:
-        """These boxes, then those."""
+        """These boxes, then `more`."""
         pairs = (self.lower, more.lower), (self.upper, more.upper), (self.areas, more.areas)
         return _Boxes(*(np.concatenate(pair, axis=-1) for pair in pairs))
 
     def overlaps(self, others: _Boxes) -> Any:
-        """Intersection over union of each with each of the others, in memory that the next call takes again.
+        """Intersection over union of each with each of `others`, in memory that the next call reuses.
 
-        Of two boxes without an area it is not a number.
+        For two boxes without area it is NaN.
         """
         dtype = self.areas.dtype
         shape = 2, len(self.areas), len(others.areas)
@@ -102,9 +103,10 @@ def _overlaps(boxes_of: Callable[[Any], Any], chosen: Any, others: Any) -> Any:
 
 
 def _in_order(scores: Any, threshold: Any, first: int) -> Iterator[Any]:
-    """Numbers of the boxes with scores above the threshold, best first: about `first` of them, then more and more.
+    """Yields numbers of the boxes with scores above the threshold, best first: about `first` of them, then increasing
+    numbers.
 
-    Few are looked at as a rule, so the others are not sorted.
+    Usually few are needed, so the others are not sorted.
     """
     able = np.flatnonzero(scores > threshold)
     while len(able):
@@ -112,7 +114,7 @@ def _in_order(scores: Any, threshold: Any, first: int) -> Iterator[Any]:
         values = scores[able]
         rest = able[:0]
         if len(able) > 2 * first:
-            # All that are as good as the last: equal scores are taken in the order of their numbers.
+            # Include all that equal the last one: equal scores are taken in the order of their numbers.
             above = values >= np.partition(values, len(values) - first)[len(values) - first]
             rest, able, values = able[~above], able[above], values[above]
         order = able[np.argsort(-values, kind="stable")]
@@ -122,14 +124,14 @@ def _in_order(scores: Any, threshold: Any, first: int) -> Iterator[Any]:
 
 
 def _choose(candidates: Iterable[Any], too_similar: Rivalry, count: int, admitted: Callable[[Any], Any]) -> Any:
-    """At most `count` of the candidates, best first: none is too similar to a better one that is chosen.
+    """At most `count` of the candidates, best first; none is too similar to a better one that is chosen.
 
     `admitted` may drop some of those that would be chosen next, for other reasons.
     """
     chosen = np.empty(0, np.intp)
     for block in candidates:
         check_wanted()
-        # The best few of the chosen are rivals of most.
+        # A few of the best chosen boxes suppress most candidates.
         start, end = 0, _BEST_FEW
         while start < len(chosen) and len(block):
             block = block[~too_similar(chosen[start:end], block).any(0)]
@@ -141,9 +143,9 @@ def _choose(candidates: Iterable[Any], too_similar: Rivalry, count: int, admitte
 
 
 def _survivors(rivals: Any) -> Any:
-    """Which of some candidates stay, given for each pair whether the second one must go if the first one stays."""
+    """Which candidates stay, given for each pair whether the second one must go if the first one stays."""
     stays = np.ones(len(rivals), bool)
-    rivals.ravel()[:: len(rivals) + 1] = False  # of itself none is a rival
+    rivals.ravel()[:: len(rivals) + 1] = False  # no candidate is its own rival
     for better in np.flatnonzero(rivals.any(1)).tolist():
         if stays[better]:
             stays[better + 1 :] &= ~rivals[better, better + 1 :]
@@ -162,10 +164,10 @@ def _best(scores: Any, threshold: Any, too_similar: Rivalry, count: int, admitte
 
 
 class _Weights:
-    """What the boxes chosen by soft suppression multiply the scores of candidates by.
+    """The factors by which boxes chosen by soft suppression lower the scores of candidates.
 
-    Candidates are named by their places, in the order in which they come.  A row is a candidate's: the weight of the
-    newest chosen box comes first, behind a place for the score that it lowers.
+    Candidates are named by their positions in the order of arrival.  A row belongs to a candidate: it has a place for
+    the score, then the weights of the chosen boxes, the newest first.
     """
 
     def __init__(self, boxes: Any, room: int, scale: Any) -> None:
@@ -173,12 +175,12 @@ class _Weights:
         self._chosen: list[int] = []
         self._candidates = _Boxes.of(boxes[:0])
         self._room = min(room, _KEPT)
-        self._kept = 0  # columns that are filled, the last of all
+        self._kept = 0  # filled columns, at the end of the rows
         self._rows = np.empty((0, self._room + 1), boxes.dtype)
         self._of: dict[int, Any] = {}
 
     def look_at(self, numbers: Any) -> None:
-        """More candidates come, boxes of these numbers."""
+        """Add candidates: the boxes of these numbers."""
         more = _Boxes.of(self._boxes[numbers])
         more.part_from_all(~(more.areas > 0))
         rows = np.empty((len(numbers), self._room + 1), self._rows.dtype)
@@ -189,7 +191,7 @@ class _Weights:
         self._of.clear()
 
     def choose(self, place: int, group: int) -> None:
-        """This candidate is chosen; so many from it on may soon be, and are looked at together."""
+        """Choose this candidate; the `group` from it on are compared together, since they may be chosen soon."""
         if place not in self._of:
             weights = self._weights(self._candidates[place : place + group], self._candidates)
             self._of.update(enumerate(weights, place))
@@ -201,7 +203,7 @@ class _Weights:
         self._rows[:, -self._kept] = self._of[place]
 
     def lowered(self, score: float, place: int, seen: int) -> float:
-        """The score after all that were chosen since there were `seen`, the newest first."""
+        """The score lowered by all boxes chosen since there were `seen`, the newest first."""
         new, before = len(self._chosen) - seen, self._room - self._kept
         if new <= self._kept:
             row = self._rows[place, before : before + 1 + new]
@@ -222,10 +224,10 @@ class _Weights:
 
 
 def _choose_softly(scores: Any, boxes: Any, threshold: Any, sigma: Any, count: int) -> tuple[list[int], list[float]]:
-    """(boxes, their scores after suppression) in the order of these scores.
+    """Returns (boxes, their scores after suppression) in the order of these scores.
 
-    A candidate's score falls by its similarity to each box chosen since it was looked at
-    last; then it queues again.
+    A candidate's score is lowered by its similarity to each box chosen since it was last considered; then it queues
+    again.
     """
     chosen: list[int] = []
     final: list[float] = []
@@ -248,13 +250,13 @@ def _choose_softly(scores: Any, boxes: Any, threshold: Any, sigma: Any, count: i
             check_wanted()
             negative, box, seen, place = heapq.heappop(queue)
             lowered = seen > 0
-            if not lowered:  # the best of those not looked at yet; the next one takes its place
+            if not lowered:  # the best new candidate; the next one takes its place
                 for candidate in islice(fresh, 1):
                     heapq.heappush(queue, candidate)
             score = weights.lowered(-negative, place, seen) if seen < len(chosen) else -negative
             if score == -negative:
                 chosen.append(box)
-                # Where few overlap, they are chosen in the order of their scores.
+                # If few overlap, they are chosen in the order of their scores.
                 weights.choose(place, 1 if lowered else _GROUP)
                 final.append(score)
             elif score > least:
@@ -304,7 +306,7 @@ def _checked_count(count: Any) -> int:
 
 
 def _cost(per_box: float, per_pair: float) -> Callable[..., float]:
-    """Of looking at every score, and of comparing as many boxes as are wanted with each other, some times over."""
+    """By the scores, and by the pairs among the boxes that are wanted, several times over."""
 
     def cost(_boxes: Any, scores: Any, count: Any, *_rest: Any) -> float:
         boxes = float(scores.size)
@@ -316,11 +318,11 @@ def _cost(per_box: float, per_pair: float) -> Callable[..., float]:
 
 _hard_cost, _soft_cost, _cost_with_overlaps = _cost(15.0, 6.0), _cost(15.0, 300.0), _cost(15.0, 2.0)
 
-# Bytes that a score takes while the best ones are looked for: its place in their order, and what is compared.
+# Bytes per score while the best are searched: its position in their order, and comparisons.
 _CANDIDATE_BYTES = 40
 
 
-# And a pair of boxes that are compared.
+# Bytes per pair of boxes that are compared.
 _PAIR_BYTES = 24
 
 
@@ -334,7 +336,7 @@ def _hard_scratch(_boxes: Any, scores: Any, count: Any, *_: Any) -> int:
 @kernel("NonMaxSuppressionV2", T=_TYPES, cost=_hard_cost, scratch=_hard_scratch)
 @kernel("NonMaxSuppressionV3", T=_TYPES, cost=_hard_cost, scratch=_hard_scratch)
 def suppress(c: OpKernelConstruction) -> Compute:
-    """int32 vector of the chosen boxes.  Version 1 has the overlap as attr, version 3 a lowest score."""
+    """Returns an int32 vector of the chosen boxes.  Version 1 has the overlap as attr, version 3 a lowest score."""
     fixed = np.float32(c.attr("iou_threshold")) if c.op == "NonMaxSuppression" else None
     if fixed is not None:
         _check_limit(fixed)
@@ -356,7 +358,7 @@ def suppress(c: OpKernelConstruction) -> Compute:
 
 
 def _padded(cost: Callable[..., float]) -> Callable[[Any], Any]:
-    """The cost of a node that may be asked to fill its outputs up."""
+    """The cost of a node whose attr may ask to pad the outputs."""
 
     def of_attrs(attrs: Any) -> Any:
         if not attrs["pad_to_max_output_size"]:
@@ -367,20 +369,22 @@ def _padded(cost: Callable[..., float]) -> Callable[[Any], Any]:
 
 
 def _soft_scratch(boxes: Any, *_: Any) -> int:
-    """Of each box its place in the order, and what others take of it."""
+    """Bytes per box: its position in the order, and the weights of others."""
     return 300 * len(boxes)
 
 
 @kernel("NonMaxSuppressionV4", T=_TYPES, cost=AttrCost(_padded(_hard_cost)), scratch=_hard_scratch)
 @kernel("NonMaxSuppressionV5", T=_TYPES, cost=AttrCost(_padded(_soft_cost)), scratch=_soft_scratch)
 def suppress_and_count(c: OpKernelConstruction) -> Compute:
-    """(boxes, their scores in version 5, number of them), with zeros up to the size asked for if that is wished."""
+    """Returns (boxes, their scores in version 5, number of them), padded with zeros to the requested size if an attr
+    asks.
+    """
     padded, soft, hard = c.attr("pad_to_max_output_size"), c.op == "NonMaxSuppressionV5", np.float32(0)
     allocators = [allocator(c, output) for output in range(2 if soft else 1)]
 
     def fill(count: int, columns: list[Any]) -> Any:
         found = len(columns[0])
-        # The system has zeros ready: what is not written takes no time.
+        # The system has zeroed pages ready: unwritten ones take no time.
         results = [allocate(count if padded else found, np.zeros) for allocate in allocators]
         for result, column in zip(results, columns, strict=True):
             result[:found] = column
@@ -407,7 +411,7 @@ def suppress_and_count(c: OpKernelConstruction) -> Compute:
 
 @kernel("NonMaxSuppressionWithOverlaps", cost=_cost_with_overlaps)
 def suppress_with_overlaps(c: OpKernelConstruction) -> Compute:
-    """As version 3, with the similarity of each pair of boxes given as a matrix."""
+    """As version 3, with a matrix of the similarities of all pairs of boxes."""
 
     def compute(overlaps: Any, scores: Any, max_output_size: Any, limit: Any, threshold: Any) -> Any:
         for value, name in (
@@ -425,7 +429,7 @@ def suppress_with_overlaps(c: OpKernelConstruction) -> Compute:
             return np.empty(0, np.int32)
 
         def too_similar(chosen: Any, others: Any) -> Any:
-            # A candidate's row, as TensorFlow asks it, should the matrix not be symmetric.
+            # The candidate's row, as in TensorFlow, in case the matrix is not symmetric.
             return limit < overlaps.take(others, 0).take(chosen, 1).T
 
         return _best(scores, threshold, too_similar, _checked_count(max_output_size)).astype(np.int32)
@@ -437,7 +441,9 @@ def suppress_with_overlaps(c: OpKernelConstruction) -> Compute:
 
 
 def _check_combined(boxes: Any, scores: Any, per_class: Any, total: Any, limit: Any, threshold: Any) -> tuple[int, int]:
-    """(boxes per class, boxes in all) that are asked for."""
+    """Returns the requested (boxes per class, boxes in all).  Raises InvalidArgumentError for inputs that do not
+    match.
+    """
     if not boxes.ndim or not scores.ndim or boxes.shape[0] != scores.shape[0]:
         raise errors.InvalidArgumentError("boxes and scores must have same batch size")
     _check_scalar(per_class, "max_size_per_class", explained=False)
@@ -465,10 +471,10 @@ def _check_combined(boxes: Any, scores: Any, per_class: Any, total: Any, limit: 
 def _best_of_image(
     boxes: Any, scores: Any, per_class: int, total: int, limit: Any, threshold: Any
 ) -> tuple[Any, Any, Any]:
-    """(boxes, scores, classes) of one image, best first.
+    """Returns (boxes, scores, classes) of one image, best first.
 
-    All classes are one list of candidates, class by class, of which those of two classes leave each other alone: so no
-    more of them are looked at than the best `total` need.
+    All classes are one list of candidates, class by class, in which boxes of different classes do not suppress each
+    other. So no more candidates are considered than the best `total` need.
     """
     count, shared = len(boxes), boxes.shape[1] == 1
     found_of_class: Counter[int] = Counter()
@@ -500,7 +506,7 @@ def _combined_cost(_boxes: Any, scores: Any, _per_class: Any, total: Any, *_rest
 
 @kernel("CombinedNonMaxSuppression", cost=_combined_cost)
 def suppress_classes(c: OpKernelConstruction) -> Compute:
-    """(boxes [n, k, 4], scores [n, k], classes [n, k], number of valid ones [n]), zeros behind these."""
+    """Returns (boxes [n, k, 4], scores [n, k], classes [n, k], number of valid ones [n]), zeros behind these."""
     padded_per_class, clip = c.attr("pad_per_class"), c.attr("clip_boxes")
     allocate = allocator(c)
 

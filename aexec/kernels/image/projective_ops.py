@@ -1,4 +1,4 @@
-"""Images seen through a projective transformation: rotation, shear, perspective."""
+"""Projective transformations of images: rotation, shear, perspective."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ _TYPES = (
     dtypes.uint8, dtypes.int32, dtypes.int64, dtypes.float16, dtypes.bfloat16, dtypes.float32, dtypes.float64,
 )  # fmt: skip
 
-# Output pixels that are worked on together: what is made of them stays in the cache.
+# Output pixels that are processed together: their scratch stays in the cache.
 _GROUP = 1 << 15
-# Bytes that a pixel of them takes for where it lies, and each of its channels for what is found there.
+# Bytes per pixel for its position, and per channel for the values found there.
 _PLACE_BYTES, _FOUND_BYTES = 48, 24
 
 
-# Where a place outside the image lies inside, by fill_mode.  Places are float32 and finite or NaN.
+# The position inside for one outside the image, by fill_mode.  Positions are float32 and finite or NaN.
 
 
 def _stay(xp: Any, place: Any, size: int) -> Any:
@@ -41,7 +41,7 @@ def _clamp(xp: Any, place: Any, size: int) -> Any:
 
 
 def _reflect(xp: Any, place: Any, size: int) -> Any:
-    """abcd goes on as dcba|abcd|dcba."""
+    """abcd continues as dcba|abcd|dcba."""
     if size <= 1:
         return xp.where(xp.isnan(place), place, _F32(0))
     period = _F32(2 * size)
@@ -53,7 +53,7 @@ def _reflect(xp: Any, place: Any, size: int) -> Any:
 
 
 def _wrap(xp: Any, place: Any, size: int) -> Any:
-    """abcd goes on as abcd|abcd|abcd."""
+    """abcd continues as abcd|abcd|abcd."""
     if size <= 1:
         return xp.where(xp.isnan(place), place, _F32(0))
     last = _F32(size - 1)
@@ -66,7 +66,7 @@ _FILL_MODES = {b"CONSTANT": _stay, b"NEAREST": _clamp, b"REFLECT": _reflect, b"W
 
 
 def _places(xp: Any, transform: Any, rows: slice, columns: slice) -> tuple[Any, Any, Any]:
-    """(y, x, whether there is such a place) [rows, columns] of the input, for output pixels."""
+    """(y, x, whether that position exists) [rows, columns] in the input, for output pixels."""
     row = xp.arange(rows.start, rows.stop, dtype=_F32)[:, None]
     column = xp.arange(columns.start, columns.stop, dtype=_F32)
     t = transform
@@ -77,7 +77,7 @@ def _places(xp: Any, transform: Any, rows: slice, columns: slice) -> tuple[Any, 
 
 
 def _read(xp: Any, image: Any, y: Any, x: Any, fill: Any) -> Any:
-    """[..., channels] at whole places (floats), `fill` where there is no pixel."""
+    """[..., channels] at whole positions (as floats); `fill` where there is no pixel."""
     height, width, channels = image.shape
     inside = (y >= 0) & (y < height) & (x >= 0) & (x < width)
     if not image.size:
@@ -122,7 +122,7 @@ def _chosen(c: OpKernelConstruction, attr: str, choices: dict[bytes, Any], what:
 
 
 def _check(images: Any, transforms: Any, size: Any, fill: Any) -> tuple[int, int]:
-    """Height and width of the output."""
+    """Returns height and width of the output.  Raises InvalidArgumentError for inputs that do not match."""
     if images.ndim != 4:
         raise errors.InvalidArgumentError("Input images must have rank 4")
     if transforms.ndim != 2 or transforms.shape[1] != 8 or len(transforms) not in (1, len(images)):
@@ -140,7 +140,7 @@ def _check(images: Any, transforms: Any, size: Any, fill: Any) -> tuple[int, int
 
 
 def _blocks(height: int, width: int, size: int) -> Iterator[tuple[slice, slice]]:
-    """Rows and columns of so many pixels at most: full rows, if one is no longer."""
+    """Yields rows and columns of at most `size` pixels: full rows, if one is no longer than that."""
     across = min(width, size)
     down = max(1, size // across)
     for top in range(0, height, down):
@@ -154,7 +154,7 @@ def _cost(images: Any, transforms: Any, size: Any, *_: Any) -> float:
 
 @kernel("ImageProjectiveTransformV2", "ImageProjectiveTransformV3", dtype=_TYPES, cost=_cost)
 def transform_images(c: OpKernelConstruction) -> Compute:
-    """Images of the given size: each pixel is taken from where its transform, one of 8 numbers, says."""
+    """Returns images of the given size: each pixel is read at the position that its transform of 8 numbers gives."""
     interpolate = _chosen(c, "interpolation", _INTERPOLATIONS, "interpolation")
     inside = _chosen(c, "fill_mode", _FILL_MODES, "mode")
     xp, dtype, allocate, no_fill = c.xp, c.attr("dtype").np, allocator(c), np.float32(0)
@@ -170,7 +170,7 @@ def transform_images(c: OpKernelConstruction) -> Compute:
         fill = dtype.type(fill_value.astype(dtype))
         with np.errstate(all="ignore"):
             for n, image in enumerate(images):
-                image = xp.ascontiguousarray(image)  # else each block would copy all of it
+                image = xp.ascontiguousarray(image)  # else each block would copy the whole image
                 transform = transforms[n if len(transforms) > 1 else 0]
                 for block in _blocks(height, width, at_once):
                     check_wanted()

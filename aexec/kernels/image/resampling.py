@@ -1,10 +1,9 @@
-"""How images are resampled: which elements of a dimension make each new element, with what weights.
+"""How images are resampled: which elements of a dimension make each new element, with which weights.
 
-Height and width are independent, so every method is a rule for one dimension.  Interpolation
-with few taps gathers whole rows or columns; spans of any length and gradients, which
-spread instead of gather, are products with sparse matrices.  Positions and weights are
-float32, as TensorFlow's, since a position at a pixel's border would otherwise fall on
-its other side.
+Height and width are independent, so every method is a rule for one dimension.  Interpolation with few taps gathers
+whole rows or columns.  Spans of any length, and gradients, which scatter instead of gather, are products with sparse
+matrices.  Positions and weights are float32, as TensorFlow's, since a position at a pixel's border would otherwise fall
+on its other side.
 """
 
 from __future__ import annotations
@@ -24,13 +23,13 @@ from aexec.framework.memory.allocator import announce_scratch
 __all__ = ["Grid", "Taps", "area_matrix", "span_kernel", "span_matrix", "through_matrices"]
 
 _F32 = np.float32
-# What finding an old element for a new one takes, with its weight.
+# Bytes for finding an old element for a new one, with its weight.
 _TAP_BYTES = 28
 
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """Where the centres of new elements lie among the old ones.
+    """Positions of the centres of new elements among the old ones.
 
     Attributes:
         align_corners: the first and last elements of both coincide; otherwise their edges do.
@@ -47,7 +46,7 @@ class Grid:
         return _F32(size) / _F32(new_size)
 
     def positions(self, size: int, new_size: int) -> Any:
-        """float32 [new_size]: each new element's place, in old elements."""
+        """float32 [new_size]: each new element's position, in old elements."""
         scale, numbers = self.scale(size, new_size), np.arange(new_size, dtype=_F32)
         return (numbers + _F32(0.5)) * scale - _F32(0.5) if self.half_pixel_centers else numbers * scale
 
@@ -91,7 +90,7 @@ class Taps:
     def cubic(cls, grid: Grid, size: int, new_size: int) -> Taps:
         """Two neighbours on each side, weighted by a cubic: Keys's if centres are half-pixel ones.
 
-        Keys's leaves out what lies beyond the border; the older one repeats the border.
+        Keys's ignores elements beyond the border; the older one repeats the border.
         """
         keys = grid.half_pixel_centers
         announce_scratch(4 * _TAP_BYTES * new_size)
@@ -132,7 +131,7 @@ class Taps:
         return out
 
     def needed(self) -> tuple[Any, Taps]:
-        """(the old elements that are used at all, these taps with indices into them)."""
+        """(the old elements that are used, these taps with indices into those)."""
         used, index = np.unique(self.index, return_inverse=True)
         return used, Taps(index.reshape(self.index.shape), self.weight, len(used))
 
@@ -146,7 +145,7 @@ class Taps:
         return _matrix(self.index.T, self.weight.T.astype(dtype), self.size)
 
 
-# Cubic weights are looked up for 1024 places between two elements.
+# Cubic weights are looked up at 1024 positions between two elements.
 _TABLE_SIZE = 1024
 
 
@@ -173,7 +172,7 @@ def _matrix(index: Any, weight: Any, size: int) -> Any:
 
 
 def area_matrix(grid: Grid, size: int, new_size: int, allocate: Callable[..., Any]) -> Any:
-    """Sparse float32 [new_size, size]: how much of each old element a new one covers."""
+    """Sparse float32 [new_size, size]: the part of each old element that a new one covers."""
     scale = grid.scale(size, new_size)
     edges = np.arange(new_size + 1, dtype=_F32) * scale
     low, high = edges[:-1, None], edges[1:, None]
@@ -214,7 +213,7 @@ def _triangle(x: Any) -> Any:
 
 
 def _piecewise(inner: tuple[float, ...], outer: tuple[float, ...]) -> Callable[[Any], Any]:
-    """Cubics for distances below 1 and from there to 2; coefficients from the highest power down."""
+    """A function of cubics for distances below 1 and from 1 to 2; coefficients from the highest power down."""
     below, above = np.array(inner, _F32), np.array(outer, _F32)
     return lambda x: np.where(x >= 2, _F32(0), np.where(x >= 1, np.polyval(above, x), np.polyval(below, x)))
 
@@ -232,7 +231,7 @@ _KERNELS: Mapping[bytes, tuple[float, Callable[[Any], Any]]] = {
 
 
 def span_kernel(name: bytes) -> tuple[float, Callable[[Any], Any]]:
-    """The kernel of this name.  Raises InvalidArgumentError for another."""
+    """The kernel of this name.  Raises InvalidArgumentError if there is none."""
     try:
         return _KERNELS[name]
     except KeyError:
@@ -254,9 +253,9 @@ def span_matrix(
     Args:
         kernel: of `span_kernel`.
         allocate: makes the array of weights.
-        antialias: widen the kernel where the image shrinks.
+        antialias: widen the kernel if the image shrinks.
 
-    A new element that lies outside the old ones gets nothing.
+    A new element outside the old ones has no weights.
     """
     radius, weight_at = kernel
     inverse = _F32(1) / _F32(scale)

@@ -1,7 +1,6 @@
-"""Resizing images [n, height, width, channels], and the gradients of that.
+"""Resizing images [n, height, width, channels], and its gradients.
 
-Results are float32 whatever the images' type, but for the nearest neighbour.
-Next to read: `resampling.py`.
+Results are float32 whatever the images' type, except for the nearest neighbour. Next to read: `resampling.py`.
 """
 
 from __future__ import annotations
@@ -26,12 +25,12 @@ __all__: list[str] = []
 _FLOATS = (dtypes.float16, dtypes.bfloat16, dtypes.float32, dtypes.float64)
 _F32, _F32_BYTES = np.float32, 4
 _SPARSE = ("scipy.sparse",)
-# Rows and columns of images, at most, whose places are kept from call to call.
+# At most this many rows and columns of images have their positions kept from call to call.
 _MOST_REMEMBERED = 1 << 14
 
 
 def _cost(per_output: float) -> Callable[..., float]:
-    """By the size of the images and of the output, as input 1 says it."""
+    """By the sizes of the images and of the output, which input 1 gives."""
 
     def cost(images: Any, size: Any, *_: Any) -> float:
         if images.ndim != 4 or size.shape != (2,):
@@ -44,7 +43,7 @@ def _cost(per_output: float) -> Callable[..., float]:
 
 
 def _grid(c: OpKernelConstruction) -> Grid:
-    """The node's grid.  Raises InvalidArgumentError for one that is contradictory."""
+    """The node's grid.  Raises InvalidArgumentError for contradictory attrs."""
     align_corners, half_pixel_centers = c.attr("align_corners"), c.attrs.get("half_pixel_centers", False)
     if align_corners and half_pixel_centers and c.op != "ResizeNearestNeighborGrad":
         raise errors.InvalidArgumentError("If half_pixel_centers is True, align_corners must be False.")
@@ -57,7 +56,7 @@ def _check_rank(x: Any, name: str) -> None:
 
 
 def _output_shape(images: Any, size: Any, name: str = "shape_t") -> tuple[int, int, int, int]:
-    """Shape of resized images.  Raises InvalidArgumentError for inputs that are no images and a size."""
+    """Shape of resized images.  Raises InvalidArgumentError for inputs that are not images and a size."""
     if size.ndim != 1:
         raise errors.InvalidArgumentError(f"{name} must be 1-dimensional{shape_text(size.shape)}")
     if size.size != 2:
@@ -74,7 +73,7 @@ def _output_shape(images: Any, size: Any, name: str = "shape_t") -> tuple[int, i
 
 
 def _sparse_rows_first(xp: Any, x: Any, taps: Taps, axis: int) -> tuple[Any, Taps]:
-    """(x, taps) without the rows that no tap looks at, where most are such."""
+    """(x, taps) without the rows that no tap uses, if most are unused."""
     if taps.index.size >= x.shape[axis]:
         return x, taps
     used, taps = taps.needed()
@@ -88,12 +87,12 @@ def interpolate(c: OpKernelConstruction) -> Compute:
     xp, grid, allocate = c.xp, _grid(c), allocator(c)
     linear = c.op == "ResizeBilinear"
     make_taps = Taps.linear if linear else Taps.cubic
-    # TensorFlow's order, which rounding shows.
+    # TensorFlow's order, which affects rounding.
     first, second = (2, 1) if linear else (1, 2)
 
     def compute(images: Any, size: Any) -> Any:
         shape = _output_shape(images, size)
-        out = allocate(shape)  # refuses what would not fit
+        out = allocate(shape)  # refuses a shape that does not fit into memory
         if not out.size:
             return out
         taps = {axis: make_taps(grid, images.shape[axis], shape[axis]) for axis in (1, 2)}
@@ -107,19 +106,19 @@ def interpolate(c: OpKernelConstruction) -> Compute:
 
 
 def _announce_taken(images: Any, axis: int, count: int) -> None:
-    """Announce what `take` makes, `count` along an axis, and its copy of images that are not contiguous."""
+    """Announce the result of `take`, `count` along an axis, and its copy of images that are not contiguous."""
     taken = images.size // max(1, images.shape[axis]) * count
     announce_scratch((taken + (0 if images.flags.c_contiguous else images.size)) * images.itemsize)
 
 
 @kernel("ResizeNearestNeighbor", T=dtypes.REAL_NUMBER, host_memory=("size",), cost=_cost(2.0))
 def nearest_neighbour(c: OpKernelConstruction) -> Compute:
-    """The nearest pixel, or the one at the upper left."""
+    """Returns the nearest pixel, or the one at the upper left."""
     xp, grid, allocate = c.xp, _grid(c), allocator(c)
-    # The last sizes, and for each new row and column the old one: images of a node are mostly of one size.  Few, as
-    # nobody counts them.
+    # Key: the last sizes; value: the old row and column of each new one, since a node's images mostly have one size.
+    # Few, as their memory is not counted.
     known: tuple[Any, Any] = (None, None)
-    # Told that there is nothing to check NumPy writes straight into `out`; CuPy checks nothing.
+    # In this mode NumPy checks nothing and writes straight into `out`; CuPy never checks.
     unchecked = {"mode": "clip"} if xp is np else {}
 
     def compute(images: Any, size: Any) -> Any:
@@ -145,12 +144,12 @@ def nearest_neighbour(c: OpKernelConstruction) -> Compute:
 
 @kernel("ResizeArea", T=dtypes.REAL_NUMBER, host_memory=("size",), cost=_cost(20.0), needs=_SPARSE, scratch=8)
 def average_area(c: OpKernelConstruction) -> Compute:
-    """The mean of what a new pixel covers."""
+    """Returns the mean of the area that a new pixel covers."""
     grid, allocate = _grid(c), allocator(c)
 
     def compute(images: Any, size: Any) -> Any:
         shape = _output_shape(images, size)
-        empty = allocate(shape)  # refuses what would not fit
+        empty = allocate(shape)  # refuses a shape that does not fit into memory
         if not empty.size:
             return empty
         rows, columns = (resampling.area_matrix(grid, images.shape[axis], shape[axis], allocate) for axis in (1, 2))
@@ -165,17 +164,17 @@ def average_area(c: OpKernelConstruction) -> Compute:
 
 
 def _sum_type(dtype: DType) -> Any:
-    """What to add up in: integers wrap around at any width, narrow floats need more digits."""
+    """The type of sums: integers wrap around at any width, narrow floats need more digits."""
     if dtype.is_integer:
         return np.dtype(np.int64)
     return np.promote_types(dtype.np, np.float32) if dtype is not dtypes.bfloat16 else np.dtype(np.float32)
 
 
 def _spread(xp: Any, grads: Any, rows: Taps, columns: Taps, dtype: DType) -> Any:
-    """Gradients of new pixels given to the old ones that made them."""
+    """Distributes the gradients of new pixels to the old ones that made them."""
     work = _sum_type(dtype)
     down, across = (taps.matrix(work).T.tocsr() for taps in (rows, columns))
-    if xp is not np:  # dense ones: a device has more products a second than calls
+    if xp is not np:  # dense: on a device calls cost more than products
         down, across = (xp.asarray(matrix.toarray()) for matrix in (down, across))
     spread = resampling.through_matrices(grads.astype(work, copy=False), down, across, xp)
     return spread.astype(dtype.np, copy=False)
@@ -193,14 +192,14 @@ def _check_gradients(grads: Any, original: Any) -> None:
 @kernel("ResizeBilinearGrad", T=_FLOATS, cost=30.0, needs=_SPARSE, scratch=16)
 @kernel("ResizeBicubicGrad", T=(dtypes.float32, dtypes.float64), cost=60.0, needs=_SPARSE, scratch=16)
 def interpolate_grad(c: OpKernelConstruction) -> Compute:
-    """The gradient with regard to the original image."""
+    """Returns the gradient with regard to the original image."""
     xp, grid, dtype, allocate = c.xp, _grid(c), c.attr("T"), allocator(c)
     make_taps = Taps.linear if c.op == "ResizeBilinearGrad" else Taps.cubic
 
     def compute(grads: Any, original: Any) -> Any:
         _check_gradients(grads, original)
         _, height, width, _ = original.shape
-        out = allocate((len(grads), height, width, grads.shape[3]))  # refuses what would not fit
+        out = allocate((len(grads), height, width, grads.shape[3]))  # refuses a shape that does not fit
         if not out.size:
             return out
         rows, columns = (make_taps(grid, original.shape[axis], grads.shape[axis]) for axis in (1, 2))
@@ -218,7 +217,7 @@ def interpolate_grad(c: OpKernelConstruction) -> Compute:
     scratch=16,
 )
 def nearest_neighbour_grad(c: OpKernelConstruction) -> Compute:
-    """Sums of the gradients that each pixel of an image of the given size takes part in."""
+    """Returns, for each pixel of an image of the given size, the sum of its gradients."""
     xp, grid, dtype, allocate = c.xp, _grid(c), c.attr("T"), allocator(c)
 
     def compute(grads: Any, size: Any) -> Any:
@@ -230,7 +229,7 @@ def nearest_neighbour_grad(c: OpKernelConstruction) -> Compute:
         sizes = size.tolist()
         if min(sizes) <= 0:
             raise errors.InvalidArgumentError("shape_t's elements must be positive")
-        out = allocate((len(grads), *sizes, grads.shape[3]))  # refuses what would not fit
+        out = allocate((len(grads), *sizes, grads.shape[3]))  # refuses a shape that does not fit
         if not grads.size:
             out.fill(0)
             return out
@@ -253,7 +252,7 @@ def _pair(values: Any) -> list[float]:
 
 
 def _placement(c: OpKernelConstruction) -> Callable[..., tuple[Any, Any]]:
-    """A function `(size, new size, scale, translation) -> (rows, columns)`, pairs each, giving matrices."""
+    """A function `(size, new size, scale, translation) -> (rows, columns)`; arguments are pairs, results matrices."""
     resampler, antialias = resampling.span_kernel(c.attr("kernel_type")), c.attr("antialias")
     allocate = allocator(c)
 
@@ -278,12 +277,12 @@ def _placement(c: OpKernelConstruction) -> Callable[..., tuple[Any, Any]]:
     needs=_SPARSE,
 )
 def scale_and_translate(c: OpKernelConstruction) -> Compute:
-    """Images scaled and moved, seen through a window of the given size."""
+    """Returns images scaled and moved, cropped to a window of the given size."""
     matrices, allocate = _placement(c), allocator(c)
 
     def compute(images: Any, size: Any, scale: Any, translation: Any) -> Any:
         shape = _output_shape(images, size, "output_shape_t")
-        empty = allocate(shape)  # refuses what would not fit
+        empty = allocate(shape)  # refuses a shape that does not fit into memory
         if not empty.size:
             return empty
         rows, columns = matrices(images.shape[1:3], shape[1:3], scale, translation)
@@ -296,7 +295,7 @@ def scale_and_translate(c: OpKernelConstruction) -> Compute:
 
 @kernel("ScaleAndTranslateGrad", T=(dtypes.float32,), host_memory=("scale", "translation"), cost=60.0, needs=_SPARSE)
 def scale_and_translate_grad(c: OpKernelConstruction) -> Compute:
-    """The gradient with regard to the original image."""
+    """Returns the gradient with regard to the original image."""
     matrices, allocate = _placement(c), allocator(c)
 
     def compute(grads: Any, original: Any, scale: Any, translation: Any) -> Any:
@@ -304,7 +303,7 @@ def scale_and_translate_grad(c: OpKernelConstruction) -> Compute:
         _check_rank(original, "original_image")
         if not original.shape[1] or not original.shape[2]:
             raise errors.InvalidArgumentError("original dimensions must be positive")
-        allocate((len(grads), *original.shape[1:3], grads.shape[3]))  # refuses what would not fit
+        allocate((len(grads), *original.shape[1:3], grads.shape[3]))  # refuses a shape that does not fit
         rows, columns = matrices(original.shape[1:3], grads.shape[1:3], scale, translation)
         return resampling.through_matrices(grads, rows.T.tocsr(), columns.T.tocsr())
 
