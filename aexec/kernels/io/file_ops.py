@@ -33,7 +33,7 @@ def whole_file(c: OpKernelConstruction) -> Compute:
 
 @kernel("WriteFile", cost=blocking)
 def write_file(c: OpKernelConstruction) -> Compute:
-    """Directories that are missing are made."""
+    """Writes a file; missing directories are created."""
 
     def compute(filename: Any, contents: Any) -> None:
         path = text_path(scalar_of(filename, "Input filename tensor must be scalar, but had shape:"))
@@ -48,7 +48,7 @@ def write_file(c: OpKernelConstruction) -> Compute:
 
 @kernel("MatchingFiles", cost=blocking, scratch=32)
 def match_files(c: OpKernelConstruction) -> Compute:
-    """Names of the files that match each pattern, all of them in order."""
+    """Returns the sorted names of the files that match any of the patterns."""
 
     def compute(pattern: Any) -> Any:
         if pattern.ndim > 1:

@@ -1,7 +1,7 @@
-"""Readers: nodes that take file names from a queue and give the files' records, one or several a step.
+"""Readers: nodes that take file names from a queue and return the files' records, one or several a step.
 
-A reader reads ahead in a worker thread, so that most records need neither a thread nor a
-wait.  Steps that read from one reader at a time take turns in order of arrival.
+A reader reads ahead in a worker thread, so that most records need neither a thread nor a wait.  Steps that use one
+reader at the same time take turns in order of arrival.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from aexec.kernels.common.handles import find_resource, shared
 from aexec.queues.attempts import settled
 from aexec.queues.queue_base import QueueBase
 
-# How far a reader reads ahead.
+# Records that a reader reads ahead, at most.
 _AHEAD_RECORDS = 256
 _AHEAD_BYTES = 1 << 20
 
@@ -39,13 +39,13 @@ R = TypeVar("R")
 
 
 class Reader:
-    """What a reader keeps between steps.
+    """The state that a reader keeps between steps.
 
     Args:
         name: for messages.
-        source: opens a file and gives its records.
-        whole: a file is one record: it is done with as soon as that was read, and so the state is a few
-            numbers that can be saved.
+        source: opens a file and yields its records.
+        whole: a file is one record, so it is finished as soon as that is read, and the state is a few numbers that can
+            be saved.
     """
 
     def __init__(self, name: str, source: Source, *, whole: bool = False) -> None:
@@ -67,7 +67,7 @@ class Reader:
         self._error: errors.OpError | None = None
 
     def read(self, context: OpKernelContext, queue: QueueBase, count: int) -> Any:
-        """The records as `read_later` gives them; a coroutine that does if they are not at hand."""
+        """Returns the records as `read_later` does, or, if they are not at hand, a coroutine that does."""
         ready = self._ready
         if 0 < count <= len(ready) and not self._whole and not self._lock.locked():
             self.produced += count
@@ -75,7 +75,7 @@ class Reader:
         return self.read_later(context, queue, count)
 
     async def read_later(self, context: OpKernelContext, queue: QueueBase, count: int) -> list[Record]:
-        """At least one record, and at most `count`, all of one file.
+        """Returns at least one record, and at most `count`, all of one file.
 
         Raises:
             OutOfRangeError: the queue is closed and empty.
@@ -115,14 +115,14 @@ class Reader:
         self.finished = self._started
 
     def _read_ahead(self) -> None:
-        """Runs in a worker thread, while nobody else touches the reader."""
-        work, records, ready = self._work, self._records, self._ready  # its own: the reader may be closed meanwhile
+        """Runs in a worker thread, while no other thread uses the reader."""
+        work, records, ready = self._work, self._records, self._ready  # the reader may be closed meanwhile
         assert work is not None
         if records is None:
             try:
                 records = self._records = self._source(work)
             except errors.OpError:
-                self._work = None  # a file that cannot be opened is passed over
+                self._work = None  # skip a file that cannot be opened
                 raise
         size = 0
         try:
@@ -137,17 +137,17 @@ class Reader:
             self._error = error
 
     def close(self) -> None:
-        """The reader leaves its container: its file is closed."""
+        """Close the file; called when the reader leaves its container."""
         self._forget()
 
     async def reset(self) -> None:
-        """Go back to the beginning: no file is being read, and nothing was."""
+        """Forget the present file and reset all counters."""
         async with self._lock:
             self._forget()
             self.produced = self.finished = self._started = 0
 
     async def state(self) -> bytes:
-        """What `restore` takes.  Raises UnimplementedError unless a file is one record."""
+        """Returns the state, for `restore`.  Raises UnimplementedError unless a file is one record."""
         async with self._lock:
             if not self._whole:
                 raise errors.UnimplementedError("Reader SerializeState")
@@ -158,11 +158,11 @@ class Reader:
             return message.SerializeToString(deterministic=True)
 
     async def restore(self, state: bytes) -> None:
-        """Take up a state.
+        """Replace the state.
 
         Raises:
-            UnimplementedError: unless a file is one record.
-            InvalidArgumentError: it is no state, or one in the middle of a file.
+            UnimplementedError: a file has several records.
+            InvalidArgumentError: the data is not a state, or a state in the middle of a file.
         """
         async with self._lock:
             if not self._whole:
@@ -188,12 +188,12 @@ class Reader:
 
 
 def _again(error: errors.OpError) -> errors.OpError:
-    """A fresh error: every step that meets it reports it as its own."""
+    """A copy of the error, so that every step reports its own."""
     return type(error)(error.message)
 
 
 async def _next_work(queue: QueueBase) -> bytes:
-    """The next file name.  If the step is cancelled meanwhile, it stays in the queue."""
+    """Returns the next file name.  If the step is cancelled meanwhile, the name stays in the queue."""
     components = queue.spec.types
     if len(components) != 1:
         raise errors.InvalidArgumentError("Expected single component queue")
@@ -207,7 +207,7 @@ async def _next_work(queue: QueueBase) -> bytes:
 
 
 async def _in_thread(context: OpKernelContext, call: Callable[[], None]) -> None:
-    """Call in a worker thread.  A step that is cancelled waits for the call's end: what it reads is kept."""
+    """Call in a worker thread.  A cancelled step waits for the call's end, since the records that it reads are kept."""
     await context.worker_pool.run(call, on_cancel=OnCancel.WAIT)
 
 
@@ -216,7 +216,7 @@ async def _in_thread(context: OpKernelContext, call: Callable[[], None]) -> None
 
 def _reader(make: Callable[[OpKernelConstruction], Reader]) -> Builder:
     def build(c: OpKernelConstruction) -> Compute:
-        make(c)  # what is wrong with the node is known before it runs
+        make(c)  # raises errors of the node's attrs before it runs
         return shared(c, Reader, lambda: make(c))
 
     return build
@@ -233,7 +233,7 @@ def _not_negative(c: OpKernelConstruction, *names: str) -> None:
 
 
 def _compression(name: bytes) -> Compression:
-    """TensorFlow's readers take a name that they do not know for no compression."""
+    """TensorFlow's readers treat an unknown name as no compression."""
     try:
         return Compression.of(name)
     except errors.InvalidArgumentError:
@@ -305,7 +305,7 @@ def reader_read(c: OpKernelConstruction) -> Compute:
 
 @kernel("ReaderReadUpTo", "ReaderReadUpToV2", cost=0)
 def reader_read_up_to(c: OpKernelConstruction) -> Compute:
-    """May give fewer records than asked for: those of one file."""
+    """May return fewer records than requested: those of one file."""
     c.need_context()
 
     def compute(context: OpKernelContext, handle: Any, queue_handle: Any, num_records: Any) -> Any:
@@ -321,7 +321,7 @@ def reader_read_up_to(c: OpKernelConstruction) -> Compute:
 
 
 def _outputs(records: Any, join: Callable[[list[Record]], Any]) -> Any:
-    """The outputs made of records, or a coroutine of them if that is what is given."""
+    """The outputs for records, or a coroutine of them if `records` is one."""
     return join(records) if type(records) is list else _outputs_later(records, join)
 
 

@@ -107,7 +107,7 @@ def _restore_from_bundle(bundle: BundleReader, name: str, spec: str) -> Any:
 @kernel("MergeV2Checkpoints", cost=blocking)
 def merge_v2_checkpoints(c: OpKernelConstruction) -> Compute:
     delete_old_dirs, allow_missing = c.attr("delete_old_dirs"), c.attr("allow_missing_files")
-    c.may_be_abandoned = True  # until it has read which files there are
+    c.may_be_abandoned = True  # until it has read which files exist
 
     def compute(prefixes: Any, destination: Any) -> None:
         if prefixes.ndim != 1:
@@ -119,7 +119,7 @@ def merge_v2_checkpoints(c: OpKernelConstruction) -> Compute:
                 f"Input destination_prefix should be a scalar tensor, got {shape_text(destination.shape)} instead."
             )
         target = text_path(destination.item())
-        named = dict.fromkeys(elements_of(prefixes))  # each once, however often it is there
+        named = dict.fromkeys(elements_of(prefixes))  # each once, even if it is repeated
         sources = [text_path(prefix) for prefix in named]
         with finishing():
             merge_bundles(sources, target, allow_missing=allow_missing)
@@ -137,7 +137,7 @@ def merge_v2_checkpoints(c: OpKernelConstruction) -> Compute:
 @kernel("Save", cost=blocking)
 def save(c: OpKernelConstruction) -> Compute:
     types = c.attr("T")
-    c.may_be_abandoned = True  # nothing is written before all tensors are there
+    c.may_be_abandoned = True  # nothing is written before all tensors were added
     return lambda filename, names, *tensors: _save_v1(types, filename, names, None, tensors)
 
 

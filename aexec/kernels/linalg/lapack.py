@@ -1,9 +1,9 @@
 """BLAS and LAPACK without the interpreter's lock.
 
-SciPy's functions keep the lock while a routine works: for seconds, where a matrix is large, and the event loop waits.
-Its Cython modules offer the routines themselves as C pointers, and ctypes lets go of the lock while it calls one.
-Here are those that kernels need and NumPy, which lets go of the lock too, does not have.
-Next to read: `solve_ops.py`, `linalg_ops.py` and `matrix_function_ops.py`, which call them.
+SciPy's functions hold the lock while a routine works: seconds for a large matrix, during which the event loop waits.
+Its Cython modules offer the routines as C pointers, and ctypes releases the lock while it calls one. Here are the
+routines that kernels need and NumPy, which releases the lock too, lacks. Next to read: `solve_ops.py`, `linalg_ops.py`
+and `matrix_function_ops.py`, which call them.
 """
 
 from __future__ import annotations
@@ -18,29 +18,29 @@ import numpy as np
 __all__ = ["PREFIX", "lu_factors", "schur_form", "shortest_least_squares", "solve_sylvester", "solve_triangle"]
 
 Array = np.ndarray[Any, Any]
-# With what the names of routines begin, by the type of their matrices.
+# The first letter of routines' names, by the type of their matrices.
 PREFIX = {"float32": "s", "float64": "d", "complex64": "c", "complex128": "z"}
 
 
 @cache
 def _routine(name: str) -> Callable[..., None]:
-    """The BLAS or LAPACK routine with this name; it takes pointers only."""
+    """The BLAS or LAPACK routine with this name; all its arguments are pointers."""
     from scipy.linalg import cython_blas, cython_lapack
 
     offered = cython_blas.__pyx_capi__ if name in cython_blas.__pyx_capi__ else cython_lapack.__pyx_capi__
     capsule = ctypes.py_object(offered[name])
     name_of, pointer_of = ctypes.pythonapi.PyCapsule_GetName, ctypes.pythonapi.PyCapsule_GetPointer
     name_of.restype, pointer_of.restype = ctypes.c_char_p, ctypes.c_void_p
-    signature = name_of(capsule)  # void (char *, int *, …)
+    signature = name_of(capsule)  # such as "void (char *, int *, …)"
     pointers = [ctypes.c_void_p] * (signature.count(b",") + 1)
     return ctypes.CFUNCTYPE(None, *pointers)(pointer_of(capsule, ctypes.c_char_p(signature)))
 
 
 def _call(name: str, dtype: Any, *arguments: Any) -> int:
-    """Call a routine for a type: with text, whole numbers, arrays of Fortran's order, and None for NULL.
+    """Call a routine for a type with arguments that are text, integers, arrays in Fortran order, or None for NULL.
 
     Returns:
-        its `info`, if the last argument is an array of one whole number.
+        its `info`, if the last argument is an array of one integer.
     """
     kept = [_as_pointer(argument) for argument in arguments]
     _routine(PREFIX[np.dtype(dtype).name] + name)(*(pointer for pointer, _ in kept))
@@ -49,7 +49,7 @@ def _call(name: str, dtype: Any, *arguments: Any) -> int:
 
 
 def _call_with_room(name: str, dtype: Any, arguments: Sequence[Any], rest: Sequence[Any]) -> int:
-    """`_call` of a routine that needs room of the type to work in, between other arguments; it tells first how much."""
+    """`_call` of a routine that needs a workspace between other arguments; a first call asks it for the size."""
     wanted = np.empty(1, dtype)
     _call(name, dtype, *arguments, wanted, -1, *rest)
     size = int(wanted[0].real)
@@ -57,7 +57,7 @@ def _call_with_room(name: str, dtype: Any, arguments: Sequence[Any], rest: Seque
 
 
 def _as_pointer(argument: Any) -> tuple[Any, Any]:
-    """A pointer to an argument, and what is to be kept until it was used."""
+    """A pointer to an argument, and the object to keep alive until the pointer was used."""
     if argument is None:
         return None, None
     if isinstance(argument, np.ndarray):
@@ -71,14 +71,14 @@ def _info() -> Array:
 
 
 def solve_triangle(a: Array, b: Array, *, lower: bool, adjoint: bool) -> Array:
-    """X of a X = b, or of a^H X = b.
+    """Returns X of a X = b, or of a^H X = b.
 
     Args:
         a: [n, n]; only one triangle of it is read.
         b: [n, k], of the same type.
     """
-    # BLAS is column-major, where our matrices are their transposes.  So solve X^T a^T = b^T: nothing is copied but the
-    # result, and the triangle changes sides.
+    # BLAS is column-major, so it sees our matrices transposed.  Solving X^T a^T = b^T copies only the result; the
+    # triangle changes sides.
     a, solution = np.ascontiguousarray(a), np.array(b, order="C")
     n, k = b.shape
     uplo, trans, one = "U" if lower else "L", "C" if adjoint else "N", np.ones(1, a.dtype)
@@ -87,7 +87,9 @@ def solve_triangle(a: Array, b: Array, *, lower: bool, adjoint: bool) -> Array:
 
 
 def lu_factors(matrix: Array) -> tuple[Array, Array]:
-    """Both triangular factors of a matrix [n, n] in one, and the row with which each was exchanged."""
+    """Returns both triangular factors of a matrix [n, n] in one array, and the row with which each row was
+    exchanged.
+    """
     factors, n = np.array(matrix, order="F"), len(matrix)
     swaps = np.empty(n, np.intc)
     _call("getrf", matrix.dtype, n, n, factors, n, swaps, _info())
@@ -95,12 +97,12 @@ def lu_factors(matrix: Array) -> tuple[Array, Array]:
 
 
 def shortest_least_squares(matrix: Array, rhs: Array, cutoff: float) -> Array:
-    """The X [n, k] of least norm for which the norm of matrix X - rhs is least.
+    """Returns the X [n, k] of least norm that minimises the norm of matrix X - rhs.
 
     Args:
         matrix: [m, n].
         rhs: [m, k], of the same type.
-        cutoff: the share of the largest singular value from which on others count as zero.
+        cutoff: singular values below this share of the largest count as zero.
     """
     (m, n), k, dtype = matrix.shape, rhs.shape[1], matrix.dtype
     solution = np.zeros((max(m, n), k), dtype, order="F")
@@ -114,7 +116,8 @@ def shortest_least_squares(matrix: Array, rhs: Array, cutoff: float) -> Array:
 
 
 def schur_form(matrix: Array) -> tuple[Array, Array] | None:
-    """(T, Z) with matrix = Z T Z^H: T is triangular, of a real matrix in blocks of one or two; None if there is none.
+    """Returns (T, Z) with matrix = Z T Z^H, or None if the iteration fails.  T is triangular, or has blocks of one or
+    two if the matrix is real.
 
     Args:
         matrix: [n, n] of float64 or complex128, without NaN and infinities.
@@ -130,7 +133,8 @@ def schur_form(matrix: Array) -> tuple[Array, Array] | None:
 
 
 def solve_sylvester(a: Array, b: Array, c: Array) -> Array | None:
-    """X of a X + X b = c, for triangular a and b; None if it is not to be solved: they have opposite eigenvalues.
+    """Returns X of a X + X b = c, for triangular a and b; None if they have opposite eigenvalues, so that it cannot be
+    solved.
 
     Args:
         a, b, c: [m, m], [n, n] and [m, n] of complex128.

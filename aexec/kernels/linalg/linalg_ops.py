@@ -1,10 +1,9 @@
 """Linear algebra on batches of square (or, for Qr and Svd, any) matrices.
 
-Decompositions, determinants, inverses and functions of matrices are LAPACK's, through
-NumPy where it has a batched call and SciPy (imported when the first such node is built)
-where not.  What is ours: TensorFlow's checks, what comes out for singular input and for
-NaN, and half precision computed in float32.
-Next to read: `solve_ops.py` for systems of equations, `matrix_diag_ops.py` for diagonals.
+Decompositions, determinants, inverses and functions of matrices are LAPACK's, through NumPy if it has a batched call,
+otherwise through SciPy (imported when the first such node is built). Here are added: TensorFlow's checks, its results
+for singular input and for NaN, and half precision computed in float32. Next to read: `solve_ops.py` for systems of
+equations, `matrix_diag_ops.py` for diagonals.
 """
 
 from __future__ import annotations
@@ -43,12 +42,12 @@ __all__ = ["COMPLEX_TYPES", "each_matrix", "square_batch"]
 Array = np.ndarray[Any, Any]
 
 COMPLEX_TYPES = (dtypes.complex64, dtypes.complex128)
-# Op and message differ here from MatrixSolve's.
+# MatrixSolve's message is another one.
 _NOT_INVERTIBLE = "Input is not invertible."
 
 
 def square_batch(function: Callable[[Any], Any], xp: Any = np, **pieces: int) -> Compute:
-    """`function` behind the check that its input is a batch of square matrices; it is given some at a time.
+    """`function` after a check that its input is a batch of square matrices, which it gets some at a time.
 
     Args:
         pieces: keyword arguments of `some_at_a_time` (`elements`, `copies`).
@@ -65,7 +64,9 @@ def square_batch(function: Callable[[Any], Any], xp: Any = np, **pieces: int) ->
 
 
 def _alike(function: Callable[[Any], Any], x: Any, xp: Any) -> Any:
-    """`function` of matrices without elements: NumPy would go over all, and there may be any number."""
+    """`function` of matrices without elements, called for one of them: NumPy would loop over all, whose number may be
+    huge.
+    """
     batch = x.shape[:-2]
     if not math.prod(batch):
         return function(x)
@@ -75,7 +76,7 @@ def _alike(function: Callable[[Any], Any], x: Any, xp: Any) -> Any:
         shape = batch + result.shape[len(batch) :]
         if not result.size:
             return result.reshape(shape)
-        # the copy does not come from an allocator, so it is not counted otherwise
+        # the copy does not come from an allocator, so it must be announced
         announce_scratch(math.prod(shape) * result.itemsize)
         return xp.broadcast_to(result, shape).copy()
 
@@ -83,7 +84,7 @@ def _alike(function: Callable[[Any], Any], x: Any, xp: Any) -> Any:
 
 
 def each_matrix(xp: Any, function: Callable[[Array], Any], x: Array) -> Array:
-    """`function` of every matrix of a batch that has elements, where it gives one of the same shape and type."""
+    """`function` of every matrix of a batch; its results must have the matrix's shape and type."""
     result: Array = xp.empty(x.shape, x.dtype)
     for matrix, place in matrices_of(x, result) if x.size else ():
         place[...] = function(matrix)
@@ -91,7 +92,7 @@ def each_matrix(xp: Any, function: Callable[[Array], Any], x: Array) -> Array:
 
 
 def _working_type(dtype: DType) -> np.dtype[Any]:
-    """The type to compute in: LAPACK has none for half."""
+    """The type to compute in: LAPACK has no half."""
     return np.dtype(np.float32) if dtype is dtypes.float16 else dtype.np
 
 
@@ -101,9 +102,9 @@ def _working_type(dtype: DType) -> np.dtype[Any]:
 @kernel("Cholesky", T=LINALG_TYPES, cost=cubic_ns(0.02))
 @kernel("BatchCholesky", T=REAL_TYPES, cost=cubic_ns(0.02))
 def cholesky(c: OpKernelConstruction) -> Compute:
-    """Lower factor; only the lower triangle is read.
+    """Returns the lower factor; only the lower triangle is read.
 
-    Where none exists it is NaN (TensorFlow's is NaN in real types only: its complex NaN is 0).
+    If a matrix has no factor, the result is NaN (TensorFlow's is NaN in real types only: its complex NaN is 0).
     """
 
     xp = c.xp
@@ -127,7 +128,7 @@ def cholesky(c: OpKernelConstruction) -> Compute:
 
 @kernel("CholeskyGrad", "BatchCholeskyGrad", T=REAL_TYPES, cost=cubic_ns(0.15), needs=SCIPY, scratch=32)
 def cholesky_grad(c: OpKernelConstruction) -> Compute:
-    """Gradient by the (symmetric) input of Cholesky, given its result and the gradient by that.
+    """Gradient with regard to the (symmetric) input of Cholesky, given its result and the gradient with regard to that.
 
     The formula is that of Iain Murray, Differentiation of the Cholesky decomposition, arXiv:1602.07527.
     """
@@ -144,7 +145,7 @@ def cholesky_grad(c: OpKernelConstruction) -> Compute:
         middle = xp.tril(lower.swapaxes(-1, -2) @ xp.tril(grad))
         diagonal = xp.arange(l.shape[-1])
         middle[..., diagonal, diagonal] *= 0.5
-        # L^-T middle L^-1, made symmetric.
+        # L^-T middle L^-1, symmetrised.
         left = solve(lower, middle, lower=True, adjoint=True)
         whole = solve(lower, left.swapaxes(-1, -2), lower=True, adjoint=True)
         return (whole + whole.swapaxes(-1, -2)) * whole.dtype.type(0.5)
@@ -157,9 +158,9 @@ def cholesky_grad(c: OpKernelConstruction) -> Compute:
 
 @kernel("MatrixDeterminant", "BatchMatrixDeterminant", T=LINALG_TYPES, cost=cubic_ns(0.05))
 def matrix_determinant(c: OpKernelConstruction) -> Compute:
-    """Determinants; 1 for a matrix without elements, NaN for one with a NaN."""
+    """Returns determinants; 1 for a matrix without elements, NaN for one with a NaN."""
     xp, dtype = c.xp, c.attr("T").base
-    # NumPy goes by the logarithm, which costs digits that single precision lacks.
+    # NumPy computes it by the logarithm, which costs digits that single precision lacks.
     wide = np.complex128 if dtype.is_complex else np.float64
 
     def determinants(x: Array) -> Any:
@@ -170,13 +171,15 @@ def matrix_determinant(c: OpKernelConstruction) -> Compute:
 
 
 def _with_nan(xp: Any, x: Array) -> Any:
-    """Which matrices of a batch have a NaN: LAPACK takes one in the first corner for a zero, and so for singular."""
+    """Which matrices of a batch contain NaN: LAPACK takes a NaN in the first corner for a zero, and the matrix for
+    singular.
+    """
     return xp.isnan(x).any(axis=(-2, -1))
 
 
 @kernel("LogMatrixDeterminant", T=LINALG_TYPES, cost=cubic_ns(0.03))
 def log_matrix_determinant(c: OpKernelConstruction) -> Compute:
-    """(sign, log of the absolute value) of the determinants; (0, -inf) of 0, NaN of a NaN."""
+    """Returns (sign, log of the absolute value) of the determinants: (0, -inf) for 0, NaN for NaN."""
     xp, np_dtype = c.xp, c.attr("T").np
 
     def sign_and_log(x: Array) -> tuple[Any, Any]:
@@ -191,14 +194,16 @@ def log_matrix_determinant(c: OpKernelConstruction) -> Compute:
 
 
 def _lu_scratch(x: Any) -> int:
-    """The factors of one matrix before they are in their place; two more of a complex one, to compare its pivots."""
+    """Bytes of the factors of one matrix before they are copied to the output, and two more copies if complex, to
+    compare pivots.
+    """
     return int(math.prod(x.shape[-2:]) * x.itemsize) * (3 if x.dtype.kind == "c" else 1)
 
 
 @kernel("Lu", T=LINALG_TYPES, output_idx_type=(dtypes.int32,), cost=cubic_ns(0.03), needs=SCIPY, scratch=_lu_scratch)
 @kernel("Lu", T=LINALG_TYPES, output_idx_type=(dtypes.int64,), cost=cubic_ns(0.03), needs=SCIPY, scratch=_lu_scratch)
 def lu(c: OpKernelConstruction) -> Compute:
-    """(both factors in one matrix, p) with A[p] = L U."""
+    """Returns (both factors in one matrix, p) with A[p] = L U."""
     xp, index_type = c.xp, c.attr("output_idx_type").np
     factorise = lu_factors if xp is np else partial(scipy_of(xp, "linalg").lu_factor, check_finite=False)
 
@@ -214,7 +219,7 @@ def lu(c: OpKernelConstruction) -> Compute:
             for matrix, factor, permutation in matrices_of(x, factors, order[..., None, :]):
                 permutation[0], factor[...] = _lu_of(xp, matrix, factorise)
                 sizes = xp.abs(factor.diagonal())
-                # Only a matrix that gives nothing but NaN is turned down for that.
+                # Only a matrix whose pivots are all NaN is refused for them.
                 if (sizes == 0).any() or not (sizes > 0).any():
                     raise errors.InvalidArgumentError(_NOT_INVERTIBLE)
         return factors, xp.asarray(order)
@@ -250,7 +255,7 @@ def _lu_by_magnitude(xp: Any, matrix: Array) -> tuple[Array, Array]:
 @kernel("MatrixInverse", T=(dtypes.float16, *LINALG_TYPES), cost=cubic_ns(0.1))
 @kernel("BatchMatrixInverse", T=(dtypes.float16, *REAL_TYPES), cost=cubic_ns(0.1))
 def matrix_inverse(c: OpKernelConstruction) -> Compute:
-    """Inverse, or the inverse of the adjoint."""
+    """Returns the inverse, or the inverse of the adjoint."""
     xp, dtype, adjoint = c.xp, c.attr("T").base, c.attr("adjoint")
     working_type = _working_type(dtype)
 
@@ -273,7 +278,7 @@ def matrix_inverse(c: OpKernelConstruction) -> Compute:
 
 
 def _orthogonal_ns(factor: float) -> AttrCost:
-    """Cost of what gives, if asked for, square matrices as long as the longest side of those that it takes apart."""
+    """Cost of a decomposition that, if an attr asks, returns square matrices as long as the input's longest side."""
     plain = cubic_ns(factor)
 
     def full(x: Any) -> float:
@@ -284,12 +289,12 @@ def _orthogonal_ns(factor: float) -> AttrCost:
 
 
 def _side_elements(x: Array) -> int:
-    """Elements of a square matrix as long as the longest side of one of these."""
+    """Elements of a square matrix as long as the longest side of a matrix of `x`."""
     return int(max(x.shape[-2:] if x.ndim > 1 else (0,)) ** 2)
 
 
 def _identities(xp: Any, batch: Sequence[int], rows: int, columns: int, dtype: Any) -> Array:
-    """A batch of matrices with ones in their diagonals: of what has no elements LAPACK's orthogonal ones."""
+    """A batch of identity matrices: LAPACK's orthogonal factors of matrices without elements."""
     matrices: Array = xp.zeros((*batch, rows, columns), dtype)
     if matrices.size:
         diagonal = xp.arange(columns)
@@ -299,7 +304,7 @@ def _identities(xp: Any, batch: Sequence[int], rows: int, columns: int, dtype: A
 
 @kernel("Qr", T=(dtypes.float16, *LINALG_TYPES), cost=_orthogonal_ns(0.15))
 def qr(c: OpKernelConstruction) -> Compute:
-    """(Q, R); signs are Householder's, as LAPACK and TensorFlow both have them."""
+    """Returns (Q, R); signs are Householder's, as in LAPACK and TensorFlow."""
     xp, dtype = c.xp, c.attr("T").base
     mode: Literal["complete", "reduced"] = "complete" if c.attr("full_matrices") else "reduced"
     working_type = _working_type(dtype)
@@ -326,7 +331,8 @@ def qr(c: OpKernelConstruction) -> Compute:
 
 @kernel("Svd", "BatchSvd", T=LINALG_TYPES, cost=_orthogonal_ns(1.0))
 def svd(c: OpKernelConstruction) -> Compute:
-    """(singular values, U, V), or scalars for U and V if they are not wanted; NaN for NaN and infinity.
+    """Returns (singular values, U, V), with scalars for U and V if an attr does not ask for them; NaN for NaN and
+    infinity.
 
     Pairs of singular vectors are determined up to their sign, which is LAPACK's.
     """
@@ -367,7 +373,7 @@ def svd(c: OpKernelConstruction) -> Compute:
         return [xp.zeros((*batch, rank), real_type), *(_identities(xp, batch, *side, dtype.np) for side in sides)]
 
     def of_finite(x: Array) -> tuple[Array, ...]:
-        """LAPACK does not return from an infinite number, and says of some what is no number."""
+        """LAPACK does not return for infinite elements, and may fail for NaN."""
         broken = ~xp.isfinite(x).all(axis=(-2, -1))
         results = decompose(xp.where(broken[..., None, None], x.dtype.type(0), x))
         for found in results:
@@ -389,7 +395,7 @@ def svd(c: OpKernelConstruction) -> Compute:
 
 
 def _decompose(xp: Any, function: Callable[[Array], Any], x: Array, kind: str, used: Array) -> Any:
-    """`function(x)`, with TensorFlow's error where it does not succeed or the part `used` of x is not finite."""
+    """`function(x)`; raises TensorFlow's error if it fails or the part `used` of x is not finite."""
     try:
         if xp.isfinite(used).all():
             with raising_of_linalg(xp):
@@ -400,7 +406,7 @@ def _decompose(xp: Any, function: Callable[[Array], Any], x: Array, kind: str, u
 
 
 def _self_adjoint(xp: Any, function: Callable[[Array], Any], x: Array) -> Any:
-    if not x.size:  # as large as a matrix is what NumPy makes to find its lower triangle, of none too
+    if not x.size:  # NumPy makes an array as large as a matrix to find its lower triangle, even if there is no matrix
         values = xp.empty(x.shape[:-1], x.real.dtype)
         return values if function is xp.linalg.eigvalsh else (values, x)
     return _decompose(xp, function, x, "Self-adjoint eigen", xp.tril(x))
@@ -408,7 +414,7 @@ def _self_adjoint(xp: Any, function: Callable[[Array], Any], x: Array) -> Any:
 
 @kernel("SelfAdjointEigV2", "BatchSelfAdjointEigV2", T=LINALG_TYPES, cost=cubic_ns(0.5))
 def self_adjoint_eig_v2(c: OpKernelConstruction) -> Compute:
-    """(eigenvalues in ascending order, eigenvectors as columns, or a scalar if they are not wanted).
+    """Returns (eigenvalues in ascending order, eigenvectors as columns, or a scalar if an attr does not ask for them).
 
     Only the lower triangle is read.  Signs of eigenvectors are LAPACK's.
     """
@@ -427,7 +433,7 @@ def self_adjoint_eig_v2(c: OpKernelConstruction) -> Compute:
 
 @kernel("SelfAdjointEig", "BatchSelfAdjointEig", T=REAL_TYPES, cost=cubic_ns(0.5))
 def self_adjoint_eig(c: OpKernelConstruction) -> Compute:
-    """Eigenvalues as first row, then the eigenvectors as columns."""
+    """Returns eigenvalues as first row, then the eigenvectors as columns."""
     xp = c.xp
 
     def rows(x: Array) -> Any:
@@ -439,9 +445,9 @@ def self_adjoint_eig(c: OpKernelConstruction) -> Compute:
 
 @kernel("Eig", T=LINALG_TYPES, cost=cubic_ns(5.0))
 def eig(c: OpKernelConstruction) -> Compute:
-    """(eigenvalues, eigenvectors as columns, or a scalar if they are not wanted), always complex.
+    """Returns (eigenvalues, eigenvectors as columns, or a scalar if an attr does not ask for them), always complex.
 
-    Those of a complex matrix are in ascending order of magnitude, those of a real one in LAPACK's.
+    Eigenvalues of a complex matrix are in ascending order of magnitude, those of a real one in LAPACK's order.
     """
     xp, np_dtype = c.xp, c.attr("Tout").np
     unused = xp.zeros((), np_dtype)[()]

@@ -1,11 +1,9 @@
 """Diagonals: Diag, DiagPart, and the MatrixDiag* family in its three versions, MatrixBandPart.
 
-A band of diagonals, k[0] (lowest) to k[1], is stored with one row for each diagonal,
-the highest first, and as many columns as the longest has elements.  A shorter one is
-padded on the left or on the right; `align` says which, for the diagonals above the
-main one and below it.  Everything here follows from one map: where in the matrix an
-entry of the stored band lies (`_Band`).
-Next to read: `linalg_ops.py`.
+A band of diagonals, k[0] (lowest) to k[1], is stored with one row for each diagonal, the highest first, and as many
+columns as the longest has elements.  A shorter one is padded on the left or on the right; `align` says on which side,
+for the diagonals above the main one and below it.  All kernels here use one map: the position in the matrix of each
+entry of the stored band (`_Band`). Next to read: `linalg_ops.py`.
 """
 
 from __future__ import annotations
@@ -36,11 +34,11 @@ DIAG_TYPES = (
 )
 MATRIX_TYPES = dtypes.POD
 
-# What the versions without an `align` attr do.
+# The alignment of versions without an `align` attr.
 _ALIGN_BEFORE_V3 = "LEFT_LEFT"
 
 
-# Bytes that telling where an element of a band is takes, in a batch of any number of matrices.
+# Bytes per element of a band for its position, in a batch of any number of matrices.
 _ENTRY_BYTES = 64
 
 
@@ -51,7 +49,7 @@ def _diag_ns(diagonal: Any, *_: Any) -> float:
 
 
 def _band_ns(diagonal: Any, k: Any, num_rows: Any, num_cols: Any, *_: Any) -> float:
-    """The same of matrices whose size the band and numbers say."""
+    """The same for matrices whose size the band and numbers give."""
     length = diagonal.shape[-1] if diagonal.ndim else 1
     side = length + max(map(abs, k.ravel()[:2].tolist()), default=0)
     rows, columns = (max(side, *n.ravel()[:1].tolist()) for n in (num_rows, num_cols))
@@ -69,7 +67,7 @@ def _diag_part_ns(matrix: Any, *_: Any) -> float:
 
 
 def _band_part_ns(matrix: Any, k: Any, *_: Any) -> float:
-    """The same of several diagonals."""
+    """The same for several diagonals."""
     ends = k.ravel()[:2].tolist()
     diagonals = max(1, min(sum(matrix.shape[-2:]), 1 + max(ends) - min(ends)))
     return float(3000.0 + diagonals * (_diag_part_ns(matrix) - 3000.0))
@@ -80,7 +78,7 @@ def _band_part_ns(matrix: Any, k: Any, *_: Any) -> float:
 
 @kernel("Diag", T=DIAG_TYPES, cost=lambda x: 2000.0 + 0.3 * x.size * x.size)
 def diag(c: OpKernelConstruction) -> Compute:
-    """Result of shape s + s with the input (of shape s) on its diagonal."""
+    """Returns zeros of shape s + s with the input (of shape s) on the diagonal."""
     xp, allocate = c.xp, allocator(c)
 
     def compute(x: Any) -> Any:
@@ -95,7 +93,7 @@ def diag(c: OpKernelConstruction) -> Compute:
 
 @kernel("DiagPart", T=DIAG_TYPES, cost=lambda x: 2000.0 + 4.0 * x.size**0.5)
 def diag_part(c: OpKernelConstruction) -> Compute:
-    """Diagonal, of shape s, of an input of shape s + s.  A scalar is its own diagonal."""
+    """Returns the diagonal, of shape s, of an input of shape s + s.  A scalar is its own diagonal."""
 
     def compute(x: Any) -> Any:
         if x.ndim % 2:
@@ -123,7 +121,7 @@ def diag_part(c: OpKernelConstruction) -> Compute:
 class _Band(NamedTuple):
     """Diagonals `lower` to `upper` of matrices with `rows` x `columns`, as they are stored.
 
-    `entries` lists for each stored entry that lies in the matrix (diagonal, place, row, column).
+    `entries` lists (diagonal, position, row, column) for each stored entry that lies in the matrix.
     """
 
     diagonals: int
@@ -137,7 +135,7 @@ def _band(lower: int, upper: int, rows: int, columns: int, align: str) -> _Band:
     diagonals = np.arange(upper, lower - 1, -1)
     lengths = np.minimum(rows + np.minimum(diagonals, 0), columns - np.maximum(diagonals, 0))
     shift = np.where(np.where(diagonals >= 0, pad_left_above, pad_left_below), length - lengths, 0)
-    # Place p of diagonal d holds its element p - shift: the matrix's (element - min(d, 0), element + max(d, 0)).
+    # Position p of diagonal d holds its element p - shift, at (element - min(d, 0), element + max(d, 0)) in the matrix.
     element = np.arange(length) - shift[:, None]
     which, place = np.nonzero((element >= 0) & (element < lengths[:, None]))
     element, d = element[which, place], diagonals[which]
@@ -145,14 +143,14 @@ def _band(lower: int, upper: int, rows: int, columns: int, align: str) -> _Band:
 
 
 class _Bands:
-    """The bands of one node.  The last one is kept: k and the shapes are mostly the same in each step."""
+    """The bands of one node.  Keeps the last one, since k and the shapes are mostly the same in each step."""
 
     __slots__ = ("_last", "align", "xp")
 
     def __init__(self, xp: Any, align: str) -> None:
         self.xp = xp
         self.align = align
-        # One tuple, replaced at once: calls of one node may run side by side in threads.
+        # One tuple, replaced at once: calls of one node may run in several threads.
         self._last: tuple[tuple[int, int, int, int], _Band] | None = None
 
     def get(self, lower: int, upper: int, rows: int, columns: int) -> _Band:
@@ -177,7 +175,7 @@ def _align(c: OpKernelConstruction) -> str:
 
 
 def _diagonal_range(k: Any) -> tuple[int, int]:
-    """(lowest, highest) of a `k` input, which is one number or two."""
+    """Returns (lowest, highest) of a `k` input, which is one number or two."""
     if k.ndim > 1:
         raise errors.InvalidArgumentError(
             f"diag_index must be a scalar or vector, received shape: {shape_text(k.shape)}"
@@ -197,7 +195,7 @@ def _diagonal_range(k: Any) -> tuple[int, int]:
 
 def _check_in_matrix(lower: int, upper: int, rows: int, columns: int) -> None:
     for name, k in (("lower", lower), ("upper", upper)):
-        # The main diagonal is there even where the matrix has no elements.
+        # The main diagonal exists even if the matrix has no elements.
         if not (-rows < k < columns or k == 0):
             raise errors.InvalidArgumentError(
                 f"{name}_diag_index is out of bound: {k}. It must be between {-rows} and {columns}"
@@ -226,7 +224,7 @@ def matrix_diag(c: OpKernelConstruction) -> Compute:
         _check_diagonal(diagonal)
         n = diagonal.shape[-1]
         matrix = allocate((*diagonal.shape, n), xp.zeros)
-        if not diagonal.size:  # the index may be long even so
+        if not diagonal.size:  # the index may be long even then
             return matrix
         index = xp.arange(n)
         matrix[..., index, index] = diagonal
@@ -237,7 +235,7 @@ def matrix_diag(c: OpKernelConstruction) -> Compute:
 
 @kernel("MatrixDiagV2", "MatrixDiagV3", T=MATRIX_TYPES, cost=_band_ns)
 def matrix_diag_v2(c: OpKernelConstruction) -> Compute:
-    """Matrices with a band of diagonals and padding elsewhere; sizes of -1 are as small as the band allows."""
+    """Returns matrices with a band of diagonals and padding elsewhere; sizes of -1 are as small as the band allows."""
     xp, bands = c.xp, _Bands(c.xp, _align(c))
 
     def compute(diagonal: Any, k: Any, num_rows: Any, num_cols: Any, padding: Any) -> Any:
@@ -255,7 +253,7 @@ def matrix_diag_v2(c: OpKernelConstruction) -> Compute:
         rows, columns = _matrix_size(diagonal.shape[-1], lower, upper, int(num_rows), int(num_cols))
         batch = diagonal.shape[:-1] if single else diagonal.shape[:-2]
         matrix = xp.full((*batch, rows, columns), padding if xp is np else padding[()], diagonal.dtype)
-        if not diagonal.size:  # the bands may be long even so
+        if not diagonal.size:  # the bands may be long even then
             return matrix
         which, place, row, column = bands.get(lower, upper, rows, columns).entries
         matrix[..., row, column] = diagonal[..., place] if single else diagonal[..., which, place]
@@ -299,7 +297,9 @@ def matrix_diag_part(c: OpKernelConstruction) -> Compute:
 
 @kernel("MatrixDiagPartV2", "MatrixDiagPartV3", T=MATRIX_TYPES, cost=_band_part_ns)
 def matrix_diag_part_v2(c: OpKernelConstruction) -> Compute:
-    """A band of diagonals, padded to the length of the longest; without the diagonals' axis if k is one number."""
+    """Returns a band of diagonals, padded to the length of the longest; without the diagonals' axis if k is one
+    number.
+    """
     xp, bands = c.xp, _Bands(c.xp, _align(c))
 
     def compute(x: Any, k: Any, padding: Any) -> Any:
@@ -331,7 +331,7 @@ def _set_diag_error() -> errors.InvalidArgumentError:
 
 @kernel("MatrixSetDiag", "BatchMatrixSetDiag", T=MATRIX_TYPES, cost=_matrix_ns)
 def matrix_set_diag(c: OpKernelConstruction) -> Compute:
-    """The input with other main diagonals."""
+    """Returns the input with other main diagonals."""
     xp = c.xp
 
     def compute(x: Any, diagonal: Any) -> Any:
@@ -350,7 +350,7 @@ def matrix_set_diag(c: OpKernelConstruction) -> Compute:
 
 @kernel("MatrixSetDiagV2", "MatrixSetDiagV3", T=MATRIX_TYPES, cost=_matrix_ns)
 def matrix_set_diag_v2(c: OpKernelConstruction) -> Compute:
-    """The input with another band of diagonals."""
+    """Returns the input with another band of diagonals."""
     bands = _Bands(c.xp, _align(c))
 
     def compute(x: Any, diagonal: Any, k: Any) -> Any:
@@ -394,7 +394,7 @@ def _half_width(name: str, value: Any, limit: int, of: str) -> int:
 @kernel("MatrixBandPart", T=MATRIX_TYPES, cost=_matrix_ns, scratch=16)
 @kernel("BatchMatrixBandPart", T=dtypes.NUMBER, cost=_matrix_ns)
 def matrix_band_part(c: OpKernelConstruction) -> Compute:
-    """The input with zeros outside of a band around the main diagonal."""
+    """Returns the input with zeros outside of a band around the main diagonal."""
     xp = c.xp
     zero = c.attr("T").np.type(0)
     where = chooser(xp, c.attr("T").np)

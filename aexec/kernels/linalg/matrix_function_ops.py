@@ -1,7 +1,7 @@
 """Functions of square matrices: exponential, square root, logarithm.
 
-SciPy has them too, but keeps the interpreter's lock for as long as a matrix takes, and the event loop waits for it.
-Here all that takes long is a call of NumPy or of `lapack.py`, which let go of the lock.
+SciPy has them, too, but holds the interpreter's lock for a whole matrix, so that the event loop waits. Here all long
+work is in calls of NumPy or of `lapack.py`, which release the lock.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__: list[str] = []
 
 Array = np.ndarray[Any, Any]
 
-# Matrices of complex128, each as large as one of the input, that are in memory at once.
+# complex128 matrices of the input's size that are in memory at once.
 _MATRICES = 12
 
 
@@ -33,9 +33,9 @@ def _scratch(x: Any) -> int:
 
 # Exponential
 
-# Coefficients of the diagonal Padé approximant of degree 13, divided by the first, so that the result of zeros is
-# exact; and the norm up to which it is exact to double precision.  Nicholas Higham, The scaling and squaring method
-# for the matrix exponential revisited, 2005, algorithm 2.3.
+# Coefficients of the diagonal Padé approximant of degree 13, divided by the first, so that the result for zeros is
+# exact; and the norm up to which it is exact to double precision.  Nicholas Higham, The scaling and squaring method for
+# the matrix exponential revisited, 2005, algorithm 2.3.
 _COEFFICIENTS = (
     *(64764752532480000, 32382376266240000, 7771770303897600, 1187353796428800, 129060195264000, 10559470521600),
     *(670442572800, 33522128640, 1323241920, 40840800, 960960, 16380, 182, 1),
@@ -77,9 +77,10 @@ def _exponential(x: Array) -> Array:
 
 
 def _triangular_form(x: Array) -> tuple[Array, Array] | None:
-    """(T, Z) with x = Z T Z^H and T upper triangular, both complex128; None if there is none.
+    """Returns (T, Z) with x = Z T Z^H and T upper triangular, both complex128; None if x is not finite or the iteration
+    fails.
 
-    The real eigenvalues of a real matrix are exactly real in it.
+    The real eigenvalues of a real matrix are exactly real in T.
     """
     from scipy.linalg import rsf2csf
 
@@ -96,7 +97,7 @@ def _triangular_form(x: Array) -> tuple[Array, Array] | None:
 
 @kernel("MatrixSquareRoot", T=LINALG_TYPES, cost=cubic_ns(2.0), needs=SCIPY, scratch=_scratch)
 def matrix_square_root(c: OpKernelConstruction) -> Compute:
-    """Principal square root; NaN where a real matrix has none that is real, or none exists."""
+    """Returns the principal square root; NaN if there is none, or, for a real matrix, none that is real."""
     dtype = c.attr("T").base
     eps = float(np.finfo(dtype.np).eps)
 
@@ -110,7 +111,7 @@ def matrix_square_root(c: OpKernelConstruction) -> Compute:
             negative = (values.imag == 0) & (values.real < 0)
             if (values.real[negative] < -eps * len(x) * np.abs(t).max()).any():
                 return np.nan
-            # As good as zero in the input's precision.
+            # Zero, in the input's precision.
             t[negative, negative] = 0
         result = z @ _root_of_triangle(t) @ adjoint_of(z)
         return result if dtype.is_complex else result.real
@@ -128,7 +129,7 @@ def _root_of_triangle(t: Array) -> Array:
     root = np.zeros_like(t)
     root[:half, :half] = first = _root_of_triangle(t[:half, :half])
     root[half:, half:] = second = _root_of_triangle(t[half:, half:])
-    # first X + X second = the block that is left; not to be solved where both have the eigenvalue 0.
+    # first X + X second = the remaining block; cannot be solved if both have the eigenvalue 0.
     block = solve_sylvester(first, second, t[:half, half:])
     root[:half, half:] = np.nan if block is None else block
     return root
@@ -141,7 +142,7 @@ _MOST_ROOTS = 100
 
 @kernel("MatrixLogarithm", T=COMPLEX_TYPES, cost=cubic_ns(20.0), needs=SCIPY, scratch=_scratch)
 def matrix_logarithm(c: OpKernelConstruction) -> Compute:
-    """Principal logarithm; NaN for a singular matrix."""
+    """Returns the principal logarithm; NaN for a singular matrix."""
 
     def log(x: Array) -> Any:
         form = _triangular_form(x)
@@ -156,8 +157,8 @@ def matrix_logarithm(c: OpKernelConstruction) -> Compute:
 def _log_of_triangle(t: Array) -> Array:
     """Logarithm of an upper triangular matrix.
 
-    Roots are taken until it is 1 + r, near to the identity; its logarithm is the integral of r (1 + s r)^-1 over s from
-    0 to 1, times two for each root.
+    Roots are taken until the matrix is 1 + r, near the identity.  Its logarithm is the integral of r (1 + s r)^-1 over
+    s from 0 to 1, times two for each root.
     """
     one, values = np.eye(len(t), dtype=t.dtype), t.diagonal()
     roots = 0
@@ -170,6 +171,6 @@ def _log_of_triangle(t: Array) -> Array:
         check_wanted()
         log += weight / 2 * solve_triangle(one + (1 + node) / 2 * rest, rest, lower=False, adjoint=False)
     log *= 2.0**roots
-    # Roots cost digits; these are known.
+    # Roots cost digits; the diagonal is known exactly.
     np.fill_diagonal(log, np.log(values))
     return log

@@ -1,8 +1,7 @@
 """Linear systems: MatrixSolve, least squares, triangular, banded and tridiagonal ones.
 
-LAPACK and BLAS do the work, one matrix of a batch after the other where NumPy has no
-batched call.  SciPy is imported when the first such node is built, not with aexec.
-Next to read: `linalg_ops.py`.
+LAPACK and BLAS do the work, matrix by matrix if NumPy has no batched call.  SciPy is imported when the first such node
+is built, not with aexec. Next to read: `linalg_ops.py`.
 """
 
 from __future__ import annotations
@@ -50,27 +49,28 @@ NOT_INVERTIBLE = "Input matrix is not invertible."
 
 # Nanoseconds that a small matrix takes, whatever is done with it.
 _MATRIX_NS = 500.0
-# Per element of a right-hand side: putting it into LAPACK's order, and back.
+# Per element of a right-hand side: copying to LAPACK's order and back.
 _COPIED_NS = 10.0
-# Elements of right-hand sides that a routine which keeps the interpreter's lock is given at a time, or a column.
+# Elements of right-hand sides per call of a routine that holds the interpreter's lock; at least one column.
 _AT_ONCE = 1 << 15
-# Elements of matrices that one call of NumPy is given, unless one matrix has more: it runs to its end, and 1x1 matrices
-# take it three microseconds each.
+# Elements of matrices per call of NumPy, or one matrix: a call cannot be stopped, and takes three microseconds for each
+# 1x1 matrix.
 _TOGETHER = 1 << 16
 # Fast path: batches of at most this many elements never exceed `_TOGETHER`.
 _FEW = 1 << 8
-# Copies of them that there are meanwhile, at most.
+# The most copies of the matrices that exist meanwhile.
 _COPIES = 4
-# Per matrix of which the loop is Python's.
+# Per matrix that is processed by a Python loop.
 _BANDED_NS = 5_000.0
-# Per row of a tridiagonal system, or per system, likewise.
+# Per row of a tridiagonal system, or per system, in a Python loop.
 _STEP_NS = 10_000.0
 
 
 def cubic_ns(factor: float) -> Callable[..., float]:
-    """Cost of work that grows with rows * columns**2, `factor` nanoseconds for each, and of each matrix of a batch.
+    """Cost of work that grows with rows * columns**2, with `factor` nanoseconds for each, plus a time per matrix of a
+    batch.
 
-    Of right-hand sides each column is as much as a column of the matrix, and more that is copied.
+    A column of a right-hand side counts as a column of the matrix, plus its copies.
     """
     matrix_ns = max(_MATRIX_NS, 5_000 * factor)
 
@@ -115,9 +115,9 @@ def adjoint_of(matrix: Array) -> Array:
 
 
 def matrices_of(*batches: Array) -> Iterator[tuple[Array, ...]]:
-    """The matrices of batches of one batch shape, side by side.  Matrices of an output may be written to.
+    """Yields the matrices of batches of one batch shape together.  Matrices of an output may be written to.
 
-    A thread asks at each whether it is to go on: a large one may take long.
+    A thread checks between matrices whether to go on, since one may take long.
     """
     count = math.prod(batches[0].shape[:-2])
     for matrices in zip(*(batch.reshape((count, *batch.shape[-2:])) for batch in batches), strict=True):
@@ -128,14 +128,14 @@ def matrices_of(*batches: Array) -> Iterator[tuple[Array, ...]]:
 def some_at_a_time(
     xp: Any, function: Callable[..., Any], *batches: Array, elements: int = 0, copies: int = _COPIES
 ) -> Any:
-    """`function` of batches of matrices of one batch shape: of some matrices at a time, where there are many.
+    """`function` of batches of matrices of one batch shape, some matrices at a time if there are many.
 
-    It announces what they need meanwhile, and a thread asks in between whether it is to go on.
+    It announces their scratch, and a thread checks in between whether to go on.
 
     Args:
-        function: gives an array, or a tuple of arrays, with the batch dimensions in front.
-        elements: of the largest matrix that is made of a matrix, if that is more than the matrix has.
-        copies: of the matrices that are there meanwhile, besides the results.
+        function: returns an array, or a tuple of arrays, with the batch dimensions in front.
+        elements: of the largest result for a matrix, if that is more than the matrix has.
+        copies: of the matrices that exist meanwhile, besides the results.
     """
     if elements <= _FEW and batches[0].size <= _FEW and batches[-1].size <= _FEW:
         return function(*batches)
@@ -166,7 +166,7 @@ def some_at_a_time(
 
 @kernel("MatrixSolve", "BatchMatrixSolve", T=LINALG_TYPES, cost=cubic_ns(0.05))
 def matrix_solve(c: OpKernelConstruction) -> Compute:
-    """X of A X = B, or of A^H X = B, for square A."""
+    """Returns X of A X = B, or of A^H X = B, for square A."""
     xp, adjoint = c.xp, c.attr("adjoint")
     solve = (lambda a, b: xp.linalg.solve(adjoint_of(a), b)) if adjoint else xp.linalg.solve
 
@@ -175,7 +175,7 @@ def matrix_solve(c: OpKernelConstruction) -> Compute:
         check_square(matrix, "First input (lhs) must be a square matrix.")
         if matrix.shape[-1] != rhs.shape[-2]:
             raise errors.InvalidArgumentError("Input matrix and rhs are incompatible.")
-        if not rhs.size:  # NumPy would go over all matrices
+        if not rhs.size:  # NumPy would loop over all matrices
             return xp.empty(rhs.shape, rhs.dtype)
         if has_nan_pivot(xp, matrix):
             raise errors.InvalidArgumentError(NOT_INVERTIBLE)
@@ -189,9 +189,9 @@ def matrix_solve(c: OpKernelConstruction) -> Compute:
 
 
 def has_nan_pivot(xp: Any, matrix: Any) -> bool:
-    """Whether elimination in some matrix of the batch starts with NaN, so that it has NaN pivots only.
+    """True if elimination in some matrix of the batch starts with NaN, so that all its pivots are NaN.
 
-    TensorFlow calls such a matrix not invertible; with NaN elsewhere the result has NaN in it.
+    TensorFlow calls such a matrix not invertible; NaN elsewhere gives NaN in the result.
     """
     return bool(matrix.size) and bool(xp.isnan(matrix[..., 0, 0]).any())
 
@@ -200,7 +200,7 @@ def has_nan_pivot(xp: Any, matrix: Any) -> bool:
 
 
 def _least_squares_scratch(a: Any, b: Any, *_: Any) -> int:
-    """Copies and factors of the matrix, several where it has more columns than rows."""
+    """Bytes of copies and factors of the matrix, several if it has more columns than rows."""
     return int((9 if a.shape[-2] < a.shape[-1] else 1) * a.nbytes + b.nbytes)
 
 
@@ -209,8 +209,8 @@ def _least_squares_scratch(a: Any, b: Any, *_: Any) -> int:
 def matrix_solve_ls(c: OpKernelConstruction) -> Compute:
     """Least squares, or the shortest solution of an underdetermined system.
 
-    `fast` goes by the normal equations with an L2 regularizer; else a complete orthogonal
-    decomposition copes with any rank, and the regularizer is not used.
+    `fast` solves the normal equations with an L2 regularizer; otherwise a complete orthogonal decomposition handles any
+    rank and ignores the regularizer.
     """
     dtype = c.attr("T").base
     solve = _normal_equations(dtype) if c.attr("fast") else _orthogonal_decomposition()
@@ -275,7 +275,7 @@ def _orthogonal_decomposition() -> Compute:
 
 
 def triangular_solver(xp: Any = np) -> Callable[..., Array]:
-    """A function (a, b, lower=, adjoint=) → X of a X = b, for triangular a, with broadcasting batches.
+    """Returns a function (a, b, lower=, adjoint=) → X of a X = b, for triangular a, with broadcasting batches.
 
     Only one triangle of a is read.  Zeros on the diagonal give inf and NaN, no error.
     """
@@ -334,7 +334,7 @@ def _check_broadcast(matrix: Any, rhs: Any, lower: bool, adjoint: bool) -> None:
 
 
 def _triangular_scratch(matrix: Any, rhs: Any) -> int:
-    """The solution of one system, which goes into its place in a batch."""
+    """Bytes of the solution of one system, which is copied to the batch."""
     return int(math.prod(rhs.shape[-2:]) * rhs.itemsize) if max(matrix.ndim, rhs.ndim) > 2 else 0
 
 
@@ -347,7 +347,7 @@ def _triangular_scratch(matrix: Any, rhs: Any) -> int:
     scratch=_triangular_scratch,
 )
 def matrix_triangular_solve(c: OpKernelConstruction) -> Compute:
-    """X of A X = B, or of A^H X = B, for triangular A; batches broadcast."""
+    """Returns X of A X = B, or of A^H X = B, for triangular A; batches broadcast."""
     lower, adjoint = c.attr("lower"), c.attr("adjoint")
     solve = triangular_solver(c.xp)
 
@@ -365,7 +365,7 @@ def matrix_triangular_solve(c: OpKernelConstruction) -> Compute:
 
 
 def _banded_scratch(bands: Any, rhs: Any) -> int:
-    """Of one matrix of a batch the bands in LAPACK's order, and some right-hand sides."""
+    """Bytes of the bands of one matrix in LAPACK's order, and of some right-hand sides."""
     rows, columns = rhs.shape[-2:]
     numbers = 2 * math.prod(bands.shape[-2:]) + 3 * rows * min(columns, max(1, _AT_ONCE // rows))
     return int(numbers * rhs.itemsize)
@@ -378,17 +378,17 @@ def _banded_ns(*operands: Any) -> float:
 
 @kernel("BandedTriangularSolve", T=LINALG_TYPES, cost=_banded_ns, needs=SCIPY, scratch=_banded_scratch)
 def banded_triangular_solve(c: OpKernelConstruction) -> Compute:
-    """As MatrixTriangularSolve, of a matrix given by its bands.
+    """As MatrixTriangularSolve, for a matrix given by its bands.
 
-    Row i of the input is the band i below the main diagonal (`lower`), or the band
-    K-1-i above it; an entry stands in the column of its row in the matrix.
+    Row i of the input is the band i below the main diagonal (`lower`), or the band K-1-i above it; an entry's column is
+    that of its row in the matrix.
     """
     from scipy.linalg import lapack
 
     dtype = c.attr("T").base
     lower, adjoint, allocate = c.attr("lower"), c.attr("adjoint"), allocator(c)
     tbtrs = getattr(lapack, PREFIX[dtype.np.name] + "tbtrs")
-    # Upside down the bands are LAPACK's storage of the transpose, a matrix of the other triangle.
+    # Flipped, the bands are LAPACK's storage of the transpose, whose triangle is the other one.
     uplo, trans = "U" if lower else "L", "N" if adjoint else "T"
 
     def solve_one(bands: Array, rhs: Array) -> Array:
@@ -407,7 +407,7 @@ def banded_triangular_solve(c: OpKernelConstruction) -> Compute:
                     f"shape: {shape_text(operand.shape)} values: >"
                 )
         _check_broadcast(bands, rhs, lower, adjoint)
-        # Bands that lie outside of the matrix altogether.
+        # Drop bands that lie completely outside of the matrix.
         inside = min(bands.shape[-2:])
         bands, rhs = _broadcast_batches(
             bands[..., :inside, :] if lower else bands[..., bands.shape[-2] - inside :, :], rhs
@@ -454,7 +454,7 @@ def tridiagonal_mat_mul(c: OpKernelConstruction) -> Compute:
 
 
 def _tridiagonal_cost(attrs: Mapping[str, Any]) -> Callable[..., float]:
-    """By elements, and by what the interpreter goes through: rows of each matrix, rows of all at once, or matrices."""
+    """By elements, and by the iterations of the Python loop: rows of each matrix, rows of all at once, or matrices."""
     pivoting, perturb = attrs["partial_pivoting"], attrs["perturb_singular"]
 
     def cost(diagonals: Any, rhs: Any) -> float:
@@ -468,11 +468,10 @@ def _tridiagonal_cost(attrs: Mapping[str, Any]) -> Callable[..., float]:
 
 @kernel("TridiagonalSolve", T=LINALG_TYPES, cost=AttrCost(_tridiagonal_cost), needs=SCIPY, scratch=16)
 def tridiagonal_solve(c: OpKernelConstruction) -> Compute:
-    """X of T X = B for tridiagonal T, given as rows superdiagonal, diagonal, subdiagonal.
+    """Returns X of T X = B for tridiagonal T, given as rows superdiagonal, diagonal, subdiagonal.
 
-    The last element of the first row and the first one of the last are not used.
-    A singular matrix gives NaN (in TensorFlow 0, if it is complex); with `perturb_singular` its
-    pivots are moved away from zero.
+    The last element of the first row and the first one of the last are not used. A singular matrix gives NaN (in
+    TensorFlow 0, if it is complex); with `perturb_singular` its pivots are moved away from zero.
     """
     pivoting, perturb = c.attr("partial_pivoting"), c.attr("perturb_singular")
     if perturb and not pivoting:
@@ -503,7 +502,7 @@ def tridiagonal_solve(c: OpKernelConstruction) -> Compute:
             return _thomas(xp, diagonals, rhs)
         if xp is np:
             return solve_each(diagonals, rhs)
-        if perturb:  # which goes from number to number: nothing for a device
+        if perturb:  # it works on single numbers, which does not suit a device
             return xp.asarray(solve_each(diagonals.get(), rhs.get()))
         return _pivoted(xp, diagonals, rhs)
 
@@ -535,7 +534,7 @@ def _pivoted(xp: Any, diagonals: Any, rhs: Any) -> Any:
     """Elimination with row exchanges, as LAPACK's xGTSV, for all matrices of the batch at once."""
     upper, main, lower, b = _rows_first(xp, diagonals, rhs)
     n = len(main)
-    # The row that is being eliminated with: its diagonal element, the two beside it, and its right-hand side.
+    # The pivot row: its diagonal element, the two beside it, and its right-hand side.
     row = (main[0], upper[0], xp.zeros_like(main[0]), b[0])
     done, singular = [], xp.zeros(main[0].shape, bool)
     for i in range(1, n):
@@ -559,7 +558,7 @@ def _pivoted(xp: Any, diagonals: Any, rhs: Any) -> Any:
 
 
 def _size(xp: Any, x: Any) -> Any:
-    """By which LAPACK compares pivots."""
+    """The size by which LAPACK compares pivots."""
     return xp.abs(x.real) + xp.abs(x.imag) if x.dtype.kind == "c" else xp.abs(x)
 
 
@@ -582,7 +581,7 @@ def _thomas(xp: Any, diagonals: Array, rhs: Array) -> Array:
 
 
 def _solve_perturbed(diagonals: Array, rhs: Array) -> Array:
-    """Elimination with row exchanges, where small pivots are perturbed (LAPACK's xLAGTF and xLAGTS, job -1)."""
+    """Elimination with row exchanges that perturbs small pivots (LAPACK's xLAGTF and xLAGTS, job -1)."""
     upper, main, lower = diagonals
     n = len(main)
     x = np.array(rhs)

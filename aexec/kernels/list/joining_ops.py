@@ -1,7 +1,7 @@
 """TensorListStack, Gather and Concat: tensors of the elements of a list.
 
-Elements that were never set are zeros, and never made one by one: the output begins as zeros.
-Next to read: `list_ops.py`.
+Elements that were never set are zeros, which are not made one by one: the output is allocated as zeros. Next to read:
+`list_ops.py`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from aexec.resources.tensor_list import TensorList
 
 __all__: list[str] = []
 
-# From elements (None where not set), their number and their shape the tensor of them as rows.
+# From elements (None for those not set), their number and their shape, makes the tensor with them as rows.
 _Stack = Callable[[Sequence[Any], int, PartialTensorShape], Any]
 
 
@@ -64,7 +64,7 @@ def tensor_list_stack(c: OpKernelConstruction) -> Compute:
     return compute
 
 
-# Bytes that a position takes in the order of all, and as a Python number.
+# Bytes per position for sorting all positions, and for its Python number.
 _POSITION_BYTES = 64
 
 
@@ -83,7 +83,7 @@ def tensor_list_gather(c: OpKernelConstruction) -> Compute:
         check_inline(positions.size * ROW_NS)
         announce_scratch(_POSITION_BYTES * positions.size)
         _check_positions(positions, values, shape_known=values.element_shape.is_fully_defined)
-        # Each element is looked at once, however often it is gathered.
+        # Check each element once, however often it is gathered.
         distinct, places = np.unique(positions, return_inverse=True)
         found = [values.get(position) for position in distinct.tolist()]
         shape = values.shape_of(found, shape)
@@ -112,7 +112,7 @@ def _check_positions(positions: Any, values: TensorList, *, shape_known: bool) -
 
 @kernel("TensorListConcat", "TensorListConcatV2", element_dtype=ELEMENT_TYPES, cost=0)
 def tensor_list_concat(c: OpKernelConstruction) -> Compute:
-    """The elements one behind the other, and their lengths."""
+    """Returns the concatenated elements, and their lengths."""
     dtype, is_first_version = c.attr("element_dtype"), c.op == "TensorListConcat"
     allocate, make, allocate_lengths = allocator(c), c.xp.zeros, allocator(c, 1)
     of_attr = c.attr("element_shape") if is_first_version else UNKNOWN_RANK
@@ -153,7 +153,7 @@ def tensor_list_concat(c: OpKernelConstruction) -> Compute:
 def _parts(
     values: TensorList, wanted: PartialTensorShape, is_first_version: bool
 ) -> tuple[int | None, PartialTensorShape]:
-    """First dimension and the others of the shape that is asked for.  Raises InvalidArgumentError without them."""
+    """Returns the first dimension and the others of the requested shape.  Raises InvalidArgumentError without them."""
     if is_first_version:
         first, inner = None, _without_first(wanted)
     else:
@@ -184,7 +184,7 @@ def _leading_dims(tensor: Any) -> Any:
 def _common_shape(
     values: TensorList, first: int | None, inner: PartialTensorShape
 ) -> tuple[int | None, PartialTensorShape]:
-    """The length of elements that are not set, if it can be told, and what is known of their other dimensions.
+    """Returns the length of elements that are not set, or None if unknown, and their other dimensions as far as known.
 
     Raises:
         InvalidArgumentError: an element is a scalar, or has another shape.
@@ -212,7 +212,7 @@ def _common_shape(
 
 
 def _fill_lengths(lengths: Any, values: TensorList, length: int | None, given: Any) -> None:
-    """Write the lengths of a list's elements: of those that are not set what is given, else `length`."""
+    """Write the lengths of a list's elements; for those not set, the given length, else `length`."""
     count = 0 if given is None else min(len(given), len(lengths))
     if count:
         lengths[:count] = given[:count]

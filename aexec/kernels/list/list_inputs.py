@@ -1,4 +1,4 @@
-"""Inputs of list ops: lists, element shapes, sizes.  They are checked here, in TensorFlow's words."""
+"""Inputs of list ops: lists, element shapes, sizes.  They are checked here, with TensorFlow's messages."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ELEMENT_TYPES = tuple(d for d in (*dtypes.ALL, *dtypes.QUANTIZED) if d is not dt
 
 
 def the_list(tensor: Any, dtype: DType | None = None) -> TensorList:
-    """The list that a tensor is, whose elements have to be of a type.  Raises InvalidArgumentError for another."""
+    """The list in a tensor; its elements must have the type.  Raises InvalidArgumentError otherwise."""
     if tensor.ndim:
         raise errors.InvalidArgumentError(f"Input list must be a scalar saw: {shape_text(tensor.shape)}")
     value = tensor[()]
@@ -30,9 +30,9 @@ def the_list(tensor: Any, dtype: DType | None = None) -> TensorList:
 
 
 def shape_input(tensor: Any) -> PartialTensorShape:
-    """An element shape given as tensor: -1 alone is unknown rank, -1 in a vector an unknown dimension.
+    """An element shape given as a tensor: a scalar -1 is unknown rank, -1 in a vector an unknown dimension.
 
-    Raises InvalidArgumentError for what is no shape.
+    Raises InvalidArgumentError if it is not a shape.
     """
     array = np.asarray(tensor)
     if array.ndim > 1:
@@ -51,7 +51,9 @@ def shape_input(tensor: Any) -> PartialTensorShape:
 
 
 def scalar(tensor: Any, complaint: str) -> int:
-    """A number.  Raises InvalidArgumentError with `complaint`, which has a place for the shape, for more of them."""
+    """The number in a scalar.  Raises InvalidArgumentError with `complaint`, formatted with the shape, for other
+    shapes.
+    """
     if np.ndim(tensor):
         raise errors.InvalidArgumentError(complaint.format(shape_text(np.shape(tensor))))
     return int(tensor)

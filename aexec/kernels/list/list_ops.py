@@ -1,6 +1,6 @@
 """TensorList ops: lists of tensors in variants, made, changed and read element by element.
 
-What joins elements is in `joining_ops.py`.  Next to read: `aexec/resources/tensor_list.py`.
+Ops that join elements are in `joining_ops.py`.  Next to read: `aexec/resources/tensor_list.py`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__: list[str] = []
 
 # Nanoseconds that an empty place in a list takes.
 _SLOT_NS = 8.0
-# And to make the zeros of an element, or the sum of two.
+# Nanoseconds to make the zeros of an element, or the sum of two.
 _ZERO_NS, _SUM_NS = 200.0, 1500.0
 
 
@@ -72,7 +72,9 @@ def tensor_list_from_tensor(c: OpKernelConstruction) -> Compute:
 
 
 def _shape_of_rows(tensor: Any, element_shape: Any, op: str) -> PartialTensorShape:
-    """The element shape that is asked for of a list of the rows of a tensor, which have to have it."""
+    """The requested element shape of a list of a tensor's rows.  Raises InvalidArgumentError unless the rows have
+    it.
+    """
     if np.ndim(element_shape) > 1:
         raise errors.InvalidArgumentError(
             f"{op}: element_shape must be at most rank 1 but has the shape of {shape_text(element_shape.shape)}"
@@ -151,12 +153,12 @@ def tensor_list_set_item(c: OpKernelConstruction) -> Compute:
 
 
 def _room_for(values: TensorList, count: int) -> list[Any]:
-    """A copy of the elements of a list, and at least `count` of them."""
+    """A copy of the elements of a list, extended to at least `count` elements."""
     return _first_of(values, max(count, len(values.elements)))
 
 
 def _first_of(values: TensorList, count: int) -> list[Any]:
-    """A copy of the first elements of a list, so many."""
+    """A copy of the first `count` elements of a list."""
     check_slots(count)
     check_inline(count * _SLOT_NS)
     return values.elements_up_to(count)
@@ -227,7 +229,7 @@ def tensor_list_resize(c: OpKernelConstruction) -> Compute:
 
 @kernel("TensorListScatter", "TensorListScatterV2", element_dtype=ELEMENT_TYPES)
 def tensor_list_scatter(c: OpKernelConstruction) -> Compute:
-    """A list of rows at given places; of the second version with room for `num_elements` at least."""
+    """Returns a list with rows at given positions; the second version extends it to at least `num_elements`."""
     dtype = c.attr("element_dtype")
 
     def compute(tensor: Any, indices: Any, element_shape: Any, num_elements: Any = -1) -> Any:
@@ -255,7 +257,7 @@ def tensor_list_scatter(c: OpKernelConstruction) -> Compute:
 
 @kernel("TensorListScatterIntoExistingList", element_dtype=ELEMENT_TYPES)
 def tensor_list_scatter_into_existing_list(c: OpKernelConstruction) -> Compute:
-    """The list with rows at given places, longer if need be."""
+    """Returns the list with rows at given positions, extended if necessary."""
     dtype = c.attr("element_dtype")
 
     def compute(handle: Any, tensor: Any, indices: Any) -> Any:
@@ -288,7 +290,7 @@ def _check_not_negative(positions: list[int]) -> None:
 
 
 def _with_rows(values: TensorList, positions: list[int], tensor: Any, dtype: dtypes.DType) -> TensorList:
-    """A list with the rows of a tensor at these places, longer if need be."""
+    """A list with the rows of a tensor at these positions, extended if necessary."""
     elements = _room_for(values, max(positions, default=-1) + 1)
     announce_scratch(ROW_BYTES * len(set(positions)))
     for row, position in zip(giving_way(tensor, ROW_NS), positions, strict=True):
@@ -298,7 +300,7 @@ def _with_rows(values: TensorList, positions: list[int], tensor: Any, dtype: dty
 
 @kernel("TensorListSplit", element_dtype=ELEMENT_TYPES, scratch=lambda tensor, shape, lengths: rows_scratch(lengths))
 def tensor_list_split(c: OpKernelConstruction) -> Compute:
-    """A list of slices of a tensor along its first dimension, of given lengths."""
+    """Returns a list of slices of a tensor along its first dimension, of given lengths."""
     dtype = c.attr("element_dtype")
 
     def compute(tensor: Any, element_shape: Any, lengths: Any) -> Any:
@@ -328,9 +330,9 @@ def tensor_list_split(c: OpKernelConstruction) -> Compute:
 
 
 def _shape_of_parts(tensor: Any, element_shape: Any) -> PartialTensorShape:
-    """The element shape that is asked for of a list of parts of a tensor.
+    """The requested element shape of a list of parts of a tensor.
 
-    Its first dimension is not looked at: TensorFlow's gradients say it of the whole tensor, or of one of the parts.
+    Its first dimension is ignored: TensorFlow's gradients set it to that of the whole tensor, or of one part.
     """
     shape = shape_input(element_shape)
     if shape.rank == 0:
@@ -347,7 +349,7 @@ def _shape_of_parts(tensor: Any, element_shape: Any) -> PartialTensorShape:
 
 @kernel("TensorListConcatLists", cost=0)
 def tensor_list_concat_lists(c: OpKernelConstruction) -> Compute:
-    """Pairs of lists, element by element of two tensors of them, appended to one another."""
+    """Concatenates pairs of lists, element by element of two tensors of lists."""
     dtype = c.attr("element_dtype")
 
     def joined(a: Any, b: Any, where: str) -> TensorList:
@@ -385,7 +387,7 @@ def _in_tensor(values: Any, name: str, where: str, dtype: dtypes.DType) -> Tenso
 
 @kernel("TensorListPushBackBatch", element_dtype=ELEMENT_TYPES, scratch=lambda lists, rows: rows_scratch(lists))
 def tensor_list_push_back_batch(c: OpKernelConstruction) -> Compute:
-    """Row i of a tensor appended to list i of a vector of lists."""
+    """Appends row i of a tensor to list i of a vector of lists."""
     dtype = c.attr("element_dtype")
 
     def pushed(index: int, handle: Any, row: Any) -> TensorList:
@@ -420,11 +422,11 @@ def tensor_list_push_back_batch(c: OpKernelConstruction) -> Compute:
     return compute
 
 
-# Lists as elements of variants: what ZerosLike and AddN make of them
+# ZerosLike and AddN of lists in variants
 
 
 def _zeros_like(values: TensorList) -> TensorList:
-    """Elements of one shape are one array: nobody writes to what others have too."""
+    """Elements of one shape share one array, since nobody writes to shared arrays."""
     made: dict[tuple[int, ...], Any] = {}
 
     def zeros(element: Any) -> Any:
@@ -441,7 +443,7 @@ def _zeros_like(values: TensorList) -> TensorList:
 
 
 def _add(first: TensorList, second: TensorList) -> TensorList:
-    """The sums of the elements; what is not set in one list is the other's."""
+    """The sums of the elements; an element that is not set in one list is the other's."""
     if first.dtype is not second.dtype:
         raise errors.InvalidArgumentError(
             "Trying to add two lists of tensors of different dtypes. "

@@ -23,7 +23,7 @@ __all__: list[str] = []
 
 # Nanoseconds that an item takes to be copied to another map, and a key to be stacked.
 _ITEM_NS, _ROW_NS = 30.0, 200.0
-# And two to be added.
+# Nanoseconds to add two values.
 _SUM_NS = 1500.0
 # Elements of a key that messages show.
 _SHOWN = 100
@@ -119,11 +119,11 @@ def tensor_map_stack_keys(c: OpKernelConstruction) -> Compute:
     return compute
 
 
-# Maps as elements of variants: what ZerosLike and AddN make of them
+# ZerosLike and AddN of maps in variants
 
 
 def _add(first: TensorMap, second: TensorMap) -> TensorMap:
-    """The items of both; the values of a key that both have are added."""
+    """The items of both maps; the values of a common key are added."""
     check_inline(_SUM_NS * (len(first) + len(second)))
     items = dict(first.items)
     for identity, (key, value) in second.items.items():

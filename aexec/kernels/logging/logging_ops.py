@@ -1,6 +1,6 @@
-"""Kernels that speak to people: Assert, Print, PrintV2; and Timestamp.
+"""Kernels that print messages: Assert, Print, PrintV2; and Timestamp.
 
-Next to read: `aexec/kernels/common/printing.py`, which lays out the tensors.
+Next to read: `aexec/kernels/common/printing.py`, which formats the tensors.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__: list[str] = []
 
 @kernel("Assert", device="DEFAULT", host_memory=("condition", "data"), cost=0)
 def assert_(c: OpKernelConstruction) -> Compute:
-    """Ends the step with the first elements of `data` if the condition is false."""
+    """Raises with the first elements of `data` if the condition is false."""
     summarize = c.attr("summarize")
     c.may_be_abandoned = True  # it changes nothing
 
@@ -44,9 +44,9 @@ def assert_(c: OpKernelConstruction) -> Compute:
 
 @kernel("Print", cost=0)
 def print_(c: OpKernelConstruction) -> Compute:
-    """Writes the data to stderr, for the first `first_n` calls if that is not negative; gives its input on."""
+    """Writes the data to stderr, in the first `first_n` calls unless that is negative; returns its input."""
     message, first_n, summarize = c.text("message"), c.attr("first_n"), c.attr("summarize")
-    c.may_be_abandoned = True  # nothing is written before all of the text is there
+    c.may_be_abandoned = True  # nothing is written before the whole text was made
     calls = itertools.count()
     c.need_context()
 
@@ -64,7 +64,7 @@ _STREAMS = ("stdout", "stderr", *LOG_LEVELS)
 
 
 def _writer(stream: str) -> Callable[[OpKernelContext, bytes], Any]:
-    """The function that writes to what the attr output_stream names."""
+    """The function that writes to the stream that the attr output_stream names."""
     if stream in _STREAMS:
         return lambda context, text: context.print_text(stream, text.decode("utf-8", "replace"))
     if stream.startswith("file://"):
@@ -99,5 +99,5 @@ def print_v2(c: OpKernelConstruction) -> Compute:
 
 @kernel("Timestamp", cost=0)
 def timestamp(c: OpKernelConstruction) -> Compute:
-    """Seconds since 1970, as a double."""
+    """Returns seconds since 1970, as a double."""
     return lambda: np.float64(time.time())

@@ -1,4 +1,4 @@
-"""What summaries are made of: histograms, pictures, sounds and tensors as messages."""
+"""The contents of summaries: histograms, pictures, sounds and tensors as messages."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from aexec.kernels.image.codecs import encode_png, png_scratch
 
 __all__ = ["histogram", "pictures", "sounds"]
 
-# What is needed to make a byte of a float, and of those around it.
+# Bytes per pixel value: a float, its byte, and temporaries.
 _PIXEL_BYTES = 24
 # Nanoseconds and bytes of a value, besides its contents.
 _VALUE_NS, _VALUE_BYTES = 20_000.0, 400
@@ -27,7 +27,7 @@ _GREATEST = float(np.finfo(np.float64).max)
 
 @cache
 def _limits() -> Any:
-    """Where buckets end: geometric from 1e-12 up, the same below zero, and zero."""
+    """Upper limits of the buckets: geometric from 1e-12 up, the same below zero, and zero."""
     limits, limit = [], 1e-12
     while limit < 1e20:
         limits.append(limit)
@@ -37,10 +37,10 @@ def _limits() -> Any:
 
 
 def histogram(values: Any, name: str) -> proto.HistogramProto:
-    """Counts of values of any shape; runs of empty buckets are drawn together.
+    """Counts of values of any shape; runs of empty buckets are merged.
 
     Raises:
-        InvalidArgumentError: NaN or infinity among them; it says the node's `name`.
+        InvalidArgumentError: NaN or infinity among them; the message has the node's `name`.
     """
     flat = values.ravel().astype(np.float64)
     odd = flat[~np.isfinite(flat)]
@@ -57,7 +57,7 @@ def histogram(values: Any, name: str) -> proto.HistogramProto:
     kept[:-1] |= counts[1:] > 0
     kept[-1] = True
     with np.errstate(over="ignore"):
-        # Added up one by one, as the digits of a sum depend on the order.
+        # Summed in order, since the last digits depend on it.
         total, squares = (float(np.cumsum(v)[-1]) + 0.0 for v in (flat, flat * flat))
     return proto.HistogramProto(
         min=flat.min(),
@@ -71,7 +71,8 @@ def histogram(values: Any, name: str) -> proto.HistogramProto:
 
 
 def _pixels(image: Any, bad_color: Any) -> Any:
-    """uint8 of an image [height, width, channels]: floats are scaled to their range, bad ones get `bad_color`.
+    """uint8 of an image [height, width, channels]: floats are scaled to their range; pixels with bad floats get
+    `bad_color`.
 
     Images with negative numbers have zero at 128.
     """
@@ -80,7 +81,7 @@ def _pixels(image: Any, bad_color: Any) -> Any:
     kind = image.dtype.type
     finite = np.isfinite(image).all(axis=2)
     good = image[finite]
-    # The range is looked at in float32, even of doubles, and so is the scale of what has no sign.
+    # The range, and the scale of non-negative images, are float32, even for doubles.
     low, high = (np.float32(v) for v in ((good.min(), good.max()) if good.size else (0, 0)))
     if low < 0:
         reach, offset = kind(max(abs(low), abs(high))), kind(128)
@@ -101,7 +102,7 @@ def _picture(image: Any) -> proto.Summary.Image:
 
 
 def _sound(audio: Any, sample_rate: float) -> proto.Summary.Audio:
-    """A WAV file of float32 [samples, channels], whose rate is a whole number."""
+    """A WAV file of float32 [samples, channels], with an integer rate."""
     return proto.Summary.Audio(
         sample_rate=sample_rate,
         num_channels=audio.shape[1],
@@ -114,7 +115,7 @@ def _sound(audio: Any, sample_rate: float) -> proto.Summary.Audio:
 def _values(
     tag: str, kind: str, most: int, items: Iterable[Any], message_of: Callable[[Any], Any]
 ) -> Iterator[proto.Summary.Value]:
-    """A value for each item; their tags have numbers if there might be more than one.
+    """Yields a value for each item; the tags have numbers if `most` allows more than one.
 
     Args:
         kind: the field of a value that `message_of` makes of an item.
@@ -128,10 +129,10 @@ def _values(
 
 
 def pictures(tag: str, images: Any, most: int, bad_color: Any) -> Iterator[proto.Summary.Value]:
-    """The first `most` images of [n, height, width, 1, 3 or 4].
+    """Yields the first `most` images of [n, height, width, 1, 3 or 4].
 
     Raises:
-        InvalidArgumentError: no such images, or `bad_color`, uint8, has too few channels.
+        InvalidArgumentError: the shape is another one, or `bad_color`, uint8, has too few channels.
     """
     if images.ndim != 4 or images.shape[3] not in (1, 3, 4):
         raise errors.InvalidArgumentError(
@@ -145,23 +146,23 @@ def pictures(tag: str, images: Any, most: int, bad_color: Any) -> Iterator[proto
         raise errors.InvalidArgumentError(
             f"expected depth <= bad_color.size, got depth = {images.shape[3]}, bad_color.size = {len(bad_color)}"
         )
-    for image in images[:1]:  # they are alike, and are encoded one after the other
+    for image in images[:1]:  # they have one shape, and are encoded one after the other
         announce_scratch(max(_PIXEL_BYTES * image.size, png_scratch(image.size)))
     return _values(tag, "image", most, images[:most], lambda image: _picture(_pixels(image, bad_color)))
 
 
 def sounds(tag: str, audio: Any, sample_rate: Any, most: int) -> Iterator[proto.Summary.Value]:
-    """The first `most` sounds of [n, samples] or [n, samples, channels].
+    """Yields the first `most` sounds of [n, samples] or [n, samples, channels].
 
     Raises:
-        InvalidArgumentError: no such sounds, or no sample rate.
+        InvalidArgumentError: the shape is another one, or the sample rate is not valid.
     """
     if audio.ndim not in (2, 3):
         raise errors.InvalidArgumentError(f"Tensor must be 3-D or 2-D, got: {shape_text(audio.shape)}")
     if sample_rate.size != 1:
         raise errors.InvalidArgumentError(f"sample_rate must be a scalar, got: {shape_text(sample_rate.shape)}")
     rate = float(sample_rate.item())
-    if not 0.5 < rate < 2**32 - 0.5:  # of those that are rounded to a rate of a WAV file
+    if not 0.5 < rate < 2**32 - 0.5:  # rounds to a rate that a WAV file can have
         raise errors.InvalidArgumentError("sample_rate must be > 0")
     some = audio[:most] if audio.ndim == 3 else audio[:most, :, None]
     return _values(tag, "audio", most, some, lambda sound: _sound(sound, rate))

@@ -1,4 +1,4 @@
-"""Summaries: values, histograms, pictures and sounds, with tags, as serialised messages for people to look at."""
+"""Summaries: values, histograms, pictures and sounds, with tags, as serialised messages."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _serialized(summary: proto.Summary) -> Any:
 
 
 def _in_parts(values: Iterable[proto.Summary.Value]) -> Any:
-    """A summary of these values, serialised one by one: one behind the other they are one of all."""
+    """A summary of these values, serialised one by one: concatenated messages are one message with all values."""
     return _scalar(b"".join([proto.Summary(value=[value]).SerializeToString() for value in values]))
 
 
@@ -62,7 +62,7 @@ def _scalar_tag(tag: Any, message: str) -> str:
 
 
 def _scalars(tags: Any, values: Any) -> Iterator[bytes]:
-    """Serialised summaries of a few numbers each; one behind the other they are one of all."""
+    """Yields serialised summaries of a few numbers each; concatenated they are one summary."""
     growth, scalars = Growth(joined=True), _AT_ONCE * _SCALAR_NS
     for start in giving_way(range(0, tags.size, _AT_ONCE), scalars):
         some, numbers = (array.flat[start : start + _AT_ONCE] for array in (tags, values))
@@ -76,7 +76,7 @@ def _scalars(tags: Any, values: Any) -> Iterator[bytes]:
 
 @kernel("ScalarSummary", T=dtypes.REAL_NUMBER, cost=_SCALAR_NS)
 def scalar_summary(c: OpKernelConstruction) -> Compute:
-    """Numbers with a tag each."""
+    """Returns a summary of numbers with a tag each."""
 
     def compute(tags: Any, values: Any) -> Any:
         if tags.shape != values.shape and not (tags.size == values.size == 1 and tags.ndim == values.ndim):
@@ -91,7 +91,7 @@ def scalar_summary(c: OpKernelConstruction) -> Compute:
 
 @kernel("HistogramSummary", T=dtypes.REAL_NUMBER, cost=30.0, scratch=20.0)
 def histogram_summary(c: OpKernelConstruction) -> Compute:
-    """How the values of a tensor are spread."""
+    """Returns a summary with a histogram of a tensor's values."""
     name = c.name
 
     def compute(tag: Any, values: Any) -> Any:
@@ -139,20 +139,22 @@ def audio_summary(c: OpKernelConstruction) -> Compute:
 
 @kernel("TensorSummary", T=dtypes.ALL, cost=5.0)
 def tensor_summary(c: OpKernelConstruction) -> Compute:
-    """A tensor, with the node's name."""
+    """Returns a summary of a tensor, with the node's name."""
     head, dtype = proto.Summary.Value(node_name=c.name).SerializeToString(), c.attr("T")
     return lambda tensor: _with_tensor(head, tensor, dtype, b"")
 
 
 def _with_tensor(head: bytes, tensor: Any, dtype: DType, metadata: bytes) -> Any:
-    """A summary of one value: what stands before its tensor, and its metadata, if there are any, are serialised."""
+    """A summary of one value, from serialised parts: those before its tensor, the tensor, and its metadata or b""."""
     field = enclosed(proto.Summary.Value.TENSOR_FIELD_NUMBER, tensor_parts(tensor, dtype))
     return _scalar(b"".join(enclosed(proto.Summary.VALUE_FIELD_NUMBER, [head, *field, metadata])))
 
 
 @kernel("TensorSummaryV2", T=dtypes.ALL, cost=5.0)
 def tensor_summary_v2(c: OpKernelConstruction) -> Compute:
-    """A tensor, with a tag and a serialised SummaryMetadata; of that, what cannot be parsed is left out."""
+    """Returns a summary of a tensor with a tag and a serialised SummaryMetadata, which is left out if it cannot be
+    parsed.
+    """
     dtype = c.attr("T")
 
     def compute(tag: Any, tensor: Any, metadata: Any) -> Any:
@@ -172,10 +174,10 @@ def tensor_summary_v2(c: OpKernelConstruction) -> Compute:
 
 @kernel("MergeSummary", cost=_SUMMARY_NS)
 def merge_summary(c: OpKernelConstruction) -> Compute:
-    """All values of all summaries in one; no tag may occur twice."""
+    """Returns all values of all summaries in one; no tag may occur twice."""
 
     def compute(*inputs: Any) -> Any:
-        # Messages of values, one behind the other, are one of all of them.
+        # Concatenated messages are one message with all values.
         parts, growth, seen = list[bytes](), Growth(joined=True), set()
         for data in giving_way(chain.from_iterable(chain.from_iterable(map(lists_of, inputs))), _SUMMARY_NS):
             growth.add(len(data) + STRING_BYTES)
@@ -184,7 +186,7 @@ def merge_summary(c: OpKernelConstruction) -> Compute:
             except DecodeError:
                 raise errors.InvalidArgumentError("Could not parse one of the summary inputs") from None
             for value in summary.value:
-                # Tensors may have none.
+                # Tensors may have no tag.
                 if value.tag and value.tag in seen:
                     raise errors.InvalidArgumentError(f"Duplicate tag {value.tag} found in summary inputs ")
                 seen.add(value.tag)

@@ -1,9 +1,8 @@
-"""Writers of event files as resources, and the ops that give them summaries.
+"""Writers of event files as resources, and the ops that write summaries with them.
 
-SummaryWriter is a handle only; CreateSummaryFileWriter makes the file unless there is one
-already, and CloseSummaryWriter ends it.  Everything but the handle touches files, and so
-runs in a worker thread.
-Next to read: `aexec/io/event_file_writer.py`.
+SummaryWriter returns only a handle; CreateSummaryFileWriter makes the file unless it exists, and CloseSummaryWriter
+closes it.  All ops but SummaryWriter use files, and so run in a worker thread. Next to read:
+`aexec/io/event_file_writer.py`.
 """
 
 from __future__ import annotations
@@ -25,12 +24,12 @@ from aexec.kernels.logging.summaries import histogram, pictures, sounds
 
 __all__: list[str] = []
 
-# What is added to a summary by an op, given its inputs behind writer and step.
+# Adds to a summary from the op's inputs after writer and step.
 Fill = Callable[..., None]
 
 
 def _file_cost(*_: Any) -> float:
-    """More than the loop's thread may be held up."""
+    """More than the event loop allows."""
     return 1e6
 
 
@@ -54,7 +53,7 @@ def _find(context: OpKernelContext, handle: Any) -> EventFileWriter:
 
 @kernel("SummaryWriter", cost=0)
 def summary_writer(c: OpKernelConstruction) -> Compute:
-    """A handle to a writer that may not exist yet."""
+    """Returns a handle to a writer that may not exist yet."""
     info = ContainerInfo.from_attrs(c.attrs, c.name, use_node_name=True)
     handle = make_handle_tensor(ResourceHandle.of_type(EventFileWriter, info, c.device))
     return lambda: handle
@@ -62,7 +61,7 @@ def summary_writer(c: OpKernelConstruction) -> Compute:
 
 @kernel("CreateSummaryFileWriter", cost=_file_cost)
 def create_summary_file_writer(c: OpKernelConstruction) -> Compute:
-    """Makes the writer and its file, unless it is there already."""
+    """Makes the writer and its file, unless the writer exists."""
     c.need_context()
 
     def compute(context: OpKernelContext, handle: Any, logdir: Any, queue: Any, millis: Any, suffix: Any) -> None:
@@ -83,14 +82,14 @@ def create_summary_file_writer(c: OpKernelConstruction) -> Compute:
 
 @kernel("FlushSummaryWriter", cost=_file_cost)
 def flush_summary_writer(c: OpKernelConstruction) -> Compute:
-    """Lets readers see what was written."""
+    """Writes all events to the file, so that readers see them."""
     c.need_context()
     return lambda context, handle: _find(context, handle).flush()
 
 
 @kernel("CloseSummaryWriter", cost=_file_cost)
 def close_summary_writer(c: OpKernelConstruction) -> Compute:
-    """Ends the file and forgets the writer: the resource manager closes what leaves it."""
+    """Closes the file and deletes the writer: the resource manager closes resources that it deletes."""
     c.need_context()
     return lambda context, handle: context.resources.delete_handle(handle_from_tensor(handle, EventFileWriter))
 
@@ -142,7 +141,7 @@ def _tensors(c: OpKernelConstruction) -> Fill:
 
 
 def _parse(data: bytes, message: Any, name: str, where: str = "") -> None:
-    """Raises DataLossError if the data is no such message."""
+    """Parse `data` into the message.  Raises DataLossError if it is malformed."""
     try:
         message.MergeFromString(data)
     except DecodeError:
@@ -169,7 +168,7 @@ _FILLS: dict[str, Callable[[OpKernelConstruction], Fill]] = {
 
 @kernel(*_FILLS, cost=_file_cost)
 def write_summary(c: OpKernelConstruction) -> Compute:
-    """An event with a summary of one step."""
+    """Writes an event with a summary of one step."""
     fill = _FILLS[c.op](c)
     c.need_context()
 
@@ -184,7 +183,7 @@ def write_summary(c: OpKernelConstruction) -> Compute:
 
 @kernel("WriteGraphSummary", cost=_file_cost)
 def write_graph_summary(c: OpKernelConstruction) -> Compute:
-    """An event with a serialised GraphDef."""
+    """Writes an event with a serialised GraphDef."""
     c.need_context()
 
     def compute(context: OpKernelContext, handle: Any, step: Any, tensor: Any) -> None:
@@ -198,7 +197,7 @@ def write_graph_summary(c: OpKernelConstruction) -> Compute:
 
 @kernel("ImportEvent", cost=_file_cost)
 def import_event(c: OpKernelConstruction) -> Compute:
-    """An event that is serialised already."""
+    """Writes an event that is already serialised."""
     c.need_context()
 
     def compute(context: OpKernelContext, handle: Any, event: Any) -> None:

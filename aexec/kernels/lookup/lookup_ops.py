@@ -18,7 +18,7 @@ from aexec.resources.lookup_table import DenseHashTable, HashTable, LookupTable,
 _COST = 150.0
 
 _SCALARS = (dtypes.float32, dtypes.float64, dtypes.int32)
-# Types of values that there are for each type of keys.
+# The types of values for each type of keys.
 _HASH_TYPES = {
     dtypes.string: (*_SCALARS, dtypes.bool_, dtypes.int64, dtypes.string),
     dtypes.int64: (*_SCALARS, dtypes.int64, dtypes.string),
@@ -36,7 +36,7 @@ _DENSE_TYPES = {
     dtypes.int32: _SCALARS,
 }
 
-# Makes the function that makes the table from the op's inputs.
+# Returns a function that makes the table from the op's inputs.
 Maker = Callable[[OpKernelConstruction], Callable[..., LookupTable]]
 
 
@@ -74,7 +74,7 @@ def _dense_table(c: OpKernelConstruction) -> Callable[..., LookupTable]:
 
 
 def _shared(maker: Maker) -> Builder:
-    """The builder for tables that go by a name."""
+    """The builder for tables that are shared by name."""
 
     def build(c: OpKernelConstruction) -> Compute:
         key, value = c.attr("key_dtype"), c.attr("value_dtype")
@@ -114,7 +114,7 @@ def _find(
 
     Args:
         gives: the node's outputs are values for keys.
-        takes: what its inputs after the handle are: "kv", "k" or nothing.
+        takes: the kinds of its inputs after the handle: "kv", "k" or "".
     """
     table = find_resource(context, handle, LookupTable)
     kinds = {"k": table.key_dtype, "v": table.value_dtype}
@@ -137,7 +137,7 @@ def lookup_table_find(c: OpKernelConstruction) -> Compute:
 @kernel("LookupTableInsert", "LookupTableInsertV2", cost=_COST)
 def lookup_table_insert(c: OpKernelConstruction) -> Compute:
     c.need_context()
-    c.may_be_abandoned = True  # all are put in, or none
+    c.may_be_abandoned = True  # all are inserted, or none
 
     def compute(context: OpKernelContext, handle: Any, keys: Any, values: Any) -> None:
         _find(c, context, handle, takes="kv", gives=False).insert(keys, values)
@@ -179,7 +179,7 @@ def lookup_table_export(c: OpKernelConstruction) -> Compute:
 @kernel("LookupTableImport", "LookupTableImportV2", cost=_COST)
 def lookup_table_import(c: OpKernelConstruction) -> Compute:
     c.need_context()
-    c.may_be_abandoned = True  # all are put in, or none
+    c.may_be_abandoned = True  # all are inserted, or none
 
     def compute(context: OpKernelContext, handle: Any, keys: Any, values: Any) -> None:
         _find(c, context, handle, takes="kv", gives=False).replace(keys, values)
@@ -196,7 +196,7 @@ def _initializable(table: LookupTable, handle: Any) -> HashTable:
 @kernel("InitializeTable", "InitializeTableV2", cost=_COST)
 def initialize_table(c: OpKernelConstruction) -> Compute:
     c.need_context()
-    c.may_be_abandoned = True  # all are put in, or none
+    c.may_be_abandoned = True  # all are inserted, or none
 
     def compute(context: OpKernelContext, handle: Any, keys: Any, values: Any) -> None:
         table = _find(c, context, handle, takes="kv", gives=False)

@@ -1,4 +1,4 @@
-"""Reading the entries of a lookup table from a text file, a line each."""
+"""Reads the entries of a lookup table from a text file, one per line."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from aexec.kernels.common.strings import string_array
 
 __all__ = ["TextFileFormat"]
 
-# In place of the number of a column.
+# A column index that stands for the whole line.
 WHOLE_LINE = -2
 LINE_NUMBER = -1
 
@@ -42,17 +42,17 @@ class TextFileFormat:
     offset: int
 
     def check(self) -> None:
-        """Raises InvalidArgumentError for attrs that make no sense."""
+        """Raise InvalidArgumentError for inconsistent attrs."""
         if len(self.delimiter) != 1:
             raise errors.InvalidArgumentError("delimiter should be only 1 char")
 
     def read(self, path: str, key_dtype: DType, value_dtype: DType) -> tuple[Any, Any]:
-        """Keys and values, two vectors.
+        """Returns keys and values, two vectors.
 
         Raises:
-            InvalidArgumentError: a line that has too few columns or does not parse, or too few lines.
+            InvalidArgumentError: a line has too few columns or does not parse, or there are too few lines.
             NotFoundError, PermissionDeniedError: the file cannot be opened.
-            OutOfRangeError: an empty file, or no line is wanted.
+            OutOfRangeError: the file is empty, or `vocab_size` is 0.
         """
         sides = [("Key", "key", self.key_index, key_dtype), ("Value", "value", self.value_index, value_dtype)]
         for title, name, index, dtype in sides:
@@ -104,14 +104,14 @@ def _lines(file: BinaryIO, path: str) -> Iterator[bytes]:
 
 
 def _parser(dtype: DType) -> Callable[[bytes, int], Any]:
-    """The function from a field and its line's number to a value."""
+    """A function from a field and its line's number to a value."""
     if dtype is dtypes.string:
         return lambda field, number: field
     if dtype in (dtypes.int32, dtypes.int64):
         limits = np.iinfo(dtype.np)
 
         def integer(field: bytes, number: int) -> int:
-            # Longer ones are out of range for certain.
+            # A longer number is certainly out of range.
             value = int(field) if len(field) < 100 and _INTEGER.fullmatch(field) else None
             if value is None or not limits.min <= value <= limits.max:
                 raise _invalid(field, number, dtype)

@@ -24,7 +24,7 @@ def _bitwise(name: str) -> Builder:
 
 
 def _shift(name: str) -> Builder:
-    """A shift is at least 0 and at most one less than the width: what C++ leaves undefined, TensorFlow clamps."""
+    """A shift is clamped to 0 .. width - 1, as in TensorFlow; C++ leaves other shifts undefined."""
 
     def build(c: OpKernelConstruction) -> Compute:
         c.explain = broadcast_error
@@ -35,7 +35,7 @@ def _shift(name: str) -> Builder:
             return lambda x, y: shift(x, clip(y, 0, last))
 
         def compute(x: Any, y: Any) -> Any:
-            # `last` is ones in binary: no shift has another bit, the sign included, if all of them together have none.
+            # `last` is all ones in binary: if the OR of all shifts has no other bit, nor the sign, then no shift has.
             if not 0 <= int(any_bit(y, None)) <= last:
                 y = clip(y, 0, last)
             return shift(x, y)

@@ -1,8 +1,7 @@
-"""Cast and Bitcast: which types convert into which, and what becomes of values that do not fit.
+"""Cast and Bitcast: which types convert into which, and the results for values out of range.
 
-The numbers are those of TensorFlow on x86: floats go to narrow integers through int32,
-and to unsigned 32 and 64-bit ones through int64, so values out of range wrap.
-Next to read: `select_ops.py`.
+The results are those of TensorFlow on x86: floats go to narrow integers through int32, and to unsigned 32 and 64-bit
+ones through int64, so values out of range wrap. Next to read: `select_ops.py`.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ _INT4 = (dtypes.int4, dtypes.uint4)
 _INTEGERS = (*dtypes.INTEGRAL, *dtypes.QUANTIZED)
 _COMMON = (*dtypes.POD, *dtypes.QUANTIZED)
 
-# source types -> what they convert into, besides themselves
+# source types -> the types that they convert into, besides themselves
 _TARGETS: tuple[tuple[tuple[DType, ...], frozenset[DType]], ...] = (
     (dtypes.FLOAT, frozenset((*_COMMON, *_FLOAT8))),
     (_FLOAT8, frozenset((*_COMMON, *_FLOAT8))),
@@ -53,8 +52,8 @@ def cast_function(source: DType, target: DType, *, truncate: bool = False, xp: A
     """The function that converts arrays of one type into another.
 
     Args:
-        truncate: drop the bits of a float's mantissa that a narrower float has no room for,
-            instead of rounding to nearest even.
+        truncate: drop the bits of a float's mantissa that a narrower float cannot hold, instead of rounding to nearest
+            even.
         xp: the module of the arrays.
 
     Raises:
@@ -100,7 +99,7 @@ def _float_to_uint64(x: Any) -> Any:
     signed = x.astype(np.int64)
     if not (signed < 0).any():
         return signed.astype(np.uint64)
-    # Negative: x is below zero, and wraps, or is at least 2**63, and int64 has no room for it.
+    # Negative if x is below zero, and wraps, or if it is at least 2**63, which int64 cannot hold.
     upper = (x.astype(np.float64) - _TWO_63).astype(np.int64)
     return (signed | (upper & (signed >> 63))).astype(np.uint64)
 
@@ -114,8 +113,8 @@ def _double_to_bfloat16(xp: Any, x: Any) -> Any:
 def _truncating(xp: Any, source: DType, target: DType, convert: Convert) -> Convert:
     """`convert` after clearing the bits that do not fit; NaN stays NaN.
 
-    As in TensorFlow, double to bfloat16 rounds nevertheless, and the parts of complex numbers
-    are truncated only if the target has such parts or is a wider float than bfloat16.
+    As in TensorFlow, double to bfloat16 rounds nevertheless, and the parts of complex numbers are truncated only if the
+    target has such parts or is a wider float than bfloat16.
     """
     if source.is_complex:
         part = dtypes.float32 if source is dtypes.complex64 else dtypes.float64
@@ -139,7 +138,7 @@ def _truncating(xp: Any, source: DType, target: DType, convert: Convert) -> Conv
 
 
 def _cast(c: OpKernelConstruction) -> Convert:
-    """Raises UnimplementedError while it is built, as TensorFlow does, if there is no such conversion."""
+    """Raises UnimplementedError when it is built, as TensorFlow does, if there is no such conversion."""
     return cast_function(c.attr("SrcT").base, c.attr("DstT").base, truncate=c.attr("Truncate"), xp=c.xp)
 
 
@@ -150,7 +149,7 @@ kernel("_HostCast", device="DEFAULT", host_memory=("x", "y"), cost=1.0)(on_host(
 
 @kernel("Bitcast", cost=0)
 def bitcast(c: OpKernelConstruction) -> Convert:
-    """The same bytes seen as another type: a last dimension is added or dropped where sizes differ."""
+    """Views the bytes as another type: a last dimension is added or dropped if the sizes differ."""
     source, target = c.attr("T").base, c.attr("type").base
     xp, dtype = c.xp, target.np
     if source.size == target.size:

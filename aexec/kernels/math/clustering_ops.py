@@ -1,6 +1,6 @@
-"""Kernels of clustering: which of some centres are nearest to a point.
+"""Kernels of clustering: the centres nearest to each point.
 
-Next to read: `matmul_ops.py`, whose products most of the time goes into.
+Next to read: `matmul_ops.py`, whose products take most of the time.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from aexec.kernels.math.matmul_ops import product_ns
 
 __all__: list[str] = []
 
-# Distances that are in memory at a time: there is one for each point and centre.
+# Distances in memory at a time; there is one for each point and centre.
 _BLOCK = 1 << 20
 # Nanoseconds per distance to find the least.
 _SORT_NS = 30.0
@@ -45,15 +45,16 @@ def _check(points: Any, centers: Any, k: Any) -> None:
 
 @kernel("NearestNeighbors", cost=_cost, scratch=16)
 def nearest_neighbors(c: OpKernelConstruction) -> Compute:
-    """Indices and squared distances [n, min(k, m)] of the centres [m, d] nearest to each point [n, d], the least first.
+    """Returns indices and squared distances [n, min(k, m)] of the centres [m, d] nearest to each point [n, d], nearest
+    first.
 
-    Of centres that are equally far the first comes first.
+    Of equally distant centres the one with the lower index comes first.
     """
     xp = c.xp
     allocators = [allocator(c, output) for output in range(2)]
 
     def nearest(points: Any, centers: Any, center_norms: Any, k: int) -> tuple[Any, Any]:
-        # Half of each squared distance, but for the point's own part, which changes no order.
+        # Half of each squared distance, without the point's own term, which does not affect the order.
         halves = center_norms - xp.matmul(points, centers.T)
         indices = halves.argmin(axis=1)[:, None] if k == 1 else halves.argsort(axis=1, kind="stable")[:, :k]
         point_norms = xp.square(points).sum(axis=1, keepdims=True) / 2
@@ -65,7 +66,7 @@ def nearest_neighbors(c: OpKernelConstruction) -> Compute:
         indices, distances = (allocate((len(points), count)) for allocate in allocators)
         if count:
             rows = max(1, _BLOCK // len(centers))
-            # The norms, and of a block the products and what is made of them: centres without elements are any number.
+            # The norms, and for a block the products and their temporaries: centres without elements may be any number.
             announce_scratch(2 * (1 + min(rows, len(points))) * len(centers) * points.itemsize)
             norms = xp.square(centers).sum(axis=1) / 2
             for start in range(0, len(points), rows):

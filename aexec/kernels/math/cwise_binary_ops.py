@@ -1,8 +1,7 @@
 """Elementwise kernels with two inputs that broadcast: arithmetic, comparison, logic; and clipping.
 
-Bare ufuncs where a ufunc does it (`_UFUNCS`); integers divide only after a look for
-zeros; the rest are expressions in float32 or wider.
-Next to read: `bitwise_ops.py`.
+Bare ufuncs if one ufunc suffices (`_UFUNCS`); integer divisions first look for zeros; the rest are expressions in
+float32 or wider. Next to read: `bitwise_ops.py`.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ __all__: list[str] = []
 
 _HOST = ("x", "y", "z")
 _CHEAP, _DIVISION, _POWER = 0.5, 1.5, 6.0
-# Of floats whose quotient is large a remainder is found bit by bit.
+# The remainder of floats with a large quotient is computed bit by bit.
 _REMAINDER = Varying(200.0)
 _SINGLE_DOUBLE = (dtypes.float32, dtypes.float64)
 _COMPARABLE = (*dtypes.POD, *dtypes.QUANTIZED)
@@ -58,7 +57,7 @@ _UFUNCS: dict[str, tuple[str, tuple[dtypes.DType, ...], Cost]] = {
     "Sub": ("subtract", dtypes.NUMBER, _CHEAP),
     "TruncateMod": ("fmod", _SINGLE_DOUBLE, _REMAINDER),
     "FloorMod": ("remainder", dtypes.FLOAT, _REMAINDER),
-    # Of integers too: for a negative exponent NumPy raises, and `broadcast_error` translates.
+    # Also for integers: for a negative exponent NumPy raises, and `broadcast_error` translates.
     "Pow": ("power", SIGNED, _POWER),
 }
 _HOST_INT32 = {
@@ -93,7 +92,7 @@ def _binary(name: str) -> Builder:
     return lambda c: by_ufunc(c, name)
 
 
-# Bytes for an element of what is between the operands and the result of a formula of several steps, and where it holds.
+# Bytes per element of the intermediate results of a formula of several steps, and of its condition.
 _SCRATCH = 18.0
 
 
@@ -111,7 +110,7 @@ kernel("LogicalOr", cost=_CHEAP)(_explained(_binary("logical_or")))
 
 # Nanoseconds that a string takes which is joined of two, and each of its bytes.
 _JOINED_NS, _BYTE_NS = 100.0, 0.5
-# Strings whose lengths are looked at.
+# Strings whose lengths are sampled.
 _FEW = 100
 
 
@@ -122,7 +121,7 @@ def _add_strings_ns(x: Any, y: Any) -> float:
 
 @kernel("Add", T=(dtypes.string,), cost=_add_strings_ns)
 def add_strings(c: OpKernelConstruction) -> Compute:
-    """Strings are joined one by one, and announced: a long one and many make much of little."""
+    """Strings are joined one by one, and announced: one long string and many others make a large result."""
     c.explain = broadcast_error
 
     def compute(x: Any, y: Any) -> Any:
@@ -146,7 +145,7 @@ def pow_complex(c: OpKernelConstruction) -> Compute:
 
 
 def _zero_error(op: str) -> errors.OpError:
-    """TensorFlow's answer to a divisor of 0: it foresees one in all ops but those that truncate."""
+    """TensorFlow's error for a divisor of 0: all ops have their own but those that truncate."""
     if op.startswith("Truncate"):
         return errors.InvalidArgumentError(
             "Unexpected error in binary operator (only integer div and mod should have errors)"
@@ -175,10 +174,10 @@ def _truncated_quotient(c: OpKernelConstruction) -> Compute:
         return _checked(c, floor_divide)
     dtype = c.input_types[0].np
     if dtype.itemsize <= 4:
-        # No quotient of 32-bit integers is so close to the next integer that float64 rounds it up.
+        # For 32-bit integers, float64 never rounds a quotient up to the next integer.
         divide = c.xp.true_divide
         return _checked(c, lambda x, y: divide(x, y).astype(dtype))
-    # What is left after taking off the remainder divides exactly, so nothing is rounded down.
+    # The dividend without its remainder divides exactly, so nothing is rounded down.
     return _checked(c, lambda x, y: floor_divide(x - fmod(x, y), y))
 
 
@@ -194,7 +193,7 @@ _register("TruncateMod", _integer_division("fmod"), _INT32_INT64, _DIVISION, _SC
 
 
 def _rounded_quotient(rounding: str) -> Builder:
-    """The quotient as the type has it, then rounded: not NumPy's floor_divide, where 1 // 0.1 is 9."""
+    """The quotient in the type, then rounded: not NumPy's floor_divide, for which 1 // 0.1 is 9."""
 
     def make(c: OpKernelConstruction) -> Compute:
         divide, rounded = ufunc(c, "divide"), ufunc(c, rounding)
@@ -220,7 +219,7 @@ def _xdivy(c: OpKernelConstruction) -> Compute:
 
 def _x_times(name: str) -> Builder:
     def make(c: OpKernelConstruction) -> Compute:
-        # Not `*`: its last digit is another one for NumPy's complex scalars.
+        # Not `*`: its last digit differs for NumPy's complex scalars.
         where, multiply, function = c.xp.where, c.xp.multiply, getattr(c.xp, name)
         return in_float32(c, lambda x, y: where(x == 0, 0, multiply(x, function(y))))
 
@@ -287,9 +286,9 @@ for _op, _name, _unequal in (("Equal", "equal", False), ("NotEqual", "not_equal"
 
 @kernel("ApproximateEqual", T=_SINGLE_DOUBLE, cost=_CHEAP, scratch=17)
 def approximate_equal(c: OpKernelConstruction) -> Compute:
-    """|x - y| < tolerance; two infinities of a sign are not that."""
+    """|x - y| < tolerance; two equal infinities are not approximately equal."""
     absolute, less = c.xp.absolute, c.xp.less
-    # The attr is a float, also where the inputs are double.
+    # The attr is a float32, even if the inputs are double.
     tolerance = c.input_types[0].np.type(np.float32(c.attr("tolerance")))
 
     def compute(x: Any, y: Any) -> Any:
@@ -315,7 +314,7 @@ def _check_bounds(t: Any, low: Any, high: Any) -> None:
 
 
 def _clip(c: OpKernelConstruction) -> Compute:
-    """The lower bound wins over the upper one.  A NaN stays, a bound that is NaN is none."""
+    """The lower bound wins over the upper one.  A NaN stays; a bound that is NaN is ignored."""
     maximum, minimum = ufunc(c, "maximum"), ufunc(c, "minimum")
     if not c.input_types[0].is_floating:
 
@@ -338,7 +337,7 @@ def _clip(c: OpKernelConstruction) -> Compute:
 
 
 def _clip_complex(c: OpKernelConstruction) -> Compute:
-    """Real and imaginary parts by themselves, each with the part of the bound."""
+    """Clips real and imaginary parts separately, each by that part of the bound."""
     xp, dtype = c.xp, c.input_types[0].np
     part = dtype.type(0).real.dtype
 

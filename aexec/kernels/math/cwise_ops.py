@@ -1,8 +1,7 @@
 """Elementwise kernels with one input, and those of the complex numbers' parts; sums of many inputs.
 
-Most are one ufunc, named in a table.  The rest are short expressions in float32 or wider
-(see `_elementwise.in_float32`).
-Next to read: `cwise_binary_ops.py`, then `cast_ops.py` and `select_ops.py`.
+Most are one ufunc, named in a table.  The rest are short expressions in float32 or wider (see
+`elementwise.in_float32`). Next to read: `cwise_binary_ops.py`, then `cast_ops.py` and `select_ops.py`.
 """
 
 from __future__ import annotations
@@ -78,7 +77,7 @@ for _op, (_name, _types, _cost) in _UFUNCS.items():
 
 @kernel("Acos", T=dtypes.SIGNED_INTEGRAL, cost=_TRIGONOMETRIC)
 def acos_of_integers(c: OpKernelConstruction) -> Compute:
-    """TensorFlow registers it, though the op's definition allows no integers."""
+    """TensorFlow registers it, although the op's definition does not allow integers."""
     dtype = c.output_types[0].np
     return lambda x: c.xp.arccos(x.astype(np.float64)).astype(dtype)
 
@@ -95,7 +94,7 @@ def round_half_to_even(c: OpKernelConstruction) -> Compute:
 
 @kernel("Round", T=(dtypes.int32, dtypes.int64), cost=_CHEAP)
 def round_integers(c: OpKernelConstruction) -> Compute:
-    """Zeros, whatever the input: what TensorFlow 2.21 gives for integers."""
+    """Returns zeros, whatever the input, as TensorFlow 2.21 does for integers."""
     zeros_like: Compute = c.xp.zeros_like
     return zeros_like
 
@@ -110,7 +109,7 @@ def rsqrt(c: OpKernelConstruction) -> Compute:
     return in_float32(c, compute, forwards=(0,))
 
 
-# Up to this size the one call of SciPy's expit beats the four vectorised ones of the formula.
+# Up to this size SciPy's expit, one call, is faster than the formula's four vectorised calls.
 _EXPIT_BELOW = 300
 
 
@@ -153,11 +152,11 @@ def _conjugated(c: OpKernelConstruction) -> Compute:
 
 
 def _no_nan(formula: Builder) -> Builder:
-    """Where dy is zero so is the result, even if the derivative is infinite or NaN."""
+    """The result is zero if dy is zero, even if the derivative is infinite or NaN."""
 
     def make(c: OpKernelConstruction) -> Compute:
         where, count_nonzero, of_arrays = c.xp.where, c.xp.count_nonzero, formula(c)
-        on_host = c.xp is np  # a device is asked for no count, which would be waited for
+        on_host = c.xp is np  # counting on a device would make the host wait
 
         def compute(y: Any, dy: Any) -> Any:
             zero, out = dy == 0, of_arrays(y, dy)
@@ -205,12 +204,12 @@ def _tanh_grad(c: OpKernelConstruction) -> Compute:
 
 
 def _gradient_scratch(y: Any, _: Any) -> int:
-    """The conjugate of y, and two steps of the formula."""
+    """Bytes of the conjugate of y, and of two steps of the formula."""
     return int(3 * y.size * max(4, y.itemsize))
 
 
 def _gradient(formula: Builder) -> Builder:
-    """A kernel that takes its inputs element by element in order, with no regard to their shapes."""
+    """A kernel that combines its inputs element by element in order, whatever their shapes."""
 
     def build(c: OpKernelConstruction) -> Compute:
         of_arrays = in_float32(c, formula(c))
@@ -300,7 +299,9 @@ def conj(c: OpKernelConstruction) -> Compute:
 
 @kernel("Conj", T=(dtypes.variant,), cost=1000.0)
 def conj_of_variant(c: OpKernelConstruction) -> Compute:
-    """What is registered as CONJ for the class of each element; UnimplementedError if nothing is."""
+    """Calls the function registered as CONJ for the class of each element; raises UnimplementedError if there is
+    none.
+    """
 
     def compute(x: Any) -> Any:
         out = np.empty(x.shape, object)
@@ -314,7 +315,7 @@ def conj_of_variant(c: OpKernelConstruction) -> Compute:
 # --- sums of many inputs
 
 
-# Inputs, and elements of each, that are put into one array: more of them than of these cost more by the call.
+# Join at least this many inputs of at most this many elements into one array: otherwise joining takes longer.
 _JOIN_FROM, _JOINED_ELEMENTS = 8, 1024
 
 
@@ -327,7 +328,7 @@ def _add_n(c: OpKernelConstruction) -> Compute:
     joins = takes_out and c.xp is np and len(c.input_types) >= _JOIN_FROM and c.input_types[0].np.kind in "iufc"
 
     def compute(first: Any, *rest: Any, out: Any = None) -> Any:
-        # Not of one element each: those are added pair by pair.
+        # Inputs of one element are added pair by pair.
         if joins and 1 < first.size <= _JOINED_ELEMENTS:
             check_same_shape(c.name, c.op, first, *rest)
             total = _sum_of_joined((first, *rest))
@@ -338,7 +339,7 @@ def _add_n(c: OpKernelConstruction) -> Compute:
             if x.shape != first.shape:
                 check_same_shape(c.name, c.op, first, *rest)
             total = add(total, x) if out is None else add(total, x, out)
-            if takes_out and first.ndim:  # a sum of numbers is none that can be written to
+            if takes_out and first.ndim:  # a sum of scalars cannot be written to
                 out = total
         return total
 
@@ -351,14 +352,14 @@ def _add_n(c: OpKernelConstruction) -> Compute:
 
 
 def _sum_of_joined(inputs: Sequence[Any]) -> Any:
-    """Left to right, of arrays of one shape with more than one element; None if one is not contiguous."""
+    """The sum, from left to right, of arrays of one shape with more than one element; None if one is not contiguous."""
     try:
         joined = b"".join(inputs)
     except (TypeError, BufferError, ValueError):
         return None
     shape, dtype = inputs[0].shape, inputs[0].dtype
     rows = np.frombuffer(joined, dtype).reshape(len(inputs), -1)
-    # -0, because it changes nothing: 0, which a sum begins with by default, makes 0 of -0.
+    # Starting from -0 changes nothing; the default, 0, would turn -0 into 0.
     return np.add.reduce(rows, axis=0, dtype=dtype, initial=-dtype.type(0)).reshape(shape)
 
 

@@ -1,11 +1,10 @@
 """Einsum: sums of products named by labels, over one or two inputs.
 
-TensorFlow's equations are wider than NumPy's: any character is a label, a label may
-occur twice in the output (a diagonal is filled), the axes under an ellipsis broadcast.
-So an equation is compiled here: into steps that bring each input to the axes
-(batch..., free, contracted), a matrix product, and the way back.  The steps depend on the
-ranks of the inputs alone, and are kept for the next call.
-Next to read: `matmul_ops.py`, whose products are used.
+TensorFlow's equations are more general than NumPy's: any character is a label, a label may occur twice in the output (a
+diagonal is filled), the axes under an ellipsis broadcast. So an equation is compiled here into steps: each input is
+brought to the axes (batch..., free, contracted), multiplied as matrices, and brought to the output's axes.  The steps
+depend only on the ranks of the inputs, and are kept for the next call. Next to read: `matmul_ops.py`, whose products
+are used.
 """
 
 from __future__ import annotations
@@ -38,11 +37,13 @@ _MADE_NS = 3.0
 
 
 def _einsum_cost(attrs: Mapping[str, Any]) -> Callable[..., float]:
-    """Steps, and elements of the result, by the sizes of the labels; less exactly where some axes have none."""
+    """Multiplications, and elements of the result, by the sizes of the labels; an estimate if axes are under an
+    ellipsis.
+    """
     try:
         equation = Equation(attrs["equation"].decode(), attrs["N"])
     except (errors.InvalidArgumentError, UnicodeDecodeError):
-        return _einsum_ns  # it is refused
+        return _einsum_ns  # the kernel refuses it
     if any(ELLIPSIS in labels for labels in (*equation.inputs, equation.output)):
         return _einsum_ns
 
@@ -50,7 +51,7 @@ def _einsum_cost(attrs: Mapping[str, Any]) -> Callable[..., float]:
         sizes: dict[Label, int] = {}
         for labels, x in zip(equation.inputs, inputs, strict=True):
             sizes.update(zip(labels, x.shape, strict=False))
-        made = math.prod([sizes.get(label, 0) for label in equation.output])  # wrong inputs are refused
+        made = math.prod([sizes.get(label, 0) for label in equation.output])  # the kernel refuses wrong inputs
         steps = math.prod(sizes.values()) if len(inputs) > 1 else 0
         return 3000.0 + float(sum([x.size for x in inputs])) + 0.1 * steps + _MADE_NS * made
 
@@ -60,7 +61,8 @@ def _einsum_cost(attrs: Mapping[str, Any]) -> Callable[..., float]:
 def _einsum_ns(*inputs: Any) -> float:
     if len(inputs) == 1:
         return 1000.0 + float(inputs[0].size)
-    # A contraction over one shared axis: sqrt(|a| * |b| * |result|) steps, with a result about as big as an input.
+    # A contraction over one shared axis: sqrt(|a| * |b| * |result|) multiplications, with a result about as big as an
+    # input.
     a, b = inputs
     return 3000.0 + 0.1 * float(np.sqrt(float(a.size) * b.size * max(a.size, b.size)))
 
@@ -69,7 +71,7 @@ class Equation:
     """A parsed equation such as `...ij,...jk->...ik`.
 
     Attributes:
-        inputs: per input its labels; an ellipsis is the one label "...".
+        inputs: the labels of each input; an ellipsis is the one label "...".
         output: labels of the result.
 
     Raises:
@@ -99,7 +101,7 @@ class Equation:
                 )
 
     def with_axes(self, shapes: Sequence[tuple[int, ...]]) -> tuple[list[Labels], Labels]:
-        """Labels of inputs and output, one an axis, for inputs of these shapes (of which only ranks matter).
+        """Labels of inputs and output, one per axis, for inputs of these shapes (of which only ranks matter).
 
         Raises:
             InvalidArgumentError: a rank that the equation does not allow.
@@ -151,7 +153,7 @@ class _Plan:
     """How to evaluate an equation for inputs of certain ranks.
 
     Attributes:
-        equal_axes: pairs of ((input, axis), (input, axis)) that must be of one size.
+        equal_axes: pairs of ((input, axis), (input, axis)) that must have one size.
         prepare: per input, the step that takes diagonals, sums and transposes.
         combine: turns the prepared inputs into the result without repeated labels.
         finish: fills diagonals for labels that occur twice in the output; None if none does.
@@ -197,13 +199,13 @@ def _axes_of_one_size(inputs: Sequence[Labels]) -> list[tuple[tuple[int, int], t
 
 
 def _order(have: Labels, wanted: Labels) -> tuple[int, ...] | None:
-    """Axes for a transpose from labels `have` to `wanted`; None if they are alike."""
+    """Axes for a transpose from labels `have` to `wanted`; None if they are equal."""
     order = tuple(have.index(label) for label in wanted)
     return None if order == tuple(range(len(have))) else order
 
 
 def _reduce(labels: Labels, wanted: Labels, dtype: DType) -> Step:
-    """A step from axes `labels` to axes `wanted`: diagonals, sums over what is not wanted, transpose.
+    """A step from axes `labels` to axes `wanted`: diagonals, sums over unwanted axes, transpose.
 
     Wanted labels of an ellipsis that the input lacks become axes of size 1.
     """
@@ -285,7 +287,7 @@ class _Product:
 
 
 def _inflate(labels: Labels, output: Labels, xp: Any) -> Step:
-    """A step from axes `labels` to axes `output`, where some label occurs again: zeros beside the diagonal."""
+    """A step from axes `labels` to axes `output` in which a label repeats: zeros beside the diagonal."""
 
     def fill(x: Any) -> Any:
         x = xp.asarray(x)
@@ -327,7 +329,7 @@ def einsum(c: OpKernelConstruction) -> Compute:
         return plan(*inputs)
 
     def broadcasting_error(*inputs: Any) -> errors.OpError:
-        # All other sizes were compared: what is left is axes under an ellipsis that do not broadcast.
+        # All other sizes were compared: only axes under an ellipsis can fail to broadcast.
         plan = plan_for(inputs)
         a, b = (step(x) for step, x in zip(plan.prepare, inputs, strict=True))
         return errors.InvalidArgumentError(

@@ -1,4 +1,4 @@
-"""_FusedMatMul: a product of matrices, with a bias and an activation done to it block by block (`fusions.py`).
+"""_FusedMatMul: a product of matrices, with a bias and an activation applied block by block (`fusions.py`).
 
 Next to read: `matmul_ops.py`.
 """
@@ -25,7 +25,7 @@ __all__: list[str] = []
 
 @kernel("_FusedMatMul", T=(dtypes.bfloat16, dtypes.float16, dtypes.float32), cost=PRODUCT_COST)
 def fused_mat_mul(c: OpKernelConstruction) -> Compute:
-    """The product of two matrices, with the fused ops done to it."""
+    """Returns the product of two matrices with the fused ops applied."""
     xp, result = c.xp, c.output_types[0].np
     transpose_a, transpose_b = c.attr("transpose_a"), c.attr("transpose_b")
     fusion = Fusion(c, "MatMul", BIAS_THEN, c.attr("num_args"))
@@ -50,7 +50,7 @@ def fused_mat_mul(c: OpKernelConstruction) -> Compute:
 
 
 def _product(xp: Any, a: Any, b: Any, epilogue: Epilogue | None) -> Any:
-    """By the call that MatMul would make, which rounding shows."""
+    """Multiplies by the call that MatMul would make, since it affects rounding."""
     if a.size * b.size >= LARGE:
         return matrix_product(xp, a, b, epilogue)
     out = a.dot(b)
@@ -61,7 +61,7 @@ def _product(xp: Any, a: Any, b: Any, epilogue: Epilogue | None) -> Any:
 def _small_or(
     compute: Compute, finish: Callable[[Any, Any], bool], xp: Any, transpose_a: bool, transpose_b: bool
 ) -> Compute:
-    """As `compute`, of which small outputs would be mostly overhead."""
+    """`compute`, with a shorter path for small outputs, for which it would be mostly overhead."""
 
     def small_or(a: Any, b: Any, bias: Any) -> Any:
         if a.ndim == b.ndim == 2:

@@ -1,9 +1,8 @@
 """The derivative of the regularised lower incomplete gamma function by its shape parameter.
 
-P(a, x) is a power series where x is small, and one minus a continued fraction elsewhere
-(Numerical Recipes 6.2; Cephes igam.c).  Both are differentiated term by term: every
-quantity that is updated has a companion, its derivative by a.
-Used by `special_math_ops` and by the gradients of gamma-distributed random numbers.
+P(a, x) is a power series if x is small, and one minus a continued fraction elsewhere (Numerical Recipes 6.2; Cephes
+igam.c).  Both are differentiated term by term: every quantity that is updated has a companion, its derivative by a.
+`special_math_ops` and the gradients of gamma-distributed random numbers use it.
 """
 
 from __future__ import annotations
@@ -71,7 +70,7 @@ def _by_series(xp: Any, special: Any, a: Any, x: Any) -> Any:
         term = term * ratio
         total += term
         total_slope += slope
-        if not (xp.abs(slope) > _TOLERANCE * xp.abs(total_slope)).any():  # what has become NaN stays so
+        if not (xp.abs(slope) > _TOLERANCE * xp.abs(total_slope)).any():  # an element that has become NaN stays NaN
             break
     front = xp.exp(a * xp.log(x) - x - special.gammaln(a + 1))
     return front * (total_slope + total * (xp.log(x) - special.psi(a + 1)))
@@ -80,7 +79,7 @@ def _by_series(xp: Any, special: Any, a: Any, x: Any) -> Any:
 def _by_fraction(xp: Any, special: Any, a: Any, x: Any) -> Any:
     """1 - P = x**a e**-x / Gamma(a) * p / q, with p and q from the continued fraction's recurrence."""
     y, z = 1 - a, x + 2 - a
-    # Rows: p, q and their derivatives by a; two steps back, one step back.
+    # Rows: p, q and their derivatives by a; `older` is two steps back, the other one step.
     older = xp.stack([xp.ones_like(a), x, xp.zeros_like(a), xp.zeros_like(a)])
     last = xp.stack([x + 1, z * x, xp.zeros_like(a), -x])
     value, slope = _quotient(last)

@@ -1,8 +1,7 @@
 """Kernels that make number sequences, count and bin values, search sorted rows, and a few more.
 
-The messages and corner cases are TensorFlow's, from its sequence_ops.cc, bincount_op.cc,
-bucketize_op.cc, histogram_op.cc, searchsorted_op.cc and cross_op.cc, and by experiment.
-Next to read: `reduction_ops.py`.
+The messages and corner cases are TensorFlow's, from its sequence_ops.cc, bincount_op.cc, bucketize_op.cc,
+histogram_op.cc, searchsorted_op.cc and cross_op.cc, and by experiment. Next to read: `reduction_ops.py`.
 """
 
 from __future__ import annotations
@@ -32,16 +31,16 @@ Allocate = Callable[..., Any]
 _RANGE_TYPES = (*dtypes.FLOAT, dtypes.int32, dtypes.int64)
 _MAX_INT64 = 2**63 - 1
 _UNSIGNED = {2: np.uint16, 4: np.uint32, 8: np.uint64}
-# Outputs up to this size are made without asking whether they fit into memory.
+# Outputs up to this size are made without checking whether they fit into memory.
 _UNCHECKED_ELEMENTS = 2**24
-# Elements at a time in a histogram: what the loops touch stays in cache.
+# Elements at a time in a histogram, whose arrays stay in the cache.
 _HISTOGRAM_CHUNK = 2**15
-# Values per row from which on a binary search row by row beats one over all rows in step.
+# From this many values per row on, a binary search row by row is faster than one over all rows at once.
 _SEARCH_BY_ROW_FROM = 64
 
 
 def _sequence(allocate: Allocate, count: int, dtype: dtypes.DType) -> Any:
-    """0, 1, ... as an array of `dtype`, checked for room."""
+    """0, 1, ... as an array of `dtype`, after checking that it fits into memory."""
     _check_room(allocate, count)
     return np.arange(count, dtype=accumulation_type(dtype)).astype(dtype.np, copy=False)
 
@@ -53,21 +52,21 @@ def _check_room(allocate: Allocate, count: int) -> None:
 
 
 def _range_cost(start: Any, limit: Any, delta: Any) -> float:
-    """Half a nanosecond an element; nothing for input that the kernel will refuse."""
+    """Half a nanosecond per element; 0 for input that the kernel refuses."""
     if start.size != 1 or limit.size != 1 or delta.size != 1 or not float(delta.item()):
         return 0.0
     return abs((float(limit.item()) - float(start.item())) / float(delta.item())) * 0.5
 
 
 def _check_range_shapes(**inputs: Any) -> None:
-    # TensorFlow takes a vector of one element for a scalar here, as its oldest versions did.
+    # As TensorFlow's oldest versions, its newer ones take a vector of one element for a scalar here.
     for name, value in inputs.items():
         if value.ndim > 1 or value.size != 1:
             raise errors.InvalidArgumentError(f"{name} must be a scalar, not shape {shape_text(value.shape)}")
 
 
 def _range_count(start: Any, limit: Any, delta: Any) -> int:
-    """Number of elements.  Raises InvalidArgumentError for a step of zero or in the wrong direction."""
+    """The number of elements.  Raises InvalidArgumentError for a step of zero or in the wrong direction."""
     if delta == 0:
         raise errors.InvalidArgumentError("Requires delta != 0: 0")
     forward = delta > 0
@@ -96,7 +95,7 @@ def _range_count(start: Any, limit: Any, delta: Any) -> int:
     cost=_range_cost,
 )
 def range_(c: OpKernelConstruction) -> Compute:
-    """start, start + delta, ... up to but without limit: each element is start + i * delta in the type itself."""
+    """start, start + delta, ... up to but excluding limit: each element is start + i * delta in the type itself."""
     dtype, allocate = c.attr("Tidx"), allocator(c)
     is_integer = dtype.is_integer
 
@@ -107,7 +106,7 @@ def range_(c: OpKernelConstruction) -> Compute:
             first, step = start.item(), delta.item()
             count = _range_count(first, limit.item(), step)
         else:
-            # Indexing keeps the type, in which TensorFlow counts too.
+            # Indexing keeps the type, in which TensorFlow computes, too.
             first, step = start.reshape(-1)[0], delta.reshape(-1)[0]
             count = _range_count(first, limit.reshape(-1)[0], step)
         result = _sequence(allocate, count, dtype)
@@ -133,7 +132,7 @@ def _lin_space_cost(start: Any, stop: Any, num: Any) -> float:
     cost=_lin_space_cost,
 )
 def lin_space(c: OpKernelConstruction) -> Compute:
-    """num evenly spaced values; the first is start and the last is stop, exactly."""
+    """Returns num evenly spaced values; the first is start and the last is stop, exactly."""
     dtype, allocate = c.attr("T"), allocator(c)
 
     def compute(start: Any, stop: Any, num: Any) -> Any:
@@ -155,18 +154,18 @@ def lin_space(c: OpKernelConstruction) -> Compute:
 
 
 def all_below(indices: Any, limit: int, xp: Any = np) -> bool:
-    """Whether all integers lie in [0, limit), in one pass: negative ones are huge when read as unsigned."""
+    """True if all integers lie in [0, limit), in one pass: negative ones are huge when read as unsigned."""
     if not indices.size:
         return True
     return bool(reducer(xp, "maximum")(indices.view(_UNSIGNED[indices.itemsize]), None) < limit)
 
 
-# Bytes that a value takes while it is put into its bin, and a bin while it is counted.
+# Bytes per value while it is put into its bin, and per bin while it is counted.
 _VALUE_BYTES, _BIN_BYTES = 24, 9
 
 
 def number_of_bins(size: Any) -> int:
-    """What the `size` of a bincount says.  Raises InvalidArgumentError unless it is a number that is not negative."""
+    """The `size` of a bincount.  Raises InvalidArgumentError unless it is a non-negative scalar."""
     if size.ndim:
         raise errors.InvalidArgumentError(f"Shape must be rank 0 but is rank {size.ndim}")
     count = int(size)
@@ -181,8 +180,8 @@ def _count_bins(xp: Any, bins: Any, weights: Any, count: int, dtype: dtypes.DTyp
     Args:
         bins: vector of integers from 0 on.
         weights: vector as long as `bins`, or empty for ones.
-        fit: whether no value is too large.
-        binary: give 1 for what occurs, whatever the weights.
+        fit: no value is too large.
+        binary: 1 for each value that occurs, whatever the weights.
     """
     if not fit:
         inside = bins < count
@@ -199,7 +198,7 @@ def _count_bins(xp: Any, bins: Any, weights: Any, count: int, dtype: dtypes.DTyp
 
 @kernel("Bincount", T=dtypes.NUMBER, cost=PerOutput(2.0))
 def bincount(c: OpKernelConstruction) -> Compute:
-    """How often each of 0 .. size - 1 occurs, or the sum of the weights of its occurrences."""
+    """Returns how often each of 0 .. size - 1 occurs, or the sum of the weights of its occurrences."""
     xp, dtype, allocate = c.xp, c.attr("T"), allocator(c)
 
     def compute(arr: Any, size: Any, weights: Any) -> Any:
@@ -219,7 +218,7 @@ def bincount(c: OpKernelConstruction) -> Compute:
 
 @kernel("DenseBincount", T=dtypes.NUMBER, Tidx=INDEX, cost=PerOutput(2.0))
 def dense_bincount(c: OpKernelConstruction) -> Compute:
-    """As `bincount`, for each row of a matrix by itself; `binary_output` only tells whether a value occurs."""
+    """As `bincount`, for each row of a matrix separately; `binary_output` only tells whether a value occurs."""
     xp, dtype, binary, allocate = c.xp, c.attr("T"), c.attr("binary_output"), allocator(c)
     past_positive = int(c.attr("Tidx").max) + 1
 
@@ -245,7 +244,7 @@ def dense_bincount(c: OpKernelConstruction) -> Compute:
         announce_scratch(_VALUE_BYTES * bins.size + _BIN_BYTES * rows * count)
         if values.ndim < 2:
             return _count_bins(xp, bins, flat_weights, count, dtype, fit=fit, binary=binary)
-        # One range of bins per row; what is too large for its row goes past the last range.
+        # One range of bins per row; values too large for their row go past the last range.
         spread = xp.where(values < count, values + xp.arange(rows)[:, None] * count, rows * count)
         counts = _count_bins(xp, spread.reshape(-1), flat_weights, rows * count, dtype, fit=fit, binary=binary)
         return counts.reshape(rows, count)
@@ -255,7 +254,9 @@ def dense_bincount(c: OpKernelConstruction) -> Compute:
 
 @kernel("Bucketize", T=(dtypes.int32, dtypes.int64, dtypes.float32, dtypes.float64), cost=5.0, scratch=12)
 def bucketize(c: OpKernelConstruction) -> Compute:
-    """Number of boundaries that are not above each value.  Integers are compared as float32; NaN is above all."""
+    """Returns the number of boundaries that are at most each value.  Integers are compared as float32; NaN is above
+    all.
+    """
     boundaries = np.array(c.attr("boundaries"), np.float32)
     if (boundaries[1:] < boundaries[:-1]).any():
         raise errors.InvalidArgumentError("Expected sorted boundaries")
@@ -288,7 +289,7 @@ def _check_histogram(value_range: Any, nbins: Any) -> tuple[Any, Any, int]:
 
 @kernel("HistogramFixedWidth", T=dtypes.REAL_NUMBER, dtype=INDEX, cost=PerOutput(8.0))
 def histogram_fixed_width(c: OpKernelConstruction) -> Compute:
-    """Counts of values in bins of equal width; what lies outside the range counts in the outermost bins."""
+    """Returns counts of values in bins of equal width; values outside the range count in the outermost bins."""
     xp, out, floating, allocate = c.xp, c.attr("dtype").np, c.attr("T").is_floating, allocator(c)
 
     def compute(values: Any, value_range: Any, nbins: Any) -> Any:
@@ -310,7 +311,9 @@ def histogram_fixed_width(c: OpKernelConstruction) -> Compute:
 
 @kernel("Cross", T=dtypes.REAL_NUMBER, cost=4.0)
 def cross(c: OpKernelConstruction) -> Compute:
-    """Cross products along the last dimension, of size 3; every product and difference rounds in the type itself."""
+    """Returns cross products along the last dimension, of size 3; each product and difference is rounded to the
+    type.
+    """
     empty = c.xp.empty
 
     def compute(a: Any, b: Any) -> Any:
@@ -340,7 +343,7 @@ def _search_in_step(xp: Any, rows: Any, values: Any, *, upper: bool) -> Any:
     while left.any():
         half = left >> 1
         middle = low + half
-        # A search that has ended looks at an element that may not exist.
+        # A finished search reads an element that may not exist.
         element = xp.take_along_axis(rows, xp.minimum(middle, rows.shape[1] - 1), axis=1)
         right = (~(values < element) if upper else element < values) & (left > 0)
         low = xp.where(right, middle + 1, low)
@@ -351,9 +354,9 @@ def _search_in_step(xp: Any, rows: Any, values: Any, *, upper: bool) -> Any:
 @kernel("LowerBound", "UpperBound", T=dtypes.REAL_NUMBER, out_type=(dtypes.int32,), cost=20.0)
 @kernel("LowerBound", "UpperBound", T=dtypes.REAL_NUMBER, out_type=(dtypes.int64,), cost=20.0)
 def bound(c: OpKernelConstruction) -> Compute:
-    """Where in its sorted row each value would go: before its equals, or behind them.
+    """Returns the position of each value in its sorted row: before equal elements, or after them.
 
-    NaN is not above anything for the lower bound and above everything for the upper one.
+    For the lower bound NaN is above nothing, for the upper one above everything.
     """
     xp, out, upper, floating = c.xp, c.attr("out_type").np, c.op == "UpperBound", c.attr("T").is_floating
     side = "right" if upper else "left"
@@ -383,7 +386,7 @@ def bound(c: OpKernelConstruction) -> Compute:
 
 @kernel("NextAfter", T=(dtypes.float32, dtypes.float64), cost=5.0)
 def next_after(c: OpKernelConstruction) -> Compute:
-    """The next number after x1 in the direction of x2."""
+    """Returns the next number after x1 in the direction of x2."""
 
     c.explain = broadcast_error
     return ufunc(c, "nextafter")

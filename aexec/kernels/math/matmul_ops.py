@@ -1,11 +1,9 @@
 """Matrix products: MatMul, BatchMatMul and its versions, SparseMatMul.
 
-The products themselves are BLAS's, reached through NumPy (or CuPy).  What is left to
-do here is to keep TensorFlow's rules around them: which ranks are allowed, that half
-and bfloat16 accumulate in float32 and round once, that integers wrap.
-On the way to success there is one rank check; sizes that do not fit are found by NumPy
-and put into TensorFlow's words afterwards, by `explain`.
-Next to read: `einsum_ops.py`, which brings general contractions down to these products.
+The products themselves are BLAS's, called through NumPy (or CuPy).  The kernels add TensorFlow's rules: which ranks are
+allowed, that half and bfloat16 accumulate in float32 and round once, that integers wrap. A successful call makes one
+rank check; NumPy finds sizes that do not match, and `explain` then makes TensorFlow's message. Next to read:
+`einsum_ops.py`, which reduces general contractions to these products.
 """
 
 from __future__ import annotations
@@ -45,7 +43,7 @@ LOW_PRECISION_TYPES = (dtypes.float16, dtypes.bfloat16)
 INTEGER_TYPES = (dtypes.int16, dtypes.int32, dtypes.int64)
 MATMUL_TYPES = (*BLAS_TYPES, *LOW_PRECISION_TYPES, *INTEGER_TYPES)
 
-# Up to so many multiplications NumPy's plain integer loop beats a trip through float64.
+# Up to this many multiplications NumPy's plain integer loop is faster than converting to float64.
 _PLAIN_INTEGER_WORK = 16_384
 # float64 holds every integer up to here, so sums of products below it are exact.
 _EXACT_IN_FLOAT64 = 2**53
@@ -64,13 +62,13 @@ _NS_PER_INTEGER_STEP = 0.2
 
 @of_shapes
 def product_ns(a: Any, b: Any, *_: Any) -> float:
-    """Estimated nanoseconds of a (batched) product of a, as it is, and b, transposed or not.  Never raises."""
+    """Estimated nanoseconds of a (batched) product of a, not transposed, and b, transposed or not.  Never raises."""
     return _product_ns(a, b, -1)
 
 
 @of_shapes
 def _transposed_product_ns(a: Any, b: Any, *_: Any) -> float:
-    """The same of a transposed."""
+    """The same with a transposed."""
     return _product_ns(a, b, -2)
 
 
@@ -90,7 +88,7 @@ PRODUCT_COST = AttrCost(_of_attrs)
 
 
 def explained_by(describe: Callable[..., errors.OpError]) -> Callable[..., errors.OpError]:
-    """An `explain` that puts NumPy's complaint about sizes into the words of `describe(*inputs)`."""
+    """An `explain` that replaces NumPy's error about sizes by that of `describe(*inputs)`."""
 
     def explain(exception: Exception, *inputs: Any) -> errors.OpError:
         if isinstance(exception, ValueError):
@@ -103,7 +101,7 @@ def explained_by(describe: Callable[..., errors.OpError]) -> Callable[..., error
 
 
 def _integer_product(product: Product) -> Product:
-    """`product` for integers: by float64 BLAS where that is exact, else as it is (wrapping around)."""
+    """`product` for integers: by float64 BLAS if that is exact, otherwise unchanged (wrapping around)."""
 
     def multiply(a: Any, b: Any) -> Any:
         if a.size * b.shape[-1] > _PLAIN_INTEGER_WORK:
@@ -123,7 +121,7 @@ def _elements_of_product(a: Any, b: Any) -> int:
 
 
 def announce_wider_product(a: Any, b: Any, itemsize: int, product_bytes: int) -> None:
-    """Both are about to be there in a type of so many bytes, and of each element of their product so many."""
+    """Announce copies of both factors with `itemsize` bytes per element, and their product with `product_bytes`."""
     if WATCHED_CALLS[0] and min(a.ndim, b.ndim) >= 2:
         announce_scratch(itemsize * (a.size + b.size) + product_bytes * _elements_of_product(a, b))
 
@@ -143,7 +141,7 @@ def _low_precision_product(product: Product, np_dtype: np.dtype[Any]) -> Product
 
 
 def _native_product(product: Product, wide: Product, np_dtype: np.dtype[Any]) -> Product:
-    """CuPy's own `product`, whose sums are float32 and made by units for such types; older ones lack bfloat16."""
+    """CuPy's own `product`, whose sums are float32 and use the units for such types; old CuPy lacks bfloat16."""
 
     def multiply(a: Any, b: Any) -> Any:
         try:
@@ -160,7 +158,7 @@ def _mixed_product(xp: Any, dtype: DType) -> Product:
     if dtype in LOW_PRECISION_TYPES:
         return _low_precision_product(product, dtype.np)
 
-    # Of int8 and uint8 it takes 10**11 terms to get beyond what float64 holds exactly.
+    # For int8 and uint8, 10**11 terms are needed to exceed the integers that float64 holds exactly.
     def multiply(a: Any, b: Any) -> Any:
         announce_wider_product(a, b, 8, 2 * 8)
         return product(a.astype(np.float64), b.astype(np.float64)).astype(np.int64).astype(dtype.np)
@@ -169,7 +167,7 @@ def _mixed_product(xp: Any, dtype: DType) -> Product:
 
 
 def _typed(product: Product, xp: Any, dtype: DType) -> Product:
-    """`product` made right for arrays of one type."""
+    """`product` adapted to arrays of one type."""
     if dtype in BLAS_TYPES:
         return product
     if dtype in LOW_PRECISION_TYPES:
@@ -191,7 +189,7 @@ def _any_batch_product(xp: Any) -> Product:
 
 
 def mat_mul_error(a: Any, b: Any) -> errors.InvalidArgumentError:
-    """Why a and b, as they are before they are transposed, have no product."""
+    """The error for a and b, not yet transposed, that have no product."""
     if a.ndim != b.ndim:
         return errors.InvalidArgumentError(
             f"In[0] and In[1] has different ndims: {shape_text(a.shape)} vs. {shape_text(b.shape)}"
@@ -207,9 +205,9 @@ def _size_error(a: Any, b: Any) -> errors.InvalidArgumentError:
     )
 
 
-# Of the ways to multiply two matrices the method has the least overhead.  But it fills its result with zeros
-# under the interpreter's lock, which in a thread keeps the event loop waiting, so `matmul` makes the large ones.
-# It would take other ranks too, in its own way, so its callers let only rank 2 through.
+# The method has the least overhead of all ways to multiply two matrices.  But it fills its result with zeros under the
+# interpreter's lock, so that in a thread it stops the event loop; `matmul` therefore makes the large ones. The method
+# also takes other ranks, with other rules, so its callers allow only rank 2.
 LARGE = 1 << 20
 
 
@@ -224,7 +222,7 @@ def _product(xp: Any) -> Product:
 
 @kernel("MatMul", T=MATMUL_TYPES, cost=PRODUCT_COST)
 def mat_mul(c: OpKernelConstruction) -> Product:
-    """Product of two matrices; `transpose_*` transposes without conjugating."""
+    """Returns the product of two matrices; `transpose_*` transposes without conjugating."""
     c.explain = explained_by(mat_mul_error)
     dtype = c.attr("T").base
     transposed = (c.attr("transpose_a"), c.attr("transpose_b"))
@@ -241,8 +239,7 @@ def mat_mul(c: OpKernelConstruction) -> Product:
     return compute
 
 
-# The four common cases in full: a further call, or a test of the attrs, would cost as
-# much as a small product does.
+# The four common cases are written out: another call, or a test of the attrs, would cost as much as a small product.
 
 
 def _mul_nn(matmul: Product) -> Product:
@@ -293,7 +290,7 @@ _BLAS_MAT_MUL = {
 
 
 def batch_product_error(x: Any, y: Any) -> errors.InvalidArgumentError:
-    """Why x and y have no product that broadcasts leading axes, in TensorFlow's order of checks."""
+    """The error for x and y without a product that broadcasts leading axes, in TensorFlow's order of checks."""
     for i, operand in enumerate((x, y)):
         if operand.ndim < 2:
             return errors.InvalidArgumentError(f"In[{i}] ndims must be >= 2: {operand.ndim}")
@@ -331,7 +328,7 @@ def _adjoint(conjugate: bool) -> Callable[[Any], Any]:
 
 
 def _adjointed(product: Product, c: OpKernelConstruction, left: DType, right: DType) -> Product:
-    """`product` after the `adj_x` and `adj_y` of the node."""
+    """`product` with the node's `adj_x` and `adj_y` applied to its inputs."""
     adj_x, adj_y = c.attr("adj_x"), c.attr("adj_y")
     turn_x, turn_y = _adjoint(left.is_complex), _adjoint(right.is_complex)
     if adj_x and adj_y:
@@ -356,7 +353,7 @@ def _broadcasting(product: Product, c: OpKernelConstruction) -> Product:
 
 @kernel("BatchMatMul", T=MATMUL_TYPES, cost=PRODUCT_COST)
 def batch_mat_mul(c: OpKernelConstruction) -> Product:
-    """Products of the matrices in the last two axes; all other axes must be the same."""
+    """Returns products of the matrices in the last two axes; all other axes must be equal."""
     c.explain = explained_by(_same_batch_error)
     dtype = c.attr("T").base
     product = _adjointed(batch_product(c.xp, dtype), c, dtype, dtype)
@@ -371,13 +368,13 @@ def batch_mat_mul(c: OpKernelConstruction) -> Product:
 
 @kernel("BatchMatMulV2", T=MATMUL_TYPES, cost=PRODUCT_COST)
 def batch_mat_mul_v2(c: OpKernelConstruction) -> Product:
-    """Products of the matrices in the last two axes; all other axes broadcast."""
+    """Returns products of the matrices in the last two axes; all other axes broadcast."""
     dtype = c.attr("T").base
     return _broadcasting(_adjointed(batch_product(c.xp, dtype), c, dtype, dtype), c)
 
 
 def batch_mat_mul_v3(c: OpKernelConstruction) -> Product:
-    """As BatchMatMulV2, with a result type of its own: int8 and uint8 to int32, or mixed with bfloat16."""
+    """As BatchMatMulV2, with a separate result type: int8 and uint8 to int32, or mixed with bfloat16."""
     left, right, out = (c.attr(name).base for name in ("Ta", "Tb", "Tout"))
     product = batch_product(c.xp, out) if left is right is out else _mixed_product(c.xp, out)
     return _broadcasting(_adjointed(product, c, left, right), c)
@@ -408,7 +405,7 @@ _FLOAT_OR_BFLOAT16 = (dtypes.float32, dtypes.bfloat16)
 
 @kernel("SparseMatMul", Ta=_FLOAT_OR_BFLOAT16, Tb=_FLOAT_OR_BFLOAT16, cost=PRODUCT_COST)
 def sparse_mat_mul(c: OpKernelConstruction) -> Product:
-    """Product of two dense matrices in float32; that one is mostly zeros is a hint that BLAS has no use for."""
+    """Returns the product of two dense matrices in float32; the hint that one is mostly zeros is of no use to BLAS."""
     c.explain = explained_by(_sparse_mat_mul_error)
     transpose_a, transpose_b = c.attr("transpose_a"), c.attr("transpose_b")
     product, narrow = _product(c.xp), dtypes.bfloat16 in c.input_types

@@ -1,11 +1,9 @@
 """Reduction kernels: sums, products, extrema and norms over axes, arg-extrema, and cumulative scans.
 
-With NumPy all of them are `ufunc.reduce` and `ufunc.accumulate`, called directly: `np.sum` and
-friends cost a microsecond more.  What TensorFlow's kernels add are their own rules for axes, for
-nothing to reduce, for NaN, and for the type that is accumulated in.  bfloat16 and half are
-accumulated in float32 and rounded once.
-The rules were read off TensorFlow's CPU kernels (core/kernels/reduction_ops_common.h,
-argmax_op.cc, scan_ops.cc), by experiment where those leave it to Eigen.
+With NumPy all of them are `ufunc.reduce` and `ufunc.accumulate`, called directly: `np.sum` and similar functions cost a
+microsecond more.  The kernels add TensorFlow's rules for axes, for empty reductions, for NaN, and for the accumulation
+type.  bfloat16 and half are accumulated in float32 and rounded once. The rules were read from TensorFlow's CPU kernels
+(core/kernels/reduction_ops_common.h, argmax_op.cc, scan_ops.cc), and found by experiment if those leave them to Eigen.
 Next to read: `segment_ops.py`, which reduces rows by label instead of by axis.
 """
 
@@ -46,10 +44,10 @@ def _counted(array: Any) -> Any:
 class _Axes(dict[tuple[int, bytes], tuple[int, ...]]):
     """(rank, bytes of the axes tensor) → normalised axes; checked once per distinct value.
 
-    Keyed by value: the axes are nearly always a constant, but may be fed and changed.
+    The key is the value, since the axes are nearly always a constant, but may be fed and change.
     """
 
-    # Dynamic axes have few values in practice; the bound only keeps a hostile feed from filling memory.
+    # Dynamic axes have few values in practice; the bound keeps a hostile feed from filling memory.
     _BOUND = 256
 
     def __init__(self, index_type: np.dtype[Any]) -> None:
@@ -59,7 +57,7 @@ class _Axes(dict[tuple[int, bytes], tuple[int, ...]]):
     def __missing__(self, key: tuple[int, bytes]) -> tuple[int, ...]:
         rank, raw = key
         axes: list[int] = []
-        # Of more axes than there are one is wrong, or there twice.
+        # If there are more axes than dimensions, one is wrong or repeated.
         for axis in np.frombuffer(raw, self._index_type)[: rank + 1].tolist():
             if not -rank <= axis < rank:
                 raise errors.InvalidArgumentError(
@@ -76,27 +74,27 @@ class _Axes(dict[tuple[int, bytes], tuple[int, ...]]):
 
 
 def accumulation_type(dtype: dtypes.DType) -> np.dtype[Any]:
-    """The NumPy type that elements of `dtype` are added up in: float32 for half and bfloat16, else their own."""
+    """The NumPy type for sums of elements of `dtype`: float32 for half and bfloat16, else their own."""
     return np.dtype(np.float32) if dtype in _SMALL_FLOATS else dtype.np
 
 
 def _lowest(dtype: dtypes.DType) -> Any:
-    """What the maximum of nothing is: minus infinity, or the smallest integer."""
+    """The maximum of an empty reduction: minus infinity, or the smallest integer."""
     return -np.inf if dtype.is_floating else np.iinfo(dtype.np).min
 
 
 def _highest(dtype: dtypes.DType) -> Any:
-    """What the minimum of nothing is."""
+    """The minimum of an empty reduction: infinity, or the largest integer."""
     return np.inf if dtype.is_floating else np.iinfo(dtype.np).max
 
 
 @kernel("Sum", "Prod", T=dtypes.NUMBER, Tidx=INDEX, cost=0.4)
 def sum_or_prod(c: OpKernelConstruction) -> Compute:
-    """Integers wrap around in their own type."""
+    """Sums or products; integers wrap around in their own type."""
     out, keep, axes_of = c.attr("T").np, c.attr("keep_dims"), _Axes(c.attr("Tidx").np)
     work = accumulation_type(c.attr("T"))
     reduce = reducer(c.xp, "add" if c.op == "Sum" else "multiply")
-    # Elements from which on rows are summed up together; never of what wraps around, or is no sum.
+    # From this many elements on, rows are summed together; not for integers, which wrap around, nor for products.
     many = MANY if c.op == "Sum" and c.xp is np and work.kind in "fc" else sys.maxsize
 
     def compute(x: Any, axes: Any) -> Any:
@@ -108,7 +106,7 @@ def sum_or_prod(c: OpKernelConstruction) -> Compute:
         return reduce(x, found, work, None, keep)
 
     def compute_rounded(x: Any, axes: Any) -> Any:
-        if not x.size:  # there may be very many sums of nothing
+        if not x.size:  # there may be very many empty sums
             return reduce(x, axes_of[x.ndim, axes.tobytes()], out, None, keep)
         wide = reduce(x, axes_of[x.ndim, axes.tobytes()], work, None, keep)
         return _counted(wide).astype(out)
@@ -127,7 +125,7 @@ def sum_or_prod(c: OpKernelConstruction) -> Compute:
     cost=0.3,
 )
 def max_or_min(c: OpKernelConstruction) -> Compute:
-    """NaN wins.  Nothing to reduce gives the type's infinity, for integers its limit."""
+    """NaN wins.  An empty reduction gives the type's infinity, for integers its limit."""
     dtype, keep, axes_of = c.attr("T"), c.attr("keep_dims"), _Axes(c.attr("Tidx").np)
     out, work = dtype.np, accumulation_type(dtype)
     ufunc, start = ("maximum", _lowest(dtype)) if c.op == "Max" else ("minimum", _highest(dtype))
@@ -151,7 +149,7 @@ def max_or_min(c: OpKernelConstruction) -> Compute:
 
 @kernel("All", "Any", host_memory=("reduction_indices",), Tidx=INDEX, cost=0.2)
 def all_or_any(c: OpKernelConstruction) -> Compute:
-    """All of nothing is true, any of nothing is false."""
+    """All of an empty reduction is true, any is false."""
     keep, axes_of = c.attr("keep_dims"), _Axes(c.attr("Tidx").np)
     reduce = reducer(c.xp, "logical_and" if c.op == "All" else "logical_or")
 
@@ -162,7 +160,7 @@ def all_or_any(c: OpKernelConstruction) -> Compute:
 
 
 def truncating_divide(xp: Any, total: Any, count: Any) -> Any:
-    """Integer quotient rounded toward zero, as C divides; dividing by zero gives zero."""
+    """Integer quotient rounded toward zero, as in C; dividing by zero gives zero."""
     if total.size > _FEW:
         announce_scratch(2 * total.nbytes)
     return (total - xp.fmod(total, count)) // count
@@ -170,7 +168,7 @@ def truncating_divide(xp: Any, total: Any, count: Any) -> Any:
 
 @kernel("Mean", T=dtypes.NUMBER, Tidx=INDEX, cost=0.4)
 def mean(c: OpKernelConstruction) -> Compute:
-    """Mean of nothing is NaN; for complex numbers and integers it is zero.
+    """The mean of an empty reduction is NaN; for complex numbers and integers it is zero.
 
     Integers are summed in 64 bits and divided toward zero.
     """
@@ -186,7 +184,7 @@ def mean(c: OpKernelConstruction) -> Compute:
         total = reduce(x, axes_of[x.ndim, axes.tobytes()], work, None, keep)
         if not x.size and is_complex:
             return total
-        # Where the result has no elements the divisor does not matter.
+        # If the result has no elements the divisor does not matter.
         return _counted(total) / (x.size // (total.size or 1))
 
     def compute_rounded(x: Any, axes: Any) -> Any:
@@ -212,7 +210,7 @@ def _integer_mean(xp: Any, out: np.dtype[Any], work: np.dtype[Any], keep: bool, 
 
 @kernel("EuclideanNorm", T=dtypes.NUMBER, Tidx=INDEX, cost=0.8, scratch=16)
 def euclidean_norm(c: OpKernelConstruction) -> Compute:
-    """Root of the sum of squares.  Integers sum in their own type, wrap, and truncate the root."""
+    """The root of the sum of squares.  Integers are summed in their own type, wrap, and the root is truncated."""
     dtype, keep, axes_of = c.attr("T"), c.attr("keep_dims"), _Axes(c.attr("Tidx").np)
     out, work = dtype.np, accumulation_type(dtype)
     xp, reduce = c.xp, reducer(c.xp, "add")
@@ -237,7 +235,7 @@ def euclidean_norm(c: OpKernelConstruction) -> Compute:
     return compute if work == out else compute_rounded
 
 
-# Of a sum of integers while its root is taken.
+# Bytes per sum of integers while its root is taken.
 _ROOT_BYTES = 24
 
 
@@ -260,7 +258,7 @@ def _integer_norm(xp: Any, out: np.dtype[Any], keep: bool, axes_of: _Axes) -> Co
 
 @kernel("L2Loss", T=dtypes.FLOAT, cost=0.2)
 def l2_loss(c: OpKernelConstruction) -> Compute:
-    """Half the sum of squares, over all elements."""
+    """Returns half the sum of squares, over all elements."""
     out, work = c.attr("T").np, accumulation_type(c.attr("T"))
     half, vdot = work.type(0.5), c.xp.vdot
 
@@ -279,7 +277,7 @@ def _check_arg_axis(x: Any, axis: Any) -> int:
     """The axis to search.
 
     Raises:
-        InvalidArgumentError: it is no scalar, out of range or empty, or the input has too many dimensions.
+        InvalidArgumentError: it is not a scalar, out of range or empty, or the input has too many dimensions.
     """
     if axis.ndim:
         raise errors.InvalidArgumentError(
@@ -299,7 +297,7 @@ def _check_arg_axis(x: Any, axis: Any) -> int:
 
 
 def _announce_turned(x: Any, axis: int) -> None:
-    """NumPy copies an array to search it along another axis than the last."""
+    """Announce the copy that NumPy makes to search along another axis than the last."""
     if axis not in (-1, x.ndim - 1) or not x.flags.c_contiguous:
         announce_scratch(x.nbytes)
 
@@ -313,7 +311,7 @@ def _announce_turned(x: Any, axis: int) -> None:
 )
 @kernel("ArgMin", host_memory=("dimension",), T=_ARG_TYPES, output_type=(dtypes.int32, dtypes.int64), cost=0.7)
 def arg_max_or_min(c: OpKernelConstruction) -> Compute:
-    """First position of the extremum.  NaN never wins: all NaN gives position 0."""
+    """Returns the first position of the extremum.  NaN never wins: if all are NaN the position is 0."""
     dtype, out = c.attr("T"), c.attr("output_type").np
     xp = c.xp
     find, loser = (xp.ndarray.argmax, -np.inf) if c.op == "ArgMax" else (xp.ndarray.argmin, np.inf)
@@ -331,7 +329,7 @@ def arg_max_or_min(c: OpKernelConstruction) -> Compute:
             announce_scratch(4 * x.size)
             x = x.astype(np.float32)
         _announce_turned(x, at)
-        # A sum of squares is NaN only if an element is: the cheapest way to look for one.
+        # The sum of squares is NaN only if an element is, and is the fastest check.
         squares = xp.vdot(x, x)
         if squares != squares:
             announce_scratch(x.size + x.nbytes)
@@ -343,7 +341,7 @@ def arg_max_or_min(c: OpKernelConstruction) -> Compute:
 
 
 class _Scan:
-    """Where a scan along one axis reads and writes: index tuples for input, output and the identity."""
+    """Index tuples of a scan along one axis: for the input, the output and the identity."""
 
     __slots__ = ("axis", "first", "source", "target")
 
@@ -375,10 +373,10 @@ def _scan_axis(rank: int, axis: Any) -> int:
 @kernel("Cumsum", "Cumprod", T=dtypes.NUMBER, Tidx=INDEX, cost=1.5)
 @kernel("CumulativeLogsumexp", host_memory=("axis",), T=dtypes.FLOAT, Tidx=INDEX, cost=25.0)
 def cumulative(c: OpKernelConstruction) -> Compute:
-    """Scan along one axis.  `exclusive` starts from the identity and leaves out the last element.
+    """Scans along one axis.  `exclusive` starts from the identity and leaves out the last element.
 
-    In a log-sum-exp NaN spreads to all that follows, and two infinities add up to infinity;
-    TensorFlow's kernel passes over some NaNs and makes NaN of two infinities.
+    In a log-sum-exp NaN spreads to all later elements, and two infinities add up to infinity; TensorFlow's kernel skips
+    some NaNs and turns two infinities into NaN.
     """
     out, work = c.attr("T").np, accumulation_type(c.attr("T"))
     exclusive, reverse = c.attr("exclusive"), c.attr("reverse")

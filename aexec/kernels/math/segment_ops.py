@@ -1,12 +1,11 @@
-"""Segment kernels: rows that carry the same id are added, multiplied or compared with each other.
+"""Segment kernels: rows with the same id are added, multiplied or compared with each other.
 
-Three ways of doing it with NumPy, by measurement: sorted ids go through `ufunc.reduceat`; a vector, a
-small input and anything but sums through `ufunc.at` on flat positions; and large sums through
-a product with a sparse matrix of ones, which is SciPy's tight loop over rows and ten times
-faster than the others.  bfloat16 and half are accumulated in float32 and rounded once.
-In minima and maxima NaN wins; in TensorFlow that depends on its place among the rows.
-The rules come from TensorFlow's segment_reduction_ops_impl.h, the messages from experiment.
-Next to read: `scattering.py`, then `reduction_ops.py`.
+There are three methods with NumPy, chosen by measurement.  Sorted ids use `ufunc.reduceat`.  A vector, a small input,
+and everything but sums use `ufunc.at` on flat positions.  Large sums use a product with a sparse matrix of ones,
+SciPy's tight loop over rows, which is ten times faster than the others.  bfloat16 and half are accumulated in float32
+and rounded once. In minima and maxima NaN wins; in TensorFlow that depends on its place among the rows. The rules come
+from TensorFlow's segment_reduction_ops_impl.h, the messages from experiment. Next to read: `scattering.py`, then
+`reduction_ops.py`.
 """
 
 from __future__ import annotations
@@ -36,19 +35,19 @@ __all__: list[str] = []
 
 Allocate = Callable[..., Any]
 
-# Rows per segment from which on `reduceat`, which calls a loop per run and column, beats `ufunc.at`.
+# From this many rows per segment on, `reduceat`, which calls a loop per run and column, is faster than `ufunc.at`.
 _RUN_LENGTH = 4
-# Elements from which on the product with a sparse matrix wins over `add.at`, its set-up included.
+# From this many elements on, the product with a sparse matrix is faster than `add.at`, set-up included.
 _SPARSE_FROM = 2000
 _SPARSE = ("scipy.sparse",)
-# Elements that are picked and added by one call of a library, which takes some ten milliseconds.
+# Elements that one call of a library takes and adds, in some ten milliseconds.
 _PICKED = 1 << 25
-# Bytes that an index takes in a sparse matrix, and a segment.
+# Bytes per index and per segment in a sparse matrix.
 _PICKED_BYTES, _SEGMENT_BYTES = 24, 16
 
 
 def _full(xp: Any, allocate: Allocate, shape: tuple[int, ...], value: Any, dtype: np.dtype[Any]) -> Any:
-    """`xp.full`, checked for room: ids may ask for any number of rows."""
+    """`xp.full`, after checking that it fits into memory, since ids may ask for any number of rows."""
     array = allocate(shape, xp.zeros)
     if value:
         array.fill(value)
@@ -63,35 +62,35 @@ def _sum_rows(xp: Any, allocate: Allocate, rows: Any, ids: Any, count: int) -> A
         out = _full(xp, allocate, out_shape, 0, rows.dtype)
         scattering.combiner(xp, "add")(out, ids.astype(np.intp, copy=False), rows)
         return out
-    allocate(out_shape)  # only to see that there is room
+    allocate(out_shape)  # only to check the memory
     from scipy import sparse
 
     n = ids.size
     index = np.dtype(np.int32 if max(n, count) < 2**31 else np.int64)
     flat = rows.reshape(n, prod(rows.shape[1:]))
-    # Complex numbers go as pairs of reals: 1 * (inf + 0j) has a NaN in it.
+    # Complex numbers are added as pairs of reals: 1 * (inf + 0j) has a NaN in it.
     parts = np.ascontiguousarray(flat).view(flat.real.dtype) if flat.dtype.kind == "c" else flat
     ones = np.ones(n, parts.dtype)
     matrix = sparse.csc_array((ones, ids.astype(index), np.arange(n + 1, dtype=index)), shape=(count, n))
     return (matrix @ parts).view(rows.dtype).reshape(out_shape)
 
 
-# What counting the rows of a segment takes, and what telling where a row goes does.
+# Bytes per segment for counting its rows, and per row for its position.
 _COUNT_BYTES = 16
-# What it takes to see where an id is another one than before.
+# Bytes per id for finding where ids change.
 _RUN_BYTES = 2
 _PLACE_BYTES = 24
 
 
 def _counts(xp: Any, ids: Any, count: int, rank: int, dtype: np.dtype[Any]) -> Any:
-    """How many rows each segment has, at least 1, shaped to divide an array of that rank."""
+    """The number of rows in each segment, at least 1, shaped to divide an array of that rank."""
     announce_scratch(_COUNT_BYTES * count)
     found = xp.maximum(xp.bincount(ids, minlength=count), 1).astype(dtype)
     return found.reshape(count, *(1,) * (rank - 1))
 
 
 def _check_sorted(xp: Any, ids: Any, limit: int | None = None) -> int:
-    """Number of segments of ascending ids, or `limit` where that is given.
+    """The number of segments of ascending ids, or `limit` if that is given.
 
     Raises:
         InvalidArgumentError: ids are negative, not ascending, or reach the limit.
@@ -120,12 +119,12 @@ def _check_segment_inputs(data: Any, ids: Any) -> None:
 
 
 def _segments_to_make(data: Any, ids: Any) -> float:
-    """Elements of the outputs of an op whose last id says how many rows they have."""
+    """Elements of the output of an op whose last id determines the number of rows."""
     return float((int(ids[-1]) + 1) * data.size / max(1, len(data)))
 
 
 def _ids_scratch(data: Any, ids: Any, *_: Any) -> int:
-    """Of each row, whatever it has of elements: where it goes, and how many go there."""
+    """Bytes per row, whatever its elements: its segment, and the count of that."""
     return 16 * int(ids.size)
 
 
@@ -133,7 +132,7 @@ _SORTED_COST = PerOutput(1.5, _segments_to_make)
 
 
 def _rows_to_make(data: Any, *ids_and_count: Any) -> float:
-    """The same where the last input says it."""
+    """The same if the last input gives the number of rows."""
     return float(int(ids_and_count[-1]) * data.size / max(1, len(data)))
 
 
@@ -141,7 +140,7 @@ def _rows_to_make(data: Any, *ids_and_count: Any) -> float:
     "SegmentSum", "SegmentMean", T=dtypes.NUMBER, Tindices=INDEX, cost=_SORTED_COST, needs=_SPARSE, scratch=_ids_scratch
 )
 def segment_sum_or_mean(c: OpKernelConstruction) -> Compute:
-    """Sums and means of rows with the same id, ids ascending; zero where an id has no rows."""
+    """Returns sums or means of rows with the same id, ids ascending; zero for an id without rows."""
     out, work, is_mean = c.attr("T").np, accumulation_type(c.attr("T")), c.op == "SegmentMean"
     xp, allocate = c.xp, allocator(c)
     integers = out.kind in "iu"
@@ -163,13 +162,13 @@ def segment_sum_or_mean(c: OpKernelConstruction) -> Compute:
 
 
 def _reduce_runs(xp: Any, ufunc: str, rows: Any, is_first: Any, starts: Any) -> Any:
-    """Each run of rows, from one start to before the next, reduced to one row."""
+    """Reduces each run of rows, from one start to the next, to one row."""
     if xp is np and (rows.ndim == 1 or starts.size * _RUN_LENGTH < rows.shape[0]):
         return getattr(np, ufunc).reduceat(rows, starts, axis=0, dtype=rows.dtype)
     result, later = rows[starts], ~is_first
     if xp is np:
         run = np.arange(starts.size).repeat(np.diff(starts, append=rows.shape[0]) - 1)
-    else:  # as `repeat` of CuPy takes no array
+    else:  # CuPy's `repeat` takes no array
         run = xp.cumsum(is_first)[later] - 1
     scattering.combiner(xp, ufunc)(result, run, rows[later])
     return result
@@ -178,9 +177,9 @@ def _reduce_runs(xp: Any, ufunc: str, rows: Any, is_first: Any, starts: Any) -> 
 @kernel("SegmentProd", T=dtypes.NUMBER, Tindices=INDEX, cost=_SORTED_COST)
 @kernel("SegmentMin", "SegmentMax", T=dtypes.REAL_NUMBER, Tindices=INDEX, cost=_SORTED_COST)
 def segment_reduce(c: OpKernelConstruction) -> Compute:
-    """Products and extrema of rows with the same id, ids ascending.
+    """Returns products or extrema of rows with the same id, ids ascending.
 
-    Where an id has no rows the product is one, and the extremum zero.
+    For an id without rows the product is one, and the extremum zero.
     """
     out, work = c.attr("T").np, accumulation_type(c.attr("T"))
     ufunc = {"SegmentProd": "multiply", "SegmentMin": "minimum", "SegmentMax": "maximum"}[c.op]
@@ -202,7 +201,7 @@ def segment_reduce(c: OpKernelConstruction) -> Compute:
 
 
 def _unsorted_shape(data: Any, ids: Any, num_segments: Any) -> int:
-    """Checked number of segments."""
+    """Returns the number of segments, after checking the inputs."""
     if num_segments.ndim:
         raise errors.InvalidArgumentError(
             f"num_segments should be a scalar, not shape {shape_text(num_segments.shape)}"
@@ -218,7 +217,7 @@ def _unsorted_shape(data: Any, ids: Any, num_segments: Any) -> int:
 
 
 def _drop_negative(xp: Any, ids: Any, count: int) -> Any:
-    """Flat ids with those below zero sent to an extra segment `count`.
+    """Flat ids; negative ones become an extra segment `count`.
 
     Raises:
         InvalidArgumentError: an id is `count` or more.
@@ -247,10 +246,10 @@ def _drop_negative(xp: Any, ids: Any, count: int) -> Any:
     cost=PerOutput(2.0, _rows_to_make),
 )
 def unsorted_segment(c: OpKernelConstruction) -> Compute:
-    """Reduce rows with the same id; ids of any rank, in any order; negative ones are left out.
+    """Reduces rows with the same id; ids have any rank and order; rows with negative ids are left out.
 
-    A segment without rows holds 0, 1, or the largest or smallest finite number, which is also
-    what a minimum or maximum starts from.
+    A segment without rows holds 0, 1, or the largest or smallest finite number, from which minima and maxima also
+    start.
     """
     xp, dtype, allocate = c.xp, c.attr("T"), allocator(c)
     out, work = dtype.np, accumulation_type(dtype)
@@ -287,14 +286,14 @@ def unsorted_segment(c: OpKernelConstruction) -> Compute:
     return compute
 
 
-# Bytes of a number that need not be made wider to be added to.
+# Bytes of a number that is added without being widened.
 _WIDE = 4
 
 
 def _picked_cost(data: Any, indices: Any, ids: Any, count: Any = None) -> float:
-    """One nanosecond an element that is picked, however many there are to pick from, and one that is made.
+    """One nanosecond per element that is picked, and one per element of the result, whatever the size of `data`.
 
-    Rows to pick from are counted, and elements of half precision made wider, whether they are picked or not.
+    Rows to pick from are counted, and elements of half precision widened, whether they are picked or not.
     """
     segments = count if count is not None else ids[-1] + 1 if len(ids) else 0
     widened = np.size(data) if data.dtype.itemsize < _WIDE else 0
@@ -319,7 +318,7 @@ def _pick_and_sum(xp: Any, allocate: Allocate, data: Any, indices: Any, ids: Any
     shape, rows, at_once = (count, *data.shape[1:]), data.reshape(len(data), width), max(1, _PICKED // width)
     if indices.size > at_once:
         return _pick_and_sum_in_pieces(allocate(shape, np.zeros), rows, indices, ids, at_once)
-    allocate(shape)  # only to see that there is room
+    allocate(shape)  # only to check the memory
     announce_scratch(_PICKED_BYTES * indices.size + _SEGMENT_BYTES * count)
     return _product(rows, indices, ids, count).reshape(shape)
 
@@ -371,7 +370,7 @@ def _product(rows: Any, indices: Any, ids: Any, count: int) -> Any:
     needs=_SPARSE,
 )
 def sparse_segment(c: OpKernelConstruction) -> Compute:
-    """Pick rows, then sum those with the same id, ids ascending; divide by their number or its root.
+    """Picks rows, then sums those with the same id, ids ascending; divides by their number or its root.
 
     A segment without rows holds zeros.
     """
@@ -408,7 +407,7 @@ def sparse_segment(c: OpKernelConstruction) -> Compute:
 
 
 def _spread_gradient(c: OpKernelConstruction) -> Callable[[Any, Any, Any, Any, str], tuple[Any, int]]:
-    """Function of (grad, indices, ids, rows, name of rows) giving the gradient's rows in input order."""
+    """A function of (grad, indices, ids, rows, name of rows) that returns the gradient's rows in input order."""
     xp, work, is_mean, is_sqrt_n = c.xp, accumulation_type(c.attr("T")), "Mean" in c.op, "SqrtN" in c.op
 
     def spread(grad: Any, indices: Any, ids: Any, rows: Any, name: str) -> tuple[Any, int]:
@@ -449,7 +448,7 @@ def _spread_gradient(c: OpKernelConstruction) -> Callable[[Any, Any, Any, Any, s
     needs=_SPARSE,
 )
 def sparse_segment_grad(c: OpKernelConstruction) -> Compute:
-    """Gradient for the picked rows' source: [output_dim0, ...], zero where no row was picked."""
+    """Gradient for the rows' source: [output_dim0, ...], zero for rows that were not picked."""
     xp, out, spread, allocate = c.xp, c.attr("T").np, _spread_gradient(c), allocator(c)
 
     def compute(grad: Any, indices: Any, ids: Any, output_dim0: Any) -> Any:
@@ -470,7 +469,7 @@ def sparse_segment_grad(c: OpKernelConstruction) -> Compute:
     needs=_SPARSE,
 )
 def sparse_segment_grad_v2(c: OpKernelConstruction) -> Compute:
-    """As `sparse_segment_grad`, but only the rows that were picked, and their indices, ascending."""
+    """As `sparse_segment_grad`, but returns only the rows that were picked, and their indices, ascending."""
     xp, out, spread, allocate = c.xp, c.attr("T").np, _spread_gradient(c), allocator(c)
 
     def compute(grad: Any, indices: Any, ids: Any, dense_output_dim0: Any) -> Any:

@@ -1,6 +1,6 @@
-"""Select and SelectV2: each element from one of two tensors, as a condition says.
+"""Select and SelectV2: take each element from one of two tensors, depending on a condition.
 
-Next to read: `aexec/kernels/array/gather_scatter_ops.py`, which picks by index.
+Next to read: `aexec/kernels/array/gather_scatter_ops.py`, which takes rows by index.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__: list[str] = []
 
 @kernel("Select", T=dtypes.ALL)
 def select(c: OpKernelConstruction) -> Compute:
-    """No broadcasting, but the condition may be a scalar, or a vector that picks rows."""
+    """Does not broadcast, but the condition may be a scalar, or a vector that selects rows."""
     where = chooser(c.xp, c.output_types[0].np)
 
     def compute(condition: Any, then: Any, otherwise: Any) -> Any:
@@ -56,7 +56,7 @@ def _check_rows(condition: Any, then: Any) -> None:
 
 @kernel("SelectV2", T=dtypes.ALL)
 def select_v2(c: OpKernelConstruction) -> Compute:
-    """All three broadcast."""
+    """All three inputs broadcast."""
     c.explain = _select_error
     where = chooser(c.xp, c.output_types[0].np)
 

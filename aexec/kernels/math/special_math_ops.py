@@ -1,10 +1,9 @@
 """Kernels of special functions: error functions, gamma and beta functions, Bessel functions, integrals.
 
-The algorithms are SciPy's, or those that the array module has in its place, imported when the first
-node that needs one is built.  Added here is what TensorFlow answers outside a function's domain,
-where the two differ, and faster `erf` and `erfc` for large float32 arrays, as networks use it.  One difference
-is left: TensorFlow loses the sign of `dawsn` below -1e9.
-Next to read: `igamma_grad.py`, the one function that SciPy lacks, then `cwise_ops.py`.
+The algorithms are SciPy's, or the array module's replacements, imported when the first node that needs one is built.
+The kernels add TensorFlow's results outside a function's domain, if the two differ, and faster `erf` and `erfc` for
+large float32 arrays, as models use them.  One difference is left: TensorFlow loses the sign of `dawsn` below -1e9. Next
+to read: `igamma_grad.py`, the one function that SciPy lacks, then `cwise_ops.py`.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ Function = Callable[..., Any]
 _WIDE = (dtypes.float32, dtypes.float64)
 _WITH_HALF = (dtypes.float16, *_WIDE)
 
-# From this size on functions over NumPy's vectorised loops beat SciPy's scalar `erf` and `erfc`.
+# From this size on NumPy's vectorised loops are faster than SciPy's scalar `erf` and `erfc`.
 _ERF_FROM = 8192
 
 
@@ -40,7 +39,7 @@ def _erf(xp: Any, special: Any) -> Function:
 
     def compute(x: Any) -> Any:
         if x.dtype == np.float64:
-            # TensorFlow's quotient of polynomials, in double, is infinity over infinity there.
+            # In double, TensorFlow's quotient of polynomials is infinity over infinity there.
             return xp.where(xp.isinf(x), np.nan, small(x))
         return single_erf(xp, x) if x.size >= _ERF_FROM else small(x)
 
@@ -52,8 +51,8 @@ def _erfc(xp: Any, special: Any) -> Function:
     return lambda x: single_erfc(xp, x) if x.dtype == np.float32 and x.size >= _ERF_FROM else small(x)
 
 
-# Given the array module and its `scipy.special`, the function for float32 and double.
-# TensorFlow's Bessel functions of the second kind are infinite, not NaN, where x is negative.
+# Called with the array module and its `scipy.special`, returns the function for float32 and double. TensorFlow's Bessel
+# functions of the second kind are infinite, not NaN, for negative x.
 _UNARY: dict[str, Callable[[Any, Any], Function]] = {
     "BesselI0": lambda _, s: s.i0,
     "BesselI0e": lambda _, s: s.i0e,
@@ -71,7 +70,7 @@ _UNARY: dict[str, Callable[[Any, Any], Function]] = {
     "Digamma": lambda xp, s: _digamma(xp, s),
     "Erf": _erf,
     "Erfc": _erfc,
-    "Erfinv": lambda xp, s: lambda x: s.erfinv(xp.where(xp.abs(x) <= 1, x, np.nan)),  # which it complains of at length
+    "Erfinv": lambda xp, s: lambda x: s.erfinv(xp.where(xp.abs(x) <= 1, x, np.nan)),  # it warns at length otherwise
     "Expint": lambda xp, s: lambda x: xp.where((x >= 0) & (x < np.inf), s.expi(x), np.nan),
     "FresnelCos": lambda _, s: lambda x: s.fresnel(x)[1],
     "FresnelSin": lambda _, s: lambda x: s.fresnel(x)[0],
@@ -82,7 +81,7 @@ _UNARY: dict[str, Callable[[Any, Any], Function]] = {
 
 
 def _bessel_y1(xp: Any, special: Any) -> Function:
-    """At zero TensorFlow has minus infinity in double and NaN in float32."""
+    """At zero TensorFlow's result is minus infinity in double and NaN in float32."""
     y1 = special.y1
 
     def compute(x: Any) -> Any:
@@ -124,19 +123,19 @@ def _zeta(xp: Any, special: Any) -> Function:
     return compute
 
 
-# The library adds up term by term what lies below zero: from here on that is done in one step.
+# The library adds terms below zero one by one; from here on that is done in one step.
 _FAR = -1000.0
 
 
 def _far_zeta(xp: Any, function: Function, x: Any, q: Any) -> Any:
-    """Of whole x, for negative q: the terms below zero are, but for their sign, those of two series above it."""
+    """For integer x and negative q: the terms below zero equal, except for their sign, those of two series above it."""
     terms = xp.ceil(-q)
     below = function(x, 1 - q - terms) - function(x, 1 - q)
     return function(x, q + terms) + xp.where(xp.fmod(x, 2) == 0, below, -below)
 
 
 def _polygamma(xp: Any, special: Any) -> Function:
-    """The n-th derivative of the digamma function, for whole n from 0 on."""
+    """The n-th derivative of the digamma function, for integer n from 0 on."""
     digamma, zeta, gamma = _digamma(xp, special), _zeta(xp, special), special.gamma
 
     def compute(n: Any, x: Any) -> Any:
