@@ -124,7 +124,9 @@ def value_field(dtype: DType) -> str:
         raise errors.InvalidArgumentError(f"a TensorProto cannot hold elements of type {dtype}") from None
 
 
-def from_proto(message: proto.TensorProto, *, max_fill_bytes: int = MAX_FILL_BYTES) -> Array:
+def from_proto(
+    message: proto.TensorProto, *, max_fill_bytes: int = MAX_FILL_BYTES, content: memoryview | None = None
+) -> Array:
     """Decode a tensor in any encoding.
 
     A shape of unknown rank is read as its dimensions; without any, the tensor is a scalar.
@@ -132,6 +134,7 @@ def from_proto(message: proto.TensorProto, *, max_fill_bytes: int = MAX_FILL_BYT
     Args:
         message: the tensor.
         max_fill_bytes: the largest result that may be made by repeating values.
+        content: its `tensor_content`, if that was taken out of the message.
 
     Returns:
         A read-only array of the message's shape and of its type's NumPy dtype; strings are `bytes` in an object array,
@@ -157,10 +160,10 @@ def from_proto(message: proto.TensorProto, *, max_fill_bytes: int = MAX_FILL_BYT
     if count == 0:
         flat = np.empty(0, dtype.np)
     else:
-        content = message.tensor_content
+        dense = message.tensor_content if content is None else content
         flat = (
-            _from_content(message, dtype, content, count)
-            if content
+            _from_content(message, dtype, dense, count)
+            if dense
             else _from_field(message, dtype, field, count, max_fill_bytes)
         )
     try:
@@ -218,10 +221,10 @@ def _unparsable(message: proto.TensorProto, why: str) -> errors.InvalidArgumentE
 # ---- dense content
 
 
-def _from_content(message: proto.TensorProto, dtype: DType, content: bytes, count: int) -> Array:
+def _from_content(message: proto.TensorProto, dtype: DType, content: bytes | memoryview, count: int) -> Array:
     announce(len(content) + (0 if dtype.size else count * _OBJECT_BYTES))
     if not dtype.size:
-        pieces = _split_content(message, content, count)
+        pieces = _split_content(message, bytes(content), count)
         if dtype is dtypes.string:
             return _object_array(pieces, count)
         kind = proto.ResourceHandleProto if dtype is dtypes.resource else proto.VariantTensorDataProto
@@ -237,7 +240,8 @@ def _from_content(message: proto.TensorProto, dtype: DType, content: bytes, coun
         if raw.max() > 1:
             raise _unparsable(message, "expected bytes 0 and 1 as bool content")
         return raw.view(np.bool_)
-    return np.frombuffer(content, dtype.np)
+    array = np.frombuffer(content, dtype.np)
+    return array if array.flags.aligned else array.copy()
 
 
 def _split_content(message: proto.TensorProto, content: bytes, count: int) -> list[bytes]:

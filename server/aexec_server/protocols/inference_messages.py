@@ -15,6 +15,7 @@ import numpy as np
 from aexec import errors
 from aexec.hosting import DType, datatype_of, dtypes, has_datatype, wire_format
 from aexec.proto import inference
+from aexec_server.http import bodies
 from aexec_server.models.models import ModelVersion
 from aexec_server.protocols.classification import read_class_count
 from aexec_server.protocols.inference_request import (
@@ -24,12 +25,14 @@ from aexec_server.protocols.inference_request import (
     read_id,
     set_parameters,
 )
+from aexec_server.protocols.large_tensors import infer_apart
 from aexec_server.requests import tensors
 from aexec_server.requests.run_request import MAX_NAMES, RunRequest
 from aexec_server.requests.run_response import Answer
 from aexec_server.requests.served_call import AnswerForm
+from aexec_server.settings.message_scan import MessageLimits
 
-__all__ = ["InferenceByMessage", "plain_parameters", "read_infer_message"]
+__all__ = ["InferenceByMessage", "parse_infer", "plain_parameters", "read_infer_message"]
 
 _RAW_OUTPUTS = inference.ModelInferResponse.DESCRIPTOR.fields_by_name["raw_output_contents"].number
 # The field of InferTensorContents that elements of a type are in; 16-bit floats have none.
@@ -80,8 +83,20 @@ def _plain(parameter: Any) -> Any:
     return None if chosen is None else getattr(parameter, chosen)
 
 
-def read_infer_message(message: inference.ModelInferRequest) -> InferenceByMessage:
+def parse_infer(data: bytes, limits: MessageLimits) -> tuple[inference.ModelInferRequest, list[memoryview]]:
+    """A request, and its raw contents if they are not in it.  Raises as `bodies.parse_message`."""
+    rest, raw = infer_apart(data)
+    message, _ = bodies.parse_message(inference.ModelInferRequest, rest, limits)
+    return message, raw
+
+
+def read_infer_message(
+    message: inference.ModelInferRequest, raw: Sequence[bytes | memoryview] = ()
+) -> InferenceByMessage:
     """Decode a request.
+
+    Args:
+        raw: its raw contents, if they are not in the message.
 
     Raises:
         InvalidArgumentError: no such request; names what is wrong.
@@ -98,7 +113,7 @@ def read_infer_message(message: inference.ModelInferRequest) -> InferenceByMessa
         asked.fetches = tuple([output.name for output in message.outputs])
         asked.binary = [False] * len(asked.fetches)
         classes = _classes(message.outputs)
-    _read_inputs(asked.feeds, message)
+    _read_inputs(asked.feeds, message, raw or message.raw_input_contents)
     return InferenceByMessage(asked, read_id(message.id), classes)
 
 
@@ -115,9 +130,10 @@ def _classes(outputs: Sequence[inference.ModelInferRequest.InferRequestedOutputT
     return found
 
 
-def _read_inputs(feeds: dict[str, Any], message: inference.ModelInferRequest) -> None:
+def _read_inputs(
+    feeds: dict[str, Any], message: inference.ModelInferRequest, raw: Sequence[bytes | memoryview]
+) -> None:
     """The tensors by name: all in raw bytes, or each in the field of its type."""
-    raw = message.raw_input_contents
     if raw and len(raw) != len(message.inputs):
         raise errors.InvalidArgumentError(
             f"expected raw_input_contents for each of {len(message.inputs)} inputs, got {len(raw)}"

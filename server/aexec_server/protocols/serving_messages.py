@@ -6,11 +6,14 @@ and answered as those of the REST API are (`serving_request.py`), whose meaning 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
+from google.protobuf.message import DecodeError
 
 import aexec
 from aexec import errors, proto
@@ -24,18 +27,23 @@ from aexec.hosting import (
     wire_format,
 )
 from aexec.proto import serving
+from aexec_server.http import bodies
 from aexec_server.models.models import ModelVersion
+from aexec_server.protocols.large_tensors import predict_apart
 from aexec_server.protocols.serving_models import DEFAULT_SIGNATURE
 from aexec_server.protocols.serving_request import CLASSIFY, REGRESS, class_scores, example_values, only_input
 from aexec_server.requests.run_request import MAX_NAMES, RunRequest
 from aexec_server.requests.run_response import Answer
 from aexec_server.requests.served_call import AnswerForm, ServedCall
 from aexec_server.requests.tensors import as_array
+from aexec_server.settings.message_scan import MessageLimits
 
 __all__ = [
     "ExamplesByMessage",
     "PredictByMessage",
     "TasksByMessage",
+    "parse_predict",
+    "parse_small_predict",
     "read_examples_message",
     "read_multi_inference",
     "read_predict_message",
@@ -44,7 +52,9 @@ __all__ = [
     "spec_of",
 ]
 
-_ENTRIES = {name: serving.PredictResponse.DESCRIPTOR.fields_by_name[name].number for name in ("outputs", "model_spec")}
+_OUTPUTS = serving.PredictResponse.OUTPUTS_FIELD_NUMBER
+# Bytes of a request, and elements of its tensors, that are not measured.
+_SMALL = 1024
 _KEY, _VALUE = 1, 2  # of an entry of a map
 _PREDICTS = ("", "tensorflow/serving/predict", CLASSIFY, REGRESS)
 
@@ -54,6 +64,14 @@ def spec_of(version: ModelVersion, signature: str | None = None) -> serving.Mode
     spec = serving.ModelSpec(name=version.model, signature_name=signature or "")
     spec.version.value = version.number
     return spec
+
+
+@lru_cache(maxsize=1024)
+def _spec_field(model: str, number: int, signature: str) -> bytes:
+    """The field of a PredictResponse that says which model has answered."""
+    spec = serving.ModelSpec(name=model, signature_name=signature)
+    spec.version.value = number
+    return serving.PredictResponse(model_spec=spec).SerializeToString()
 
 
 # Predict
@@ -86,9 +104,8 @@ class PredictByMessage:
         for name, value, dtype in zip(served.names, values, served.dtypes, strict=True):
             tensor = tensor_to_field_parts(as_array(value, dtype), dtype)
             entry = [*wire_format.enclosed(_KEY, [name.encode()]), *wire_format.enclosed(_VALUE, tensor)]
-            parts += wire_format.enclosed(_ENTRIES["outputs"], entry)
-        spec = spec_of(version, self.asked.signature or DEFAULT_SIGNATURE).SerializeToString()
-        parts += wire_format.enclosed(_ENTRIES["model_spec"], [spec])
+            parts += wire_format.enclosed(_OUTPUTS, entry)
+        parts.append(_spec_field(version.model, version.number, self.asked.signature or DEFAULT_SIGNATURE))
         return b"".join(parts), None
 
 
@@ -100,8 +117,34 @@ def check_types(kinds: Mapping[str, int], served: ServedCall) -> None:
             raise errors.InvalidArgumentError(f"Expects arg[{at}] to be {dtype} but {got} is provided: input '{name}'")
 
 
-def read_predict_message(message: serving.PredictRequest, session: aexec.Session) -> PredictByMessage:
+def parse_small_predict(data: bytes) -> serving.PredictRequest | None:
+    """A small request whose tensors cannot be large; None for any other, which is to be measured first."""
+    if len(data) > _SMALL:
+        return None
+    try:
+        message = serving.PredictRequest.FromString(data)
+    except DecodeError:
+        return None
+    for tensor in message.inputs.values():
+        if not tensor.tensor_content and math.prod([dim.size for dim in tensor.tensor_shape.dim]) > _SMALL:
+            return None
+    return message
+
+
+def parse_predict(data: bytes, limits: MessageLimits) -> tuple[serving.PredictRequest, dict[str, memoryview]]:
+    """A request, and the contents of its large tensors, which are not in it.  Raises as `bodies.parse_message`."""
+    rest, contents = predict_apart(data)
+    message, _ = bodies.parse_message(serving.PredictRequest, rest, limits)
+    return message, contents
+
+
+def read_predict_message(
+    message: serving.PredictRequest, contents: Mapping[str, memoryview], session: aexec.Session
+) -> PredictByMessage:
     """Decode a predict request.
+
+    Args:
+        contents: of tensors by name, if these are not in the message.
 
     Raises:
         FailedPreconditionError: the model has no such signature.
@@ -117,15 +160,15 @@ def read_predict_message(message: serving.PredictRequest, session: aexec.Session
     _check_outputs(outputs, signature.outputs)
     feeds, kinds = {}, {}
     for key, tensor in message.inputs.items():
-        feeds[key] = _tensor(key, tensor)
+        feeds[key] = _tensor(key, tensor, contents.get(key))
         kinds[key] = tensor.dtype
     asked = RunRequest(by_signature=True, signature=name, feeds=feeds, fetches=outputs or None, as_message=True)
     return PredictByMessage(asked, kinds)
 
 
-def _tensor(name: str, tensor: proto.TensorProto) -> Any:
+def _tensor(name: str, tensor: proto.TensorProto, content: memoryview | None = None) -> Any:
     try:
-        return tensor_from_proto(tensor)
+        return tensor_from_proto(tensor, content=content)
     except errors.InvalidArgumentError as error:
         raise errors.InvalidArgumentError(f"tensor parsing error: {name}: {error.message}") from None
 

@@ -30,6 +30,7 @@ __all__ = [
     "answer_ns",
     "check_answer_size",
     "check_answerable",
+    "is_soon_written",
     "list_answer",
     "message_answer",
     "metadata_ns",
@@ -41,6 +42,9 @@ __all__ = [
 JSON_LENGTH = istr("Inference-Header-Content-Length")
 
 _AS_JSON = CIMultiDict({CONTENT_TYPE: "application/json"})
+
+# Bytes; larger ones are compared with the server's limits.
+_SMALL_ANSWER = 2**10
 
 # Characters that a number takes in JSON, mostly.
 _NUMBER_BYTES = 20
@@ -156,6 +160,12 @@ def metadata_ns(metadata: aexec.RunMetadata) -> float:
     stats, graphs = metadata.step_stats, metadata.partition_graphs
     nodes = sum(len(device.node_stats) for device in stats.dev_stats) if stats is not None else 0
     return _NODE_NS * (nodes + sum(len(graph.node) for graph in graphs))
+
+
+def is_soon_written(request: RunRequest, values: Sequence[Any]) -> bool:
+    """True for an answer that is small, and can be written on the event loop."""
+    size = sum(map(size_of, values))
+    return size <= _SMALL_ANSWER and loop_budget.DEFAULT.allows(answer_ns(request, values))
 
 
 def answer_bytes(values: Sequence[Any], *, as_text: bool) -> int:

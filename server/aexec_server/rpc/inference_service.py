@@ -23,7 +23,7 @@ from aexec_server.models.model_upload import load_request
 from aexec_server.models.models import ModelVersion
 from aexec_server.protocols import inference_models as models
 from aexec_server.protocols import inference_settings as settings
-from aexec_server.protocols.inference_messages import plain_parameters, read_infer_message
+from aexec_server.protocols.inference_messages import parse_infer, plain_parameters, read_infer_message
 from aexec_server.rpc.inference_stream import WhenTaken, answer_stream
 from aexec_server.rpc.method import Call, Method
 from aexec_server.rpc.rpc_model_runs import RpcModelRuns
@@ -53,7 +53,7 @@ def inference_methods(server: Server, runs: RunHandlers) -> list[Method]:
         row("ModelMetadata", calls.model_metadata),
         row("ModelConfig", calls.model_config),
         row("ModelStatistics", calls.model_statistics),
-        row("ModelInfer", calls.infer),
+        row("ModelInfer", calls.infer_bytes, encoded=True),
         Method(
             f"/{_SERVICE}/ModelStreamInfer",
             inference.ModelInferRequest,
@@ -108,7 +108,12 @@ class _InferenceService:
 
     async def infer(self, call: Call, request: inference.ModelInferRequest) -> bytes:
         version = self._version(request.model_name, request.model_version)
-        return await self._calls.run(call, version, request, lambda hosted: read_infer_message(request))
+        return await self._calls.run(call, version, request.ByteSize(), lambda hosted: read_infer_message(request))
+
+    async def infer_bytes(self, call: Call, data: bytes) -> bytes:
+        request, raw = await bodies.beside(0, lambda: parse_infer(data, self._server.config.message_limits))
+        version = self._version(request.model_name, request.model_version)
+        return await self._calls.run(call, version, len(data), lambda hosted: read_infer_message(request, raw))
 
     def infer_stream(self, call: Call, requests: AsyncIterator[inference.ModelInferRequest]) -> AsyncIterator[bytes]:
         async def infer(request: inference.ModelInferRequest, when_taken: WhenTaken) -> bytes:

@@ -8,8 +8,7 @@ there, after which such clients make a new one.  Callables are in `rpc_callables
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from typing import Any, NoReturn
+from typing import NoReturn
 from weakref import WeakSet
 
 import aexec
@@ -22,18 +21,14 @@ from aexec_server.handlers.runs import RunHandlers
 from aexec_server.http import bodies
 from aexec_server.http.error_responses import public_error
 from aexec_server.requests import protobuf
-from aexec_server.requests.run_request import RunRequest
-from aexec_server.requests.run_response import answer_ns, message_answer
+from aexec_server.requests.run_response import is_soon_written, message_answer
 from aexec_server.requests.run_table import Run
-from aexec_server.requests.tensors import size_of
 from aexec_server.rpc.method import Call, Method
 from aexec_server.rpc.rpc_callables import RpcCallables
 from aexec_server.sessions.store import HostedSession, NewSession
 
 __all__ = ["master_methods"]
 
-# Bytes; larger ones are compared with the server's limits.
-_SMALL_ANSWER = 2**10
 _RESTARTED = " Possibly, this master has restarted."
 
 
@@ -184,7 +179,7 @@ class _Master:
         asked = await bodies.beside(size * loop_budget.WIRE_NS, lambda: protobuf.read_run_step(message))
         deadline = execution.deadline(hosted.session, asked, call.arrival, call.timeout)
         begun = self._served.begin_at_once(hosted, call.caller, asked, deadline)
-        if begun is not None and begun.rest is None and _is_soon_written(asked, begun.values):
+        if begun is not None and begun.rest is None and is_soon_written(asked, begun.values):
             call.run_id = hosted.runs.add_ended(hosted.runs_owner(call.caller))
             written, _ = message_answer(call.run_id, asked, begun.served, begun.values, None)
             execution.passed(hosted, call.run_id, call.seconds)
@@ -203,12 +198,6 @@ class _Master:
         with self._session(request.session_handle, call).in_use() as hosted:
             handle = await self._runs.partial_runs.begin(hosted, call.caller, asked_by_setup(request), by_rpc=True)
         return proto.PartialRunSetupResponse(partial_run_handle=handle)
-
-
-def _is_soon_written(asked: RunRequest, values: Sequence[Any]) -> bool:
-    """True for an answer that is small, and can be written on the event loop."""
-    size = sum(map(size_of, values))
-    return size <= _SMALL_ANSWER and loop_budget.DEFAULT.allows(answer_ns(asked, values))
 
 
 def _abort(message: str) -> NoReturn:

@@ -13,6 +13,8 @@ from aexec_server.handlers.runs import RunHandlers
 from aexec_server.http import bodies
 from aexec_server.models.models import ModelVersion
 from aexec_server.protocols.serving_messages import (
+    parse_predict,
+    parse_small_predict,
     read_examples_message,
     read_multi_inference,
     read_predict_message,
@@ -38,7 +40,7 @@ def prediction_methods(server: Server, runs: RunHandlers) -> list[Method]:
     calls = _PredictionService(server, runs)
     row = partial(Method, scope=Scope.RUN)
     return [
-        row(f"{_SERVICE}/Predict", serving.PredictRequest, serving.PredictResponse, calls.predict),
+        row(f"{_SERVICE}/Predict", serving.PredictRequest, serving.PredictResponse, calls.predict, encoded=True),
         row(f"{_SERVICE}/Classify", serving.ClassificationRequest, serving.ClassificationResponse, calls.classify),
         row(f"{_SERVICE}/Regress", serving.RegressionRequest, serving.RegressionResponse, calls.regress),
         row(
@@ -74,6 +76,7 @@ def version_choice(spec: serving.ModelSpec) -> tuple[str | None, str | None]:
 class _PredictionService:
     def __init__(self, server: Server, runs: RunHandlers) -> None:
         self._models = server.models
+        self._limits = server.config.message_limits
         self._calls = RpcModelRuns(runs)
 
     def _version(self, spec: serving.ModelSpec) -> ModelVersion:
@@ -81,12 +84,15 @@ class _PredictionService:
             raise errors.InvalidArgumentError("Missing ModelSpec")
         return served_version(self._models, spec.name, *version_choice(spec))
 
-    async def predict(self, call: Call, request: serving.PredictRequest) -> bytes:
+    async def predict(self, call: Call, data: bytes) -> bytes:
+        small = parse_small_predict(data)
+        if small is None:
+            request, contents = await bodies.beside(0, lambda: parse_predict(data, self._limits))
+        else:
+            request, contents = small, {}
+        version = self._version(request.model_spec)
         return await self._calls.run(
-            call,
-            self._version(request.model_spec),
-            request,
-            lambda hosted: read_predict_message(request, hosted.session),
+            call, version, len(data), lambda hosted: read_predict_message(request, contents, hosted.session)
         )
 
     async def classify(self, call: Call, request: serving.ClassificationRequest) -> bytes:
@@ -98,7 +104,7 @@ class _PredictionService:
     async def _examples(self, call: Call, request: serving.ClassificationRequest | serving.RegressionRequest) -> bytes:
         version = self._version(request.model_spec)
         return await self._calls.run(
-            call, version, request, lambda hosted: read_examples_message(request, hosted.session)
+            call, version, request.ByteSize(), lambda hosted: read_examples_message(request, hosted.session)
         )
 
     async def multi_inference(self, call: Call, request: serving.MultiInferenceRequest) -> bytes:
@@ -106,13 +112,13 @@ class _PredictionService:
             raise errors.InvalidArgumentError("Inference request must have at least one task")
         version = self._version(request.tasks[0].model_spec)
         return await self._calls.run(
-            call, version, request, lambda hosted: read_multi_inference(request, hosted.session)
+            call, version, request.ByteSize(), lambda hosted: read_multi_inference(request, hosted.session)
         )
 
     async def session_run(self, call: Call, request: serving.SessionRunRequest) -> bytes:
         version = self._version(request.model_spec)
         write = partial(session_run_answer, version)
-        return await self._calls.run_step(call, version, request, lambda: read_session_run(request), write)
+        return await self._calls.run_step(call, version, request.ByteSize(), lambda: read_session_run(request), write)
 
     async def metadata(self, call: Call, request: serving.GetModelMetadataRequest) -> serving.GetModelMetadataResponse:
         if not request.metadata_field:

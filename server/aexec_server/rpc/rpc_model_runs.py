@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Awaitable, Callable
 
-from google.protobuf.message import Message
-
+from aexec import errors
 from aexec.hosting import loop_budget
 from aexec_server.handlers.model_calls import ModelRequest, execute_model_run
 from aexec_server.handlers.runs import RunHandlers
 from aexec_server.http import bodies
 from aexec_server.models.models import ModelVersion
 from aexec_server.requests.run_request import RunRequest
-from aexec_server.requests.run_response import Answer, Writer
-from aexec_server.requests.run_table import Run
+from aexec_server.requests.run_response import Answer, Writer, is_soon_written
+from aexec_server.requests.run_table import Run, StartedRun
 from aexec_server.rpc.method import Call
 from aexec_server.sessions.store import HostedSession
 
 __all__ = ["RpcModelRuns"]
+
+# Bytes of requests whose runs may be over at once.
+_SMALL = 2**14
 
 
 class RpcModelRuns:
@@ -32,29 +35,71 @@ class RpcModelRuns:
         self._execution = runs.execution
 
     async def run(
-        self, call: Call, version: ModelVersion, request: Message, read: Callable[[HostedSession], ModelRequest]
+        self, call: Call, version: ModelVersion, size: int, read: Callable[[HostedSession], ModelRequest]
     ) -> bytes:
         """The answer to a request, which the model's statistics count.
 
         Args:
+            size: of the request, in bytes.
             read: decodes the request's tensors.
 
         Raises:
             OpError: the version does not serve, too many runs are in flight, or the run failed.
         """
-        hosted, size = version.hosted, request.ByteSize()
+        hosted = version.hosted
+        wanted: ModelRequest | None = None
+        begun: StartedRun | None = None
+        if size <= _SMALL:
+            wanted = await self._read_small(version, call, read)
+            decoded = time.monotonic_ns()
+            begun = self._begin_at_once(call, hosted, wanted)
+            if begun is not None and begun.rest is None and is_soon_written(wanted.asked, begun.values):
+                return self._write_at_once(call, version, wanted, begun, decoded)
+
+        async def reading() -> ModelRequest:
+            if wanted is not None:
+                return wanted
+            return await bodies.beside(size * loop_budget.WIRE_NS, lambda: read(hosted))
 
         def work(run: Run) -> Awaitable[Answer]:
-            reading = bodies.beside(size * loop_budget.WIRE_NS, lambda: read(hosted))
-            return execute_model_run(self._execution, version, hosted, run, reading, size, call.arrival)
+            return execute_model_run(self._execution, version, hosted, run, reading(), size, call.arrival)
 
-        return await self._serve(call, hosted, work)
+        return await self._serve(call, hosted, work, begun)
+
+    async def _read_small(
+        self, version: ModelVersion, call: Call, read: Callable[[HostedSession], ModelRequest]
+    ) -> ModelRequest:
+        try:
+            return await bodies.beside(0, lambda: read(version.hosted))
+        except errors.OpError:
+            version.statistics.count_failure(int(call.arrival * 1e9))
+            raise
+
+    def _begin_at_once(self, call: Call, hosted: HostedSession, wanted: ModelRequest) -> StartedRun | None:
+        """The run, if it may be over at once; what is wrong with it is said where it begins in the ordinary way."""
+        try:
+            wanted.check(hosted.served(wanted.asked, by_admin=call.caller.is_admin))
+        except errors.OpError:
+            return None
+        deadline = self._execution.deadline(hosted.session, wanted.asked, call.arrival, call.timeout)
+        return self._served.begin_at_once(hosted, call.caller, wanted.asked, deadline)
+
+    def _write_at_once(
+        self, call: Call, version: ModelVersion, wanted: ModelRequest, begun: StartedRun, decoded: int
+    ) -> bytes:
+        ran = time.monotonic_ns()
+        hosted = version.hosted
+        call.run_id = hosted.runs.add_ended(hosted.runs_owner(call.caller))
+        written, _ = wanted.write(version, begun.served, begun.values)
+        version.statistics.count_success(int(call.arrival * 1e9), decoded, ran, wanted.rows, 0)
+        self._execution.passed(hosted, call.run_id, call.seconds)
+        return bytes(written)
 
     async def run_step(
-        self, call: Call, version: ModelVersion, request: Message, read: Callable[[], RunRequest], write: Writer
+        self, call: Call, version: ModelVersion, size: int, read: Callable[[], RunRequest], write: Writer
     ) -> bytes:
         """The answer to a request for a step of the model's graph.  Raises as `run`."""
-        hosted, size = version.hosted, request.ByteSize()
+        hosted = version.hosted
 
         async def work(run: Run) -> Answer:
             asked = await bodies.beside(size * loop_budget.WIRE_NS, read, run.deadline)
@@ -62,11 +107,18 @@ class RpcModelRuns:
 
         return await self._serve(call, hosted, work)
 
-    async def _serve(self, call: Call, hosted: HostedSession, work: Callable[[Run], Awaitable[Answer]]) -> bytes:
+    async def _serve(
+        self,
+        call: Call,
+        hosted: HostedSession,
+        work: Callable[[Run], Awaitable[Answer]],
+        begun: StartedRun | None = None,
+    ) -> bytes:
         async def answer(run: Run) -> bytes:
             call.run_id = run.id
             written, _ = await work(run)
             call.keep_until_sent(run.held)
             return bytes(written)
 
-        return await self._served.serve(hosted, call.caller, call.arrival, call.timeout, answer, call.trace_id)
+        timeout, trace_id = call.timeout, call.trace_id
+        return await self._served.serve(hosted, call.caller, call.arrival, timeout, answer, trace_id, begun)

@@ -112,6 +112,16 @@ class TestInfer:
                 assert answer.outputs[0].datatype == datatype and tuple(answer.outputs[0].shape) == value.shape
                 assert list(answer.raw_output_contents) == [value.tobytes()]
 
+    async def test_large_tensors(self, serve: Serve) -> None:
+        rpc = await serve(graphs={"m": identities(a="float32", b="string")})
+        value, text = np.arange(100_001, dtype=np.float32).tobytes(), b"\x01\0\0\0a"
+        tensors = [x_input("x_b", "BYTES", [1]), x_input("x_a", "FP32", [100_001])]
+        answer = await infer(rpc, request(inputs=tensors, raw=[text, value]))
+        assert {o.name: raw for o, raw in zip(answer.outputs, answer.raw_output_contents, strict=True)} == {
+            "y_a": value,
+            "y_b": text,
+        }
+
     async def test_strings_in_each_form(self, serve: Serve) -> None:
         rpc = await serve(graphs={"m": identities(a="string")})
         raw = b"\x01\0\0\0a\0\0\0\0"

@@ -88,6 +88,17 @@ class TestPredict:
             decoded = tensor_codec.from_proto(got)
             assert decoded.shape == np.shape(value) and decoded.tolist() == np.asarray(value).tolist()
 
+    async def test_large_tensors(self, serve: Serve) -> None:
+        rpc = await serve(graphs={"m": identities(a="float32", b="bool")})
+        a, b = np.arange(100_001, dtype=np.float32), np.arange(100_001) % 3 == 0
+        sent = {"x_a": tensor(a, compact=False), "x_b": tensor(b, "bool", compact=False)}
+        answer = await predict(rpc, predict_request(sent, spec("m")))
+        assert (tensor_codec.from_proto(answer.outputs["y_a"]) == a).all()
+        assert (tensor_codec.from_proto(answer.outputs["y_b"]) == b).all()
+        sent["x_a"].tensor_content += b"a"
+        code, words = await rpc.refused(PREDICT, predict_request(sent, spec("m")), serving.PredictResponse)
+        assert code == "INVALID_ARGUMENT" and "expected 400004 bytes of tensor_content, got 400005" in words
+
     async def test_inputs_are_named(self, model: RpcClient) -> None:
         for names in (["tag", "signal"], ["signal", "tag"]):
             sent = {"tag": tensor([b"a"], "string"), "signal": [[1, 2]]}

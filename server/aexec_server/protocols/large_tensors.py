@@ -1,0 +1,115 @@
+"""Takes the bytes of large tensors out of requests before protobuf reads them, so that it need not copy them.
+
+What is unusual, as a tensor whose content comes twice, is left in the message: protobuf then says what it means.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from google.protobuf.message import DecodeError
+
+from aexec import proto
+from aexec.hosting import wire_format
+from aexec.proto import inference, serving
+
+__all__ = ["infer_apart", "predict_apart"]
+
+# Bytes; copying less costs nothing.
+_LARGE = 2**16
+# Fields of a message that are looked at.
+_MOST_FIELDS = 1000
+_CONTENT = proto.TensorProto.TENSOR_CONTENT_FIELD_NUMBER
+_INPUTS = serving.PredictRequest.INPUTS_FIELD_NUMBER
+_RAW = inference.ModelInferRequest.RAW_INPUT_CONTENTS_FIELD_NUMBER
+_KEY, _VALUE = 1, 2  # of an entry of a map
+
+# Where a field begins, where its payload begins, and where it ends.
+_Place = tuple[int, int, int]
+
+
+class _UnusualError(Exception):
+    """The message is left to protobuf."""
+
+
+def predict_apart(data: bytes) -> tuple[bytes, dict[str, memoryview]]:
+    """A PredictRequest without the contents of its large inputs, and these contents by the input's name."""
+    contents: dict[str, memoryview] = {}
+    try:
+        if len(data) >= _LARGE:
+            return b"".join(_inputs_apart(data, contents)), contents
+    except (DecodeError, IndexError, UnicodeDecodeError, _UnusualError):
+        pass
+    return data, {}
+
+
+def _inputs_apart(data: bytes, contents: dict[str, memoryview]) -> Iterator[bytes | memoryview]:
+    view = memoryview(data)
+    names: set[str] = set()
+    for tag, (at, payload, end) in _fields(data, 0, len(data)):
+        if tag != _tag(_INPUTS):
+            yield view[at:end]
+            continue
+        name, tensor = _entry(data, payload, end)
+        if name in names:
+            raise _UnusualError
+        names.add(name)
+        place = _content(data, tensor) if end - payload >= _LARGE else None
+        if place is None:
+            yield view[at:end]
+            continue
+        contents[name] = view[place[1] : place[2]]
+        rest = [view[tensor[1] : place[0]], view[place[2] : tensor[2]]]
+        key = wire_format.enclosed(_KEY, [name.encode()])
+        yield from wire_format.enclosed(_INPUTS, [*key, *wire_format.enclosed(_VALUE, rest)])
+
+
+def _entry(data: bytes, start: int, end: int) -> tuple[str, _Place]:
+    """The key of a map's entry, and where its value is."""
+    found = dict(_fields(data, start, end))
+    if found.keys() != {_tag(_KEY), _tag(_VALUE)}:
+        raise _UnusualError
+    _, begin, after = found[_tag(_KEY)]
+    return data[begin:after].decode(), found[_tag(_VALUE)]
+
+
+def _content(data: bytes, tensor: _Place) -> _Place | None:
+    """Where the content of a tensor is; None for one whose elements are elsewhere, or have no fixed size."""
+    found = list(_fields(data, tensor[1], tensor[2]))
+    tags = [tag for tag, _ in found]
+    if len(set(tags)) < len(tags):
+        raise _UnusualError
+    place = dict(found).get(_tag(_CONTENT))
+    return place if place is not None and place[2] - place[1] >= _LARGE else None
+
+
+def infer_apart(data: bytes) -> tuple[bytes, list[memoryview]]:
+    """A ModelInferRequest without its raw contents, and these contents; all are left in a small message."""
+    raw: list[memoryview] = []
+    try:
+        if len(data) >= _LARGE:
+            return b"".join(_raw_apart(data, raw)), raw
+    except (DecodeError, IndexError, _UnusualError):
+        pass
+    return data, []
+
+
+def _raw_apart(data: bytes, raw: list[memoryview]) -> Iterator[memoryview]:
+    view = memoryview(data)
+    for tag, (at, payload, end) in _fields(data, 0, len(data)):
+        if tag == _tag(_RAW):
+            raw.append(view[payload:end])
+        else:
+            yield view[at:end]
+
+
+def _tag(number: int) -> int:
+    return number << 3 | wire_format.LENGTH
+
+
+def _fields(data: bytes, start: int, end: int) -> Iterator[tuple[int, _Place]]:
+    """Tag and place of each field of a message.  Raises _UnusualError if there are very many."""
+    for count, (tag, at, payload, after) in enumerate(wire_format.fields(data, start, end)):
+        if count == _MOST_FIELDS:
+            raise _UnusualError
+        yield tag, (at, payload, after)
