@@ -1,10 +1,8 @@
 """Activation functions and their gradients.
 
-Where a factor is chosen by a comparison, the gradient is multiplied by it, as in
-TensorFlow: an infinite gradient times a factor of zero is NaN, not zero.
-Choices are made with minimum, maximum and products rather than `where`, which is many
-times slower on large arrays of mixed signs.
-Next to read: `nn_ops.py`.
+If a comparison chooses a factor, the gradient is multiplied by it, as in TensorFlow: an infinite gradient times a
+factor of zero is NaN, not zero. The kernels choose by minimum, maximum and products rather than by `where`, which is
+many times slower on large arrays of mixed signs. Next to read: `nn_ops.py`.
 """
 
 from __future__ import annotations
@@ -47,13 +45,13 @@ def _clipped(c: OpKernelConstruction, low: float, high: float | None) -> Compute
 
 
 def _parts(c: OpKernelConstruction) -> tuple[Compute, Compute]:
-    """What is above 0 of an array, and what is below, in the type that is computed with."""
+    """Two functions of an array: its part above 0, and its part below, in the type of the computation."""
     dtype = np.result_type(c.input_types[0].np, np.float32)
     return clipper(c, dtype, 0, None), clipper(c, dtype, None, 0)
 
 
 def _slope(c: OpKernelConstruction) -> Any:
-    """Attr alpha, a float, rounded to the node's type, in the type that is computed with."""
+    """Attr alpha, a float, rounded to the node's type, in the type of the computation."""
     dtype = c.input_types[0].np
     alpha = dtype.type(np.float32(c.attr("alpha")))
     return alpha if dtype.kind in "iu" else np.result_type(dtype, np.float32).type(alpha)
@@ -111,7 +109,7 @@ def _selu(c: OpKernelConstruction) -> Compute:
     return in_float32(c, compute, forwards=(0,))
 
 
-# Up to this size one logaddexp, which is not vectorised, beats the five calls of the formula.
+# Up to this size one logaddexp, which is not vectorised, is faster than the five calls of the formula.
 _LOGADDEXP_BELOW = 200
 
 
@@ -151,17 +149,17 @@ def _leaky_relu_grad(c: OpKernelConstruction) -> Compute:
     return in_float32(c, lambda g, x: xp.where(x > 0, g, g * alpha))
 
 
-# Elements of a piece of what passes over large arrays once or twice: its temporaries stay in a core's caches.
+# Elements of a piece of a pass over large arrays: its temporaries stay in a core's caches.
 _PIECE = 1 << 15
 
 
 def _where(c: OpKernelConstruction, open_: Callable[[Any], Any]) -> Compute:
-    """The gradient where `open_` of the other input holds, else none: large ones in pieces, which threads share."""
+    """The gradient where `open_` of the other input holds, else 0; large arrays in pieces, which threads share."""
     xp = c.xp
 
     def compute(g: Any, x: Any, out: Any = None) -> Any:
         if xp is not np or g.size < 2 * _PIECE or not (g.flags.c_contiguous and x.flags.c_contiguous):
-            # Converting the mask first is twice as fast as a product of two types.
+            # Converting the mask first is twice as fast as multiplying two types.
             return xp.multiply(g, open_(x).astype(g.dtype), out)
         if out is None:
             out = np.empty(g.shape, g.dtype)
@@ -186,7 +184,7 @@ def _relu6_grad(c: OpKernelConstruction) -> Compute:
 
 
 def _elu_grad(c: OpKernelConstruction) -> Compute:
-    """`y` is the output.  fmin: a NaN there leaves the gradient as it is."""
+    """`y` is the output.  With fmin a NaN in `y` leaves the gradient unchanged."""
     fmin = c.xp.fmin
     return in_float32(c, lambda g, y: g * (fmin(y, 0) + 1))
 
@@ -221,7 +219,7 @@ def _of_same_shapes(make: Builder) -> Builder:
 
 
 def _of_inputs(arrays: int, element_bytes: int = 0) -> Scratch:
-    """Scratch memory of a kernel that makes this many arrays like its first input, and so many bytes per element."""
+    """Scratch of a kernel that makes `arrays` arrays like its first input, and `element_bytes` per element."""
     return lambda x, *_: arrays * x.nbytes + element_bytes * x.size
 
 
@@ -252,7 +250,7 @@ def _check_logits(logits: Any) -> None:
         raise errors.InvalidArgumentError(f"logits must have >= 1 dimension, got {shape_text(logits.shape)}")
 
 
-# Rows so short are worked on column by column: a reduction costs more per row than so many numbers.
+# Rows up to this length are processed by columns: a reduction costs more per row than this many numbers.
 _SHORT = 8
 
 
@@ -266,7 +264,7 @@ def _columns(logits: Any) -> Any:
 
 
 def _rows(columns: Any, logits: Any, out: Any) -> Any:
-    """What `_columns` was made of, from what became of it."""
+    """The inverse of `_columns`, for an array of the shape of `logits`."""
     result = np.empty(logits.shape, logits.dtype) if out is None else out
     result[...] = columns.T.reshape(logits.shape)
     return result

@@ -27,7 +27,7 @@ _FLOAT = (dtypes.float32,)
 
 
 class _Channels:
-    """Where the channels are, and sums over everything else."""
+    """The position of the channels, and sums over all other dimensions."""
 
     def __init__(self, c: OpKernelConstruction) -> None:
         self.first = c.text("data_format").startswith("NC")
@@ -45,7 +45,7 @@ class _Channels:
         if self.first:
             return x.sum(axis=(0, *range(2, x.ndim)), dtype=np.float32)
         rows = x.reshape(prod(x.shape[:-1]), x.shape[-1])
-        # BLAS adds in blocks, which is more exact than row after row, and faster.
+        # BLAS adds in blocks, which is more exact and faster than row after row.
         return self.xp.matmul(self.xp.ones(len(rows), np.float32), rows)
 
 
@@ -137,7 +137,7 @@ class _BatchNorm:
         own_mean = self.channels.total(x) / np.float32(count)
         centred = self.xp.subtract(x, self.channels.spread(own_mean, x), out)
         own_variance = self.channels.total(centred * centred) / np.float32(count)
-        # The running variance is the unbiased one.
+        # The running variance uses the unbiased one.
         new_mean = own_mean
         new_variance = own_variance * np.float32(count / max(1, count - 1))
         if self.factor != 1:
@@ -158,7 +158,7 @@ def fused_batch_norm(c: OpKernelConstruction) -> Compute:
 
 
 def fused_batch_norm_ex(c: OpKernelConstruction) -> Compute:
-    """FusedBatchNorm, plus an input of the same shape if there is one, and then Relu if asked."""
+    """As FusedBatchNorm; then adds an optional input of the same shape, and applies Relu if an attr asks."""
     sides, activation = c.attr("num_side_inputs"), c.text("activation_mode")
     if sides > 1:
         raise errors.InvalidArgumentError("FusedBatchNorm accepts at most one side input.")
@@ -184,7 +184,9 @@ def fused_batch_norm_ex(c: OpKernelConstruction) -> Compute:
 
 
 def fused_batch_norm_grad(c: OpKernelConstruction) -> Compute:
-    """Gradients for x, scale and offset, and two empty vectors, from the mean and variance of the forward op."""
+    """Returns gradients for x, scale and offset, and two empty vectors, from the mean and variance of the forward
+    op.
+    """
     xp, channels = c.xp, _Channels(c)
     epsilon, training, result = np.float32(c.attr("epsilon")), c.attr("is_training"), c.output_types[0].np
 
@@ -248,7 +250,7 @@ def _wider(t: Any, channels: Any, narrow: tuple[int, int], plain: tuple[int, int
     scratch=lambda t, mean, *_: _wider(t, mean, (2, 3), (0, 3)),
 )
 def batch_norm_with_global_normalization(c: OpKernelConstruction) -> Compute:
-    """The op of old graphs: given mean and variance, channels last, scaled by gamma if asked."""
+    """The op of old graphs: takes mean and variance, channels last, scaled by gamma if an attr asks."""
     epsilon, scaled = c.attr("variance_epsilon"), c.attr("scale_after_normalization")
     xp, dtype = c.xp, c.output_types[0].np
     inner = np.dtype(np.float32) if dtype.itemsize == 2 else dtype
@@ -287,7 +289,7 @@ def _check_channels(t: Any, **vectors: Any) -> None:
     scratch=lambda t, mean, *_: _wider(t, mean, (5, 14), (2, 6)),
 )
 def batch_norm_with_global_normalization_grad(c: OpKernelConstruction) -> Compute:
-    """Gradients by the input, mean, variance, beta and gamma; that by gamma is zero where nothing is scaled by it."""
+    """Gradients for the input, mean, variance, beta and gamma; zero for gamma if nothing is scaled by it."""
     epsilon, scaled = c.attr("variance_epsilon"), c.attr("scale_after_normalization")
     xp, dtype = c.xp, c.output_types[0].np
     inner = np.dtype(np.float32) if dtype.itemsize == 2 else dtype
@@ -368,7 +370,7 @@ def _lrn_grad(neighbours: _Neighbours, grad: Any, x: Any, y: Any) -> Any:
 
 
 def _lrn_cost(element_ns: float, sums: int) -> AttrCost:
-    """By the elements, and the neighbours of each, in so many sums."""
+    """By the elements, and the neighbours of each, in `sums` sums."""
 
     def of_attrs(attrs: Mapping[str, Any]) -> Callable[..., float]:
         radius = max(0, attrs["depth_radius"])

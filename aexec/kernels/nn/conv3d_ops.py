@@ -1,7 +1,7 @@
 """Convolutions over three spatial dimensions, and their gradients.
 
-Channels last only, as in TensorFlow's CPU kernels.  With SAME padding the forward op
-centres its windows where strides leave elements over; see `windowing.extent`.
+Channels last only, as in TensorFlow's CPU kernels.  With SAME padding the forward op centres its windows if strides
+leave elements over; see `windowing.extent`.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def conv_3d(c: OpKernelConstruction) -> Compute:
 
 
 def conv_3d_then(c: OpKernelConstruction, fusion: Fusion | None) -> Compute:
-    """Conv3D, with the fused ops, if there are any, done to its output; the extra inputs are theirs."""
+    """Conv3D, with the fused ops, if any, applied to its output; they take the extra inputs."""
     xp, conv = c.xp, _Conv3D(c)
 
     def compute(x: Any, weights: Any, *args: Any) -> Any:
@@ -122,7 +122,7 @@ def _shape_of(values: Any) -> list[int]:
         )
     if array.size and array.min() < 0:
         raise errors.InvalidArgumentError(f"Dimension {array.min()} must be >= 0")
-    sizes: list[int] = array[: MAX_RANK + 1].tolist()  # more are too many
+    sizes: list[int] = array[: MAX_RANK + 1].tolist()  # more would be too many
     return sizes
 
 
@@ -195,7 +195,7 @@ def conv_3d_backprop_filter(c: OpKernelConstruction) -> Compute:
 _HALF_AND_UP = (dtypes.float16, dtypes.float32, dtypes.float64)
 _WITH_BFLOAT = (dtypes.bfloat16, dtypes.float32, dtypes.float64)
 _FULL = (dtypes.float32, dtypes.float64)
-# The labels are those of TensorFlow's alternative implementations; here they are all the same.
+# The labels select TensorFlow's alternative implementations; here all have the same.
 for _label, _filter_types, _filter_types_v2 in (
     ("", _HALF_AND_UP, dtypes.FLOAT),
     ("custom", _FULL, _WITH_BFLOAT),

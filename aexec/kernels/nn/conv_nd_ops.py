@@ -1,7 +1,7 @@
-"""The op `Conv`: a convolution over two or three spatial dimensions, as the filter's rank says.
+"""The op `Conv`: a convolution over two or three spatial dimensions, depending on the filter's rank.
 
-Any number of leading dimensions may count as batch.  Channels last only, and no groups,
-as in TensorFlow's CPU kernel.  Next to read: `convolution.py`.
+Any number of leading dimensions may count as batch.  Channels last only, and no groups, as in TensorFlow's CPU kernel.
+Next to read: `convolution.py`.
 """
 
 from __future__ import annotations
@@ -49,7 +49,9 @@ class _Conv:
         return values[1:-1]
 
     def geometry(self, x: Any, weights: Any) -> convolution.Geometry:
-        """Raises InvalidArgumentError for shapes that do not fit each other or the attrs."""
+        """The geometry for these shapes.  Raises InvalidArgumentError for shapes that do not match each other or the
+        attrs.
+        """
         c, spatial = self.construction, x.ndim - self.batch_dims - 1
         if spatial not in (2, 3):
             raise errors.InvalidArgumentError(f"The input must have 2 or 3 spatial dimensions but got {spatial}")

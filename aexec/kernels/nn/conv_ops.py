@@ -39,7 +39,7 @@ _FLOPS_PER_NS = 80.0
 
 
 def announce_wider_convolution(inner: np.dtype[Any], result: np.dtype[Any], shape: Sequence[int], *inputs: Any) -> None:
-    """Announce the inputs and the output in the type to compute in, if that differs from the result's type."""
+    """Announce the inputs and the output in the type of the computation, if that differs from the result's type."""
     if inner != result:
         announce_scratch(inner.itemsize * (math.prod(shape) + sum([array.size for array in inputs])))
 
@@ -86,7 +86,7 @@ def _per_dim(c: OpKernelConstruction, name: str, channels: int) -> tuple[int, ..
 
 
 class _Conv2D:
-    """The attrs of a 2-D convolution, and the geometry that they give for shapes."""
+    """The attrs of a 2-D convolution; makes its geometry for given shapes."""
 
     def __init__(self, c: OpKernelConstruction) -> None:
         self.op = c.op
@@ -100,11 +100,14 @@ class _Conv2D:
         dtype = c.output_types[0]
         self.result = dtype.np
         self.inner = np.dtype(np.float32) if dtype in _NARROW else dtype.np
-        # The geometry of the last shapes, and what it is for.
+        # The last shapes, and the geometry for them.
         self._known: tuple[Any, convolution.Geometry | None] = (None, None)
 
     def geometry(self, shape: Sequence[int], filter_shape: Sequence[int]) -> convolution.Geometry:
-        """Raises InvalidArgumentError for shapes that do not fit, UnimplementedError for a foreign layout."""
+        """The geometry for these shapes.
+
+        Raises InvalidArgumentError for shapes that do not match, UnimplementedError for an unsupported layout.
+        """
         seen, geometry = self._known
         if geometry is None or seen != (shape, filter_shape):
             geometry = self._geometry(shape, filter_shape)
@@ -145,21 +148,22 @@ class _Conv2D:
 
 
 class _FewerProducts:
-    """What makes a convolution and its gradients with fewer products, if the node is marked for it and it pays.
+    """Whether and how a convolution and its gradients use fewer products, if the node is marked for it.
 
-    It is `winograd` where the kernel is constant, else `winograd_rows`.
+    It uses `winograd` if the kernel is constant, else `winograd_rows`.
     """
 
     def __init__(self, c: OpKernelConstruction) -> None:
         self._wanted = bool(c.attrs.get("_winograd")) and c.xp is np and c.output_types[0] is dtypes.float32
-        # For the last geometry.
+        # The last geometry, and the result for it.
         self._by_rows: tuple[convolution.Geometry | None, bool] = (None, False)
-        # For the last geometry: does it pay, and are there panels?  The last kernel, and what was made of it.
+        # The last geometry, whether Winograd pays off for it, and whether in panels; the last kernel, and its
+        # transform.
         self._known: tuple[convolution.Geometry | None, bool, bool] = (None, False, False)
         self._kept: tuple[Any, bool, Any] = (None, False, None)
 
     def by_rows(self, geometry: convolution.Geometry) -> bool:
-        """Is `winograd_rows` to be called?"""
+        """True if `winograd_rows` is to be called."""
         if not self._wanted:
             return False
         seen, pays = self._by_rows
@@ -187,7 +191,7 @@ class _FewerProducts:
 
 @of_shapes
 def conv_cost(x: Any, filter: Any, *_: Any) -> float:
-    """Nanoseconds of a convolution, strides left out."""
+    """Nanoseconds of a convolution with stride 1."""
     depth = x.shape[-1] if x.ndim else 1
     steps: float = x.size * filter.size / max(1, depth)
     return 2.0 * steps / _FLOPS_PER_NS + float(x.size)
@@ -200,7 +204,7 @@ def conv_2d(c: OpKernelConstruction) -> Compute:
 
 
 def conv_2d_then(c: OpKernelConstruction, fusion: Fusion | None) -> Compute:
-    """Conv2D, with the fused ops, if there are any, done to its output; the extra inputs are theirs."""
+    """Conv2D, with the fused ops, if any, applied to its output; they take the extra inputs."""
     xp, conv, fewer = c.xp, _Conv2D(c), _FewerProducts(c)
     inner, result = conv.inner, conv.result
 
@@ -232,7 +236,7 @@ def conv_2d_then(c: OpKernelConstruction, fusion: Fusion | None) -> Compute:
 
 
 def _sizes_vector(values: Any, text: str) -> list[int]:
-    """A vector input that holds a shape; `text` begins the message if it is not one."""
+    """A vector input that holds a shape; `text` begins the error's message if it is not one."""
     array = np.asarray(values)
     if array.ndim != 1:
         raise errors.InvalidArgumentError(f"{text} input must be 1-dim, not {array.ndim}")
@@ -247,7 +251,7 @@ def _sizes_vector(values: Any, text: str) -> list[int]:
 def _check_gradient(
     conv: _Conv2D, label: str, shape: Sequence[int], filter_shape: Sequence[int], grad: Any
 ) -> convolution.Geometry:
-    """The geometry, once the output's gradient is known to fit it.
+    """The geometry, after checking that the output's gradient matches it.
 
     Unlike TensorFlow's CPU kernels, these take dilated and grouped convolutions.
     """
@@ -273,7 +277,7 @@ def _check_gradient(
 
 
 def check_extents(label: str, spec: Sequence[windowing.Window], shape: Sequence[int], grad: Any) -> None:
-    """Raise InvalidArgumentError unless the gradient is as large as the windows of the input say."""
+    """Raise InvalidArgumentError unless the gradient has as many rows and columns as the input has windows."""
     for i, w in enumerate(spec, start=1):
         if grad.shape[i] != w.count:
             raise errors.InvalidArgumentError(
@@ -335,7 +339,7 @@ def conv_2d_backprop_filter(c: OpKernelConstruction) -> Compute:
     return compute
 
 
-# The labels are those of TensorFlow's alternative implementations; here they are all the same.
+# The labels select TensorFlow's alternative implementations; here all have the same.
 for _label in ("", "custom", "eigen_tensor"):
     kernel("Conv2DBackpropInput", T=_CONV_TYPES, label=_label, cost=gradient_cost)(conv_2d_backprop_input)
     kernel("Conv2DBackpropFilter", T=dtypes.FLOAT, label=_label, cost=gradient_cost)(conv_2d_backprop_filter)

@@ -1,14 +1,12 @@
-"""Convolution as matrix products: windows copied row by row into a matrix, then BLAS.
+"""Convolution as matrix products: windows are copied row by row into a matrix, which BLAS multiplies.
 
-For each output pixel the window over the padded input becomes one row of
-kernel size × channels numbers.  The copy moves runs of kernel width × channels,
-which lie together in memory, and it goes block by block, so that the matrix stays
-within a few megabytes however large the image is.  With stride 1, windows below each
-other share rows: then only the runs are copied, once, and the products of the kernel's
-rows are added up.  A 1×1 kernel with stride 1 needs no copy at all.  Works for any
-number of spatial dimensions, channels last, with dilation, and with groups where the
-input is a multiple as deep as the filter.  What follows a convolution element by
-element (`Epilogue`) is done to each block while it is in the cache.
+For each output pixel the window over the padded input becomes one row of kernel size × channels numbers.  The copy
+moves runs of kernel width × channels, which are contiguous in memory, and it goes block by block, so that the matrix
+stays within a few megabytes however large the image is.  With stride 1, windows below each other share rows: then only
+the runs are copied, once, and the products of the kernel's rows are added up.  A 1×1 kernel with stride 1 needs no copy
+at all.  Any number of spatial dimensions is supported, channels last, with dilation, and with groups if the input has a
+multiple of the filter's channels.  An `Epilogue`, elementwise operations after the convolution, is applied to each
+block while it is in the cache.
 """
 
 from __future__ import annotations
@@ -34,28 +32,28 @@ __all__ = ["TAP_NS", "Geometry", "backprop_filter", "backprop_input", "forward",
 # What a position of the kernel takes by itself in the gradient, nanoseconds: calls of some functions of NumPy.
 TAP_NS = 5_000.0
 
-# Bytes of what a block is computed from and into, about: they stay in a core's second-level cache.
+# The approximate bytes of a block's inputs and outputs, which stay in a core's second-level cache.
 _BLOCK_BYTES = 1 << 20
 _DEVICE_BLOCK_BYTES = 1 << 28
 _ITEM_BYTES = 4
-# BLAS copies the whole kernel for each block: a block has so many pixels, at least, unless they take too much.
+# BLAS copies the whole kernel for each block, so a block has at least this many pixels, unless they take too much.
 _LEAST_PIXELS = 256
-# Products of matrices smaller than this are better done as one: so long a run, so many windows per image.
+# The least length of a run, and the least windows per image, for separate products: smaller ones are faster as one.
 _LEAST_RUN, _LEAST_WINDOWS = 128, 1024
 
 
-# A filter's gradient is the sum of so many, which cores can share.
+# A filter's gradient is the sum of this many sums, which cores share.
 _FILTER_SUMS = 8
 
 
 @dataclass(frozen=True)
 class Geometry:
-    """Everything about one convolution that does not depend on its data.
+    """All properties of a convolution that do not depend on its data.
 
     Attributes:
         input_shape, filter_shape: [n, ..., c] and [..., c / groups, f].
         spec: the windows, one per spatial dimension.
-        on_host: parts are to stay in a core's cache; else they are to be few, as each takes launches.
+        on_host: True if parts should stay in a core's cache; else they should be few, as each takes launches.
     """
 
     input_shape: tuple[int, ...]
@@ -95,9 +93,9 @@ class Geometry:
 
     @cached_property
     def mirrored(self) -> Geometry | None:
-        """The convolution of the output's gradient, with the kernel turned around, that gives the input's gradient.
+        """The convolution of the output's gradient with the flipped kernel that gives the input's gradient.
 
-        None where there is none so simple: strides, groups, padding that no window needs.
+        None if there is no such simple form: with strides, groups, or padding that no window needs.
         """
         lengths = self.input_shape[1:-1]
         spec = []
@@ -115,7 +113,7 @@ class Geometry:
 
     @cached_property
     def parts(self) -> list[windowing.Part]:
-        """What cuts the output into parts of bearable size, whose pixels follow one another."""
+        """Parts of limited size that the output is cut into; the pixels of a part are contiguous."""
         images, rows = self.input_shape[0], self.spec[0].count
         width = prod(w.count for w in self.spec[1:])
         bytes_per_pixel = max(self.taps, self.filter_shape[-1]) * _ITEM_BYTES
@@ -136,7 +134,7 @@ class Geometry:
 
     @cached_property
     def part_elements(self) -> int:
-        """Numbers that a part is computed from: its windows, and what they meet."""
+        """The numbers that a part is computed from: its windows, and the input that they cover."""
         part, width = self.parts[0], prod(w.count for w in self.spec[1:])
         windows: int = (part.images.stop - part.images.start) * (part.rows.stop - part.rows.start) * width
         return windows * self.taps + part.met_elements
@@ -154,10 +152,10 @@ def _gathered(xp: Any, view: Any) -> Any:
 
 
 def _rows(xp: Any, view: Any, spatial: int) -> Any:
-    """A copy of a view [n, counts..., sizes..., c] of windows, as a matrix with a row for each.
+    """A copy of a view [n, counts..., sizes..., c] of windows, as a matrix with one row per window.
 
-    Where a row of windows is longer than one of a window, as in images of one channel, what is copied at a time is the
-    same place of all its windows: then the columns of the matrix are contiguous.
+    If a row of windows is longer than a row of one window, as in images of one channel, the copy goes position by
+    position, for all windows at once: the columns of the matrix are then contiguous.
     """
     taps = prod(view.shape[spatial + 1 :])
     if view.shape[-2] * view.shape[-1] >= view.shape[spatial] or view.strides[spatial] != view.itemsize:
@@ -181,7 +179,7 @@ def _group_slices(geometry: Geometry) -> list[slice]:
 
 
 def forward(xp: Any, x: Any, kernel: Any, geometry: Geometry, epilogue: Epilogue | None = None) -> Any:
-    """The convolution of `x` with `kernel`, in their type; `epilogue` is done to the result, in place."""
+    """Returns the convolution of `x` with `kernel`, in their type; `epilogue` is applied to the result, in place."""
     shape = geometry.output_shape
     if not prod(shape) or not geometry.taps:
         out = xp.zeros(shape, x.dtype)
@@ -205,10 +203,10 @@ def forward(xp: Any, x: Any, kernel: Any, geometry: Geometry, epilogue: Epilogue
 
 
 def _convolve(xp: Any, x: Any, matrix: Any, out: Any, geometry: Geometry, part: windowing.Part) -> None:
-    """Put into `out` [pixels, filters] the products of the windows of a part with the kernel."""
+    """Write the products of the windows of a part with the kernel into `out` [pixels, filters]."""
     views = _window_views(xp, x, geometry, part)
     if geometry.groups == 1:
-        # A part that is the whole output is cut here.
+        # A part that is the whole output is cut by the product.
         product = partial(matrix_product, xp) if out.size == prod(geometry.output_shape) else xp.matmul
         product(_rows(xp, views[0], len(geometry.spec)), matrix, out=out)
         return
@@ -218,14 +216,16 @@ def _convolve(xp: Any, x: Any, matrix: Any, out: Any, geometry: Geometry, part: 
 
 
 def _convolve_rows(xp: Any, x: Any, matrix: Any, out: Any, geometry: Geometry, part: windowing.Part) -> None:
-    """As `_convolve`, where windows share rows: adds up the products of the kernel's rows with the runs they meet."""
+    """As `_convolve`, if windows share rows: adds up the products of the kernel's rows with the runs that they
+    cover.
+    """
     first, rest = geometry.spec[0], geometry.spec[1:]
     kernel_rows = matrix.reshape(first.size, geometry.run, -1)
     width = prod(w.count for w in rest)
     count = part.spec[0].count * width
     product = scratch.empty(xp, "product", (count, out.shape[-1]), out.dtype)
     for number, image in enumerate(part.met(xp, x)):
-        # Each row of the image as a picture of its own: [rows, counts..., sizes..., channels].
+        # Each row of the image as a separate image: [rows, counts..., sizes..., channels].
         runs = _gathered(xp, windowing.windows(xp, image, rest)).reshape(-1, geometry.run)
         target = out[number * count : (number + 1) * count]
         xp.matmul(runs[:count], kernel_rows[0], out=target)
@@ -243,11 +243,11 @@ def backprop_filter(xp: Any, x: Any, grad: Any, geometry: Geometry) -> Any:
         flat = grad.reshape(-1, grad.shape[-1])
         return matrix_product(xp, x.reshape(-1, geometry.taps).T, flat).reshape(geometry.filter_shape)
     parts, groups = geometry.parts, _group_slices(geometry)
-    # Sums of their own, which are added up in order.
+    # Separate sums, which are added in order.
     bounds = [len(parts) * i // _FILTER_SUMS for i in range(_FILTER_SUMS + 1)] if len(parts) > 1 else [0, 1]
     sums_at_once = at_once(len(bounds) - 1)
     elements = geometry.part_elements * sums_at_once
-    # The sums, and what is added to them.
+    # The sums, and their summands.
     elements += prod(geometry.filter_shape) * (len(bounds) - 1 + sums_at_once)
     announce_scratch(elements * grad.itemsize)
     sums = xp.zeros((len(bounds) - 1, geometry.taps, geometry.filter_shape[-1]), grad.dtype)
@@ -265,7 +265,7 @@ def backprop_filter(xp: Any, x: Any, grad: Any, geometry: Geometry) -> Any:
 
 
 def _whole_product(xp: Any, a: Any, b: Any) -> Any:
-    """A product that is not cut, being a piece of something already."""
+    """A product that is not cut, since it is itself a piece."""
     return xp.matmul(a, b)
 
 
@@ -303,7 +303,7 @@ def turned_around(kernel: Any) -> Any:
 
 
 def _add_windows(xp: Any, padded: Any, windows: Any, part: windowing.Part, geometry: Geometry) -> None:
-    """Add windows back to where they were cut from; several may overlap."""
+    """Add windows to the positions that they were cut from; several may overlap."""
     spans = [(part.rows.start, part.rows.stop), *[(0, w.count) for w in geometry.spec[1:]]]
     for tap in giving_way(_positions(geometry.filter_shape[:-2]), TAP_NS):
         where = [part.images]

@@ -1,9 +1,8 @@
 """Connectionist temporal classification: the loss with its gradient, greedy decoding, and beam search.
 
-All sequences of a batch and all positions of their labels advance together, one NumPy
-step per time step, with logarithms in float64.  The recurrences are those of Graves et
-al. 2006, the odd corners (labels that are not merged, labels that end early) those of
-core/util/ctc/ctc_loss_calculator.h.
+All sequences of a batch and all positions of their labels advance together, one NumPy step per time step, with
+logarithms in float64.  The recurrences are those of Graves et al. 2006, the special cases (labels that are not merged,
+labels that end early) those of core/util/ctc/ctc_loss_calculator.h.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ def _check_inputs(inputs: Any, lengths: Any, error: type[errors.OpError]) -> Non
 # ------------------------------------------------------------ Greedy decoding
 
 
-# Bytes of a time in a sequence: its best class, whether it stays, and its place among those that do.
+# Bytes per time step of a sequence: its best class, whether that is kept, and its index among those kept.
 _TIME_BYTES = 48
 
 
@@ -57,7 +56,9 @@ def _greedy_scratch(inputs: Any, _: Any) -> int:
 
 @kernel("CTCGreedyDecoder", T=_TYPES, cost=3.0, scratch=_greedy_scratch)
 def ctc_greedy_decoder(c: OpKernelConstruction) -> Compute:
-    """The likeliest class at each time without blanks, as a sparse tensor; and the sum of the negated maxima."""
+    """Returns the likeliest class at each time without blanks, as a sparse tensor; and the sum of the negated
+    maxima.
+    """
     xp, merge, blank_attr, result = c.xp, c.attr("merge_repeated"), c.attr("blank_index"), c.output_types[3].np
 
     def compute(inputs: Any, lengths: Any) -> Any:
@@ -74,7 +75,7 @@ def ctc_greedy_decoder(c: OpKernelConstruction) -> Compute:
         keep = inside & (best != blank_attr % classes)
         if merge:
             keep[1:] &= best[1:] != best[:-1]
-        # Batch by batch, as a sparse tensor lists them.
+        # Batch by batch, in a sparse tensor's order.
         rows, times = xp.nonzero(keep.T)
         places = (xp.cumsum(keep.astype(np.int64), axis=0) - 1).T[rows, times]
         shape = xp.asarray([batch, int(keep.sum(axis=0).max())], np.int64)
@@ -91,8 +92,8 @@ class _Labels(NamedTuple):
     """The labels of a batch with blanks between and around them, padded: [batch, positions].
 
     Attributes:
-        stay: True where a position may follow itself.
-        jump: True where a position may follow the one before the last.
+        stay: True if a position may follow itself.
+        jump: True if a position may follow the one two before it.
         count: number of positions of each sequence; 0 for one that is left out.
     """
 
@@ -109,7 +110,10 @@ class _Loss:
         self.skip_longer = c.attr("ignore_longer_outputs_than_inputs")
 
     def labels(self, rows: Sequence[Sequence[int]], lengths: Sequence[int], classes: int) -> _Labels:
-        """Raises InvalidArgumentError for labels that are none, or more than there are time steps."""
+        """The labels of a batch.
+
+        Raises InvalidArgumentError for labels that are not classes, or more labels than time steps.
+        """
         blank = classes - 1
         kept = [self._row(b, row, lengths[b], classes) for b, row in enumerate(rows)]
         width = 2 * max((len(row) for row in kept if row is not None), default=0) + 1
@@ -127,7 +131,7 @@ class _Loss:
         return _Labels(extended, stay, jump, count)
 
     def _row(self, b: int, row: Sequence[int], length: int, classes: int) -> Sequence[int] | None:
-        """One sequence's labels; None if it is longer than the input and that is to be ignored."""
+        """The labels of one sequence; None if there are more than time steps and an attr says to ignore it."""
         if length < 0:
             raise errors.InvalidArgumentError(f"seq_len({b}) < 0")
         labels = giving_way(enumerate(row), _LABEL_NS)
@@ -155,7 +159,7 @@ class _Loss:
 
 
 def _later(values: Any, by: int) -> Any:
-    """values[:, u - by], and minus infinity where there is none."""
+    """values[:, u - by], with minus infinity outside."""
     out = np.full_like(values, -np.inf)
     if by < values.shape[1]:
         out[:, by:] = values[:, :-by]
@@ -163,7 +167,7 @@ def _later(values: Any, by: int) -> Any:
 
 
 def _earlier(values: Any, by: int) -> Any:
-    """values[:, u + by], and minus infinity where there is none."""
+    """values[:, u + by], with minus infinity outside."""
     out = np.full_like(values, -np.inf)
     if by < values.shape[1]:
         out[:, :-by] = values[:, by:]
@@ -171,7 +175,8 @@ def _earlier(values: Any, by: int) -> Any:
 
 
 def _alpha_beta(emitted: Any, labels: _Labels, lengths: Any) -> tuple[Any, Any]:
-    """Forward and backward variables, logarithms: [time, batch, positions]; beta without the time's own factor.
+    """Logarithms of the forward and backward variables: [time, batch, positions]; beta without the factor of its own
+    time.
 
     Args:
         emitted: logarithm of the probability of each position's class.
@@ -226,7 +231,7 @@ def _loss_and_gradient(inputs: Any, labels: _Labels, lengths: Any) -> tuple[Any,
 
 
 def _entries(indices: Any, values: Any) -> Iterator[tuple[tuple[int, ...], int]]:
-    """Index and label, in order; some are made Python objects at a time."""
+    """Yields index and label, in order; a few at a time become Python objects."""
     return zip(map(tuple, row_lists(indices, _LABEL_NS)), elements_of(values), strict=True)
 
 
@@ -238,7 +243,7 @@ def _rows(indices: Any, values: Any, batch: int) -> list[list[int]]:
     """The sparse labels, sequence by sequence.
 
     Raises:
-        InvalidArgumentError: the sparse tensor is none, or a sequence has no label.
+        InvalidArgumentError: the sparse tensor is malformed, or a sequence has no label.
     """
     if indices.ndim != 2:
         raise errors.InvalidArgumentError("labels_indices is not a matrix")
@@ -276,7 +281,7 @@ def _rows(indices: Any, values: Any, batch: int) -> list[list[int]]:
 
 @kernel("CTCLoss", T=_TYPES, cost=200.0)
 def ctc_loss(c: OpKernelConstruction) -> Compute:
-    """Per sequence the negative log probability of its labels, and the gradient for the inputs of the softmax."""
+    """Returns per sequence the negative log probability of its labels, and the gradient for the softmax's inputs."""
     loss, result = _Loss(c), c.output_types[0].np
 
     def compute(inputs: Any, indices: Any, values: Any, lengths: Any) -> Any:
@@ -301,15 +306,16 @@ def ctc_loss(c: OpKernelConstruction) -> Compute:
 
 # Nanoseconds that a sequence of the beam takes in a step.
 _PREFIX_NS = 3000.0
-# Steps after which the beam is as wide as it may be, if there is more than one class.
+# After this many steps the beam certainly has its full width, if there is more than one class.
 _SURE_TO_BE_WIDE = 32
 
 
 class _Beam:
-    """The likeliest label sequences so far: how likely with a blank at the end, and with their last label.
+    """The likeliest label sequences so far, with their probabilities: ending in a blank, and ending in their last
+    label.
 
-    All are extended before any is dropped; TensorFlow drops while it extends, so that with a narrow
-    beam it may find another sequence.
+    All are extended before any is dropped; TensorFlow drops while it extends, so that with a narrow beam it may find
+    another sequence.
     """
 
     def __init__(self, width: int, blank: int) -> None:
@@ -319,12 +325,12 @@ class _Beam:
         self.last = np.full(1, blank)
 
     def step(self, y: Any) -> None:
-        """Take one time step, with these logarithms of the classes' probabilities."""
+        """Process one time step, with the log probabilities of the classes."""
         count, classes = len(self.prefixes), len(y)
         total = np.logaddexp(self.blank, self.label)
         every = np.arange(count)
         longer = total[:, None] + y
-        # A repeated label is one label, unless a blank was between.
+        # Without a blank between them, repeated labels are one label.
         longer[every, self.last] = self.blank + y[self.last]
         longer[:, self.blank_class] = -np.inf
         blank, label = total + y[self.blank_class], self.label + y[self.last]
@@ -349,10 +355,10 @@ class _Beam:
         self.last = added
 
     def best(self, count: int, *, merge: bool) -> list[tuple[list[int], float]]:
-        """The `count` likeliest sequences, repeated labels made one if asked, and their log probabilities.
+        """Returns the `count` likeliest sequences, with repeated labels merged if `merge`, and their log probabilities.
 
         Raises:
-            InvalidArgumentError: the beam does not hold as many.
+            InvalidArgumentError: the beam holds fewer.
         """
         if count > len(self.prefixes):
             raise errors.InvalidArgumentError("Less leaves in the beam search than requested.")
@@ -368,7 +374,7 @@ class _Beam:
 
 @kernel("CTCBeamSearchDecoder", T=_TYPES, cost=2000.0)
 def ctc_beam_search_decoder(c: OpKernelConstruction) -> Compute:
-    """The likeliest label sequences of each batch entry as sparse tensors, and their log probabilities."""
+    """Returns the likeliest label sequences of each batch entry as sparse tensors, and their log probabilities."""
     width, paths, merge, result = (
         c.attr("beam_width"),
         c.attr("top_paths"),
@@ -383,7 +389,7 @@ def ctc_beam_search_decoder(c: OpKernelConstruction) -> Compute:
         batch, classes = inputs.shape[1:]
         if not inputs.size:
             raise errors.InvalidArgumentError("inputs must not be empty")
-        # After t steps there are no more sequences than classes to the power of t.
+        # After t steps there are at most classes ** t sequences.
         longest = max(0, min(int(lengths.max(initial=0)), _SURE_TO_BE_WIDE) - 1)
         announce_scratch(8 * (3 * inputs.size + 5 * min(width, classes**longest) * classes))
         wide = inputs.astype(np.float64)

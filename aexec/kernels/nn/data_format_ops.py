@@ -1,4 +1,4 @@
-"""Kernels that carry dimension numbers and per-dimension vectors from one layout of images to another.
+"""Kernels that convert dimension numbers and per-dimension vectors from one image layout to another.
 
 A layout is a word with one letter per dimension, such as NHWC.
 """
@@ -17,7 +17,7 @@ __all__: list[str] = []
 
 
 def _formats(c: OpKernelConstruction) -> tuple[str, str]:
-    """The two layouts.  Raises InvalidArgumentError unless they are of the same four or five letters."""
+    """The two layouts.  Raises InvalidArgumentError unless they have the same four or five letters."""
     source, target = c.text("src_format"), c.text("dst_format")
     for what, name, layout in (("Source", "src_format", source), ("Destination", "dst_format", target)):
         if len(layout) not in (4, 5):
@@ -30,7 +30,7 @@ def _formats(c: OpKernelConstruction) -> tuple[str, str]:
 
 
 def data_format_dim_map(c: OpKernelConstruction) -> Compute:
-    """Where a dimension of the source layout is in the other one; negative numbers count from the end."""
+    """Maps dimensions of the source layout to those of the target; negative numbers count from the end."""
     source, target = _formats(c)
     rank = len(source)
     table = c.xp.asarray([target.index(letter) for letter in source], c.output_types[0].np)
@@ -39,7 +39,7 @@ def data_format_dim_map(c: OpKernelConstruction) -> Compute:
 
 
 def data_format_vec_permute(c: OpKernelConstruction) -> Compute:
-    """A vector over the dimensions (or the spatial ones alone), or a matrix of pairs, put into the other order."""
+    """Permutes a vector over the dimensions (or the spatial ones only), or a matrix of pairs, to the target layout."""
     source, target = _formats(c)
     rank = len(source)
     spatial = [letter for letter in source if letter not in "NC"]

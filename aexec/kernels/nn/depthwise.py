@@ -1,11 +1,9 @@
-"""Depthwise convolution: every channel has filters of its own.
+"""Depthwise convolution: every channel has its own filters.
 
-There is no matrix product in it: the input, shifted to each position of the filter
-window, is multiplied by that position's weights and added up, in blocks of output
-rows small enough to stay in the cache.  `einsum` does both in one go, and its inner loop
-is a stretch of several pixels, with their weights repeated.  Where a channel has several
-filters, the block's input has it as often.
-Next to read: `depthwise_conv_ops.py`.
+It has no matrix product.  The input, shifted to each position of the filter window, is multiplied by that position's
+weights and added up, in blocks of output rows that are small enough to stay in the cache.  `einsum` multiplies and adds
+in one loop, over several pixels at once, with their weights repeated.  If a channel has several filters, the block's
+input repeats the channel as often. Next to read: `depthwise_conv_ops.py`.
 """
 
 from __future__ import annotations
@@ -30,18 +28,18 @@ __all__ = ["POSITION_NS", "blocks", "forward", "positions", "shifted"]
 # What a position of a window takes by itself, nanoseconds: calls of some functions of NumPy.
 POSITION_NS = 10_000.0
 
-# Bytes of output worked on at once.
+# Bytes of output that are computed at once.
 _BLOCK_BYTES = 1 << 18
 # Multiplications that one call of NumPy is given, about: it runs to its end, and takes some nanoseconds for each.
 _AT_ONCE = 1 << 25
-# Numbers of an inner loop, about: it should be long, and what it needs stay in the first cache.
+# The approximate length of an inner loop: it should be long, and its data stay in the first-level cache.
 _STRETCH = 1024
 
 
 def forward(xp: Any, x: Any, weights: Any, spec: Sequence[windowing.Window], epilogue: Epilogue | None = None) -> Any:
-    """The convolution of `x` [n, h, w, c] with `weights` [h, w, c, m], in their type: [n, rows, cols, c × m].
+    """Returns the convolution of `x` [n, h, w, c] with `weights` [h, w, c, m], in their type: [n, rows, cols, c × m].
 
-    `epilogue` is done to the result, in place.
+    `epilogue` is applied to the result, in place.
     """
     depth, times = weights.shape[2:]
     rows, cols = (w.count for w in spec)
@@ -76,16 +74,16 @@ def _parts(
 
 
 def _several(xp: Any, x: Any, times: int) -> Any:
-    """Each channel so many times: as many as it has filters."""
+    """Each channel repeated `times` times: as often as it has filters."""
     wide = scratch.empty(xp, "several", (*x.shape, times), x.dtype)
     wide[...] = x[..., None]
     return wide.reshape(*x.shape[:-1], -1)
 
 
 def _repeated(xp: Any, weights: Any, wide: windowing.Window) -> Any:
-    """The weights [h, w, c] as [h, w, pixels × c], for so many output pixels side by side.
+    """The weights [h, w, c] as [h, w, pixels × c], for several output pixels side by side.
 
-    They meet input pixels side by side, unless there is a stride.
+    With stride 1 these meet input pixels side by side.
     """
     high, size, depth = weights.shape
     fit = min(_STRETCH // depth, windowing.MOST_BYTES // weights.nbytes)
@@ -94,7 +92,7 @@ def _repeated(xp: Any, weights: Any, wide: windowing.Window) -> Any:
 
 
 def shifted(x: Any, spec: Sequence[windowing.Window], at: tuple[int, int], images: slice, rows: slice) -> Any:
-    """The input pixels that filter position `at` meets for the output pixels of a block: [n, rows, cols, c]."""
+    """The input pixels under filter position `at` for the output pixels of a block: [n, rows, cols, c]."""
     high, wide = spec
     top, left = at[0] * high.dilation, at[1] * wide.dilation
     return x[
@@ -111,10 +109,10 @@ def blocks(
     limit: int = _BLOCK_BYTES,
     together: int = 1 << 30,
 ) -> list[tuple[slice, slice]]:
-    """Slices [images, rows] that cut the output into parts that stay in the cache; pixels of a part are neighbours.
+    """Slices [images, rows] that cut the output into parts that stay in the cache; the pixels of a part are contiguous.
 
     Args:
-        together: images of a part, at most.
+        together: the most images in a part.
     """
     rows = spec[0].count
     fit = max(1, limit // max(1, spec[1].count * bytes_per_pixel))
@@ -127,12 +125,16 @@ def blocks(
 
 
 def positions(spec: Sequence[windowing.Window]) -> Iterator[tuple[int, int]]:
-    """The positions of the filter window, row by row; others run in between, and whoever gave it up ends it."""
+    """Yields the positions of the filter window, row by row; other threads get a turn in between, and cancellation ends
+    it.
+    """
     return giving_way(product(range(spec[0].size), range(spec[1].size)), POSITION_NS)
 
 
 def _one_filter_each(xp: Any, x: Any, repeated: Any, out: Any, spec: Sequence[windowing.Window]) -> None:
-    """Put the convolution of `x`, which it meets, with `repeated` [h, w, pixels × c] into `out` [n, rows, cols, c]."""
+    """Write the convolution of `x`, the part's padded input, with `repeated` [h, w, pixels × c] into `out` [n, rows,
+    cols, c].
+    """
     high, wide = spec
     depth = x.shape[3]
     pixels = repeated.shape[2] // depth
@@ -153,7 +155,7 @@ def _one_filter_each(xp: Any, x: Any, repeated: Any, out: Any, spec: Sequence[wi
 
 
 def _sum_over_window(xp: Any, view: Any, weights: Any, out: Any) -> None:
-    """Put the sum of `view` [n, rows, cols, h, w, c] times `weights` [h, w, c] over the window into `out`."""
+    """Write the sum over the window of `view` [n, rows, cols, h, w, c] times `weights` [h, w, c] into `out`."""
     high, wide, _ = weights.shape
     if out.size * high * wide <= _AT_ONCE:
         if xp is np:

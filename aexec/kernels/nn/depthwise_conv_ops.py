@@ -30,7 +30,7 @@ _NARROW = (dtypes.float16, dtypes.bfloat16)
 
 
 class _Depthwise:
-    """The attrs of a depthwise convolution, and the windows that they give for shapes."""
+    """The attrs of a depthwise convolution; makes its windows for given shapes."""
 
     def __init__(self, c: OpKernelConstruction) -> None:
         strides, dilations = c.attr("strides"), c.attr("dilations")
@@ -68,7 +68,7 @@ class _Depthwise:
 
 
 def _dilated(cost: Callable[..., float]) -> AttrCost:
-    """The cost of a kernel whose windows, dilated, may reach far beyond the image: what is around it is made too."""
+    """The cost of a kernel whose dilated windows may reach far beyond the image: the padding is computed with, too."""
 
     def of_attrs(attrs: Mapping[str, Any]) -> Callable[..., float]:
         dilations = attrs["dilations"][1:3]
@@ -92,13 +92,13 @@ def _filter_shape(filter_or_shape: Any) -> Sequence[int]:
 
 
 def _forward_cost(x: Any, weights: Any, *_: Any) -> float:
-    """Nanoseconds of a forward convolution, strides left out."""
+    """Nanoseconds of a forward convolution with stride 1."""
     steps: float = x.size * weights.size / max(1, x.shape[-1]) if x.ndim else 0.0
     return 0.3 * steps + float(x.size)
 
 
 def _gradient_cost(a: Any, b: Any, grad: Any) -> float:
-    """One of the first two is a shape: of the input, or of the filter."""
+    """Nanoseconds of a gradient; one of the first two inputs is a shape: of the input, or of the filter."""
     size: int = max(a.size, grad.size)
     return (depthwise.POSITION_NS + 0.5 * size) * math.prod(_filter_shape(b)[:2])
 
@@ -108,12 +108,12 @@ depthwise_cost, _of_gradient = _dilated(_forward_cost), _dilated(_gradient_cost)
 
 @kernel("DepthwiseConv2dNative", T=dtypes.FLOAT, cost=depthwise_cost)
 def depthwise_conv_2d(c: OpKernelConstruction) -> Compute:
-    """input [n, h, w, c] with filter [h, w, c, m] gives c × m channels.  Dilations are supported."""
+    """Convolves input [n, h, w, c] with filter [h, w, c, m] to c × m channels.  Dilations are supported."""
     return depthwise_conv_2d_then(c, None)
 
 
 def depthwise_conv_2d_then(c: OpKernelConstruction, fusion: Fusion | None) -> Compute:
-    """DepthwiseConv2dNative, with the fused ops, if there are any, done to its output; the extra inputs are theirs."""
+    """DepthwiseConv2dNative, with the fused ops, if any, applied to its output; they take the extra inputs."""
     xp, conv = c.xp, _Depthwise(c)
     in_one_launch = depthwise_kernel(xp, dtypes.as_dtype(conv.inner))
 
@@ -193,7 +193,7 @@ def depthwise_conv_2d_backprop_input(c: OpKernelConstruction) -> Compute:
         announce_scratch(math.prod(widened) * conv.inner.itemsize)
         padded = xp.zeros(widened, conv.inner)
         if grad.size:
-            announce_scratch(2 * wide.count * grad[0, 0, 0].nbytes)  # products of one row, at least
+            announce_scratch(2 * wide.count * grad[0, 0, 0].nbytes)  # the products of at least one row
             grad = grad.reshape(*grad.shape[:3], *weights.shape[2:])
             for images, rows in depthwise.blocks(shape[0], spec, grad[0, 0, 0].nbytes):
                 part = grad[images, rows]

@@ -1,8 +1,7 @@
 """Greyscale morphological dilation and its gradients: a pool over the maximum of input plus filter.
 
-As in `pooling_ops`, each tap of the window is one NumPy operation on the whole tensor,
-and what lies outside the input takes no part.  Where several taps give the maximum the
-first one gets the gradient.
+As in `pooling_ops`, each tap of the window is one NumPy operation on the whole tensor, and padding does not take part.
+If several taps give the maximum, the first one gets the gradient.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ def _cost(x: Any, weights: Any, *_: Any) -> float:
 
 
 class _Dilation:
-    """The checked attrs, and the windows over an input."""
+    """The checked attrs; makes the windows over an input."""
 
     def __init__(self, c: OpKernelConstruction) -> None:
         self.xp = c.xp
@@ -72,10 +71,10 @@ class _Dilation:
         return out
 
     def winners(self, x: Any, weights: Any, grad: Any) -> tuple[list[windowing.Window], Any]:
-        """(windows, number of the tap that gives each output, -1 where nothing is above the lowest number).
+        """Returns (windows, number of the tap that gives each output; -1 if none is above the lowest number).
 
         Raises:
-            InvalidArgumentError: the output's gradient has another shape than the output.
+            InvalidArgumentError: the output's gradient does not have the output's shape.
         """
         xp, spec = self.xp, self.spec(x, weights)
         if grad.ndim != 4:
@@ -93,20 +92,20 @@ class _Dilation:
 
 
 def _accumulator(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """float32 for types too narrow to add up in."""
+    """The type of sums: float32 for narrower floats."""
     return dtype if dtype.kind in "iu" or dtype.itemsize > 2 else np.dtype(np.float32)
 
 
 @kernel("Dilation2D", T=dtypes.REAL_NUMBER, cost=_cost, scratch=32)
 def dilation_2d(c: OpKernelConstruction) -> Compute:
-    """Maximum over each window of input [n, h, w, c] plus filter [h, w, c]."""
+    """Returns the maximum over each window of input [n, h, w, c] plus filter [h, w, c]."""
     dilation = _Dilation(c)
     return lambda x, weights: dilation.maximum(x, weights, dilation.spec(x, weights))
 
 
 @kernel("Dilation2DBackpropInput", T=dtypes.REAL_NUMBER, cost=_cost, scratch=32)
 def dilation_2d_backprop_input(c: OpKernelConstruction) -> Compute:
-    """The gradient of each output goes to the input element that gave it."""
+    """Adds the gradient of each output to the input element that gave it."""
     xp, dilation, add_at = c.xp, _Dilation(c), at(c.xp, "add")
 
     def compute(x: Any, weights: Any, grad: Any) -> Any:
@@ -116,7 +115,7 @@ def dilation_2d_backprop_input(c: OpKernelConstruction) -> Compute:
             target = out[source]
             target += xp.where(found[where] == number, grad[where], grad.dtype.type(0))
         image, row, column, channel = lost = xp.nonzero(found < 0)
-        if len(image):  # TensorFlow gives their gradient to where the window begins
+        if len(image):  # TensorFlow adds their gradient to the window's first element
             row, column = (xp.maximum(i * w.stride - w.before, 0) for i, w in zip((row, column), spec, strict=True))
             place = xp.ravel_multi_index((image, row, column, channel), out.shape)
             add_at(out.reshape(-1), place, grad[lost].astype(out.dtype))
@@ -127,7 +126,7 @@ def dilation_2d_backprop_input(c: OpKernelConstruction) -> Compute:
 
 @kernel("Dilation2DBackpropFilter", T=dtypes.REAL_NUMBER, cost=_cost, scratch=32)
 def dilation_2d_backprop_filter(c: OpKernelConstruction) -> Compute:
-    """The gradient of each output goes to the filter element that gave it."""
+    """Adds the gradient of each output to the filter element that gave it."""
     xp, dilation = c.xp, _Dilation(c)
 
     def compute(x: Any, weights: Any, grad: Any) -> Any:
@@ -137,7 +136,7 @@ def dilation_2d_backprop_filter(c: OpKernelConstruction) -> Compute:
         for number, where, _ in taps(spec, x.shape) if grad.size else ():
             part = xp.where(found[where] == number, grad[where], grad.dtype.type(0))
             out[number] = part.sum(axis=(0, 1, 2), dtype=inner)
-        lost = found < 0  # TensorFlow gives their gradient to the first tap
+        lost = found < 0  # TensorFlow adds their gradient to the first tap
         if len(out) and lost.any():
             out[0] += xp.where(lost, grad, grad.dtype.type(0)).sum(axis=(0, 1, 2), dtype=inner)
         return out.reshape(weights.shape).astype(x.dtype, copy=False)

@@ -1,10 +1,9 @@
-"""Convolutions with what comes before or after them in one node, as converters and graph optimisers write them.
+"""Convolutions fused with ops before or after them in one node, as converters and graph optimisers write them.
 
-`_FusedConv2D` and its kin do a bias, a normalisation, a residual or an activation to their output block by block
-(`fusions.py`).  TensorFlow's CPU kernels divide among themselves which lists of `fused_ops` they take; here each
-takes all that make sense for it.  FusedPadConv2D and FusedResizeAndPadConv2D do what the ops of their names do, one
-after the other.
-Next to read: `aexec/kernels/math/fused_matmul_ops.py`.
+`_FusedConv2D` and similar ops apply a bias, a normalisation, a residual or an activation to their output block by block
+(`fusions.py`).  Each of TensorFlow's CPU kernels takes only some lists of `fused_ops`; here each takes all lists that
+make sense for it.  FusedPadConv2D and FusedResizeAndPadConv2D run the ops of their names one after the other. Next to
+read: `aexec/kernels/math/fused_matmul_ops.py`.
 """
 
 from __future__ import annotations
@@ -59,7 +58,7 @@ def fused_conv_3d(c: OpKernelConstruction) -> Compute:
 
 
 def _part(c: OpKernelConstruction, op: str, *names: str, **attrs: Any) -> Callable[..., Any]:
-    """What computes an op that does a part of the node's work, with the node's attrs of these names."""
+    """The compute callable of an op that does a part of the node's work, with the node's attrs of these names."""
     op_def = op_registry.global_registry.lookup(op).op_def
     given = {**op_def.defaults, **{name: c.attr(name) for name in ("T", *names)}, **attrs}
     construction = OpKernelConstruction(
@@ -81,7 +80,7 @@ def _pad_cost(x: Any, paddings: Any, weights: Any) -> float:
 
 
 def _growth(shape: Sequence[int], paddings: Any) -> float:
-    """How many times as many elements there are with paddings, which mirror at most all there is."""
+    """The growth of the elements by paddings, each of which mirrors at most the whole dimension."""
     if paddings.shape != (len(shape), 2):
         return 1.0
     more = [max(0, min(2 * n, int(both))) for n, both in zip(shape, paddings.sum(axis=1), strict=True)]

@@ -17,15 +17,15 @@ from aexec.framework.waiting.loop_budget import giving_way
 
 __all__: list[str] = []
 
-# What sums of differences in float64 may be off by, relative to the largest number.
+# The error of sums of differences in float64, relative to the largest number.
 _ROUNDING = 1e-12
 
 
 def _segments(row: Any, fitted: Any, pools: Any) -> Any:
-    """Number of the segment of each element, from the first elements of SciPy's pools.
+    """The segment number of each element, from the first elements of SciPy's pools.
 
-    SciPy also pools neighbours of the same mean, TensorFlow does not: a segment ends wherever
-    the differences from the mean add up to zero since the pool began.
+    SciPy also pools neighbours with equal means, TensorFlow does not: a segment ends wherever the differences from the
+    mean since the pool's start add up to zero.
     """
     excess = np.concatenate(([0.0], np.cumsum(row - fitted)))
     begin = np.repeat(pools[:-1], np.diff(pools))
@@ -43,7 +43,7 @@ def _cost(x: Any) -> Any:
 
 
 def isotonic_regression(c: OpKernelConstruction) -> Compute:
-    """Rows of the last dimension.  Outputs: the fitted values, and for each the number of its segment."""
+    """Fits rows of the last dimension.  Outputs: the fitted values, and the segment number of each."""
     from scipy.optimize import isotonic_regression as fit
 
     result = c.output_types[0].np

@@ -106,20 +106,20 @@ def _in_top_k(xp: Any, predictions: Any, targets: Any, k: int) -> Any:
         return known
     own = predictions[xp.arange(rows), xp.where(known, targets, 0)]
     ahead = (predictions > own[:, None]).sum(axis=1)
-    # A row with a value that is not finite cannot be ranked.
+    # A row with a non-finite value cannot be ranked.
     return known & xp.isfinite(predictions).all(axis=1) & (ahead < k)
 
 
 @kernel("InTopK", T=_LABEL_TYPES, host_memory=("predictions", "targets", "precision"), cost=3.0, scratch=16)
 def in_top_k(c: OpKernelConstruction) -> Compute:
-    """Is the target's prediction among the k largest?  Ties are all in."""
+    """Returns whether the target's prediction is among the k largest; ties count."""
     xp, k = c.xp, c.attr("k")
     return lambda predictions, targets: _in_top_k(xp, predictions, targets, k)
 
 
 @kernel("InTopKV2", T=_LABEL_TYPES, host_memory=("predictions", "targets", "k", "precision"), cost=3.0, scratch=16)
 def in_top_k_v2(c: OpKernelConstruction) -> Compute:
-    """As InTopK; k is an input."""
+    """As InTopK, with k as an input."""
     xp = c.xp
 
     def compute(predictions: Any, targets: Any, k: Any) -> Any:
@@ -131,7 +131,7 @@ def in_top_k_v2(c: OpKernelConstruction) -> Compute:
 
 
 def _ordered(x: Any) -> Any:
-    """The array in a type that NumPy sorts fast, in the same order."""
+    """The array in a type that NumPy sorts fast and in the same order."""
     return x.astype(np.float32) if x.dtype.kind == "V" or (x.dtype.itemsize == 2 and x.dtype.kind == "f") else x
 
 
@@ -140,17 +140,17 @@ def _largest(xp: Any, rows: Any, k: int) -> Any:
     width = rows.shape[1]
     if 0 < k < width // 4 and rows.size > 1024 and not (rows.dtype.kind == "f" and bool(xp.isnan(rows).any())):
         return _largest_of_long_rows(xp, rows, k)
-    # Reversed twice: a stable ascending sort then leaves equals in descending order of position.
+    # Reversed twice: the stable ascending sort then leaves equals in ascending order of position.
     order = rows[:, ::-1].argsort(axis=1, kind="stable")[:, ::-1]
     return width - 1 - order[:, :k]
 
 
 def _largest_of_long_rows(xp: Any, rows: Any, k: int) -> Any:
-    """The same without sorting whole rows, in which there must be no NaN."""
+    """As `_largest`, without sorting whole rows, which must not contain NaN."""
     threshold = xp.partition(rows, rows.shape[1] - k, axis=1)[:, -k, None]
     chosen = rows >= threshold
     if int(xp.count_nonzero(chosen)) > len(rows) * k:
-        # More equals than places in some rows: the first ones are taken.
+        # Some rows have more equals than places: take the first ones.
         above, equal = rows > threshold, rows == threshold
         room = k - above.sum(axis=1, keepdims=True)
         chosen = above | (equal & (equal.astype(np.int64).cumsum(axis=1) <= room))
@@ -159,16 +159,16 @@ def _largest_of_long_rows(xp: Any, rows: Any, k: int) -> Any:
 
 
 def _taken(xp: Any, rows: Any, where: Any) -> Any:
-    """`take_along_axis` of every row; of one row alone a plain `take` is three times as fast."""
+    """`take_along_axis` of every row; for a single row a plain `take` is three times as fast."""
     return rows.take(where) if len(rows) == 1 else xp.take_along_axis(rows, where, axis=1)
 
 
-# Elements of rows whose largest are looked for at a time.
+# Elements of rows that are searched at a time.
 _ROWS_PIECE = 1 << 15
 
 
 def _top_k_in_pieces(rows: Any, k: int) -> tuple[Any, Any]:
-    """(values, places) of the k largest of each of many rows, which threads share."""
+    """(values, positions) of the k largest of each of many rows, which threads share."""
     values, where = np.empty((len(rows), k), rows.dtype), np.empty((len(rows), k), np.intp)
     size = max(1, _ROWS_PIECE // rows.shape[1])
 
@@ -181,7 +181,7 @@ def _top_k_in_pieces(rows: Any, k: int) -> tuple[Any, Any]:
     return values, where
 
 
-# What an element needs where all are put in order: its place, and a copy of it.
+# Bytes per element of a full sort: its position, and a copy of it.
 _PLACED_BYTES = 16
 
 
@@ -226,7 +226,7 @@ def top_k(c: OpKernelConstruction) -> Compute:
 
 @kernel("TopKV2", T=dtypes.REAL_NUMBER, index_type=_TOP_K_INDEX_TYPES, cost=_top_k_cost, scratch=24)
 def top_k_v2(c: OpKernelConstruction) -> Compute:
-    """As TopK; k is an input.  The result is sorted whatever the attr `sorted` says."""
+    """As TopK, with k as an input.  The result is sorted whatever the attr `sorted` says."""
     find = _top_k_of(c)
 
     def compute(x: Any, k: Any) -> Any:
@@ -239,7 +239,7 @@ def top_k_v2(c: OpKernelConstruction) -> Compute:
 
 @kernel("NthElement", T=dtypes.REAL_NUMBER, cost=10.0, scratch=8)
 def nth_element(c: OpKernelConstruction) -> Compute:
-    """The n-th smallest (largest, if `reverse`) along the last dimension, counted from 0."""
+    """Returns the n-th smallest (largest, if `reverse`) along the last dimension, counted from 0."""
     partition, reverse, dtype = c.xp.partition, c.attr("reverse"), c.output_types[0]
 
     def compute(x: Any, n: Any) -> Any:
@@ -270,7 +270,7 @@ def _shifted(xp: Any, logits: Any) -> tuple[Any, Any, Any]:
 
 @kernel("SoftmaxCrossEntropyWithLogits", T=dtypes.FLOAT, cost=20.0, scratch=20)
 def softmax_cross_entropy(c: OpKernelConstruction) -> Compute:
-    """(loss [n], gradient [n, classes]) for labels that are distributions; logits and labels broadcast."""
+    """Returns (loss [n], gradient [n, classes]) for labels that are distributions; logits and labels broadcast."""
     xp, dtype = c.xp, c.output_types[0]
     narrow = dtype in _NARROW
 
@@ -316,7 +316,7 @@ def _check_sparse_labels(logits: Any, labels: Any) -> None:
 
 @kernel("SparseSoftmaxCrossEntropyWithLogits", T=dtypes.FLOAT, Tlabels=_LABEL_TYPES, cost=20.0, scratch=20)
 def sparse_softmax_cross_entropy(c: OpKernelConstruction) -> Compute:
-    """(loss [n], gradient [n, classes]) for labels that are class numbers."""
+    """Returns (loss [n], gradient [n, classes]) for labels that are class numbers."""
     xp, dtype = c.xp, c.output_types[0]
     narrow = dtype in _NARROW
 

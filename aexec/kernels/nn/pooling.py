@@ -1,7 +1,7 @@
-"""What all pooling kernels share: the checked attrs of a pool, and the taps of its windows.
+"""Code that all pooling kernels share: the checked attrs of a pool, and the taps of its windows.
 
-A tap is one position of the window.  For each tap there is a box of outputs whose
-windows have that tap inside the input, and a box of inputs that it meets there.
+A tap is one position of the window.  For each tap there is a box of the outputs whose windows have that tap inside the
+input, and a box of the inputs that it covers there.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ _FEW_TAPS = 200
 _TAP_BYTES, _TAP_NS = 320, 2_000.0
 
 Box = tuple[slice, ...]
-# Its number, row by row; the outputs; the inputs; as indices into [batch, spatial..., channels] arrays.
+# The tap's number, row by row; its outputs; its inputs; both as indices into [batch, spatial..., channels] arrays.
 Tap = tuple[int, Box, Box]
-# The same of one dimension.
+# The same for one dimension.
 TapBox = tuple[int, slice, slice]
 
 
@@ -41,12 +41,12 @@ def lowest(dtype: np.dtype[Any]) -> Any:
 
 
 def _tap_boxes(w: windowing.Window, length: int) -> list[TapBox]:
-    """(tap, outputs, inputs) for each tap of a dimension that some window has inside the input.
+    """(tap, outputs, inputs) for each tap of a dimension that is inside the input for some window.
 
-    However large the window is, these are not many more than the input is long.
+    However large the window is, there are not many more such taps than elements of the input.
     """
     boxes = []
-    nearest = w.before - (w.count - 1) * w.stride  # of the last window, the first tap inside
+    nearest = w.before - (w.count - 1) * w.stride  # the first tap of the last window that is inside
     inside: Iterable[int]
     inside = range(max(0, -(-nearest // w.dilation)), min(w.size, (w.before + length - 1) // w.dilation + 1))
     if len(inside) > _FEW_TAPS:
@@ -63,7 +63,7 @@ def _tap_boxes(w: windowing.Window, length: int) -> list[TapBox]:
 
 
 def taps(spec: Sequence[windowing.Window], shape: Sequence[int]) -> Iterator[Tap]:
-    """The taps of windows over an input of this shape, row by row, but those that no window has inside the input."""
+    """Yields the taps of windows over an input of this shape, row by row, that are inside the input for some window."""
     return Layout(tuple(spec), tuple(shape)).taps()
 
 
@@ -73,7 +73,7 @@ class Layout:
     Attributes:
         spec: one per spatial dimension.
         output: the output's shape.
-        size: how many taps a window has.
+        size: the number of taps of a window.
     """
 
     __slots__ = ("_boxes", "_lengths", "output", "size", "spec")
@@ -85,7 +85,7 @@ class Layout:
         self._boxes = [_tap_boxes(w, length) for w, length in zip(spec, self._lengths, strict=True)]
 
     def taps(self, *, backwards: bool = False) -> Iterator[Tap]:
-        """Row by row, but those that no window has inside the input."""
+        """Yields the taps, row by row, that are inside the input for some window."""
         every = slice(None)
         together: Iterable[tuple[TapBox, ...]]
         together = product(*(reversed(b) for b in self._boxes) if backwards else self._boxes)
@@ -98,7 +98,7 @@ class Layout:
             yield number, (every, *[b[1] for b in boxes]), (every, *[b[2] for b in boxes])
 
     def boxes(self, dimension: int) -> Sequence[TapBox]:
-        """The taps along one spatial dimension that some window has inside the input."""
+        """The taps along one spatial dimension that are inside the input for some window."""
         return self._boxes[dimension]
 
     def add_spread(self, xp: Any, y: Any, out: Any) -> None:
@@ -116,7 +116,7 @@ class Layout:
             target += y[:, where]
 
     def counts(self, xp: Any, dtype: np.dtype[Any]) -> Any:
-        """How many taps of each window lie inside the input: [counts..., 1], or one number for all."""
+        """The number of taps of each window inside the input: [counts..., 1], or one number for all."""
         if all(_inside(w, length) for w, length in zip(self.spec, self._lengths, strict=True)):
             return dtype.type(self.size)
         total = xp.ones(1, np.int64)
@@ -143,7 +143,7 @@ class Layout:
 
 
 def _inside(w: windowing.Window, length: int) -> bool:
-    """Are all windows wholly inside a dimension of this length?"""
+    """True if all windows are completely inside a dimension of this length."""
     return w.before <= 0 and (w.count - 1) * w.stride - w.before + w.size <= length
 
 
@@ -153,7 +153,7 @@ def pool_cost(x: Any, *_: Any) -> float:
 
 
 def window_cost(x: Any, *rest: Any) -> float:
-    """A window has some ten taps; each costs a pass over the tensor."""
+    """A window has about ten taps; each costs a pass over the tensor."""
     return 5.0 * max((a.size for a in (x, *rest)), default=0)
 
 
@@ -169,7 +169,7 @@ class Pool:
     layout_names = ("", "")
 
     def __init__(self, c: OpKernelConstruction, label: str, ksize: Any = None, strides: Any = None) -> None:
-        """`label` names TensorFlow's kernel in the error about the layout.
+        """Checks the attrs; `label` names TensorFlow's kernel in the error about the layout.
 
         Raises:
             InvalidArgumentError: channels first; ksize or strides of the wrong length, or not positive.
@@ -191,7 +191,7 @@ class Pool:
         self.explicit = explicit_pairs(c, self.spatial + 2, self.channels) if self.padding == "EXPLICIT" else None
         if self.explicit is not None:
             self._check_explicit(self.explicit)
-        # The layout of the last shape, and what it is for.
+        # The last shape, and the layout for it.
         self._known: tuple[Any, Layout | None] = (None, None)
 
     def _vector(self, c: OpKernelConstruction, name: str, value: Any) -> list[int]:

@@ -1,10 +1,9 @@
 """Pooling kernels over two and three spatial dimensions, and their gradients; channels last.
 
-Padding never takes part in a maximum or a mean.  `window_reduction.py` has the arithmetic of
-the pools.  A gradient visits the positions (taps) of its window one after the other: each is one
-NumPy operation on the whole tensor, over the part of the output where that tap lies
-inside the input.  `pooling.py` has the taps and the checks.
-Next to read: `batch_norm_ops.py`.
+Padding never takes part in a maximum or a mean.  `window_reduction.py` has the arithmetic of the pools.  A gradient
+processes the positions (taps) of its window one after the other: each is one NumPy operation on the whole tensor, over
+the part of the output for which that tap is inside the input.  `pooling.py` has the taps and the checks. Next to read:
+`batch_norm_ops.py`.
 """
 
 from __future__ import annotations
@@ -25,13 +24,13 @@ from aexec.kernels.nn.window_reduction import maxima, sums
 
 __all__: list[str] = []
 
-# Bytes of an element: of the three inputs of a maximum's gradient for the winners and what they get, of an average's
-# for its share, spread along one dimension and then the others.
+# Scratch per byte of the three inputs of a maximum's gradient, for the winners and their gradients; and bytes per
+# element of an average's gradient, for its share, spread along one dimension after the other.
 _GRAD_SCRATCH, _SPREAD_SCRATCH = 3, 13
 
 _POOL_3D_TYPES = (dtypes.bfloat16, dtypes.float32)
 
-# Bytes of input for a piece of a gradient, about.
+# The approximate bytes of input for a piece of a gradient.
 _PIECE_BYTES = 1 << 20
 
 MakePool = Callable[..., Pool]
@@ -41,7 +40,7 @@ MakePool = Callable[..., Pool]
 
 
 def max_over_windows(xp: Any, x: Any, pool: Pool) -> Any:
-    """Maximum of each window.  NaN is passed over, and nothing is below the lowest finite number."""
+    """Returns the maximum of each window.  NaN is ignored, and nothing is below the lowest finite number."""
     layout, low = pool.windows(x.shape, centred=pool.spatial == 3), x.dtype.type(lowest(x.dtype))
     out = maxima(xp, x, layout, low)
     if x.dtype.kind in "iu" or not out.size or not bool(xp.isnan(out.max())):
@@ -77,7 +76,7 @@ def max_pool(c: OpKernelConstruction) -> Compute:
 
 @kernel("MaxPoolV2", T=dtypes.REAL_NUMBER, cost=pool_cost)
 def max_pool_v2(c: OpKernelConstruction) -> Compute:
-    """As MaxPool; ksize and strides are inputs."""
+    """As MaxPool, with ksize and strides as inputs."""
     xp = c.xp
 
     def compute(x: Any, ksize: Any, strides: Any) -> Any:
@@ -101,14 +100,14 @@ def max_pool_3d(c: OpKernelConstruction) -> Compute:
 
 
 def _maximum(xp: Any, x: Any, layout: Layout) -> tuple[Any, bool]:
-    """(maximum of each window, is any of them NaN): NaN goes into every maximum here."""
+    """Returns (maximum of each window, whether any is NaN): here every window with a NaN has a NaN as maximum."""
     real = x.dtype.kind not in "iu"
     best = maxima(xp, x, layout, x.dtype.type(-np.inf if real else np.iinfo(x.dtype).min))
     return best, real and bool(xp.count_nonzero(best != best))
 
 
 def _first_maximum(xp: Any, x: Any, layout: Layout, best: Any, has_nan: bool) -> tuple[Any, Any]:
-    """(maximum, number of the tap that it was found at): the first of equals; a NaN that comes first stays."""
+    """Returns (maximum, number of its tap): the first of equals; a NaN that comes first stays."""
     if has_nan:
         return _first_maximum_with_nan(xp, x, layout)
     found = xp.zeros(layout.output, np.uint8 if layout.size <= 256 else np.int64)
@@ -146,7 +145,7 @@ def _check_gradient_shapes(pool: Pool, x: Any, orig_output: Any, grad: Any, grad
 
 
 def _max_pool_grad(xp: Any, x: Any, grad: Any, pool: Pool) -> Any:
-    # Cleared piece by piece, if at all: windows side by side may cover all of it.
+    # Zeroed piece by piece, if at all: adjacent windows may cover all of it.
     out = xp.empty(x.shape, _wide(grad.dtype))
     pieces = max(1, min(len(x), x.nbytes // _PIECE_BYTES))
     parts = [slice(len(x) * i // pieces, len(x) * (i + 1) // pieces) for i in range(pieces)]
@@ -162,7 +161,7 @@ def _max_pool_grad(xp: Any, x: Any, grad: Any, pool: Pool) -> Any:
 
 
 def _add_max_pool_grad(xp: Any, x: Any, grad: Any, layout: Layout, out: Any) -> None:
-    """Put into `out`, of the input's shape, what goes to the first maximum of each window; zeros elsewhere."""
+    """Write the gradients of the first maximum of each window into `out`, of the input's shape; zeros elsewhere."""
     best, has_nan = _maximum(xp, x, layout)
     blocks = layout.side_by_side(x)
     if blocks is None or has_nan or blocks.size < out.size:
@@ -177,8 +176,8 @@ def _add_max_pool_grad(xp: Any, x: Any, grad: Any, layout: Layout, out: Any) -> 
 
 
 def _put_max_pool_grad(xp: Any, x: Any, best: Any, grad: Any, layout: Layout, out: Any) -> None:
-    """The same of windows that do not overlap."""
-    # As integers, whose product with a truth value is the same bits or none, infinite or not: faster than `where`.
+    """The same for windows that do not overlap."""
+    # A product of integer bits with a truth value keeps all bits or none, also of infinities; faster than `where`.
     bits = np.dtype(f"i{grad.dtype.itemsize}")
     grad_bits, out_bits = grad.view(bits), out.view(bits)
     open_ = xp.ones(best.shape, bool)
@@ -190,13 +189,13 @@ def _put_max_pool_grad(xp: Any, x: Any, best: Any, grad: Any, layout: Layout, ou
 
 
 def _wide(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """float32 for types too narrow to add up in."""
+    """The type of sums: float32 for narrower floats."""
     return dtype if dtype.kind in "iu" or dtype.itemsize > 2 else np.dtype(np.float32)
 
 
 @kernel("MaxPoolGrad", T=dtypes.REAL_NUMBER, cost=window_cost, scratch=_GRAD_SCRATCH)
 def max_pool_grad(c: OpKernelConstruction) -> Compute:
-    """The gradient goes to the first maximum of each window."""
+    """Adds the gradient to the first maximum of each window."""
     xp, pool = c.xp, Pool2D(c, "MaxPoolingGradOp")
 
     def compute(x: Any, orig_output: Any, grad: Any) -> Any:
@@ -210,7 +209,7 @@ def max_pool_grad(c: OpKernelConstruction) -> Compute:
     "MaxPoolGradV2", T=dtypes.REAL_NUMBER, host_memory=("ksize", "strides"), cost=window_cost, scratch=_GRAD_SCRATCH
 )
 def max_pool_grad_v2(c: OpKernelConstruction) -> Compute:
-    """As MaxPoolGrad; ksize and strides are inputs."""
+    """As MaxPoolGrad, with ksize and strides as inputs."""
     xp = c.xp
 
     def compute(x: Any, orig_output: Any, grad: Any, ksize: Any, strides: Any) -> Any:
@@ -222,7 +221,7 @@ def max_pool_grad_v2(c: OpKernelConstruction) -> Compute:
 
 
 def max_pool_3d_grad(c: OpKernelConstruction) -> Compute:
-    """The gradient goes to every element of a window that equals its maximum."""
+    """Adds the gradient to every element of a window that equals its maximum."""
     xp, pool = c.xp, Pool3D(c, "MaxPooling3dGradOp")
 
     def compute(x: Any, orig_output: Any, grad: Any) -> Any:
@@ -241,7 +240,7 @@ for _dtype in _POOL_3D_TYPES:
 
 
 def _grad_grad(make: MakePool, label: str) -> Builder:
-    """Builder: of each window, the element of `grad` where the input first equals the maximum; else 0."""
+    """Builder: for each window, the element of `grad` where the input first equals the maximum; else 0."""
 
     def builder(c: OpKernelConstruction) -> Compute:
         xp, pool = c.xp, make(c, label)
@@ -262,7 +261,7 @@ def _max_pool_grad_grad(xp: Any, x: Any, orig_output: Any, grad: Any, pool: Any)
 
 @kernel("MaxPoolGradGradV2", T=dtypes.REAL_NUMBER, host_memory=("ksize", "strides"), cost=window_cost)
 def max_pool_grad_grad_v2(c: OpKernelConstruction) -> Compute:
-    """As MaxPoolGradGrad; ksize and strides are inputs."""
+    """As MaxPoolGradGrad, with ksize and strides as inputs."""
 
     def compute(x: Any, orig_output: Any, grad: Any, ksize: Any, strides: Any) -> Any:
         pool = Pool2D(c, "MaxPoolingGradGradOp", ksize=ksize, strides=strides)
@@ -277,7 +276,9 @@ kernel("MaxPool3DGradGrad", T=_POOL_3D_TYPES, cost=window_cost)(_grad_grad(Pool3
 
 @kernel("MaxPoolWithArgmax", T=dtypes.REAL_NUMBER, Targmax=(dtypes.int32, dtypes.int64), cost=window_cost, scratch=12)
 def max_pool_with_argmax(c: OpKernelConstruction) -> Compute:
-    """(maximum, its position (y × width + x) × channels + c, counted within the image or in the whole batch)."""
+    """Returns (maximum, its position (y × width + x) × channels + c, counted within the image or in the whole
+    batch).
+    """
     xp, pool, index_type = c.xp, Pool2D(c, "MaxPoolWithArgmaxOp"), c.output_types[1].np
     whole_batch = c.attr("include_batch_in_index")
 
@@ -305,7 +306,7 @@ def max_pool_with_argmax(c: OpKernelConstruction) -> Compute:
 
 @kernel("MaxPoolGradWithArgmax", T=dtypes.REAL_NUMBER, Targmax=(dtypes.int64,))
 def max_pool_grad_with_argmax(c: OpKernelConstruction) -> Compute:
-    """The gradient goes to the positions that MaxPoolWithArgmax gave."""
+    """Adds the gradient to the positions that MaxPoolWithArgmax returned."""
     xp, pool, add_at = c.xp, Pool2D(c, "MaxPoolGradWithArgmaxOp"), at(c.xp, "add")
     whole_batch = c.attr("include_batch_in_index")
 
@@ -330,7 +331,7 @@ def _check_pooled_shape(wanted: tuple[int, ...], **arrays: Any) -> None:
 
 
 def _flat_argmax(xp: Any, x: Any, argmax: Any, whole_batch: bool) -> Any:
-    """Positions in all of `x`, of those that MaxPoolWithArgmax counted in it or in each of its images."""
+    """Positions in the whole of `x` for those of MaxPoolWithArgmax, which count in it or in each of its images."""
     image = x[:1].size
     limit = x.size if whole_batch else image
     if argmax.size and (int(argmax.min()) < 0 or int(argmax.max()) >= limit):
@@ -340,7 +341,7 @@ def _flat_argmax(xp: Any, x: Any, argmax: Any, whole_batch: bool) -> Any:
 
 @kernel("MaxPoolGradGradWithArgmax", T=dtypes.REAL_NUMBER, Targmax=(dtypes.int64,))
 def max_pool_grad_grad_with_argmax(c: OpKernelConstruction) -> Compute:
-    """Of each window, the element of `grad` at the position that MaxPoolWithArgmax gave."""
+    """Returns for each window the element of `grad` at the position that MaxPoolWithArgmax returned."""
     xp, pool = c.xp, Pool2D(c, "MaxPoolGradGradWithArgmaxOp")
     whole_batch = c.attr("include_batch_in_index")
 
@@ -359,7 +360,7 @@ def max_pool_grad_grad_with_argmax(c: OpKernelConstruction) -> Compute:
 def _average(xp: Any, x: Any, pool: Pool) -> Any:
     layout = pool.windows(x.shape, centred=pool.spatial == 3)
     out = sums(xp, x.astype(_wide(x.dtype), copy=False), layout)
-    if not out.size:  # places without elements may be any number
+    if not out.size:  # there may be any number of positions without elements
         return out.astype(x.dtype, copy=False)
     out /= layout.counts(xp, out.dtype)
     return out.astype(x.dtype, copy=False)
@@ -383,7 +384,7 @@ def _spread(xp: Any, shape: tuple[int, ...], grad: Any, pool: Pool) -> Any:
 
 
 def _avg_pool(make: MakePool, label: str) -> Builder:
-    """Builder: the mean of each window's elements, padding left out."""
+    """Builder: the mean of each window's elements without padding."""
 
     def builder(c: OpKernelConstruction) -> Compute:
         xp, pool = c.xp, make(c, label)
@@ -404,7 +405,7 @@ def _avg_pool(make: MakePool, label: str) -> Builder:
 
 
 def _avg_pool_grad(make: MakePool, label: str) -> Builder:
-    """Builder: each window's gradient in equal shares to its elements."""
+    """Builder: distributes each window's gradient equally to its elements."""
 
     def builder(c: OpKernelConstruction) -> Compute:
         xp, pool = c.xp, make(c, label)

@@ -1,10 +1,10 @@
 """The maximum or the sum of each window of a pool, one spatial dimension after the other.
 
 A window is a product of ranges, so the cost grows with the sum of its sides, not with its area.  Along one dimension
-there are three ways: windows that cover it all, or lie side by side, are reduced by NumPy as they are; a few taps are
-taken one by one; and of long windows that overlap the results of 1, 2, 4, … neighbours are made, of which each window
-is put together.  So a sum is one of pairs, and more accurate than one number after the other.
-Read next: `pooling.py`, which says where the windows lie.
+there are three methods.  Windows that cover it all, or are adjacent, are reduced by NumPy directly.  A few taps are
+taken one by one.  For long windows that overlap, the results of 1, 2, 4, … neighbours are computed, of which each
+window is combined.  So a sum is pairwise, and more accurate than one that adds number after number. Read next:
+`pooling.py`, which has the positions of the windows.
 """
 
 from __future__ import annotations
@@ -21,14 +21,16 @@ from aexec.kernels.nn.pooling import Layout, TapBox
 
 __all__ = ["maxima", "sums"]
 
-# Bytes of input for a piece, about: some tenths of a millisecond's work.
+# The approximate bytes of input for a piece: some tenths of a millisecond's work.
 _PIECE_BYTES = 1 << 19
 # Taps that are always taken one by one.
 _FEW = 3
 
 
 def maxima(xp: Any, x: Any, layout: Layout, lowest: Any) -> Any:
-    """The maximum of each window of `x` [n, spatial..., c], and `lowest`; NaN if there is one in it."""
+    """Returns the maximum of each window of `x` [n, spatial..., c], at least `lowest`; NaN if the window contains
+    one.
+    """
     out = _Reduction(xp, xp.maximum, xp.max, lowest).of_windows(x, layout)
     return xp.maximum(out, lowest, out=out)
 
@@ -39,7 +41,7 @@ def sums(xp: Any, x: Any, layout: Layout) -> Any:
 
 
 class _Reduction:
-    """How two arrays, and an axis of one, are reduced; `neutral` changes nothing."""
+    """How to reduce two arrays, and an axis of one; `neutral` is the reduction's neutral element."""
 
     def __init__(self, xp: Any, pair: Any, axis: Any, neutral: Any) -> None:
         self._xp, self._pair, self._axis, self._neutral = xp, pair, axis, neutral
@@ -60,7 +62,9 @@ class _Reduction:
         return x if sides else x.copy()
 
     def _in_pieces(self, x: Any, out: Any, axis: int, w: Window, boxes: Sequence[TapBox]) -> None:
-        """Put windows along one axis into `out`; what is cut is the longest of the other axes but the channels."""
+        """Write the results of windows along one axis into `out`; cuts the longest of the other axes but the
+        channels.
+        """
         cut = max((i for i in range(x.ndim - 1) if i != axis), key=lambda i: x.shape[i])
         length = x.shape[cut]
         pieces = max(1, min(length, x.nbytes // _PIECE_BYTES))
@@ -89,7 +93,7 @@ class _Reduction:
             self._doubling(self._padded(x, axis, start, stop), out, axis, w)
 
     def _padded(self, x: Any, axis: int, start: int, stop: int) -> Any:
-        """The range from start to stop of an axis, neutral where there is no input."""
+        """The range from start to stop of an axis, neutral outside of the input."""
         every, length = (slice(None),) * axis, x.shape[axis]
         if start >= 0 and stop <= length:
             return x[(*every, slice(start, stop))]
@@ -101,7 +105,7 @@ class _Reduction:
         return padded
 
     def _taps(self, x: Any, out: Any, every: tuple[slice, ...], w: Window, boxes: Sequence[TapBox]) -> None:
-        """One tap of all windows after the other."""
+        """Reduce one tap of all windows after the other."""
         begun = 0
         if len(boxes) > 1 and all(where == slice(0, w.count) for _, where, _ in boxes[:2]):
             (_, _, first), (_, _, second) = boxes[:2]
@@ -114,7 +118,7 @@ class _Reduction:
             self._pair(part, x[(*every, source)], out=part)
 
     def _doubling(self, x: Any, out: Any, axis: int, w: Window) -> None:
-        """A window is put together of stretches of 1, 2, 4, … neighbours, as its size is of powers of two."""
+        """Combine each window from runs of 1, 2, 4, … neighbours, according to the bits of its size."""
         every = (slice(None),) * axis
         span, begun, done, size = (w.count - 1) * w.stride + 1, False, 0, 1
         while True:

@@ -1,11 +1,11 @@
-"""3×3 convolutions with 16 products where 36 multiply-adds were: Winograd's F(2×2, 3×3).
+"""3×3 convolutions with 16 products instead of 36 multiply-adds: Winograd's F(2×2, 3×3).
 
-Four outputs, two by two, need four by four inputs.  Inputs and kernel are each turned into 16 sums, one product of
-matrices of channels is made of each pair, and the four outputs are sums of the products: 2¼ times fewer
-multiplications.  The kernel is turned once.  All factors are 0, 1 and ½, so that the result is as close to the
-exact one as that of a plain convolution; but it differs in its last bits, and an infinity or a NaN in the
-input reaches all four outputs of the squares that it lies in.
-What asks for it is the graph pass `winograd`.  Next to read: `convolution.py`, which does all others.
+Four outputs, two by two, need four by four inputs.  Inputs and kernel are each transformed into 16 sums; each pair of
+sums gives one product of matrices of channels, and the four outputs are sums of the products: 2¼ times fewer
+multiplications.  The kernel is transformed once.  All factors are 0, 1 and ½, so the result is as close to the exact
+one as that of a plain convolution.  But it differs in its last bits, and an infinity or a NaN in the input spreads to
+all four outputs of its squares. The graph pass `winograd` marks nodes for it.  Next to read: `convolution.py`, which
+computes all other convolutions.
 """
 
 from __future__ import annotations
@@ -22,26 +22,26 @@ from aexec.kernels.nn.convolution import Geometry
 
 __all__ = ["forward", "in_panels", "pays", "turned"]
 
-# Below so many channels, or multiply-adds of the plain convolution, the sums take longer than the multiplications
-# saved; below so many squares, to read the 16 kernels does, which is less where BLAS need not copy them.
+# With fewer channels, or multiply-adds of the plain convolution, the sums take longer than the multiplications that
+# they save; with fewer squares, reading the 16 kernels does, which is faster if BLAS need not copy them.
 _LEAST_CHANNELS, _LEAST_STEPS = 32, 6_000_000
 _LEAST_SQUARES, _LEAST_IN_PANELS = 32, 16
-# Outputs that are computed and dropped, because a side is odd, for each that is needed, at most.
+# The most outputs that are computed and dropped for each that is needed, because a side is odd.
 _WASTE = 0.35
-# Bytes of turned input of a part, about: it stays in a core's second-level cache, mostly.
+# The approximate bytes of a part's transformed input, most of which stays in a core's second-level cache.
 _PART_BYTES = 1 << 20
-# Products of fewer rows cost more, as BLAS copies the kernel for each.
+# Products with fewer rows cost more, as BLAS copies the kernel for each.
 _LEAST_ROWS = 96
-# Filters of a panel, and filters that a thread takes, at least, where there is one part alone.
+# Filters of a panel, and the least filters that a thread takes if there is one part only.
 _PANEL = 64
-# OpenBLAS multiplies matrices without copying them, if it takes no more multiply-adds than these.
+# OpenBLAS multiplies matrices without copying them up to this many multiply-adds.
 _SMALL_PRODUCT = 1_000_000
 
 _KERNEL = np.array([[1, 0, 0], [0.5, 0.5, 0.5], [0.5, -0.5, 0.5], [0, 0, 1]], np.float32)
 
 
 def pays(geometry: Geometry) -> bool:
-    """Is it faster than `convolution.forward`, and possible?  Follows from the shapes alone."""
+    """True if it is possible and faster than `convolution.forward`; depends on the shapes only."""
     if len(geometry.spec) != 2 or geometry.groups != 1 or min(geometry.filter_shape[2:]) < _LEAST_CHANNELS:
         return False
     if any((w.size, w.stride, w.dilation) != (3, 1, 1) or w.before < 0 for w in geometry.spec):
@@ -53,7 +53,7 @@ def pays(geometry: Geometry) -> bool:
 
 
 def in_panels(geometry: Geometry) -> bool:
-    """Do the kernel's filters lie in panels?
+    """True if the kernel's filters are stored in panels.
 
     To copy a kernel, as BLAS does, takes longer than its product with few squares.
     """
@@ -62,7 +62,9 @@ def in_panels(geometry: Geometry) -> bool:
 
 
 def turned(kernel: Any, panels: bool) -> Any:
-    """A kernel [3, 3, c, f] as the 16 matrices that `forward` takes: [16, c, f], or [16, f / 64, c, 64] in panels."""
+    """Transform a kernel [3, 3, c, f] to the 16 matrices that `forward` takes: [16, c, f], or [16, f / 64, c, 64] in
+    panels.
+    """
     rows = np.tensordot(_KERNEL, kernel, (1, 0))
     both = np.tensordot(_KERNEL, rows, (1, 1)).swapaxes(0, 1).reshape(16, *kernel.shape[2:])
     if panels:
@@ -71,9 +73,10 @@ def turned(kernel: Any, panels: bool) -> Any:
 
 
 def forward(x: Any, kernel: Any, geometry: Geometry, epilogue: Epilogue | None = None) -> Any:
-    """The convolution of a float32 array with a kernel that is `turned`; `epilogue` is done to it, in place.
+    """Returns the convolution of a float32 array with a `turned` kernel; `epilogue` is applied to it, in place.
 
-    It is cut into parts, by squares; if there is one alone, as there is with panels, its products are by filters.
+    The output is cut into parts of squares; if there is only one, as there is with panels, its products are cut by
+    filters.
     """
     out = np.empty(geometry.output_shape, x.dtype)
     high, wide, filters = geometry.output_shape[1:]
@@ -107,7 +110,7 @@ def _half(n: int) -> int:
 
 
 def _parts(geometry: Geometry) -> list[tuple[slice, slice]]:
-    """Slices of images and of rows of squares, whose outputs follow one another."""
+    """Slices of images and of rows of squares, whose outputs are contiguous."""
     images, high, wide, _ = geometry.output_shape
     rows, width = _half(high), _half(wide)
     fit = max(_LEAST_ROWS, _PART_BYTES // (16 * 4 * geometry.filter_shape[2]))
@@ -122,7 +125,8 @@ def _parts(geometry: Geometry) -> list[tuple[slice, slice]]:
 def _turned_input(x: Any, geometry: Geometry, images: slice, rows: slice) -> Any:
     """The 16 sums of each square's inputs: [4, 4, images, rows, squares of a row, c]; scratch of this thread.
 
-    First the sums of rows, of even and of odd columns, so that the sums of columns are of long stretches, too.
+    Rows are summed first, those of even and of odd columns separately, so that the sums of columns are over long runs,
+    too.
     """
     pairs = _pairs_of_rows(x, geometry, images, rows)
     _, n, several, _, stretch = pairs.shape
@@ -135,7 +139,9 @@ def _turned_input(x: Any, geometry: Geometry, images: slice, rows: slice) -> Any
 
 
 def _turn(even: Any, odd: Any, out: Any, before: tuple[slice, ...], length: int, step: int) -> None:
-    """Put the sums of four neighbours into `out` [4, ...]: even, odd, and `step` later on the axis again both."""
+    """Write the sums of four neighbours, which are even, odd, and both again `step` later on the axis, into `out` [4,
+    ...].
+    """
     first, second = (*before, slice(0, length)), (*before, slice(step, step + length))
     np.subtract(even[first], even[second], out=out[0])
     np.add(odd[first], even[second], out=out[1])
@@ -144,7 +150,7 @@ def _turn(even: Any, odd: Any, out: Any, before: tuple[slice, ...], length: int,
 
 
 def _pairs_of_rows(x: Any, geometry: Geometry, images: slice, rows: slice) -> Any:
-    """The padded input that rows of squares meet: [column even or odd, images, pairs, row even or odd, columns × c]."""
+    """The padded input of rows of squares: [column even or odd, images, pairs, row even or odd, columns × c]."""
     high, wide = geometry.spec
     columns, depth = _half(wide.count) + 1, x.shape[3]
     count = 2 * (rows.stop - rows.start) + 2
@@ -166,7 +172,7 @@ def _pairs_of_rows(x: Any, geometry: Geometry, images: slice, rows: slice) -> An
 
 
 def _put_outputs(squares: Any, kernel: Any, out: Any) -> None:
-    """Put into `out` [images, rows, columns, filters] what the sums and as many kernels come to."""
+    """Write the outputs for the squares' sums and a kernel into `out` [images, rows, columns, filters]."""
     filters = kernel.shape[2]
     n, several, width, depth = squares.shape[2:]
     products = scratch.empty(np, "winograd products", (16, n * several * width, filters), squares.dtype)
@@ -184,6 +190,6 @@ def _put_outputs(squares: Any, kernel: Any, out: Any) -> None:
 
 
 def _sum_into(out: Any, ufunc: Any, a: Any, b: Any) -> None:
-    """Where a side is odd, `out` has less than the squares."""
+    """`ufunc(a, b)` into `out`, which is smaller than the squares if a side is odd."""
     inside = (slice(None), slice(out.shape[1]), slice(out.shape[2]))
     ufunc(a[inside], b[inside], out=out)

@@ -1,16 +1,16 @@
 """Convolutions of 3 or 5 rows and columns, and their gradients, with half the multiplications: Winograd's F(4, k).
 
-Four outputs that stand side by side in a row need k + 3 inputs.  These and the kernel's columns are turned into k + 3
-sums each; what was 4 k multiply-adds is k + 3, of sums.  Rows are not turned: the rows of a window follow one another
-in the products, which so are of long stretches also where there are few channels.  So the sums, which are products of
-small matrices themselves, cost little, and the kernel, that changes in training, may be turned each time.
+Four outputs side by side in a row need k + 3 inputs.  These and the kernel's columns are each transformed into k + 3
+sums; 4 k multiply-adds become k + 3 products of sums.  Rows are not transformed: the rows of a window follow one
+another in the products, which so have long runs even if there are few channels.  So the sums, which are products of
+small matrices themselves, cost little, and a kernel that changes in training can be transformed each time.
 
 A result has some bits less than that of a plain convolution, well within the bound in `docs/graph-passes.md`; and an
-infinity or a NaN in the input reaches all four outputs whose inputs it is among.  All three products of a convolution
-go this way: for the input's gradient it is a convolution of the output's (`Geometry.mirrored`); for the filter's,
-the sums of inputs are multiplied by those of the output's gradient.
-What asks for it is the graph pass `winograd`.  Next to read: `convolution.py`, which does all others; `winograd.py`,
-for constant kernels.
+infinity or a NaN in the input spreads to all four outputs that use it.  All three products of a convolution are
+computed this way: the input's gradient is a convolution of the output's gradient (`Geometry.mirrored`); for the
+filter's gradient, the sums of inputs are multiplied by those of the output's gradient. The graph pass `winograd` marks
+nodes for it.  Next to read: `convolution.py`, which computes all other convolutions; `winograd.py`, for constant
+kernels.
 """
 
 from __future__ import annotations
@@ -29,23 +29,23 @@ from aexec.kernels.nn.convolution import Geometry
 
 __all__ = ["backprop_filter", "forward", "pays"]
 
-# Outputs that are made together.
+# Outputs that are computed together.
 _TILE = 4
-# Where the polynomials of the inputs and of the kernel are multiplied, besides at infinity, by columns of the kernel.
-# They are those, of small dyadic numbers, with which the results have the smallest errors.
+# The points, besides infinity, at which the polynomials of inputs and kernel are multiplied, by columns of the kernel.
+# Of small dyadic numbers, they give the results with the smallest errors.
 _POINTS = {3: (0.0, 0.75, -0.75, 1.5, -1.5), 5: (0.0, 1.0, -1.0, 2.0, -2.0, 0.5, -0.5)}
-# Below so many channels, by columns of the kernel, filters, or multiply-adds of the plain convolution, the sums take
-# longer than is saved.
+# With fewer channels (by columns of the kernel), filters, or multiply-adds of the plain convolution, the sums take
+# longer than they save.
 _LEAST_CHANNELS = {3: 48, 5: 16}
 _LEAST_FILTERS, _LEAST_STEPS = 32, 6_000_000
-# Outputs that are computed and dropped for each that is needed, at most.
+# The most outputs that are computed and dropped for each that is needed.
 _WASTE = 0.35
-# Bytes of windows of a part, about, which stay in a core's caches; and rows of a part's products, at least, as BLAS
+# The approximate bytes of a part's windows, which stay in a core's caches; and the least rows of its products, as BLAS
 # copies the kernel for each.
 _PART_BYTES, _LEAST_ROWS = 1 << 21, 48
-# A filter's gradient is the sum of so many, which cores can share; of fewer if they take more bytes together.
+# A filter's gradient is the sum of this many sums, which cores share; of fewer if they take more bytes together.
 _SUMS, _SUMS_BYTES = 8, 1 << 25
-# Bytes of one of these sums above which to add to it takes longer than is saved.
+# If one of these sums has more bytes, adding to it takes longer than is saved.
 _MOST_SUM = 1 << 24
 
 
@@ -59,7 +59,9 @@ class _Turns(NamedTuple):
 
 @cache
 def _turns(columns: int) -> _Turns:
-    """By Toom and Cook: the transposed multiplication of two polynomials by their values at some points."""
+    """The transforms of Toom and Cook: the transposed multiplication of two polynomials by their values at some
+    points.
+    """
     points = np.array(_POINTS[columns])
     sums = len(points) + 1
     assert sums == _TILE + columns - 1
@@ -71,7 +73,7 @@ def _turns(columns: int) -> _Turns:
     others = points[:, None] - points
     np.fill_diagonal(others, 1)
     scale = np.append(others.prod(axis=1), 1)[:, None]
-    # So scaled the factors of inputs are exact.
+    # With this scale the factors of inputs are exact.
     turned = np.linalg.inv(powers(sums)).T * scale
     matrices = (turned, powers(columns) / scale, powers(_TILE).T)
     return _Turns(*(np.ascontiguousarray(matrix, np.float32) for matrix in matrices))
@@ -88,7 +90,7 @@ class _Part(NamedTuple):
 
 
 def pays(geometry: Geometry) -> bool:
-    """Is it faster than `convolution.forward`, and possible?  Follows from the shapes alone."""
+    """True if it is possible and faster than `convolution.forward`; depends on the shapes only."""
     if len(geometry.spec) != 2 or geometry.groups != 1:
         return False
     high, wide = geometry.spec
@@ -105,7 +107,7 @@ def pays(geometry: Geometry) -> bool:
 
 
 def forward(x: Any, kernel: Any, geometry: Geometry, epilogue: Epilogue | None = None) -> Any:
-    """The convolution of a float32 array with a kernel [k, k, c, f]; `epilogue` is done to it, in place."""
+    """Returns the convolution of a float32 array with a kernel [k, k, c, f]; `epilogue` is applied to it, in place."""
     turns, tiles = _turns(geometry.spec[1].size), _tiles(geometry)
     high, wide, filters = geometry.output_shape[1:]
     # [sums, rows of the kernel × c, f]
@@ -132,7 +134,7 @@ def forward(x: Any, kernel: Any, geometry: Geometry, epilogue: Epilogue | None =
 
 
 def backprop_filter(x: Any, grad: Any, geometry: Geometry) -> Any:
-    """Gradient for the filter, from the input and the output's gradient, both of float32."""
+    """Returns the gradient for the filter, from the input and the output's gradient, both float32."""
     turns = _turns(geometry.spec[1].size)
     size, depth, filters = geometry.filter_shape[1:]
     parts = _parts(geometry)
@@ -154,7 +156,7 @@ def backprop_filter(x: Any, grad: Any, geometry: Geometry) -> Any:
 
 
 def _tiles(geometry: Geometry) -> int:
-    """How many times four outputs a row is."""
+    """The number of tiles of four outputs in a row."""
     return -(-geometry.spec[1].count // _TILE)
 
 
@@ -164,7 +166,7 @@ def _sum_bytes(geometry: Geometry) -> int:
 
 
 def _parts(geometry: Geometry) -> list[_Part]:
-    """What cuts the output into parts of bearable size, whose pixels follow one another."""
+    """Parts of limited size that the output is cut into; the pixels of a part are contiguous."""
     images, rows = geometry.output_shape[:2]
     size, depth = geometry.filter_shape[1:3]
     tiles = _tiles(geometry)
@@ -185,7 +187,7 @@ def _windows(x: Any, geometry: Geometry, part: _Part) -> Any:
     sums, images, tiles, high, depth = dealt.shape
     turned = scratch.empty(np, "winograd sums", dealt.shape, x.dtype)
     np.matmul(turns.input, dealt.reshape(sums, -1), out=turned.reshape(sums, -1))
-    # The rows of a window follow one another already.
+    # The rows of a window are already contiguous.
     size = geometry.spec[0].size
     rows = high - size + 1
     shape, strides = (sums, images, tiles, rows, size * depth), (*turned.strides[:4], turned.itemsize)
@@ -207,7 +209,7 @@ def _dealt_input(x: Any, geometry: Geometry, part: _Part) -> Any:
     dealt[:, :, :, :above] = 0
     dealt[:, :, :, below:] = 0
     for column in range(columns):
-        # Tile t has here the column t × 4 + at of the input, if there is one.
+        # The column at index t is column t × 4 + at of the input, if that exists.
         at = column - wide.before
         left = min(tiles, max(0, -(at // _TILE)))
         right = max(left, min(tiles, (x.shape[2] - 1 - at) // _TILE + 1))
