@@ -31,7 +31,7 @@ def _plain_fields(text: bytes, delimiter: bytes, allows_quotes: bool) -> list[by
 
 
 def _quoted_field(record: bytes, start: int, delimiter: bytes) -> tuple[bytes, int]:
-    """The field whose opening quote is before `start`, and the place of the quote that closes it."""
+    """The field whose opening quote is before `start`, and the position of the closing quote."""
     pieces = []
     while True:
         end = record.find(_QUOTE, start)
@@ -48,7 +48,7 @@ def _quoted_field(record: bytes, start: int, delimiter: bytes) -> tuple[bytes, i
 
 
 def _fields(record: bytes, delimiter: bytes) -> list[bytes]:
-    """The fields of a record in which some may be in quotes."""
+    """The fields of a record, some of which may be in quotes."""
     if not record:
         return []
     if _QUOTE not in record:
@@ -69,12 +69,12 @@ def _fields(record: bytes, delimiter: bytes) -> list[bytes]:
 
 
 class _Column:
-    """Turns the texts of a column into an array.
+    """Converts the texts of a column into an array.
 
     Args:
-        number: its place among the outputs.
-        default: a scalar or a vector of at most one element; without one the field must be there.
-        missing: text that stands for no value, as the empty text does.
+        number: its position among the outputs.
+        default: a scalar or a vector of at most one element; without an element the field is required.
+        missing: a text that stands for no value, as the empty text does.
     """
 
     def __init__(self, number: int, dtype: DType, default: Any, missing: bytes) -> None:
@@ -112,7 +112,7 @@ class _Column:
 
 @kernel("DecodeCSV", cost=_COST)
 def decode_csv(c: OpKernelConstruction) -> Compute:
-    """A tensor for each field, or each that was selected, in the shape of the records."""
+    """Returns a tensor for each field, or each selected one, in the shape of the records."""
     types, selected, missing = c.attr("OUT_TYPE"), c.attr("select_cols"), c.attr("na_value")
     delimiter, uses_quotes = c.attr("field_delim"), c.attr("use_quote_delim")
     if len(delimiter) != 1:

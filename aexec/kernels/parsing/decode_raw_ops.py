@@ -1,4 +1,4 @@
-"""Bytes of strings as numbers, and compressed strings.
+"""Bytes of strings as numbers, and decompression of strings.
 
 Next to read: `tensor_ops.py`.
 """
@@ -38,14 +38,14 @@ _CHUNK = 1 << 20
 
 
 def _to_native(array: Any, dtype: DType, is_little: bool, *, in_place: bool = False) -> Any:
-    """Numbers as the machine, which is little-endian, has them; the parts of a complex one are swapped each."""
+    """Numbers in the machine's byte order, little-endian; both parts of a complex number are swapped separately."""
     if is_little or dtype.size == 1:
         return array
     if not in_place:
         announce_scratch(array.nbytes)
         array = array.copy()
     parts = array.reshape(-1).view(f"u{dtype.size // (1 + dtype.is_complex)}")
-    for start in range(0, parts.size, _CHUNK):  # without letting go of the interpreter's lock
+    for start in range(0, parts.size, _CHUNK):  # NumPy does not release the interpreter's lock
         if start:
             let_others_run()
         parts[start : start + _CHUNK].byteswap(inplace=True)
@@ -54,7 +54,7 @@ def _to_native(array: Any, dtype: DType, is_little: bool, *, in_place: bool = Fa
 
 @kernel("DecodeRaw", out_type=_TYPES, cost=_COST, scratch=JOINED_BYTES)
 def decode_raw(c: OpKernelConstruction) -> Compute:
-    """The bytes of each string as a vector of numbers; all strings have one length."""
+    """Returns the bytes of each string as a vector of numbers; all strings have one length."""
     dtype, is_little = c.attr("out_type"), c.attr("little_endian")
 
     def compute(strings: Any) -> Any:
@@ -71,7 +71,7 @@ def decode_raw(c: OpKernelConstruction) -> Compute:
                 f"Input to DecodeRaw has length {length} that is not a multiple of {dtype.size}, the size of {dtype}"
             )
         data = np.frombuffer(b"".join(values), np.uint8)
-        # Any byte but zero is true; as they come, they would be no bools.
+        # Any nonzero byte is True; the bytes themselves would not be valid bools.
         numbers = data != 0 if dtype is dtypes.bool_ else _to_native(data.view(dtype.np), dtype, is_little)
         return numbers.reshape(*strings.shape, length // dtype.size)
 
@@ -80,7 +80,7 @@ def decode_raw(c: OpKernelConstruction) -> Compute:
 
 @kernel("DecodePaddedRaw", out_type=_PADDED_TYPES, cost=PerOutput(1.0))
 def decode_padded_raw(c: OpKernelConstruction) -> Compute:
-    """The first bytes of each string, with zeros after it where it is short, as a vector of numbers."""
+    """Returns the first bytes of each string, padded with zeros, as a vector of numbers."""
     dtype, is_little, allocate = c.attr("out_type"), c.attr("little_endian"), allocator(c)
 
     def compute(strings: Any, fixed_length: Any) -> Any:
@@ -105,18 +105,18 @@ def decode_padded_raw(c: OpKernelConstruction) -> Compute:
 
 # ---- Compression
 
-# What zlib is told about the header: its own, or that of gzip.
+# zlib's window bits: with its own header, with that of gzip.
 _WINDOWS = {"ZLIB": zlib.MAX_WBITS, "GZIP": 16 + zlib.MAX_WBITS}
 
 
 def _inflated(data: bytes, window: int, more: Callable[[int], None]) -> bytes:
-    """What the data hold, as far as they go.
+    """The decompressed data, as far as the data go.
 
     Args:
-        more: is told of bytes when they are made, and may raise.
+        more: called with the number of bytes when they are made; may raise.
 
     Raises:
-        DataLossError: they are corrupt.
+        DataLossError: the data are corrupt.
     """
     pieces = []
     while data:
@@ -130,14 +130,14 @@ def _inflated(data: bytes, window: int, more: Callable[[int], None]) -> bytes:
             data = stream.unconsumed_tail
             more(len(pieces[-1]))
             let_others_run()
-        # A gzip file may have further members; what follows a zlib stream is no part of it.
+        # A gzip file may have further members; data after a zlib stream are ignored.
         data = stream.unused_data if window > zlib.MAX_WBITS else b""
     return b"".join(pieces)
 
 
 @kernel("DecodeCompressed", cost=string_cost(2000, 10))
 def decode_compressed(c: OpKernelConstruction) -> Compute:
-    """Each string decompressed: by zlib, gzip, or not at all."""
+    """Decompresses each string: by zlib, gzip, or not at all."""
     name = c.text("compression_type")
     if not name:
         return lambda strings: strings

@@ -1,7 +1,7 @@
-"""Example protos to tensors: whole batches, and single ones.
+"""Parses Example protos into tensors: whole batches, and single ones.
 
-The messages are read by protobuf; what is checked, and in which words, is TensorFlow's fast parser's.
-Next to read: `example_records.py`.
+protobuf reads the messages; the checks and the errors' words are those of TensorFlow's fast parser. Next to read:
+`example_records.py`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _RECORD_BYTES, _ROW_NS = 1500, 500.0
 
 
 def _cost(features: Callable[..., int]) -> Callable[..., float]:
-    """Nanoseconds, given how many features the inputs ask for."""
+    """Nanoseconds; `features` computes from the inputs how many features are parsed."""
 
     def cost(serialized: Any, *rest: Any) -> float:
         return string_cost(_EXAMPLE_NS + _FEATURE_NS * features(*rest), _BYTE_NS)(serialized)
@@ -67,7 +67,7 @@ class _Batch:
         return example.values_in(self.examples, key, dtype, mismatch)
 
     def dense(self, feature: DenseFeature, allocate: Any) -> Any:
-        """[examples, *shape of the feature]."""
+        """Returns [examples, *shape of the feature]."""
         key, dtype, stride = feature.key, feature.dtype, feature.stride
 
         def mismatch(i: int, kind: DType) -> str:
@@ -95,7 +95,7 @@ class _Batch:
                     f"Name: {self.name(i)}, Feature: {key} (data type: {dtype}) is required but could not be found."
                 )
             else:
-                result[i, ...] = feature.default  # an item of an object array would be a 0-d array
+                result[i, ...] = feature.default  # an element of an object array would become a 0-d array
         values = example.joined(rows, dtype).reshape(len(present), *feature.shape)
         result[... if len(present) == len(rows) else present] = values
         return result
@@ -120,7 +120,7 @@ class _Batch:
 
 
 def _one_dense(features: Features, feature: DenseFeature) -> Any:
-    """The values of a dense feature of the one example that is parsed, in its shape."""
+    """The values of a dense feature of the single parsed example, in its shape."""
 
     def mismatch(_: int, kind: DType) -> str:
         return f"Key: {feature.key}.  Data types don't match. Data type: {kind} but expected type: {feature.dtype}"
@@ -151,7 +151,7 @@ def _one_dense(features: Features, feature: DenseFeature) -> Any:
 
 
 def _one_sparse(features: Features, key: str, dtype: DType) -> Any:
-    """The values of a sparse or ragged feature of the one example that is parsed."""
+    """The values of a sparse or ragged feature of the single parsed example."""
 
     def mismatch(_: int, kind: DType) -> str:
         return f"Key: {key}.  Data types don't match. Expected type: {dtype}, Actual type: {kind}"
@@ -164,7 +164,7 @@ def _flat(groups: Sequence[Sequence[Any]]) -> tuple[Any, ...]:
 
 
 class _Parser:
-    """The part of the ops that is the same: outputs of sparse, dense and ragged features."""
+    """The part that the ops share: outputs of sparse, dense and ragged features."""
 
     def __init__(self, c: OpKernelConstruction) -> None:
         self.sparse_types: list[DType] = c.attr("sparse_types")
@@ -201,7 +201,7 @@ class _Parser:
     def single(
         self, data: bytes, sparse: Sequence[bytes], dense: Sequence[DenseFeature], ragged: Sequence[bytes] = ()
     ) -> Any:
-        """Outputs for one example: without the dimension of the batch."""
+        """Outputs for one example, without the batch dimension."""
         features = example.parse_example(data)
         dense_values = [_one_dense(features, feature) for feature in dense]
         sparse_values = [
@@ -224,7 +224,7 @@ class _Parser:
 
 @kernel("ParseExample", cost=_cost(lambda _names, *keys_and_defaults: len(keys_and_defaults)))
 def parse_example(c: OpKernelConstruction) -> Compute:
-    """A batch of examples: sparse features as sparse matrices, dense ones with a row for each example."""
+    """Parses a batch of examples: sparse features to sparse matrices, dense ones to a row for each example."""
     parser = _Parser(c)
     ranges = [c.input_range(name) for name in ("sparse_keys", "dense_keys", "dense_defaults")]
 
@@ -249,7 +249,7 @@ def parse_example(c: OpKernelConstruction) -> Compute:
 
 @kernel("ParseExampleV2", cost=_cost(lambda _names, *keys: sum(k.size for k in keys[:3])))
 def parse_example_v2(c: OpKernelConstruction) -> Compute:
-    """As `parse_example`, with ragged features too; a scalar is one example."""
+    """As `parse_example`, with ragged features, too; a scalar is one example."""
     parser = _Parser(c)
     if c.attr("num_sparse") != len(parser.sparse_types):
         raise errors.InvalidArgumentError("len(sparse_keys) != len(sparse_types)")
@@ -275,7 +275,7 @@ def parse_example_v2(c: OpKernelConstruction) -> Compute:
 
 @kernel("ParseSingleExample", cost=_cost(lambda *defaults: 10 + len(defaults)))
 def parse_single_example(c: OpKernelConstruction) -> Compute:
-    """One example; the keys are attrs."""
+    """Parses one example; the keys are attrs."""
     parser = _Parser(c)
     sparse, dense = c.attr("sparse_keys"), c.attr("dense_keys")
     if not c.attr("num_sparse") == len(sparse) == len(parser.sparse_types):

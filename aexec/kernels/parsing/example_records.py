@@ -1,8 +1,7 @@
-"""Features of Example protos as arrays: checking what was configured, and gathering values over a batch.
+"""Features of Example protos as arrays: checks of the configuration, and values gathered over a batch.
 
-A feature is dense (every example has as many values, in a given shape), dense of variable length
-(its first dimension is unknown; short ones are filled up), sparse, or ragged.
-Next to read: `example_ops.py`.
+A feature is dense (every example has the same number of values, in a given shape), dense of variable length (its first
+dimension is unknown; short ones are padded), sparse, or ragged. Next to read: `example_ops.py`.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ __all__ = [
 
 # Nanoseconds for a key.
 KEY_NS = 1000.0
-# And for a list of values.
+# Nanoseconds for a list of values.
 _ROW_NS = 100.0
 
 Features = Mapping[str, Any]
@@ -58,9 +57,9 @@ _LISTS = {field: attrgetter(f"{field}.value") for field in _KINDS}
 
 
 def key_texts(keys: Iterable[bytes]) -> list[str]:
-    """Keys as protobuf has them; what is not UTF-8 is in no message, and so replaced.
+    """Keys as protobuf has them; a key that is not UTF-8 is in no message, and so is replaced.
 
-    Raises ResourceExhaustedError if there is no room for them: a million may be one string, and become as many.
+    Raises ResourceExhaustedError if there is no memory for them: one string may have become a million keys.
     """
     growth, texts = Growth(), []
     for key in giving_way(keys, KEY_NS):
@@ -70,7 +69,7 @@ def key_texts(keys: Iterable[bytes]) -> list[str]:
 
 
 def parse_message(kind: Any, data: bytes, complaint: Callable[[bytes], str]) -> Any:
-    """A message of that class.  Raises InvalidArgumentError with the text that `complaint` makes of bad data."""
+    """A message of that class.  Raises InvalidArgumentError with `complaint(data)` if the data are malformed."""
     try:
         return kind.FromString(data)
     except Exception as e:  # protobuf's DecodeError differs between its implementations
@@ -91,12 +90,12 @@ def printable(data: bytes) -> str:
 def values_in(
     examples: Iterable[Features], key: str, dtype: DType, mismatch: Callable[[int, DType], str]
 ) -> list[Values | None]:
-    """The values of one feature in each example, None where it is missing.
+    """The values of one feature in each example, None if it is missing.
 
-    They stay Python's, so that those of all examples become one array at once: see `joined`.
+    They stay Python objects, so that those of all examples become one array at once: see `joined`.
 
     Raises:
-        InvalidArgumentError: of another type; the text is what `mismatch` makes of the example's number and the type.
+        InvalidArgumentError: a value has another type; the text is `mismatch(number of the example, type)`.
     """
     found = [features.get(key) for features in giving_way(examples, KEY_NS)]
     return values_of_features(found, dtype, mismatch)
@@ -105,18 +104,18 @@ def values_in(
 def values_of_features(
     features: Iterable[Any], dtype: DType, mismatch: Callable[[int, DType], str]
 ) -> list[Values | None]:
-    """The same for features that were found, or None."""
+    """The same for features, or None for missing ones."""
     found = list(features)
     wanted = _FIELDS[dtype]
     values = _LISTS[wanted]
-    # A slice, as going through it costs three times as much.
+    # A slice, since iterating takes three times as long.
     rows: list[Values | None] = [
         None if feature is None else values(feature)[:] for feature in giving_way(found, KEY_NS)
     ]
     if all(rows):
         return rows
     for i, (feature, row) in enumerate(giving_way(zip(found, rows, strict=True), KEY_NS)):
-        if row == []:  # of no values, of another type, or of none
+        if row == []:  # it has no values, or values of another type, or no type
             kind = feature.WhichOneof("kind")
             if kind is None:
                 rows[i] = None
@@ -140,7 +139,7 @@ def lengths_of(rows: Sequence[Values | None]) -> list[int]:
 
 @dataclass(frozen=True)
 class DenseFeature:
-    """What is known of a dense feature before any example is read.
+    """The properties of a dense feature that are known before examples are read.
 
     Attributes:
         key: its name.
@@ -169,7 +168,7 @@ class DenseFeature:
 
 
 def check_shapes(shapes: Sequence[PartialTensorShape], types: Sequence[DType]) -> None:
-    """InvalidArgumentError for a shape of which more than the first dimension is unknown."""
+    """Raise InvalidArgumentError for a shape of which more than the first dimension is unknown."""
     if len(shapes) != len(types):
         raise errors.InvalidArgumentError("len(dense_keys) != len(dense_shapes)")
     for i, shape in enumerate(shapes):
@@ -182,7 +181,7 @@ def check_shapes(shapes: Sequence[PartialTensorShape], types: Sequence[DType]) -
 def dense_features(
     keys: Sequence[str], types: Sequence[DType], shapes: Sequence[PartialTensorShape], defaults: Sequence[Any]
 ) -> list[DenseFeature]:
-    """Dense features with their defaults.  Raises InvalidArgumentError for a default that does not fit."""
+    """Dense features with their defaults.  Raises InvalidArgumentError for a default that does not match."""
     if len(keys) != len(types) or len(defaults) != len(types):
         raise errors.InvalidArgumentError(f"Expected len(dense_keys) == {len(types)}, got {len(keys)}")
     found = []
@@ -213,7 +212,7 @@ def as_sparse(rows: Sequence[Values | None], dtype: DType) -> tuple[Any, Any, An
     values = joined(rows, dtype)
     longest = max(sizes, default=0)
     indices = np.zeros((len(values), 2), np.int64)
-    if longest == 1 and len(values) == len(rows):  # as words mostly come
+    if longest == 1 and len(values) == len(rows):  # as words mostly are
         indices[:, 0] = np.arange(len(rows))
     else:
         lengths = np.array(sizes, np.int64)

@@ -1,7 +1,7 @@
 """Examples in JSON.  Next to read: `example_ops.py`.
 
-protobuf reads the JSON, and what it makes of it is written here: TensorFlow writes features in the
-order of the text and numbers one by one, protobuf's own serialiser neither.
+protobuf reads the JSON, but this module serialises the message: TensorFlow writes features in the order of the text and
+numbers one by one, which protobuf's own serialiser does not.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ _COST = string_cost(20_000, 100)
 _INVALID = "invalid JSON in type.googleapis.com/tensorflow.Example"
 _UNKNOWN_FIELD = re.compile(r'.*has no field named "(\w+)"', re.DOTALL)
 
-# Negative numbers are written as of 64 bits without a sign.
+# Negative numbers are written as unsigned 64-bit ones.
 _UINT64 = 2**64 - 1
-# Numbers of the fields of a Feature.
+# Field numbers in a Feature.
 _LISTS = {"bytes_list": 1, "float_list": 2, "int64_list": 3}
 
 
@@ -52,13 +52,13 @@ def _feature(feature: Any) -> bytes:
 
 
 def _serialized(text: bytes) -> bytes:
-    """An Example in JSON as a serialised one."""
+    """A serialised Example from one in JSON."""
     try:
         message = json_format.Parse(text, proto.Example())
         content = json.loads(text)
     except json_format.ParseError as e:
         unknown = _UNKNOWN_FIELD.match(str(e))
-        # protobuf's other texts quote exceptions of Python.
+        # protobuf's other texts quote Python exceptions.
         problem = f"no such field: '{unknown[1]}'" if unknown else _INVALID
         raise errors.InvalidArgumentError(f"Error while parsing JSON: {problem}") from e
     except (ValueError, RecursionError) as e:
@@ -75,5 +75,5 @@ def _serialized(text: bytes) -> bytes:
 
 @kernel("DecodeJSONExample", cost=_COST)
 def decode_json_example(c: OpKernelConstruction) -> Compute:
-    """Examples in JSON, as protobuf defines it, to serialised ones."""
+    """Converts Examples in JSON, as protobuf defines it, to serialised ones."""
     return lambda texts: map_strings(_serialized, texts)

@@ -1,6 +1,6 @@
-"""Kernels that read numbers from text: StringToNumber; and the parser that others read them by.
+"""Kernels that read numbers from text: StringToNumber; and the parser that other kernels use.
 
-The way back is in `aexec/kernels/string/convert_ops.py`.
+`aexec/kernels/string/convert_ops.py` has the inverse.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def _integer_parser(dtype: DType) -> Callable[[bytes], int | None]:
 
     def parse(s: bytes) -> int | None:
         match = _INTEGER.match(s)
-        # Python refuses to read integers of thousands of digits.
+        # Python refuses to parse integers of thousands of digits.
         if match is None or len(match[1].lstrip(b"+-").lstrip(b"0")) > 20:
             return None
         value = int(match[1])
@@ -55,7 +55,7 @@ def _integer_parser(dtype: DType) -> Callable[[bytes], int | None]:
 
 
 def number_parser(dtype: DType) -> Callable[[bytes], Any]:
-    """Function that reads a number of this type as a text; it gives None for what is none, or out of range."""
+    """A function that parses a number of this type; it returns None for text that is not one, or is out of range."""
     return _parse_float if dtype.is_floating else _integer_parser(dtype)
 
 
@@ -65,7 +65,7 @@ def number_parser(dtype: DType) -> Callable[[bytes], Any]:
     cost=string_cost(800),
 )
 def string_to_number(c: OpKernelConstruction) -> Compute:
-    """Decimal numbers, also inf, nan and hexadecimal floats, with white space around; nothing else."""
+    """Parses decimal numbers, also inf, nan and hexadecimal floats, with white space around; nothing else."""
     dtype = c.output_types[0]
     parse = number_parser(dtype)
 

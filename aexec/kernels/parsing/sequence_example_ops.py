@@ -1,4 +1,4 @@
-"""SequenceExample protos to tensors: features of the whole (its context), and lists of features, step by step.
+"""Parses SequenceExample protos into tensors: features of the whole (its context), and lists of features, step by step.
 
 Next to read: `example_records.py`, then `example_ops.py`.
 """
@@ -34,7 +34,7 @@ _RECORD_BYTES, _RECORD_NS = 2500, 40_000.0
 
 @dataclass(frozen=True)
 class _Keys:
-    """The features asked for.  What a list of steps lacks is an empty list where `assumed_empty` says so."""
+    """The requested features.  A missing list of steps is an empty one if `assumed_empty` says so."""
 
     context_sparse: Sequence[str] = ()
     context_dense: Sequence[str] = ()
@@ -46,11 +46,11 @@ class _Keys:
 
 
 class _Example:
-    """One SequenceExample, parsed.
+    """A parsed SequenceExample.
 
     Args:
         name: for messages.
-        shows_feature: messages end with the feature that is wrong.
+        shows_feature: messages end with the wrong feature.
     """
 
     def __init__(self, data: bytes, name: str, complaint: str, *, shows_feature: bool) -> None:
@@ -64,7 +64,7 @@ class _Example:
         return f"{text}  Feature is: {feature}".rstrip() if self._shows_feature else text
 
     def context(self, key: str, dtype: DType) -> Any:
-        """Its values, or None if the feature is missing."""
+        """The values of a context feature, or None if it is missing."""
 
         def mismatch(_: int, _kind: DType) -> str:
             return self.mismatch(f"Context feature: {key}", dtype, self._context[key])
@@ -95,7 +95,7 @@ def _sparse_steps(rows: Sequence[list[Any] | None], dtype: DType) -> tuple[Any, 
     indices, values, inner = example.as_sparse([vector for row in steps for vector in row], dtype)
     counts = np.array([len(row) for row in steps], np.int64)
     ends = counts.cumsum()
-    # The number of a step over all examples gives the example and the step in it.
+    # A step's number over all examples gives the example and the step in it.
     which = np.repeat(np.arange(len(steps)), counts)[indices[:, 0]]
     places = np.stack((which, indices[:, 0] - (ends - counts)[which], indices[:, 1]), axis=1)
     shape = np.array([len(steps), counts.max(initial=0), inner[1]], np.int64)
@@ -103,12 +103,12 @@ def _sparse_steps(rows: Sequence[list[Any] | None], dtype: DType) -> tuple[Any, 
 
 
 def _transposed(groups: Sequence[Sequence[Any]]) -> tuple[Any, ...]:
-    """First all first parts, then all second ones, ..."""
+    """All first parts, then all second ones, and so on."""
     return tuple(part for column in zip(*groups, strict=True) for part in column)
 
 
 class _Parser:
-    """What the three ops do alike, once the keys are known."""
+    """The part that the three ops share, once the keys are known."""
 
     def __init__(self, c: OpKernelConstruction, *, is_batch: bool) -> None:
         self._is_batch = is_batch
@@ -152,7 +152,7 @@ class _Parser:
         return [shape.as_tuple() for shape in c.attr(name)]
 
     def check(self, keys: _Keys, defaults: Sequence[Any]) -> None:
-        """InvalidArgumentError unless there are as many keys as types, and defaults of the right shapes."""
+        """Raise InvalidArgumentError unless there are as many keys as types, and defaults of the right shapes."""
         for name in ("context_sparse", "context_dense", "context_ragged", "list_sparse", "list_dense", "list_ragged"):
             wanted, got = len(getattr(self, name)), len(getattr(keys, name))
             if wanted != got:
@@ -166,7 +166,7 @@ class _Parser:
                 )
 
     def outputs(self, examples: Sequence[_Example], keys: _Keys, defaults: Sequence[Any]) -> tuple[list[Any], ...]:
-        """For each kind of feature its outputs: sparse, dense and ragged ones of context, then of lists."""
+        """The outputs for each kind of feature: sparse, dense and ragged ones of the context, then of lists."""
         self.check(keys, defaults)
         context_sparse = [
             example.as_sparse([e.context(key, dtype) for e in examples], dtype)
@@ -221,7 +221,7 @@ class _Parser:
         )
 
     def _list_dense(self, examples: Sequence[_Example], i: int, key: str, keys: _Keys) -> tuple[Any, Any]:
-        """[examples, steps, *shape], filled up with zeros, and the number of steps of each example."""
+        """Returns [examples, steps, *shape], padded with zeros, and the number of steps of each example."""
         shape, dtype = self._list_shapes[i], self.list_dense[i]
         size, rows = math.prod(shape), []
         for e in examples:
@@ -249,7 +249,7 @@ class _Parser:
         return result, lengths
 
     def _list_ragged(self, examples: Sequence[_Example], key: str, values: DType, splits: DType) -> tuple[Any, ...]:
-        """Values, row splits of the examples over the steps, and of the steps over the values."""
+        """Returns values, row splits of the examples over the steps, and of the steps over the values."""
         rows = [e.steps(key, values, "Feature list") or [] for e in examples]
         flat, inner = example.as_ragged([vector for row in rows for vector in row], values, splits)
         outer = np.zeros(len(rows) + 1, splits.np)
@@ -258,7 +258,7 @@ class _Parser:
 
 
 def _of_one(outputs: tuple[list[Any], ...]) -> tuple[list[Any], ...]:
-    """The outputs of a batch of one without the dimension of the batch; row splits over it become a scalar."""
+    """The outputs of a batch of one without the batch dimension; row splits over it become a scalar."""
     context_sparse, context_dense, context_ragged, list_sparse, list_dense, list_ragged = outputs
     return (
         [(indices[:, 1:], values, shape[1:]) for indices, values, shape in context_sparse],
@@ -271,7 +271,7 @@ def _of_one(outputs: tuple[list[Any], ...]) -> tuple[list[Any], ...]:
 
 
 def _flattened(outputs: tuple[list[Any], ...], *, with_lengths: bool = True) -> tuple[Any, ...]:
-    """In the order of the ops' definitions."""
+    """The outputs in the order of the ops' definitions."""
     context_sparse, context_dense, context_ragged, list_sparse, list_dense, list_ragged = outputs
     dense = _transposed(list_dense) if with_lengths else tuple(values for values, _ in list_dense)
     return (
@@ -286,7 +286,7 @@ def _flattened(outputs: tuple[list[Any], ...], *, with_lengths: bool = True) -> 
 
 @kernel("ParseSingleSequenceExample", cost=_COST)
 def parse_single_sequence_example(c: OpKernelConstruction) -> Compute:
-    """One SequenceExample; the keys are inputs."""
+    """Parses one SequenceExample; the keys are inputs."""
     parser = _Parser(c, is_batch=False)
     names = (
         "context_sparse_keys",
@@ -318,7 +318,7 @@ def parse_single_sequence_example(c: OpKernelConstruction) -> Compute:
             assumed_empty=frozenset(example.key_texts(values_of(assumed_empty))),
         )
         data = serialized.item()
-        # A vector of names is as good as its first.
+        # Of a vector of names the first is used.
         name = example.printable(next(iter(values_of(inputs[-1])), b""))
         complaint = f"Could not parse example input, value: '{example.printable(data)}'"
         one = _Example(data, name, complaint, shows_feature=True)
@@ -346,7 +346,7 @@ def _batch(parser: _Parser, serialized: Any, names: Any, keys: _Keys, defaults: 
 
 @kernel("ParseSequenceExample", cost=_COST)
 def parse_sequence_example(c: OpKernelConstruction) -> Compute:
-    """A batch of SequenceExamples; the keys are attrs."""
+    """Parses a batch of SequenceExamples; the keys are attrs."""
     parser = _Parser(c, is_batch=True)
     keys = _Keys(
         context_sparse=example.key_texts(c.attr("context_sparse_keys")),
@@ -364,7 +364,7 @@ def _cost_with_keys(serialized: Any, names: Any, *inputs: Any) -> float:
 
 @kernel("ParseSequenceExampleV2", cost=_cost_with_keys)
 def parse_sequence_example_v2(c: OpKernelConstruction) -> Compute:
-    """A batch of SequenceExamples, with ragged features; the keys are inputs, a vector for each kind."""
+    """Parses a batch of SequenceExamples, with ragged features; the keys are inputs, a vector for each kind."""
     parser = _Parser(c, is_batch=True)
 
     def compute(serialized: Any, names: Any, *inputs: Any) -> Any:

@@ -20,13 +20,13 @@ from aexec.kernels.common.tensor_bytes import tensor_parts
 __all__: list[str] = []
 
 _COST = 20.0
-# Bytes of what is no tensor that a message shows.
+# The most bytes of a malformed tensor that a message shows.
 _SHOWN = 300
 
 
 @kernel("SerializeTensor", T=dtypes.ALL, cost=_COST)
 def serialize_tensor(c: OpKernelConstruction) -> Compute:
-    """The tensor as one string."""
+    """Returns the tensor as one string."""
     dtype = c.attr("T")
 
     def compute(tensor: Any) -> Any:
@@ -37,7 +37,7 @@ def serialize_tensor(c: OpKernelConstruction) -> Compute:
 
 @kernel("ParseTensor", cost=string_cost(2000.0))
 def parse_tensor(c: OpKernelConstruction) -> Compute:
-    """The tensor that a string holds."""
+    """Returns the tensor in a string."""
     dtype = c.attr("out_type")
 
     def compute(serialized: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Chains of elementwise steps on floats, done block by block in a buffer that stays in the cache, by several cores.
+"""Chains of elementwise steps on floats, cache block by cache block in a buffer, by several cores.
 
 Next to read: `quantize_ops.py`.
 """
@@ -15,17 +15,17 @@ from aexec.kernels.common.scratch import scratch
 
 __all__ = ["clamp", "in_cache_blocks", "round_away"]
 
-# Elements at a time, and in a piece that one core does.
+# Elements of a cache block, and of a piece that one core processes.
 _BLOCK = 32768
 _PIECE = 4 * _BLOCK
 
 
 def in_cache_blocks(xp: Any, x: Any, dtype: Any, steps: Callable[[Any], object], *, whole: bool = False) -> Any:
-    """What `steps` makes of float32 values, as an array of type `dtype`.
+    """Apply `steps` to float32 values; returns them as an array of type `dtype`.
 
     Args:
         steps: changes a contiguous array in place.
-        whole: hand it over in its shape, all at once, for steps that broadcast.
+        whole: pass the array in its shape, all at once, for steps that broadcast.
     """
     if whole or xp is not np:
         values = xp.array(x, np.float32)
@@ -37,7 +37,7 @@ def in_cache_blocks(xp: Any, x: Any, dtype: Any, steps: Callable[[Any], object],
         end = min(flat.size, (piece + 1) * _PIECE)
         for start in range(piece * _PIECE, end, _BLOCK):
             part = out[start : min(end, start + _BLOCK)]
-            # What is a float32 in the end is computed where it will be.
+            # A float32 result is computed in its final place.
             in_place = part.dtype == np.float32
             values = part if in_place else scratch.empty(xp, "quantize", part.shape, np.dtype(np.float32))
             values[...] = flat[start : start + part.size]
@@ -52,7 +52,7 @@ def in_cache_blocks(xp: Any, x: Any, dtype: Any, steps: Callable[[Any], object],
 def clamp(xp: Any, values: Any, low: Any, high: Any) -> None:
     """Bring float32 values into [low, high] in place."""
     if xp is np and not (low.ndim or high.ndim):
-        values.clip(low, high, values)  # an array and two numbers: half of what `minimum` and `maximum` take
+        values.clip(low, high, values)  # with an array and two numbers: half the time of `minimum` and `maximum`
     else:
         xp.minimum(values, high, out=values)
         xp.maximum(values, low, out=values)
@@ -64,13 +64,13 @@ _HALF_BITS = _HALF.view(np.int32)
 
 
 def round_away(xp: Any, values: Any, *, to_be_cast: bool = False) -> None:
-    """Round float32 values in place to the nearest integer, half a step away from zero.
+    """Round float32 values in place to the nearest integer, halves away from zero.
 
-    The largest number below a half is added, with the value's sign: a half more would take the number below a half to
-    one, and this takes a half there, as the sum is rounded.
+    It adds the largest number below a half, with the value's sign.  Adding a half would bring the number below a half
+    to one; with this, rounding the sum still brings a half there.
 
     Args:
-        to_be_cast: leave it to the cast to an integer type to cut off what is behind the point.
+        to_be_cast: leave truncation to the following cast to an integer type.
     """
     half = values.view(np.int32) & _SIGN
     half |= _HALF_BITS

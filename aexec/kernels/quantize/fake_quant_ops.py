@@ -1,9 +1,8 @@
 """Fake quantisation: floats rounded to the values that a quantised tensor could hold, and the gradients.
 
 The range is nudged first, so that zero is exactly one of the values; the rule is that of
-core/kernels/fake_quant_ops_functor.h.  One implementation serves a range for the whole
-tensor (from attrs or scalars) and a range per channel: the ranges are broadcast.
-Next to read: `quantize_ops.py`.
+core/kernels/fake_quant_ops_functor.h.  One implementation serves a range for the whole tensor (from attrs or scalars)
+and a range per channel: the ranges are broadcast. Next to read: `quantize_ops.py`.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ _COST = 1.5
 
 
 class _Range(NamedTuple):
-    """A nudged range: its ends, and the distance of neighbouring values."""
+    """A nudged range: its ends, and the step between values."""
 
     low: Any
     high: Any
@@ -46,7 +45,7 @@ class _Levels:
         """The range nearest to [low, high] that has zero at one of the integers."""
         step = (high - low) / (self.last - self.first)
         zero = self.first - low / step
-        # Below the last level it is positive, so this is rounding half away from zero.
+        # Below the last level it is positive, so this rounds halves away from zero.
         zero = self.xp.clip(self.xp.floor(zero + np.float32(0.5)), self.first, self.last)
         return _Range((self.first - zero) * step, (self.last - zero) * step, step)
 
@@ -76,7 +75,7 @@ def _attr_range(c: OpKernelConstruction) -> tuple[np.float32, np.float32]:
 
 @kernel("FakeQuantWithMinMaxArgs", cost=_COST)
 def fake_quant_with_min_max_args(c: OpKernelConstruction) -> Compute:
-    """The range comes from attrs."""
+    """Rounds to a range from attrs."""
     levels = _Levels(c)
     nudged = levels.nudge(*_attr_range(c))
     return lambda x: levels.apply(x, nudged)
@@ -84,7 +83,7 @@ def fake_quant_with_min_max_args(c: OpKernelConstruction) -> Compute:
 
 @kernel("FakeQuantWithMinMaxArgsGradient", cost=1.0)
 def fake_quant_with_min_max_args_gradient(c: OpKernelConstruction) -> Compute:
-    """The gradient where the input is inside the nudged range, else 0."""
+    """Returns the gradient where the input is inside the nudged range, else 0."""
     xp = c.xp
     low, high, _ = _Levels(c).nudge(*_attr_range(c))
 
@@ -116,7 +115,7 @@ def _channels(c: OpKernelConstruction) -> int:
     return 1 if "PerChannel" in c.op else 0
 
 
-# Bytes that a channel takes for its range, nudged, and for the steps within.
+# Bytes per channel for its range, the nudged range, and intermediate steps.
 _RANGE_BYTES = 40
 
 
@@ -126,7 +125,7 @@ def _ranges_scratch(_x: Any, low: Any, _high: Any) -> int:
 
 @kernel("FakeQuantWithMinMaxVars", "FakeQuantWithMinMaxVarsPerChannel", cost=_COST, scratch=_ranges_scratch)
 def fake_quant_with_min_max_vars(c: OpKernelConstruction) -> Compute:
-    """The range comes from inputs: scalars, or vectors over the last dimension.  A range of 0 to 0 gives 0."""
+    """Rounds to a range from inputs: scalars, or vectors over the last dimension.  A range of 0 to 0 gives 0."""
     xp, levels, rank = c.xp, _Levels(c), _channels(c)
 
     def compute(x: Any, low: Any, high: Any) -> Any:
@@ -138,7 +137,7 @@ def fake_quant_with_min_max_vars(c: OpKernelConstruction) -> Compute:
     return compute
 
 
-# Bytes that an element takes for which side of the range it is on, and for its gradient there.
+# Bytes per element for its side of the range, and for its gradient there.
 _SIDE_BYTES = 12
 
 
@@ -153,7 +152,7 @@ def _sides_scratch(_grad: Any, x: Any, low: Any, _high: Any) -> int:
     scratch=_sides_scratch,
 )
 def fake_quant_with_min_max_vars_gradient(c: OpKernelConstruction) -> Compute:
-    """Gradients for the input (where it is inside the range), min (where below) and max (where above)."""
+    """Returns gradients for the input (where it is inside the range), min (where below) and max (where above)."""
     xp, levels, rank, zero = c.xp, _Levels(c), _channels(c), np.float32(0)
 
     def compute(grad: Any, x: Any, low: Any, high: Any) -> Any:
@@ -161,7 +160,7 @@ def fake_quant_with_min_max_vars_gradient(c: OpKernelConstruction) -> Compute:
             raise errors.InvalidArgumentError("gradient and input must be the same size")
         _check_range(x, low, high, rank)
         nudged = levels.nudge(low, high)
-        none = (low == 0) & (high == 0)  # then all of the gradient is the input's
+        none = (low == 0) & (high == 0)  # then the whole gradient is the input's
         below, above = ~none & (x < nudged.low), ~none & (x > nudged.high)
         inside = none | ((x >= nudged.low) & (x <= nudged.high))
         axes = tuple(range(x.ndim - rank))

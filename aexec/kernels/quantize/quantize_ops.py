@@ -1,11 +1,9 @@
-"""Quantising floats, the way back, and both at once; with a range for the whole tensor or one per slice of an axis.
+"""Quantises floats, dequantises them, and both at once; with a range for the whole tensor or one per slice of an axis.
 
-Ranges per slice are vectors shaped to be broadcast, so that there is one
-implementation for both.  The formulas, float32 and in this order, are those of
-core/kernels/{quantize_op,dequantize_op,quantize_and_dequantize_op}.  A quantised
-tensor is held as its integer dtype.  Where TensorFlow takes oneDNN's kernel for
-MIN_FIRST, it rounds once, after the shift and to even: by up to one step another way.
-Next to read: `fake_quant_ops.py`.
+Ranges per slice are vectors shaped to be broadcast, so that there is one implementation for both.  The formulas,
+float32 and in this order, are those of core/kernels/{quantize_op,dequantize_op,quantize_and_dequantize_op}.  A
+quantised tensor is held as its integer dtype.  For MIN_FIRST, TensorFlow may use oneDNN's kernel, which rounds once,
+after the shift and to even: its results differ by up to one step. Next to read: `fake_quant_ops.py`.
 """
 
 from __future__ import annotations
@@ -29,7 +27,7 @@ _COST = 4.0
 
 
 def _rounded_away(xp: Any, x: Any) -> Any:
-    """Nearest integers of few numbers, half a step away from zero."""
+    """The nearest integers of a few numbers, with halves rounded away from zero."""
     whole = xp.array(x, np.float32)
     round_away(xp, whole)
     return whole
@@ -52,7 +50,7 @@ class _Integers:
         self.narrow_low = np.float32(info.min + narrow)
         self.half_range = (self.high - self.low + 1) / np.float32(2) if self.signed else np.float32(0)
         self.steps = float(2**info.bits - 1)
-        # 2**31 - 1 is no float32; TensorFlow lets 2**31 overflow to -2**31, here the largest float below is taken.
+        # 2**31 - 1 is not a float32; TensorFlow lets 2**31 overflow to -2**31, here the largest float below is used.
         self.clip_high = min(self.high, np.float32(2**31 - 128))
 
     def cast(self, x: Any, steps: Callable[[Any], object], *, whole: bool) -> Any:
@@ -139,7 +137,7 @@ class _Quantize:
             if t.signed:
                 values -= t.half_range
                 round_away(xp, values, to_be_cast=True)
-            else:  # TensorFlow adds a half and cuts off
+            else:  # TensorFlow adds a half and truncates
                 values += np.float32(0.5)
 
         return t.cast(x, steps, whole=self.axis >= 0), low, high
@@ -174,8 +172,7 @@ class _Quantize:
         return t.cast(x, steps, whole=self.axis >= 0), low, high
 
 
-# Bytes of a channel's range and of what it is multiplied by; and of an element, where there are channels: then all are
-# worked on at once.
+# Bytes of a channel's range and its scale; and of an element, if there are channels: then all are processed at once.
 _RANGE_BYTES, _WHOLE_BYTES = 48, 8
 
 
@@ -189,7 +186,7 @@ def _ranges_scratch(x: Any, low: Any, high: Any) -> int:
 
 @kernel("QuantizeV2", T=_QUANTIZED, cost=1.5, scratch=_ranges_scratch)
 def quantize_v2(c: OpKernelConstruction) -> Compute:
-    """The quantised tensor, and the range that its smallest and largest integer stand for."""
+    """Returns the quantised tensor, and the range of its smallest and largest integer."""
     return _Quantize(c).__call__
 
 
@@ -197,7 +194,7 @@ def quantize_v2(c: OpKernelConstruction) -> Compute:
 
 
 def _wide_and_ranges(x: Any, low: Any, high: Any) -> int:
-    """The ranges; with channels also the whole tensor in float32, as it is dequantised at once."""
+    """Bytes of the ranges; with channels also of the whole tensor in float32, as it is dequantised at once."""
     return _of_ranges(x, low, high) + (4 * int(x.size) if low.ndim else 0)
 
 
@@ -246,7 +243,7 @@ class _Dequantize:
 @kernel("Dequantize", T=_QUANTIZED, dtype=(dtypes.float32,), cost=0.7, scratch=_of_ranges)
 @kernel("Dequantize", T=_QUANTIZED, dtype=(dtypes.bfloat16,), cost=1.5, scratch=_wide_and_ranges)
 def dequantize(c: OpKernelConstruction) -> Compute:
-    """The floats that quantised values stand for."""
+    """Returns the floats that quantised values represent."""
     return _Dequantize(c).__call__
 
 
@@ -254,7 +251,7 @@ def dequantize(c: OpKernelConstruction) -> Compute:
 
 
 class _RoundTrip:
-    """Floats rounded to `num_bits` bits between two limits, which are given or those of the input."""
+    """Rounds floats to `num_bits` bits between two limits, which are given or those of the input."""
 
     def __init__(self, c: OpKernelConstruction) -> None:
         self.xp, self.dtype = c.xp, c.output_types[0].np
@@ -329,7 +326,7 @@ def _check_limits(x: Any, low: Any, high: Any, axis: int) -> None:
 
 @kernel("QuantizeAndDequantize", T=_QADQ_TYPES, cost=_COST, scratch=24)
 def quantize_and_dequantize(c: OpKernelConstruction) -> Compute:
-    """The range comes from attrs."""
+    """Takes the range from attrs."""
     trip, bits = _RoundTrip(c), c.attr("num_bits")
     trip.check_bits(bits)
     low, high = (trip.dtype.type(c.attr(name)) for name in ("input_min", "input_max"))
@@ -340,7 +337,7 @@ def quantize_and_dequantize(c: OpKernelConstruction) -> Compute:
 
 @kernel("QuantizeAndDequantizeV2", "QuantizeAndDequantizeV4", T=_QADQ_TYPES, cost=_COST, scratch=24)
 def quantize_and_dequantize_v2(c: OpKernelConstruction) -> Compute:
-    """The range comes from inputs, or is that of the input."""
+    """Takes the range from inputs, or that of the input."""
     trip, bits = _RoundTrip(c), c.attr("num_bits")
     trip.check_bits(bits)
     return lambda x, low, high: trip(x, low, high, bits)
@@ -348,7 +345,7 @@ def quantize_and_dequantize_v2(c: OpKernelConstruction) -> Compute:
 
 @kernel("QuantizeAndDequantizeV3", T=_QADQ_TYPES, cost=_COST, scratch=24)
 def quantize_and_dequantize_v3(c: OpKernelConstruction) -> Compute:
-    """As V2; the number of bits is an input."""
+    """As V2, with the number of bits as an input."""
     trip = _RoundTrip(c)
 
     def compute(x: Any, low: Any, high: Any, num_bits: Any) -> Any:
@@ -365,7 +362,9 @@ def quantize_and_dequantize_v3(c: OpKernelConstruction) -> Compute:
 
 @kernel("QuantizeAndDequantizeV4Grad", T=_QADQ_TYPES, cost=3.0)
 def quantize_and_dequantize_v4_grad(c: OpKernelConstruction) -> Compute:
-    """The gradient where the input is inside the range; those for input_min and input_max are 0 in TensorFlow too."""
+    """Returns the gradient where the input is inside the range; those for input_min and input_max are 0, as in
+    TensorFlow.
+    """
     xp, axis, zero = c.xp, c.attr("axis"), c.output_types[0].np.type(0)
     if axis < -1:
         raise errors.InvalidArgumentError(f"Axis must be at least -1. Found {axis}")
@@ -404,7 +403,7 @@ def quantize_and_dequantize_v4_grad(c: OpKernelConstruction) -> Compute:
 
 @kernel("QuantizedReshape", T=(dtypes.quint8, dtypes.qint32), host_memory=("shape",), cost=0)
 def quantized_reshape(c: OpKernelConstruction) -> Compute:
-    """As Reshape; the range is handed on."""
+    """As Reshape; passes the range on."""
     inner = reshape(c)
 
     def compute(x: Any, shape: Any, low: Any, high: Any) -> Any:

@@ -1,6 +1,6 @@
 """Feature crosses of ragged, sparse and dense columns, in any order, as a ragged matrix.
 
-Next to read: `aexec/kernels/sparse/cross_ops.py`, which does the crossing.
+Next to read: `aexec/kernels/sparse/cross_ops.py`, which computes the crosses.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def _dense_column(matrix: Any) -> tuple[crosses.Column, int]:
 
 
 def _in_order(order: str, columns: dict[str, list[Any]]) -> list[Any]:
-    """The columns in the order in which the letters name their kinds."""
+    """The columns, in the order in which the letters name their kinds."""
     taken = dict.fromkeys(_KINDS, 0)
     found = []
     for letter in order:
@@ -92,7 +92,7 @@ def _in_order(order: str, columns: dict[str, list[Any]]) -> list[Any]:
 
 @kernel("RaggedCross", out_row_splits_type=INDEX, cost=_COST)
 def ragged_cross(c: OpKernelConstruction) -> Compute:
-    """For each row all combinations of one feature of every column, as texts or as hashes."""
+    """Returns for each row all combinations of one feature of every column, as texts or as hashes."""
     order, to_hash = c.text("input_order"), c.attr("hashed_output")
     buckets, key, splits_type = c.attr("num_buckets"), c.attr("hash_key"), c.attr("out_row_splits_type")
     if to_hash != (c.attr("out_values_type") is dtypes.int64):

@@ -1,7 +1,6 @@
 """Ragged tensors: row splits, outermost first, over a vector (or more) of values.
 
-Rows are not looped over: `_positions` lists what all of them hold in one go.
-Next to read: `variant_ops.py`.
+There are no loops over rows: `_positions` lists the positions of all rows at once. Next to read: `variant_ops.py`.
 """
 
 from __future__ import annotations
@@ -31,11 +30,11 @@ VALUE_TYPES = (*dtypes.POD, dtypes.string, *dtypes.QUANTIZED)
 _COST = 10.0
 # Nanoseconds for a row of which a function of NumPy makes something.
 _ROW_NS = 1000.0
-# Bytes that the length of a range, and where it begins, take in arrays and lists.
+# Bytes of a range's length and start in arrays and lists.
 _RANGE_BYTES = 100
-# Bytes that a number of a partition takes for the row and place that follow from it, and a value for where it goes.
+# Bytes per number of a partition for its row and position, and per value for its target.
 _PARTITION_BYTES, _TARGET_BYTES = 40, 32
-# How many ranges an estimate looks at; more are not for the event loop anyway.
+# The most ranges from which a cost is estimated; more are offloaded anyway.
 _LOOKED_AT = 1 << 12
 _INT64_MAX = 2**63 - 1
 
@@ -59,10 +58,10 @@ def _splits_of(lengths: Any, dtype: Any) -> Any:
 
 
 def _range_lengths(starts: Any, limits: Any, deltas: Any) -> Any:
-    """Number of elements of each range, int64.  Raises InvalidArgumentError for more than that holds."""
+    """The number of elements of each range, int64.  Raises InvalidArgumentError if int64 cannot hold it."""
     runs = np.where(deltas > 0, starts < limits, limits < starts)
     if starts.dtype.kind == "i":
-        # As unsigned numbers differences cannot overflow.
+        # Differences of unsigned numbers cannot overflow.
         low, high = np.minimum(starts, limits), np.maximum(starts, limits)
         distance = high.astype(np.uint64) - low.astype(np.uint64)
         step = np.where(deltas > 0, deltas.astype(np.uint64), np.uint64(0) - deltas.astype(np.uint64))
@@ -80,7 +79,7 @@ def _range_lengths(starts: Any, limits: Any, deltas: Any) -> Any:
 
 
 def _range_cost(attrs: Mapping[str, Any]) -> Callable[..., float]:
-    """By elements, and by rows, which are added up one by one where the type rounds."""
+    """By elements, and by rows, which are summed one by one if the type rounds."""
     row_ns = _ROW_NS if attrs["T"].is_floating else _COST
 
     def cost(starts: Any, limits: Any, deltas: Any) -> float:
@@ -94,7 +93,7 @@ def _range_cost(attrs: Mapping[str, Any]) -> Callable[..., float]:
 
 @kernel("RaggedRange", T=(dtypes.float32, dtypes.float64, *INDEX), Tsplits=INDEX, cost=AttrCost(_range_cost))
 def ragged_range(c: OpKernelConstruction) -> Compute:
-    """One range for each start, limit and delta; scalars stand for all ranges."""
+    """Returns one range for each start, limit and delta; scalars stand for all ranges."""
     splits_type, allocate = c.attr("Tsplits"), allocator(c, 1)
     exact = not c.attr("T").is_floating
 
@@ -120,7 +119,7 @@ def ragged_range(c: OpKernelConstruction) -> Compute:
             steps = _positions(np.zeros_like(lengths), lengths)
             values[...] = repeated(starts, lengths) + steps * repeated(deltas, lengths)
             return splits, values
-        # TensorFlow adds up the steps, and so do rounding errors.
+        # TensorFlow adds up the steps, and with them rounding errors.
         values[...] = repeated(deltas, lengths)
         first = splits[:-1][lengths > 0]
         values[first] = starts[lengths > 0]
@@ -149,7 +148,7 @@ def _check_splits(splits: Sequence[Any], value_count: int) -> None:
 
 @kernel("RaggedGather", Tindices=INDEX, Tvalues=VALUE_TYPES, Tsplits=INDEX, cost=_COST, scratch=24)
 def ragged_gather(c: OpKernelConstruction) -> Compute:
-    """The rows that the indices name, in the indices' shape."""
+    """Returns the rows that the indices name, in the indices' shape."""
     levels, out_levels, splits_type = c.attr("PARAMS_RAGGED_RANK"), c.attr("OUTPUT_RAGGED_RANK"), c.attr("Tsplits")
     allocates = [allocator(c, i) for i in range(out_levels + 1)]
 
@@ -181,7 +180,7 @@ def ragged_gather(c: OpKernelConstruction) -> Compute:
             if indices.ndim or level:
                 outputs.append(_splits_of(lengths, splits_type.np))
             shape = (total, *values.shape[1:]) if level == levels - 1 else (total + 1,)
-            allocates[min(len(outputs), out_levels)](shape)  # only to see that there is room
+            allocates[min(len(outputs), out_levels)](shape)  # only to check the memory
             rows = _positions(starts, lengths)
         return (*outputs, values[rows])
 
@@ -193,7 +192,7 @@ def ragged_gather(c: OpKernelConstruction) -> Compute:
 
 @kernel("RaggedTensorToSparse", Tsplits=INDEX, cost=_COST, scratch=48)
 def ragged_to_sparse(c: OpKernelConstruction) -> Compute:
-    """A sparse tensor with a dimension for each row split and those of the values."""
+    """Returns a sparse tensor with a dimension for each row split, and those of the values."""
     levels = c.attr("RAGGED_RANK")
 
     def check(splits: Sequence[Any], values: Any) -> None:
@@ -225,7 +224,7 @@ def ragged_to_sparse(c: OpKernelConstruction) -> Compute:
             columns.append(_positions(np.zeros_like(lengths), lengths))
             widths.append(int(lengths.max(initial=0)))
         inner = values.shape[1:]
-        if inner and not values.size:  # though its rows have any number of places
+        if inner and not values.size:  # its rows may have any number of positions
             columns = [np.zeros(0, np.int64)] * (len(columns) + len(inner))
         elif inner:
             size = int(np.prod(inner))
@@ -244,7 +243,7 @@ _PARTITIONS = (_FIRST_SIZE, _ROW_IDS, b"ROW_LENGTHS", _SPLITS, b"ROW_LIMITS", b"
 
 
 def _rows_and_places(kind: bytes, partition: Any, row_count: int) -> tuple[Any, Any]:
-    """For each value of a level the row it is in, and its place there."""
+    """For each value of a level, its row, and its position in that."""
     announce_scratch(_PARTITION_BYTES * partition.size)
     flat = partition.reshape(-1).astype(np.int64, copy=False)
     if kind == _SPLITS:
@@ -264,7 +263,7 @@ def _rows_and_places(kind: bytes, partition: Any, row_count: int) -> tuple[Any, 
 
 
 def _wanted_shape(shape: Any, rank: int, inner: Sequence[int]) -> list[int]:
-    """The shape asked for, -1 where it is to be found.  Raises InvalidArgumentError if it does not fit."""
+    """The requested shape, -1 for unknown sizes.  Raises InvalidArgumentError if it does not match."""
     if shape.ndim > 1:
         raise errors.InvalidArgumentError(f"Shape must be at most rank 1 but is rank {shape.ndim}")
     if not shape.ndim:
@@ -307,7 +306,7 @@ def _check_default(default: Any, values: Any) -> None:
 
 @kernel("RaggedTensorToTensor", T=VALUE_TYPES, Tindex=INDEX, cost=_COST)
 def ragged_to_tensor(c: OpKernelConstruction) -> Compute:
-    """A dense tensor with the rows cut or filled up with a default to the shape given."""
+    """Returns a dense tensor with the rows cut or padded with a default to the given shape."""
     kinds: list[bytes] = c.attr("row_partition_types")
     for kind in kinds:
         if kind not in _PARTITIONS:
@@ -340,8 +339,8 @@ def ragged_to_tensor(c: OpKernelConstruction) -> Compute:
         wanted = _wanted_shape(shape, len(levels) + 1 + len(inner), inner)
         out_rows = rows if wanted[0] < 0 else wanted[0]
         sizes = [out_rows]
-        # Where the rows, or values, of a level go in the output, -1 for those cut off.  Of the first
-        # level, whose size may be any number, only the rows are looked at that have values.
+        # The position of each row, or value, of a level in the output; -1 if it is cut off.  In the first level, whose
+        # size may be any number, only rows with values are considered.
         target = None if levels else np.arange(min(rows, out_rows, values.shape[0]))
         count = rows
         for depth, i in enumerate(levels, 1):

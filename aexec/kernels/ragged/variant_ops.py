@@ -1,4 +1,4 @@
-"""Ragged tensors as variants, which is how they travel through loops, maps and batching.
+"""Ragged tensors as variants, the form in which they go through loops, maps and batching.
 
 Next to read: `ragged_ops.py`.
 """
@@ -31,9 +31,9 @@ __all__ = ["RaggedTensorVariant"]
 _COST = 10.0
 # Nanoseconds of looking at a split.
 _CHECK_NS = 2.0
-# Per row, or variant: what the interpreter does with it.
+# The interpreter's time per row, or variant.
 _VARIANT_NS = 2_000.0
-# Of a row as a tensor of its own, for each level of splits, besides its elements.
+# Bytes of a row as a separate tensor, for each level of splits, besides its elements.
 _ROW_BYTES = 210
 
 
@@ -42,7 +42,7 @@ _ROW_BYTES = 210
 class RaggedTensorVariant:
     """A ragged tensor: row splits, outermost first, and values.
 
-    `variant.zeros_like` and `variant.add` work on the values.
+    `variant.zeros_like` and `variant.add` apply to the values.
     """
 
     splits: tuple[Any, ...]
@@ -86,7 +86,7 @@ variant.register_binary_op("ADD", "CPU", RaggedTensorVariant, _add)
 
 
 def _check_splits(splits: Sequence[Any], values: Any) -> None:
-    """Raise InvalidArgumentError for splits by which values cannot be cut."""
+    """Raise InvalidArgumentError for splits that do not match the values."""
     for vector in splits:
         if vector.ndim != 1:
             raise _invalid_splits(f"ragged splits must be rank 1 but is rank {vector.ndim}")
@@ -139,7 +139,7 @@ def _rows_cost(attrs: Mapping[str, Any]) -> Callable[..., float]:
 
 @kernel("RaggedTensorToVariant", Tvalues=VALUE_TYPES, Tsplits=INDEX, cost=AttrCost(_rows_cost))
 def ragged_to_variant(c: OpKernelConstruction) -> Compute:
-    """The whole tensor as one variant, or, batched, a variant for each row."""
+    """Returns the whole tensor as one variant, or, if batched, a variant for each row."""
     is_batched = c.attr("batched_input")
 
     def compute(*inputs: Any) -> Any:
@@ -200,7 +200,7 @@ def _check_same_shape(parts: Sequence[Any], first: int) -> None:
 
 
 def _stacked(parts: Sequence[RaggedTensorVariant], shape: Sequence[int], rank: int, out_splits: Any) -> list[Any]:
-    """Ragged tensors in an array of that shape as one: its splits and values."""
+    """Splits and values of one ragged tensor that holds ragged tensors in an array of that shape."""
     splits, rows = [], 1
     for size, width in pairwise(shape):
         rows *= size
@@ -227,7 +227,7 @@ def _variants_cost(encoded: Any, *_: Any) -> float:
 
 @kernel("RaggedTensorFromVariant", Tvalues=VALUE_TYPES, Tsplits=INDEX, cost=_variants_cost)
 def ragged_from_variant(c: OpKernelConstruction) -> Compute:
-    """Variants of ragged tensors as one ragged tensor, or, if its ragged rank is 0, as a dense one."""
+    """Returns the variants of ragged tensors as one ragged tensor, or, if its ragged rank is 0, as a dense one."""
     in_rank, out_rank = c.attr("input_ragged_rank"), c.attr("output_ragged_rank")
     values_type, splits_type = c.attr("Tvalues"), c.attr("Tsplits")
 
@@ -273,7 +273,7 @@ def ragged_from_variant(c: OpKernelConstruction) -> Compute:
 
 @kernel("RaggedTensorToVariantGradient", Tvalues=VALUE_TYPES, Tsplits=INDEX, cost=_variants_cost)
 def ragged_to_variant_gradient(c: OpKernelConstruction) -> Compute:
-    """The gradients of the rows, or of the whole tensor, as the gradient of the values."""
+    """Returns the gradient of the values, from those of the rows, or of the whole tensor."""
     values_type, allocate = c.attr("Tvalues"), allocator(c)
 
     def compute(encoded: Any, splits: Any, shape: Any) -> Any:
@@ -288,7 +288,7 @@ def ragged_to_variant_gradient(c: OpKernelConstruction) -> Compute:
             return parts[0].values
         result = allocate(dims, np.zeros)
         flat = splits.reshape(-1)
-        # Rows of a tensor without splits are as long as the others.
+        # Rows of a tensor without splits have one length.
         if not flat.size and dims[:1] != [len(parts)]:
             raise errors.InvalidArgumentError(f"{len(parts)} rows for dense_values_shape {shape_text(dims)}")
         if flat.size not in (0, len(parts) + 1):
