@@ -1,4 +1,4 @@
-"""Sampling of candidate classes for sampled losses, and the hits among them.
+"""Sampling of candidate classes for sampled losses, and the true classes among them (accidental hits).
 
 Each op is a distribution over [0, range): see `range_sampler.py`, the next to read.
 """
@@ -20,13 +20,13 @@ from aexec.kernels.random import range_sampler as samplers
 
 __all__: list[str] = []
 
-# Words of the generator that TensorFlow sets aside for each candidate.
+# Words of the generator that TensorFlow reserves for each candidate.
 _WORDS_PER_CANDIDATE = 2048
 _COST = 100_000.0
 
 
 def _cost(*_: Any) -> float:
-    """What sampling costs hardly depends on the size of its input."""
+    """A constant: the time of sampling hardly depends on the size of its input."""
     return _COST
 
 
@@ -66,13 +66,13 @@ _SAMPLERS: dict[str, Callable[[OpKernelConstruction], samplers.RangeSampler]] = 
 }
 
 
-# Bytes that a true class takes while its expected count is worked out.
+# Bytes per true class while its expected count is computed.
 _CLASS_BYTES = 24
 
 
 @kernel(*_SAMPLERS, cost=_cost)
 def candidate_sampler(c: OpKernelConstruction) -> Compute:
-    """Candidates, and how often the true classes and the candidates are expected among them."""
+    """Returns candidates, and how often the true classes and the candidates are expected among them."""
     count, columns, unique = c.attr("num_sampled"), c.attr("num_true"), c.attr("unique")
     sampler, generator, allocate = _SAMPLERS[c.op](c), common.own_generator(c), allocator(c)
 
@@ -92,7 +92,7 @@ def candidate_sampler(c: OpKernelConstruction) -> Compute:
         if wrong.any():
             first = true_classes.reshape(-1)[wrong.argmax()]
             raise errors.InvalidArgumentError(f"`true_candidate` out of range [0, {sampler.range}), received {first}")
-        allocate(count)  # only to see that there is room
+        allocate(count)  # only to check the memory
         words = generator.reserve(-(-_WORDS_PER_CANDIDATE * count // 4))
         return sampler.sample_batch(samplers.Words(words), count, unique, true_classes)
 
@@ -101,7 +101,9 @@ def candidate_sampler(c: OpKernelConstruction) -> Compute:
 
 @kernel("ComputeAccidentalHits", cost=50.0, scratch=24)
 def accidental_hits(c: OpKernelConstruction) -> Compute:
-    """Rows of true classes that were sampled, their places among the samples, and the lowest float as weight."""
+    """Returns rows of true classes that were sampled, their positions among the samples, and the lowest float as
+    weight.
+    """
     columns = c.attr("num_true")
 
     def compute(true_classes: Any, sampled: Any) -> Any:
@@ -111,7 +113,7 @@ def accidental_hits(c: OpKernelConstruction) -> Compute:
             raise errors.InvalidArgumentError(
                 "sampled_candidates must be a vector, which is typically an output from CandidateSampler"
             )
-        # Of candidates that were sampled twice, the last place counts.
+        # For a candidate that was sampled twice, the last position counts.
         order = sampled.argsort(kind="stable")
         ordered, flat = sampled[order], true_classes.reshape(-1)
         at = ordered.searchsorted(flat, "right") - 1

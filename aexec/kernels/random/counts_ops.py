@@ -1,8 +1,8 @@
 """Poisson and binomial random numbers.
 
-Small means are counted out (Knuth's product of uniform numbers, and sums of geometric ones), large
-ones drawn by Hörmann's transformed rejection.  Each sample has its own range of the generator's
-blocks; here all samples take a step at a time, as in `gamma_ops.py`.
+For small means the kernels count (Knuth's product of uniform numbers, and sums of geometric ones); for large means they
+use Hörmann's transformed rejection.  Each sample has its own range of the generator's blocks; here all samples take a
+step at a time, as in `gamma_ops.py`.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ __all__: list[str] = []
 
 _RANDOM_TYPES = (dtypes.float16, dtypes.float32, dtypes.float64, dtypes.int32, dtypes.int64)
 _NANOSECONDS = 1000.0
-# Means from which on numbers are drawn by rejection.
+# From this mean on numbers are drawn by rejection.
 _LARGE = 10
-# Rejections in a row are less likely than one in two, so that nobody gets here whose numbers fit the type.
+# Limit of steps.  A rejection is less likely than one in two, so numbers that fit the type never reach it.
 _MAX_STEPS = 2000
 
 Uniforms = Callable[[Any], Any]
 
 
 def _uniforms(generator: Philox, places: Any) -> Uniforms:
-    """Function giving the next uniform number of each of some samples."""
+    """A function that returns the next uniform number of each of some samples."""
     return Buffers(generator, places, philox.unit_doubles).next
 
 
 class _Rejection:
-    """Draws for samples until all are accepted.  Raises InvalidArgumentError if that takes forever."""
+    """Draws for samples until all are accepted.  Raises InvalidArgumentError after `_MAX_STEPS` steps."""
 
     def __init__(self, count: int, what: str) -> None:
         self.waiting, self._what = np.arange(count), what
@@ -55,7 +55,7 @@ class _Rejection:
         raise errors.InvalidArgumentError(f"{self._what} is too large for the type of the output")
 
     def accept(self, accepted: Any) -> Any:
-        """The samples among those of this step that are done."""
+        """Mark samples of this step as done; returns them."""
         done = self.waiting[accepted]
         self.waiting = self.waiting[~accepted]
         return done
@@ -101,9 +101,9 @@ def _large_poisson(rate: Any, uniforms: Uniforms, largest: float) -> Any:
 
 
 def _poisson(generator: Philox, rate: Any, out: DType, first: int) -> Any:
-    """One number for each rate of a float64 vector; for NaN, that or zero, for infinity the largest of the type.
+    """One number for each rate of a float64 vector: NaN for NaN, zero for zero, the type's largest for infinity.
 
-    `first` is the number of the first of them among the generator's samples.
+    `first` is the index of the first of them among the generator's samples.
     """
     places = np.arange(first, first + len(rate), dtype=np.uint64) * np.uint64(philox.BLOCKS_PER_OUTPUT)
     largest = float(out.max)
@@ -122,7 +122,7 @@ def _poisson(generator: Philox, rate: Any, out: DType, first: int) -> Any:
 def _as_type(values: Any, out: DType) -> Any:
     if out is not dtypes.int64:
         return values.astype(out.np)
-    # The largest int64 is no float64.
+    # The largest int64 is not a float64.
     inside = values < 2.0**63
     return np.where(inside, np.where(inside, values, 0).astype(np.int64), np.int64(2**63 - 1))
 
@@ -150,7 +150,7 @@ def _fill_poisson(generator: Philox, rate: Any, out: Any, dtype: DType) -> None:
     needs=("scipy.special",),
 )
 def random_poisson(c: OpKernelConstruction) -> Compute:
-    """[*shape, *rate's shape]: `shape` numbers for each rate."""
+    """Returns [*shape, *rate's shape]: `shape` numbers for each rate."""
     generator, allocate, dtype = common.own_generator(c), allocator(c), c.attr("dtype")
 
     def compute(shape: Any, rate: Any) -> Any:
@@ -176,7 +176,7 @@ def _check_ends_with(shape: tuple[int, ...], end: tuple[int, ...]) -> None:
     needs=("scipy.special",),
 )
 def seeded_poisson(c: OpKernelConstruction) -> Compute:
-    """Of the shape given, whose last dimensions are the rates'; determined by a seed."""
+    """Returns an array of the given shape, whose last dimensions are the rates'; determined by a seed."""
     allocate, dtype = allocator(c), c.attr("dtype")
 
     def compute(shape: Any, seed: Any, rate: Any) -> Any:
@@ -193,7 +193,7 @@ def seeded_poisson(c: OpKernelConstruction) -> Compute:
 
 # ---- Binomial
 
-# Blocks of the generator that each sample has for itself.
+# Blocks of the generator for each sample.
 _REJECTION_BLOCKS = 256
 _INVERSION_BLOCKS = 42
 
@@ -214,14 +214,14 @@ _TAILS = np.array(
 
 
 def _stirling_tail(k: Any) -> Any:
-    """What Stirling's formula lacks of log(k!)."""
+    """The difference between log(k!) and Stirling's formula."""
     square = (k + 1) * (k + 1)
     tail = (1.0 / 12 - (1.0 / 360 - 1.0 / 1260 / square) / square) / (k + 1)
     return np.where(k <= 9, _TAILS[np.clip(k, 0, 9).astype(np.intp)], tail)
 
 
 def _inverted(count: Any, prob: Any, uniforms: Uniforms) -> Any:
-    """Number of geometric random numbers whose sum does not exceed the count."""
+    """The number of geometric random numbers whose sum does not exceed the count."""
     total, result = np.zeros_like(count), np.zeros_like(count)
     scale, waiting = np.log1p(-prob), np.arange(len(count))
     while waiting.size:
@@ -263,9 +263,9 @@ def _rejected(count: Any, prob: Any, uniforms: Uniforms) -> Any:
 
 
 def _binomial(generator: Philox, counts: Any, probs: Any, first: int) -> Any:
-    """One float64 number for each pair of vectors of one type.
+    """One float64 number for each pair of elements of two vectors of one type.
 
-    `first` is the number of the first of them among the generator's samples.
+    `first` is the index of the first of them among the generator's samples.
     """
     one = probs.dtype.type(1)
     flipped = probs > 0.5
@@ -296,7 +296,9 @@ def _binomial(generator: Philox, counts: Any, probs: Any, first: int) -> Any:
     cost=cost_per_output(_NANOSECONDS),
 )
 def seeded_binomial(c: OpKernelConstruction) -> Compute:
-    """Of the shape given, whose last dimensions are those of counts and probs; determined by a seed."""
+    """Returns an array of the given shape, whose last dimensions are those of counts and probs; determined by a
+    seed.
+    """
     allocate, dtype = allocator(c), c.attr("dtype")
 
     def draw(generator: Philox) -> Callable[..., Any]:
@@ -325,7 +327,7 @@ def seeded_binomial(c: OpKernelConstruction) -> Compute:
 
 
 def _as_counts(values: Any, dtype: DType) -> Any:
-    """Values of the output's type; where that has no NaN, as C++ converts one: the lowest integer."""
+    """Values of the output's type; for integers NaN becomes the lowest one, as in C++."""
     if dtype.is_integer:
         values = np.where(np.isnan(values), float(dtype.min), np.minimum(values, float(dtype.max)))
     return _as_type(values, dtype)

@@ -1,10 +1,8 @@
 """Gamma distributed random numbers, by the method of Marsaglia and Tsang.
 
-Each sample has its own range of the generator's blocks, from which it draws normal and uniform
-float64 numbers, two to a block and the second first, until a candidate is accepted.  Here all
-samples take a step at a time.  The bits are TensorFlow's but for the last one, which comes from
-NumPy's logarithm and power.
-Next to read: `random_ops.py`.
+Each sample has its own range of the generator's blocks, from which it draws normal and uniform float64 numbers, two per
+block and the second first, until a candidate is accepted.  Here all samples take a step at a time.  The bits are
+TensorFlow's but for the last one, which depends on NumPy's logarithm and power. Next to read: `random_ops.py`.
 """
 
 from __future__ import annotations
@@ -28,10 +26,10 @@ _NANOSECONDS = 500.0
 
 
 class Buffers:
-    """What each sample has drawn of one distribution and not used yet.
+    """For each sample, the numbers of one distribution that were drawn and not used yet.
 
     Args:
-        places: the block that each sample begins with; counted up here.
+        places: the first block of each sample; incremented here.
         convert: makes [n, 2] numbers of words [n, 4].
         xp: module of the arrays.
     """
@@ -53,13 +51,13 @@ class Buffers:
 
 
 def gamma(generator: Philox, alpha: Any, xp: Any = np, first: int = 0) -> Any:
-    """One float64 number for each element of the vector `alpha`; NaN where there is no such distribution.
+    """One float64 number for each element of the vector `alpha`; NaN if there is no such distribution.
 
     Args:
-        first: number of the first sample among those of the generator.
+        first: index of the first sample among those of the generator.
     """
     places = xp.arange(first, first + len(alpha), dtype=np.uint64) * np.uint64(philox.BLOCKS_PER_OUTPUT)
-    # Both take blocks of the same range, in the order in which they happen to need them.
+    # Both take blocks of the same range, in the order in which they need them.
     normals = Buffers(generator, places, lambda words: philox.normal_doubles(words, xp), xp)
     uniforms = Buffers(generator, places, philox.unit_doubles, xp)
     small = alpha < 1
@@ -95,7 +93,7 @@ def _fill(xp: Any, generator: Philox, alpha: Any, out: Any) -> None:
 
 @kernel("RandomGamma", T=FLOAT_TYPES, cost=common.cost_per_parameter(_NANOSECONDS))
 def random_gamma(c: OpKernelConstruction) -> Compute:
-    """[*shape, *alpha's shape]: `shape` numbers for each alpha."""
+    """Returns [*shape, *alpha's shape]: `shape` numbers for each alpha."""
     xp, generator, allocate = c.xp, common.own_generator(c), allocator(c)
 
     def compute(shape: Any, alpha: Any) -> Any:
@@ -127,11 +125,11 @@ def _stateless(c: OpKernelConstruction, generator_of: Any) -> Compute:
 
 @kernel("StatelessRandomGammaV2", host_memory=("shape", "seed"), dtype=FLOAT_TYPES, cost=cost_per_output(_NANOSECONDS))
 def seeded_gamma(c: OpKernelConstruction) -> Compute:
-    """Of the shape given, whose last dimensions are alpha's; determined by a seed."""
+    """Returns an array of the given shape, whose last dimensions are alpha's; determined by a seed."""
     return _stateless(c, common.seeded_generator)
 
 
 @kernel("StatelessRandomGammaV3", host_memory=("shape", "alg"), dtype=FLOAT_TYPES, cost=cost_per_output(_NANOSECONDS))
 def keyed_gamma(c: OpKernelConstruction) -> Compute:
-    """Of the shape given, whose last dimensions are alpha's; determined by key and counter."""
+    """Returns an array of the given shape, whose last dimensions are alpha's; determined by key and counter."""
     return _stateless(c, common.keyed_generator)

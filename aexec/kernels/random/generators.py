@@ -1,4 +1,4 @@
-"""What the random kernels share: the shape input, the seed inputs, and drawing by an array's type."""
+"""Code that the random kernels share: the shape input, the seed inputs, and draws by an array's type."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ PHILOX = 1
 _AUTO_SELECT = 3
 _COUNTER_SIZE = 2
 
-# Blocks of random words that are made at a time, and numbers that are.
+# Blocks of random words that are made at a time, and numbers of them.
 _BLOCKS = 1 << 12
 _DOUBLES = 1 << 14
 
-# Samples that are drawn together where each needs some hundred bytes meanwhile.
+# Samples that are drawn together if each needs some hundred bytes of scratch.
 _SAMPLES = 1 << 14
 
 # Nanoseconds that a step of a shuffle takes.
@@ -61,18 +61,18 @@ def cost_per_output(nanoseconds: float) -> Callable[..., float]:
 
 
 def cost_per_parameter(nanoseconds: float) -> Callable[..., float]:
-    """The same where the first input says how many outputs there are for each element of the second."""
+    """The same if the first input is the number of outputs for each element of the second."""
     of_shape = cost_per_output(nanoseconds)
     return lambda shape, parameter: of_shape(shape) * parameter.size
 
 
 def multinomial_cost(logits: Any, num_samples: Any, *_: Any) -> float:
-    """Of one search per sample, in the sums of each row of `logits`."""
+    """One search per sample, in the cumulative sums of each row of `logits`."""
     return 20.0 * float(logits.size) + 40.0 * float(logits.shape[0]) * float(num_samples)
 
 
 def own_generator(c: OpKernelConstruction) -> GuardedPhilox:
-    """The generator of a stateful op's node: of its seeds, or a random one if both are 0."""
+    """The generator of a stateful op's node: with its seeds, or a random seed if both are 0."""
     c.may_be_abandoned = True
     seed, seed2 = c.attr("seed"), c.attr("seed2")
     if seed == 0 and seed2 == 0:
@@ -81,7 +81,7 @@ def own_generator(c: OpKernelConstruction) -> GuardedPhilox:
 
 
 def seeded_generator(seed: Any) -> Philox:
-    """The generator of a stateless op with this seed input.  InvalidArgumentError if it is not [2]."""
+    """The generator of a stateless op with this seed input.  Raises InvalidArgumentError if its shape is not [2]."""
     if seed.shape != (2,):
         raise errors.InvalidArgumentError(f"seed must have shape [2], not {shape_text(seed.shape)}")
     return Philox.from_stateless_seed(*seed.tolist())
@@ -108,7 +108,7 @@ def keyed_generator(key: Any, counter: Any, alg: Any) -> Philox:
 
 
 def dimensions(shape: Any) -> list[int]:
-    """A shape input as a list.  InvalidArgumentError if it is not a vector."""
+    """A shape input as a list.  Raises InvalidArgumentError if it is not a vector."""
     if shape.ndim != 1 or shape.dtype.kind not in "iu":
         of_type = "" if shape.dtype.kind in "iu" else f" and type {dtypes.from_numpy(shape.dtype)}"
         raise errors.InvalidArgumentError(
@@ -120,7 +120,7 @@ def dimensions(shape: Any) -> list[int]:
 
 
 def bounds(minval: Any, maxval: Any, count: int) -> tuple[int, int]:
-    """The bounds of `count` integers as Python's.  InvalidArgumentError for an empty range, if any are drawn."""
+    """The bounds of `count` integers as Python's.  Raises InvalidArgumentError for an empty range, if any are drawn."""
     for value, name in ((minval, "minval"), (maxval, "maxval")):
         if value.ndim:
             raise errors.InvalidArgumentError(f"{name} must be 0-D, got shape {shape_text(value.shape)}")
@@ -135,7 +135,7 @@ def shuffled(xp: Any, generator: Philox, value: Any) -> Any:
     count = value.shape[0]
     announce_scratch(8 * count)
     order = np.arange(count)
-    places = order.data  # whose elements take less time than the array's, and less memory than a list's
+    places = order.data  # the memoryview's elements are faster than the array's, and take less memory than a list's
     blocks = (count + 2) // 4
     pieces = (generator.words(start, min(_BLOCKS, blocks - start)) for start in range(0, blocks, _BLOCKS))
     words = chain.from_iterable(piece.ravel().tolist() for piece in pieces)
@@ -151,14 +151,14 @@ def fill_samples(xp: Any, parameters: Sequence[Any], out: Any, dtype: Any, draw:
     Args:
         xp: module of the arrays.
         parameters: arrays of one shape.
-        dtype: in which they are kept until all are there.
-        draw: given the parameters of each of some samples, as vectors, and the number of the first of them.
+        dtype: the type in which samples are kept until all are drawn.
+        draw: called with the parameters of some samples, as vectors, and the index of the first of them.
     """
     flat = [values.reshape(-1) for values in parameters]
     each = out.size // flat[0].size
     announce_scratch(out.size * np.dtype(dtype).itemsize)
     drawn = xp.empty(out.size, dtype)
-    # On a device a call costs more than the memory.
+    # On a device the number of calls matters more than the memory.
     most = _SAMPLES if xp is np else out.size
     for first in range(0, out.size, most):
         let_others_run()
@@ -172,8 +172,8 @@ def multinomial(xp: Any, reserve: Callable[[int], Philox], logits: Any, num_samp
     """[rows of logits, samples]: classes drawn with probabilities proportional to exp(logits).
 
     Args:
-        xp: module of `logits` and of what is returned.
-        reserve: gives the generator for a number of output elements.
+        xp: module of `logits` and of the result.
+        reserve: returns the generator for a number of output elements.
     """
     if logits.ndim != 2:
         raise errors.InvalidArgumentError(f"logits should be a matrix, got shape {shape_text(logits.shape)}")
@@ -196,7 +196,7 @@ def multinomial(xp: Any, reserve: Callable[[int], Philox], logits: Any, num_samp
     xp.exp(weights, out=weights)
     weights[~finite] = 0
     weights = xp.cumsum(weights, axis=1)
-    # On a device a call costs more than the memory.
+    # On a device the number of calls matters more than the memory.
     most = _DOUBLES if xp is np else result.size
     together = max(1, most // count)
     for row in range(0, rows, together):
@@ -210,7 +210,7 @@ def multinomial(xp: Any, reserve: Callable[[int], Philox], logits: Any, num_samp
 
 
 def _unit_doubles(xp: Any, generator: Philox, start: int, count: int) -> Any:
-    """Those with these numbers: two are made of a block."""
+    """`count` numbers from number `start` on; a block makes two."""
     first = start // 2
     doubles = philox.unit_doubles(generator.words(first, (start + count + 1) // 2 - first, xp)).reshape(-1)
     return doubles[start - 2 * first :][:count]

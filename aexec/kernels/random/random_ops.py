@@ -1,8 +1,7 @@
-"""Random numbers from generators that each kernel keeps: every run of a node goes on where the last one ended.
+"""Random numbers from generators that each kernel keeps: every run of a node continues where the last one ended.
 
-A kernel's generator belongs to the session that built the kernel, and a lock makes sure that
-no two runs get the same numbers.
-Next to read: `stateless_ops.py`.
+A kernel's generator belongs to the session that built the kernel, and a lock ensures that no two runs get the same
+numbers. Next to read: `stateless_ops.py`.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ _FILL = {
 @kernel("RandomStandardNormal", host_memory=("shape",), dtype=FLOAT_TYPES, cost=cost_per_output(50.0))
 @kernel("TruncatedNormal", host_memory=("shape",), dtype=FLOAT_TYPES, cost=cost_per_output(100.0))
 def random_floats(c: OpKernelConstruction) -> Compute:
-    """Uniform numbers in [0, 1), standard normal ones, or such within two standard deviations."""
+    """Returns numbers uniform in [0, 1), or standard normal ones, all or only those within two standard deviations."""
     generator, fill, allocate, xp = common.own_generator(c), _FILL[c.op], allocator(c), c.xp
 
     def compute(shape: Any) -> Any:
@@ -43,7 +42,7 @@ def random_floats(c: OpKernelConstruction) -> Compute:
 
 @kernel("RandomUniformInt", host_memory=("shape", "minval", "maxval"), Tout=INDEX, cost=cost_per_output(20.0))
 def random_uniform_int(c: OpKernelConstruction) -> Compute:
-    """Integers in [minval, maxval)."""
+    """Returns integers in [minval, maxval)."""
     generator, allocate, xp = common.own_generator(c), allocator(c), c.xp
 
     def compute(shape: Any, minval: Any, maxval: Any) -> Any:
@@ -58,7 +57,7 @@ def random_uniform_int(c: OpKernelConstruction) -> Compute:
 
 @kernel("RandomShuffle", T=dtypes.ALL, cost=150.0)
 def random_shuffle(c: OpKernelConstruction) -> Compute:
-    """The rows of a tensor in random order."""
+    """Returns the rows of a tensor in random order."""
     generator = common.own_generator(c)
 
     def compute(value: Any) -> Any:
@@ -71,6 +70,6 @@ def random_shuffle(c: OpKernelConstruction) -> Compute:
 
 @kernel("Multinomial", T=FLOAT_TYPES, output_dtype=INDEX, cost=common.multinomial_cost)
 def multinomial(c: OpKernelConstruction) -> Compute:
-    """Classes drawn by unnormalised log probabilities."""
+    """Returns classes drawn by unnormalised log probabilities."""
     xp, generator, out = c.xp, common.own_generator(c), c.attr("output_dtype").np
     return lambda logits, num_samples: common.multinomial(xp, generator.reserve_outputs, logits, num_samples, out)

@@ -1,8 +1,7 @@
-"""Distributions over the classes [0, range), as the candidate samplers use them.
+"""Distributions over the classes [0, range), for the candidate samplers.
 
-Numbers are TensorFlow's for the same seeds: a sampler takes words of a Philox generator one by
-one.  Here they are drawn by the array.
-Next to read: `candidate_sampling_ops.py`.
+The numbers equal TensorFlow's for the same seeds, where a sampler takes words of a Philox generator one by one. Here
+they are drawn in arrays. Next to read: `candidate_sampling_ops.py`.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ Array = Any
 
 
 class Words:
-    """The words of a generator from where it stands, taken in rows."""
+    """The words of a generator from its present position on, in rows."""
 
     def __init__(self, generator: Philox) -> None:
         self._generator, self._taken = generator, 0
@@ -55,7 +54,7 @@ class Words:
 
 
 def _expected_count(probability: Array, count: int, tries: int) -> Array:
-    """How often a class is expected among `count` samples that took that many tries."""
+    """The expected count of a class among `count` samples that took that many tries."""
     if tries == count:
         return probability * np.float32(count)
     return -np.expm1(np.float32(tries) * np.log1p(-probability))
@@ -74,18 +73,18 @@ class RangeSampler:
         self.range = count
 
     def sample(self, words: Words, count: int) -> Array:
-        """int64 [count]: classes, with repetitions."""
+        """Returns int64 [count]: classes, with repetitions."""
         raise NotImplementedError
 
     def probability(self, classes: Array) -> Array:
-        """float32, in the shape of the classes."""
+        """Returns float32, in the shape of the classes."""
         raise NotImplementedError
 
     def sample_batch(self, words: Words, count: int, unique: bool, true_classes: Array) -> tuple[Array, Array, Array]:
-        """Samples, and the expected counts of the true classes and of the samples.
+        """Returns samples, and the expected counts of the true classes and of the samples.
 
         Raises:
-            InvalidArgumentError: there are not as many different classes as are asked for.
+            InvalidArgumentError: more different classes are requested than there are.
         """
         if unique:
             sampled, tries = self._unique(words, count)
@@ -104,7 +103,7 @@ class RangeSampler:
         return sampled
 
     def _unique(self, words: Words, count: int) -> tuple[Array, int]:
-        """Different classes in the order in which they were drawn, and the number of tries that took."""
+        """Returns different classes in the order in which they were drawn, and the number of tries that this took."""
         found, tries = np.empty(0, np.int64), 0
         while found.size < count:
             let_others_run()
@@ -120,14 +119,14 @@ class RangeSampler:
 
 
 class AllSampler(RangeSampler):
-    """Every class once."""
+    """Samples every class once."""
 
     def sample_batch(self, words: Words, count: int, unique: bool, true_classes: Array) -> tuple[Array, Array, Array]:
         return np.arange(count), np.ones(true_classes.shape, np.float32), np.ones(count, np.float32)
 
 
 class UniformSampler(RangeSampler):
-    """All classes alike."""
+    """Samples all classes with the same probability."""
 
     def sample(self, words: Words, count: int) -> Array:
         pairs = words.take(count, 2).astype(np.uint64)
@@ -138,7 +137,7 @@ class UniformSampler(RangeSampler):
 
 
 class LogUniformSampler(RangeSampler):
-    """Class k with a probability of log((k + 2) / (k + 1)) / log(range + 1)."""
+    """Samples class k with a probability of log((k + 2) / (k + 1)) / log(range + 1)."""
 
     def __init__(self, count: int) -> None:
         super().__init__(count)
@@ -153,14 +152,14 @@ class LogUniformSampler(RangeSampler):
 
 
 class LearnedUnigramSampler(RangeSampler):
-    """Classes by how often they were among the true ones so far, plus one.  May be used from several threads."""
+    """Samples classes by their count among the true classes so far, plus one.  Safe to use from several threads."""
 
     def __init__(self, count: int) -> None:
         super().__init__(count)
         if 2 * 8 * count > available_memory():
             raise errors.ResourceExhaustedError(f"no memory for the counts of {count} classes")
         self._lock = threading.Lock()
-        # Made by the first run: they may be large, and nodes are built on the event loop.
+        # Allocated by the first run: they may be large, and nodes are built on the event loop.
         self._weights = self._ends = np.empty(0, np.int64)
 
     @property
@@ -185,7 +184,7 @@ class LearnedUnigramSampler(RangeSampler):
 
 
 def read_unigrams(path: bytes) -> Array:
-    """The weights of a vocabulary: what stands after the last comma of each line.
+    """The weights of a vocabulary: the number after the last comma of each line.
 
     Raises:
         NotFoundError: there is no such file.
@@ -205,14 +204,14 @@ def read_unigrams(path: bytes) -> Array:
 
 
 class FixedUnigramSampler(RangeSampler):
-    """Classes by given weights, raised to a power.
+    """Samples classes by given weights, raised to a power.
 
     Args:
         count: number of classes.
         weights: float32 vector of all shards' classes, without the reserved ones, which come first.
         distortion: the power.
         num_reserved_ids: classes that are never drawn.
-        num_shards, shard: only every so manieth class belongs to this sampler.
+        num_shards, shard: of every `num_shards` classes, only the one at `shard` belongs to this sampler.
     """
 
     def __init__(
@@ -222,7 +221,7 @@ class FixedUnigramSampler(RangeSampler):
         if not 0 <= num_reserved_ids <= count * num_shards:
             raise errors.InvalidArgumentError(f"num_reserved_ids must be in [0, {count}], got {num_reserved_ids}")
         reserved = len(range(shard, num_reserved_ids, num_shards))
-        first = reserved  # ids of a vocabulary go on from the reserved ones of this shard
+        first = reserved  # ids of a vocabulary follow the reserved ones of this shard
         mine = (np.arange(len(weights)) + first) % num_shards == shard
         distorted = np.power(weights[mine], np.float32(distortion), dtype=np.float32)
         self._weights = np.concatenate((np.zeros(reserved, np.float32), distorted))
@@ -250,7 +249,7 @@ class FixedUnigramSampler(RangeSampler):
 
 
 def _alias_table(weights: Array) -> tuple[Array, Array]:
-    """Walker's method: each of n buckets is shared by its own class, with this probability, and another one."""
+    """Walker's method: each of n buckets belongs to its own class, with this probability, and to another one."""
     count = len(weights)
     total = sum(weights.tolist())
     shares = ((weights * np.float32(count)).astype(np.float64) / total).tolist()
@@ -262,7 +261,7 @@ def _alias_table(weights: Array) -> tuple[Array, Array]:
         other[small] = large
         shares[large] -= 1.0 - shares[small]
         (low if shares[large] < 1.0 else high).append(large)
-    # What rounding errors have left over is near 1.
+    # Probabilities left over by rounding are near 1.
     for i in (*high, *low):
         shares[i], other[i] = 1.0, i
     return np.array(shares, np.float32), np.array(other)

@@ -1,8 +1,7 @@
 """Random numbers from generators whose state is a variable: int64 [3], the counter's halves and the key.
 
-Reading and advancing the state is one step for all threads; variables are assigned to as
-whole arrays, so a state that was read before stays what it was.
-Next to read: `aexec/kernels/state/resource_variable_ops.py`, for the variables.
+Reading and advancing the state is atomic across threads.  Variables are assigned as whole arrays, so a state that was
+read before stays unchanged. Next to read: `aexec/kernels/state/resource_variable_ops.py`, for the variables.
 """
 
 from __future__ import annotations
@@ -32,12 +31,12 @@ WIDE_INTEGERS = (dtypes.int32, dtypes.int64, dtypes.uint32, dtypes.uint64)
 _PHILOX = 1
 _STATE_SIZE = 3
 _MASK = 0xFFFFFFFFFFFFFFFF
-# Numbers that are asked of the system at a time: some 0.3 ms.
+# Numbers that are requested from the system at a time, in about 0.3 ms.
 _AT_ONCE = 1 << 14
 _SIGNED = 1 << 63
 _COST = PerOutput(20.0)
 
-# Held while a state is read and replaced, which is short: one for all generators.
+# Held while a state is read and replaced, which is short, so one lock serves all generators.
 _advancing = threading.Lock()
 
 _FILL = {
@@ -49,7 +48,7 @@ _FILL = {
 
 
 def _advance(context: OpKernelContext, handle_tensor: Any, algorithm: int, blocks: int) -> Philox:
-    """The generator in a variable, which then stands `blocks` further on."""
+    """Returns the generator in a variable, then advances that by `blocks`."""
     handle = handle_from_tensor(handle_tensor)
     with _advancing:
         variable = context.resources.find(handle.container, handle.name, ResourceVariable)
@@ -91,7 +90,7 @@ def _scalar(value: Any, index: int) -> int:
 )
 @kernel("StatefulUniformFullInt", host_memory=("resource", "algorithm", "shape"), dtype=WIDE_INTEGERS, cost=_COST)
 def stateful(c: OpKernelConstruction) -> Compute:
-    """Numbers of the op's distribution."""
+    """Returns numbers of the op's distribution."""
     fill, allocate = _FILL[c.op], allocator(c)
     c.need_context()
 
@@ -111,7 +110,7 @@ def stateful(c: OpKernelConstruction) -> Compute:
     cost=_COST,
 )
 def stateful_integers(c: OpKernelConstruction) -> Compute:
-    """Integers in [minval, maxval)."""
+    """Returns integers in [minval, maxval)."""
     allocate = allocator(c)
     c.need_context()
 
@@ -127,7 +126,7 @@ def stateful_integers(c: OpKernelConstruction) -> Compute:
 
 @kernel("RngSkip", host_memory=("resource", "algorithm", "delta"), cost=0)
 def skip(c: OpKernelConstruction) -> Compute:
-    """Advances a generator by as much as `delta` numbers would."""
+    """Advances a generator as `delta` numbers would."""
     c.need_context()
 
     def compute(context: OpKernelContext, resource: Any, algorithm: Any, delta: Any) -> None:
@@ -139,7 +138,7 @@ def skip(c: OpKernelConstruction) -> Compute:
 
 @kernel("RngReadAndSkip", host_memory=("resource", "alg", "delta"), cost=0)
 def read_and_skip(c: OpKernelConstruction) -> Compute:
-    """The state before advancing: the counter's halves and the key."""
+    """Returns the state before advancing: the counter's halves and the key."""
     c.need_context()
 
     def compute(context: OpKernelContext, resource: Any, alg: Any, delta: Any) -> Any:
@@ -153,9 +152,9 @@ def read_and_skip(c: OpKernelConstruction) -> Compute:
 
 @kernel("NonDeterministicInts", host_memory=("shape",), dtype=WIDE_INTEGERS, cost=common.cost_per_output(5.0))
 def non_deterministic(c: OpKernelConstruction) -> Compute:
-    """Integers from the system's source of randomness."""
+    """Returns integers from the system's source of randomness."""
     dtype, allocate = c.attr("dtype").np, allocator(c)
-    c.may_be_abandoned = True  # it changes nothing of ours
+    c.may_be_abandoned = True  # it changes no state of aexec
 
     def compute(shape: Any) -> Any:
         out = allocate(common.dimensions(shape))

@@ -1,9 +1,8 @@
 """Normal random numbers between bounds, each batch with its own mean, deviation and bounds.
 
-By where the bounds lie a batch is drawn from normal, uniform or exponential numbers, of which those
-that do not fit are rejected.  Batches take the generator's words one after the other, so they are
-drawn one after the other; each by the array.
-Next to read: `random_ops.py`.
+Depending on its bounds, a batch is drawn from normal, uniform or exponential numbers, and those that do not fit are
+rejected.  Batches take the generator's words one after the other, so they are drawn one after the other; each in
+arrays. Next to read: `random_ops.py`.
 """
 
 from __future__ import annotations
@@ -31,16 +30,16 @@ _NANOSECONDS = 100.0
 # Bytes of candidates per number.
 _SCRATCH = 48
 
-# Rejections in a row after which TensorFlow gives up.
+# TensorFlow gives up after this many consecutive rejections.
 _MAX_ITERATIONS = 1000
-# Deviations between mean and a bound from which on normal numbers are the best to draw from.
+# From this many deviations between the mean and a bound on, normal numbers are rejected least.
 _NORMAL_FROM = 1.3
 # Draws at a time.
 _FEW, _MANY = 16, 1 << 15
-# Samples of a batch where all batches have the same parameters.
+# Samples of a batch if all batches have the same parameters.
 _BATCH = 100
 
-# Candidates [blocks, n] and which of them are accepted, for that many blocks of a generator.
+# From a generator and a number of draws: candidates [blocks, n], and which of them are accepted.
 Draw = Callable[[Philox, int], tuple[Any, Any]]
 
 
@@ -93,11 +92,11 @@ def _method(low: Any, high: Any) -> tuple[Draw, int]:
 
 
 def _batch(generator: Philox, count: int, mean: Any, deviation: Any, low: Any, high: Any) -> tuple[Any, Philox]:
-    """That many numbers, and the generator after them.
+    """Returns that many numbers, and the generator after them.
 
     Raises:
         InvalidArgumentError: the bounds are in the wrong order or both infinite, or the deviation is not positive.
-        InvalidArgumentError: too many candidates in a row were rejected.
+        InvalidArgumentError: too many consecutive candidates were rejected.
     """
     if not (deviation > 0 and low < high and (np.isfinite(low) or np.isfinite(high))):
         raise errors.InvalidArgumentError("Invalid parameters")
@@ -122,7 +121,7 @@ def _batch(generator: Philox, count: int, mean: Any, deviation: Any, low: Any, h
 
 @kernel("ParameterizedTruncatedNormal", dtype=_TYPES, cost=cost_per_output(_NANOSECONDS), scratch=_SCRATCH)
 def parameterized_truncated_normal(c: OpKernelConstruction) -> Compute:
-    """Of the shape given, with parameters for each index of the first dimension, or one for all."""
+    """Returns an array of the given shape, with parameters for each index of the first dimension, or one for all."""
     node_generator, allocate = common.own_generator(c), allocator(c)
 
     def check(shape: Any, parameters: dict[str, Any]) -> None:
@@ -172,7 +171,7 @@ def parameterized_truncated_normal(c: OpKernelConstruction) -> Compute:
     scratch=_SCRATCH,
 )
 def seeded_parameterized_truncated_normal(c: OpKernelConstruction) -> Compute:
-    """Of the shape given, whose last dimensions are those of the parameters; determined by a seed."""
+    """Returns an array of the given shape, whose last dimensions are those of the parameters; determined by a seed."""
     allocate = allocator(c)
 
     def compute(shape: Any, seed: Any, *parameters: Any) -> Any:

@@ -1,10 +1,9 @@
 """Fused recurrent cells: an LSTM or GRU step in one kernel, a whole LSTM sequence in one kernel, and their gradients.
 
-The gates of an LSTM lie side by side in the columns of its weights, in the order i, c,
-f, o (`LSTMBlockCell`, `BlockLSTM`) or i, f, c, o (`BlockLSTMV2`).  A sequence multiplies
-the inputs of all its steps with the weights at once; only the product with the state is
-left to each step.  half is computed in float32 and rounded once at the end.
-The formulas and names are those of core/kernels/rnn/lstm_ops.h and gru_ops.h.
+The gates of an LSTM are side by side in the columns of its weights, in the order i, c, f, o (`LSTMBlockCell`,
+`BlockLSTM`) or i, f, c, o (`BlockLSTMV2`).  A sequence multiplies the inputs of all its steps with the weights at once;
+only the product with the state is left to each step.  half is computed in float32 and rounded once at the end. The
+formulas and names are those of core/kernels/rnn/lstm_ops.h and gru_ops.h.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ _PEEPHOLES = ("wci", "wcf", "wco")
 # Nanoseconds per multiply-add, per element of the state for the functions of the gates, and per step of a sequence for
 # the interpreter.
 _NS_PER_STEP, _NS_PER_CELL, _NS_PER_TIME = 0.04, 20.0, 15_000.0
-# The same for what is needed of memory: bytes of a number in the type to compute in.
+# For memory: the bytes of a number in the type of the computation.
 _WIDE = 4
 
 
@@ -39,7 +38,7 @@ def _sigmoid(xp: Any, x: Any, out: Any) -> None:
 
 
 def _check_shape(name: str, array: Any, wanted: Sequence[tuple[str, int]]) -> None:
-    """Raise InvalidArgumentError unless the array has these dimensions, given as (what it is, size)."""
+    """Raise InvalidArgumentError unless the array has these dimensions, given as (name, size)."""
     if array.ndim != len(wanted):
         raise errors.InvalidArgumentError(f"{name} must be {len(wanted)}D, got shape {shape_text(array.shape)}")
     for axis, (what, size) in enumerate(wanted):
@@ -56,7 +55,7 @@ def _check_rank(name: str, array: Any, rank: int) -> None:
 
 
 class _Lstm:
-    """One kind of LSTM: the order of its gates, its attrs, and the step forward and back."""
+    """One kind of LSTM: the order of its gates, its attrs, and the step forward and backward."""
 
     def __init__(self, c: OpKernelConstruction) -> None:
         self.xp = c.xp
@@ -67,7 +66,7 @@ class _Lstm:
         self.result = c.output_types[0].np
 
     def check(self, x: Any, cs_prev: Any, h_prev: Any, w: Any, wci: Any, wcf: Any, wco: Any, b: Any) -> None:
-        """Raise InvalidArgumentError unless the arguments fit together; x is that of a step or a sequence."""
+        """Raise InvalidArgumentError unless the arguments match; x is that of a step or a sequence."""
         _check_rank("cs_prev", cs_prev, 2)
         batch, cells = x.shape[-2], cs_prev.shape[1]
         state = [("batch_size", batch), ("cell_size", cells)]
@@ -80,13 +79,13 @@ class _Lstm:
         _check_shape("b", b, [("cell_size * 4", cells * 4)])
 
     def widen(self, *arrays: Any) -> list[Any]:
-        """The arrays in the type to compute in."""
+        """The arrays in the type of the computation."""
         return [a.astype(np.float32, copy=False) for a in arrays]
 
     def peepholes(self, *vectors: Any) -> Sequence[Any]:
-        """The peepholes' weights in the type to compute in.
+        """The peepholes' weights in the type of the computation.
 
-        They are unchanged if they are not used, as their shapes are unchecked then.
+        They are unchanged if they are not used, since their shapes are not checked then.
         """
         return self.widen(*vectors) if self.peephole else vectors
 
@@ -125,7 +124,7 @@ class _Lstm:
     def backward(
         self, cs_prev: Any, peepholes: Sequence[Any], values: Sequence[Any], cs_grad: Any, h_grad: Any
     ) -> tuple[Any, Any]:
-        """(gradient of `columns`, gradient of cs_prev) of one step, from its outputs i, cs, f, o, ci, co."""
+        """Returns (gradient of `columns`, gradient of cs_prev) of one step, from its outputs i, cs, f, o, ci, co."""
         i, _, f, o, ci, co = values
         columns = self.xp.empty((len(i), i.shape[1] * 4), i.dtype)
         di, dc, df, do = self.gates(columns)
@@ -151,7 +150,7 @@ class _Lstm:
 
 @of_shapes
 def _lstm_cost(*inputs: Any) -> float:
-    """Nanoseconds of a step or a sequence, forward; the weights are the only input of two large dimensions."""
+    """Nanoseconds of a forward step or sequence; the weights are the only input with two large dimensions."""
     x, state, _, w, _, _, _, b = inputs[-8:]
     rows = 4 * state.size / max(1, b.size)
     work = rows * w.size * _NS_PER_STEP + state.size * _NS_PER_CELL
@@ -163,12 +162,12 @@ def _lstm_grad_cost(*inputs: Any) -> float:
     return _lstm_cost(*inputs[sequence : 8 + sequence]) * (3 if sequence else 1)
 
 
-# What is needed besides the outputs: the arrays in the type to compute in, if that is another one, and what comes of
-# the products; of a cell, numbers for each of the state (its four columns and what is added to them).
+# Scratch: the arrays in the type of the computation, if that is another one, and results of products; per cell, numbers
+# for each element of the state (its four columns and their summands).
 
 
 def _widened(arrays: Sequence[Any], outputs: int) -> int:
-    """Bytes of these arrays, and of so many numbers of the outputs, where they are widened."""
+    """Bytes of these arrays, and of `outputs` numbers, if they are widened."""
     return 0 if arrays[0].itemsize == _WIDE else _WIDE * (sum([a.size for a in arrays]) + outputs)
 
 
@@ -194,7 +193,7 @@ def _sequence_grad_scratch(_: Any, x: Any, cs_prev: Any, *rest: Any) -> int:
 
 @kernel("LSTMBlockCell", T=_LSTM_TYPES, cost=_lstm_cost, scratch=_cell_scratch)
 def lstm_block_cell(c: OpKernelConstruction) -> Compute:
-    """One step: x [batch, inputs] and the states [batch, cells] give i, cs, f, o, ci, co, h."""
+    """One step: from x [batch, inputs] and the states [batch, cells], returns i, cs, f, o, ci, co, h."""
     xp, lstm = c.xp, _Lstm(c)
 
     def compute(x: Any, cs_prev: Any, h_prev: Any, w: Any, *rest: Any) -> Any:
@@ -213,7 +212,7 @@ def lstm_block_cell(c: OpKernelConstruction) -> Compute:
 
 @kernel("LSTMBlockCellGrad", T=_LSTM_TYPES, cost=_lstm_grad_cost, scratch=_cell_grad_scratch)
 def lstm_block_cell_grad(c: OpKernelConstruction) -> Compute:
-    """Gradients for cs_prev, for the four gates before their functions, and for the peepholes."""
+    """Returns gradients for cs_prev, for the four gates before their functions, and for the peepholes."""
     xp, lstm = c.xp, _Lstm(c)
     names = ("i", "cs", "f", "o", "ci", "co", "cs_grad", "h_grad")
 
@@ -234,7 +233,7 @@ def lstm_block_cell_grad(c: OpKernelConstruction) -> Compute:
 
 
 def _sequence_length(seq_len_max: Any, x: Any) -> int:
-    """Number of steps to compute.  Raises InvalidArgumentError if there are not so many."""
+    """The number of steps to compute.  Raises InvalidArgumentError if the input has fewer."""
     if seq_len_max.ndim:
         raise errors.InvalidArgumentError(f"seq_len_max_tensor must be rank 0 but is rank {seq_len_max.ndim}.")
     _check_rank("x", x, 3)
@@ -250,7 +249,7 @@ def _product_of_inputs(xp: Any, x: Any, w: Any) -> Any:
 
 
 def block_lstm(c: OpKernelConstruction) -> Compute:
-    """A sequence: x [time, batch, inputs] gives i, cs, f, o, ci, co, h, zero from step seq_len_max on."""
+    """A sequence: from x [time, batch, inputs], returns i, cs, f, o, ci, co, h; zero from step seq_len_max on."""
     xp, lstm = c.xp, _Lstm(c)
 
     def compute(seq_len_max: Any, x: Any, cs_prev: Any, h_prev: Any, w: Any, *rest: Any) -> Any:
@@ -272,7 +271,7 @@ def block_lstm(c: OpKernelConstruction) -> Compute:
 
 
 def block_lstm_grad(c: OpKernelConstruction) -> Compute:
-    """Gradients of a sequence for x, cs_prev, h_prev, w, the peepholes and b."""
+    """Returns gradients of a sequence for x, cs_prev, h_prev, w, the peepholes and b."""
     xp, lstm = c.xp, _Lstm(c)
     names = ("i", "cs", "f", "o", "ci", "co", "h", "cs_grad", "h_grad")
 
@@ -345,7 +344,7 @@ def _gru_grad_scratch(x: Any, h_prev: Any, *_: Any) -> int:
 
 @kernel("GRUBlockCell", T=(dtypes.float32,), cost=_gru_cost, scratch=_gru_scratch)
 def gru_block_cell(c: OpKernelConstruction) -> Compute:
-    """One step: the gates r and u, the candidate c, and the new state `u * h_prev + (1 - u) * c`."""
+    """One step: returns the gates r and u, the candidate c, and the new state `u * h_prev + (1 - u) * c`."""
     xp = c.xp
 
     def compute(x: Any, h_prev: Any, w_ru: Any, w_c: Any, b_ru: Any, b_c: Any) -> Any:
@@ -371,7 +370,7 @@ def gru_block_cell(c: OpKernelConstruction) -> Compute:
 
 @kernel("GRUBlockCellGrad", T=(dtypes.float32,), cost=_gru_cost, scratch=_gru_grad_scratch)
 def gru_block_cell_grad(c: OpKernelConstruction) -> Compute:
-    """Gradients for x and h_prev, and for the candidate and both gates before their functions."""
+    """Returns gradients for x and h_prev, and for the candidate and both gates before their functions."""
     xp = c.xp
 
     def compute(x: Any, h_prev: Any, w_ru: Any, w_c: Any, b_ru: Any, b_c: Any, *outputs: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Sparse tensors put together, cut and rearranged; none of this looks at the values.
+"""Sparse tensors joined, cut and rearranged; none of these kernels reads the values.
 
 Next to read: `serialize_ops.py`.
 """
@@ -67,7 +67,7 @@ def _check_each(parts: Sequence[Any], rank: int, text: str) -> None:
 
 @kernel("SparseConcat", T=dtypes.ALL, cost=_SORTED, scratch=16)
 def sparse_concat(c: OpKernelConstruction) -> Compute:
-    """Tensors one after the other along an axis, entries in row-major order."""
+    """Concatenates tensors along an axis, with entries in row-major order."""
     xp, count, wanted_axis = c.xp, c.attr("N"), c.attr("concat_dim")
 
     def compute(*inputs: Any) -> Any:
@@ -96,7 +96,7 @@ def sparse_concat(c: OpKernelConstruction) -> Compute:
 
 @kernel("SparseSplit", T=dtypes.ALL, cost=_MASKED, scratch=16)
 def sparse_split(c: OpKernelConstruction) -> Compute:
-    """Parts along an axis, of equal size but for the first ones, which are one longer where it does not divide."""
+    """Splits along an axis into equal parts; if that does not divide evenly, the first ones are one longer."""
     xp, count = c.xp, c.attr("num_split")
 
     def check(axis: Any, indices: Any, values: Any, shape: Any) -> int:
@@ -140,7 +140,7 @@ def sparse_split(c: OpKernelConstruction) -> Compute:
 
 @kernel("SparseSlice", T=dtypes.ALL, cost=_MASKED, scratch=16)
 def sparse_slice(c: OpKernelConstruction) -> Compute:
-    """The entries in a box, whose shape is cut where it reaches beyond the tensor's."""
+    """Returns the entries in a box, which is clipped to the tensor's shape."""
     xp = c.xp
 
     def check(indices: Any, values: Any, shape: Any, start: Any, size: Any) -> None:
@@ -176,7 +176,7 @@ def sparse_slice(c: OpKernelConstruction) -> Compute:
 
 @kernel("SparseSliceGrad", T=dtypes.NUMBER, cost=_SORTED, scratch=44)
 def sparse_slice_grad(c: OpKernelConstruction) -> Compute:
-    """The gradient of each entry that was in the slice, zero for the others."""
+    """Returns the gradient of each entry that was in the slice, zero for the others."""
     xp = c.xp
 
     def check(gradient: Any, indices: Any, start: Any, cut: Any) -> None:
@@ -228,7 +228,7 @@ def sparse_slice_grad(c: OpKernelConstruction) -> Compute:
 
 @kernel("SparseReorder", T=dtypes.ALL, cost=_SORTED, scratch=16)
 def sparse_reorder(c: OpKernelConstruction) -> Compute:
-    """The entries in row-major order."""
+    """Returns the entries in row-major order."""
     xp = c.xp
 
     def compute(indices: Any, values: Any, shape: Any) -> Any:
@@ -241,7 +241,7 @@ def sparse_reorder(c: OpKernelConstruction) -> Compute:
 
 
 def _target_dims(dims: Sequence[int], target: Sequence[int]) -> list[int]:
-    """The new shape with its -1 worked out.  Raises InvalidArgumentError for one that does not fit."""
+    """The new shape with its -1 replaced.  Raises InvalidArgumentError if it does not match."""
     sparse.check_shape(dims)
     check_max_rank(len(target))
     size, known, unknown = math.prod(dims), 1, -1
@@ -279,7 +279,7 @@ def _target_dims(dims: Sequence[int], target: Sequence[int]) -> list[int]:
 
 @kernel("SparseReshape", cost=10.0)
 def sparse_reshape(c: OpKernelConstruction) -> Compute:
-    """Indices of the same entries in a shape of as many elements, one dimension of which may be -1."""
+    """Returns the indices of the same entries in a shape with as many elements, one dimension of which may be -1."""
     xp = c.xp
 
     def compute(indices: Any, shape: Any, new_shape: Any) -> Any:

@@ -27,7 +27,7 @@ _COUNTED = tuple(t for t in dtypes.REAL_NUMBER if t not in (dtypes.float16, dtyp
 _MAX_BATCHES = 2**31 - 1
 _INT64_MAX = 2**63 - 1
 _COST = 30.0
-# Bytes per value of keys by which values are sorted, and of what is sorted with them.
+# Bytes per value for its sort keys and the values sorted with them.
 _SCRATCH = 60
 
 
@@ -35,14 +35,14 @@ _SCRATCH = 60
 
 
 class _Bins:
-    """Puts values into the bins of their rows."""
+    """Counts values in the bins of their rows."""
 
     def __init__(self, c: OpKernelConstruction) -> None:
         self._out, self._work = c.attr("T").np, accumulation_type(c.attr("T"))
         self._binary, self._allocate = c.attr("binary_output"), allocator(c)
 
     def fill(self, shape: tuple[int, ...], rows: Any, values: Any, weights: Any) -> Any:
-        """Counts, or sums of weights, of the values in [0, last dimension of the shape)."""
+        """Returns counts, or sums of weights, of the values in [0, last dimension of the shape)."""
         result = self._allocate(shape, np.zeros)
         inside = (values >= 0) & (values < shape[-1])
         positions = rows[inside].astype(np.intp) * shape[-1] + values[inside]
@@ -50,7 +50,7 @@ class _Bins:
         if self._binary:
             flat[positions] = 1
             return result
-        # Values beyond the weights count nothing: TensorFlow would read what lies behind them.
+        # Values beyond the weights count nothing: TensorFlow would read memory behind them.
         added = weights.reshape(-1)[: inside.size] if weights.size else np.ones(inside.size, self._work)
         if added.size < inside.size:
             added = np.concatenate((added, np.zeros(inside.size - added.size, added.dtype)))
@@ -64,7 +64,7 @@ class _Bins:
 
 @kernel("SparseBincount", T=dtypes.NUMBER, Tidx=INDEX, cost=_COST)
 def sparse_bincount(c: OpKernelConstruction) -> Compute:
-    """A vector of bins for a sparse vector, else a row of bins for each index in the first dimension."""
+    """Returns a vector of bins for a sparse vector, else a row of bins for each index in the first dimension."""
     bins = _Bins(c)
 
     def compute(indices: Any, values: Any, shape: Any, size: Any, weights: Any) -> Any:
@@ -82,7 +82,7 @@ def sparse_bincount(c: OpKernelConstruction) -> Compute:
 
 
 def _row_of_each(splits: Any, count: int) -> Any:
-    """The row of each of `count` values; splits that fall are read as if they stood still."""
+    """The row of each of `count` values; splits that decrease are treated as equal."""
     if splits[0] != 0:
         raise errors.InvalidArgumentError(f"Splits must start with 0, not with {splits[0]}")
     if splits[-1] != count:
@@ -94,7 +94,7 @@ def _row_of_each(splits: Any, count: int) -> Any:
 
 @kernel("RaggedBincount", T=dtypes.NUMBER, Tidx=INDEX, cost=_COST)
 def ragged_bincount(c: OpKernelConstruction) -> Compute:
-    """A row of bins for each row of a ragged matrix."""
+    """Returns a row of bins for each row of a ragged matrix."""
     bins = _Bins(c)
 
     def compute(splits: Any, values: Any, size: Any, weights: Any) -> Any:
@@ -129,7 +129,7 @@ class _Counter:
             )
 
     def count(self, rows: Any, row_count: int | None, values: Any, weights: Any) -> Any:
-        """Indices, values and shape; `row_count` is None for a vector of counts."""
+        """Returns indices, values and shape; `row_count` is None for a vector of counts."""
         values = values.reshape(-1)
         if (values < 0).any():
             raise errors.InvalidArgumentError("Input values must all be non-negative")
@@ -155,7 +155,7 @@ class _Counter:
 
 @kernel("DenseCountSparseOutput", T=INDEX, output_type=_COUNTED, cost=_COST, scratch=_SCRATCH)
 def dense_count(c: OpKernelConstruction) -> Compute:
-    """Counts of each value in a vector, or in each row of a matrix."""
+    """Returns counts of each value in a vector, or in each row of a matrix."""
     counter = _Counter(c)
 
     def compute(data: Any, weights: Any) -> Any:
@@ -209,7 +209,7 @@ def _check_counted(indices: Any, values: Any, shape: Any) -> None:
 
 @kernel("SparseCountSparseOutput", T=INDEX, output_type=_COUNTED, cost=_COST, scratch=_SCRATCH)
 def sparse_count(c: OpKernelConstruction) -> Compute:
-    """Counts of each value in a sparse vector, or for each index in the first dimension."""
+    """Returns counts of each value in a sparse vector, or for each index in the first dimension."""
     counter = _Counter(c)
 
     def compute(indices: Any, values: Any, shape: Any, weights: Any) -> Any:
@@ -227,7 +227,7 @@ def sparse_count(c: OpKernelConstruction) -> Compute:
 
 @kernel("RaggedCountSparseOutput", T=INDEX, output_type=_COUNTED, cost=_COST, scratch=_SCRATCH)
 def ragged_count(c: OpKernelConstruction) -> Compute:
-    """Counts of each value in each row of a ragged matrix."""
+    """Returns counts of each value in each row of a ragged matrix."""
     counter = _Counter(c)
 
     def compute(splits: Any, values: Any, weights: Any) -> Any:

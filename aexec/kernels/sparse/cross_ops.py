@@ -1,8 +1,7 @@
 """Feature crosses: for each row of a batch all combinations of one feature of every column.
 
-A combination is the features' texts joined by a separator, or a hash of them.  All rows are done
-at once; only the joining of texts goes one by one.
-Next to read: `aexec/kernels/ragged/cross_ops.py`.
+A combination is the features' texts joined by a separator, or a hash of them.  All rows are computed at once; only
+texts are joined one by one. Next to read: `aexec/kernels/ragged/cross_ops.py`.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ class Column:
 
     Attributes:
         rows: the rows that have features, ascending.
-        is_dense: came as a dense matrix.
+        is_dense: the column came as a dense matrix.
     """
 
     values: Any
@@ -52,7 +51,7 @@ class Column:
 
 
 def sparse_column(indices: Any, values: Any, batch: int) -> Column:
-    """Features count up to the first one that is out of order, as in TensorFlow."""
+    """A column of the features up to the first one that is out of order, as in TensorFlow."""
     rows = indices[:, 0]
     falls = (rows[1:] < rows[:-1]).nonzero()[0]
     rows = rows[: falls[0] + 1] if falls.size else rows
@@ -73,7 +72,7 @@ def _shift_mix(words: Words) -> Words:
 
 
 def _concatenated(first: Any, second: Words) -> Words:
-    """The fingerprint of two fingerprints, one after the other."""
+    """The fingerprint of two fingerprints in sequence."""
     with np.errstate(over="ignore"):
         result = (first ^ _MULTIPLIER) ^ (_shift_mix(second * _MULTIPLIER) * _MULTIPLIER)
         result = _shift_mix(result * _MULTIPLIER) * _MULTIPLIER
@@ -120,7 +119,7 @@ def _check_internal(values: Any, internal: DType | None, name: str) -> None:
 
 
 def _columns(c: OpKernelConstruction, internal: DType | None) -> Callable[[Sequence[Any]], tuple[list[Column], int]]:
-    """A function of the inputs: the columns, and the number of rows.  Raises what `_made` does."""
+    """A function from the inputs to the columns and the number of rows.  Raises as `_made`."""
     count = c.attr("N")
     ranges = [slice(*c.input_range(name)) for name in ("indices", "values", "shapes", "dense_inputs")]
 
@@ -136,7 +135,7 @@ def _columns(c: OpKernelConstruction, internal: DType | None) -> Callable[[Seque
 def _made(
     indices: Sequence[Any], values: Sequence[Any], shapes: Sequence[Any], dense: Sequence[Any], internal: DType | None
 ) -> tuple[list[Column], int]:
-    """The columns and the number of rows.  Raises InvalidArgumentError for inputs that do not fit together."""
+    """Returns the columns and the number of rows.  Raises InvalidArgumentError for inputs that do not match."""
     _check_sparse(indices, values, shapes, internal)
     for i, matrix in enumerate(dense):
         _check_internal(matrix, internal, "Dense inputs")
@@ -155,15 +154,14 @@ def _made(
 
 
 def crossings(columns: Sequence[Column], check_room: Callable[[int], Any]) -> tuple[Any, Any, list[Any]]:
-    """Every combination of one feature of each column, row by row, the last column running fastest.
+    """Every combination of one feature of each column, row by row; the last column varies fastest.
 
     Args:
         columns: at least one.
-        check_room: called with the number of combinations before there are any.
+        check_room: called with the number of combinations before they are made.
 
     Returns:
-        The row of each combination, its number within the row, and for each column the positions
-        of its features.
+        The row of each combination, its number within the row, and for each column the positions of its features.
     """
     rows = columns[0].rows
     for column in columns[1:]:
@@ -171,7 +169,7 @@ def crossings(columns: Sequence[Column], check_room: Callable[[int], Any]) -> tu
             rows = np.intersect1d(rows, column.rows, assume_unique=True)
     places = [column.rows.searchsorted(rows) for column in columns]
     counts = [column.counts[place] for column, place in zip(columns, places, strict=True)]
-    if all((count == 1).all() for count in counts):  # as words mostly come
+    if all((count == 1).all() for count in counts):  # as words mostly are
         check_room(rows.size)
         firsts = [column.starts[place] for column, place in zip(columns, places, strict=True)]
         return rows, np.zeros(rows.size, np.int64), firsts
@@ -202,7 +200,7 @@ def joined(columns: Sequence[Column], features: Sequence[Any], separator: bytes)
 
 
 def hashed(start: int | None, words: Sequence[Words], features: Sequence[Any], buckets: int) -> Any:
-    """The hashes of combinations: of `start` if there is one, then of the features' words, modulo the buckets."""
+    """The hashes of combinations: of `start`, if not None, then of the features' words, modulo the buckets."""
     chosen = [word[places] for word, places in zip(words, features, strict=True)]
     result = chosen.pop(0) if start is None else np.uint64(start & 0xFFFFFFFFFFFFFFFF)
     for word in chosen:
@@ -211,12 +209,12 @@ def hashed(start: int | None, words: Sequence[Words], features: Sequence[Any], b
 
 
 def words_of(values: Any) -> Words:
-    """Fingerprints of texts; integers as they are."""
+    """Fingerprints of texts; integers unchanged."""
     return fingerprint64_strings(values_of(values)) if values.dtype == object else values.astype(np.uint64)
 
 
 def _keyed_words(column: Column, key: Sequence[int] | None) -> Words:
-    """Words for SparseCrossHashed: of an integer, it hashes the lower 32 bits."""
+    """Words for SparseCrossHashed, which hashes the lower 32 bits of an integer."""
     values = column.values
     if values.dtype != object:
         if key is None and column.is_dense:
@@ -242,7 +240,7 @@ def _outputs(c: OpKernelConstruction) -> Callable[[Sequence[Column], int, Callab
 
 @kernel("SparseCross", out_type=(dtypes.int64, dtypes.string), internal_type=(dtypes.int64, dtypes.string), cost=_COST)
 def sparse_cross(c: OpKernelConstruction) -> Compute:
-    """Crosses as texts, or hashed under a key."""
+    """Returns crosses as texts, or hashed with a key."""
     make, columns_of = _outputs(c), _columns(c, c.attr("internal_type"))
     buckets, key, to_hash = c.attr("num_buckets"), c.attr("hash_key"), c.attr("out_type") is dtypes.int64
 
@@ -261,7 +259,7 @@ def sparse_cross(c: OpKernelConstruction) -> Compute:
 
 @kernel("SparseCrossV2", cost=_COST)
 def sparse_cross_v2(c: OpKernelConstruction) -> Compute:
-    """Crosses as texts with a separator of one's own."""
+    """Returns crosses as texts with the separator of an input."""
     make, columns_of = _outputs(c), _columns(c, None)
 
     def compute(*inputs: Any) -> Any:
@@ -279,7 +277,7 @@ def sparse_cross_v2(c: OpKernelConstruction) -> Compute:
 
 @kernel("SparseCrossHashed", cost=_COST)
 def sparse_cross_hashed(c: OpKernelConstruction) -> Compute:
-    """Crosses hashed, under a salt if `strong_hash` says so."""
+    """Returns crosses hashed, with a salt if `strong_hash` is set."""
     make, columns_of = _outputs(c), _columns(c, None)
 
     def compute(*inputs: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Sparse tensors together with dense ones: products, sums, and writing the one into the other.
+"""Sparse tensors together with dense ones: products, sums, and writing a sparse one into a dense one.
 
 Next to read: `math_ops.py`.
 """
@@ -24,7 +24,7 @@ from aexec.kernels.sparse import sparse_tensors as sparse
 
 __all__: list[str] = []
 
-# Ranks for which TensorFlow has code.
+# The highest rank for which TensorFlow has code.
 _MAX_RANK = 5
 
 
@@ -40,7 +40,7 @@ _TO_DENSE = (
 
 @kernel("SparseToDense", T=_TO_DENSE, Tindices=INDEX, cost=PerOutput(4.0))
 def sparse_to_dense(c: OpKernelConstruction) -> Compute:
-    """An array of the shape given, full of a default value, with other values at some places."""
+    """Returns an array of the given shape, filled with a default value, with other values at some positions."""
     xp, validates, allocate = c.xp, c.attr("validate_indices"), allocator(c)
 
     def check(indices: Any, shape: Any, values: Any, default: Any) -> None:
@@ -112,7 +112,7 @@ def _check_product(indices: Any, values: Any, shape: Any, dense: Any) -> None:
     scratch=16,
 )
 def sparse_dense_matmul(c: OpKernelConstruction) -> Compute:
-    """Product of a sparse matrix and a dense one, either of them conjugated and transposed before."""
+    """Returns the product of a sparse matrix and a dense one, each optionally conjugated and transposed first."""
     xp, out, work, allocate = c.xp, c.attr("T").np, accumulation_type(c.attr("T")), allocator(c)
     adjoint_a, adjoint_b = c.attr("adjoint_a"), c.attr("adjoint_b")
 
@@ -156,7 +156,7 @@ def sparse_dense_matmul(c: OpKernelConstruction) -> Compute:
 
 @kernel("SparseTensorDenseAdd", T=dtypes.NUMBER, Tindices=INDEX, cost=2.0)
 def sparse_dense_add(c: OpKernelConstruction) -> Compute:
-    """The dense tensor with the entries of the sparse one added to it."""
+    """Returns the dense tensor plus the entries of the sparse one."""
     out, work = c.attr("T").np, accumulation_type(c.attr("T"))
 
     def check(indices: Any, values: Any, shape: Any, dense: Any) -> None:
@@ -207,9 +207,9 @@ def _check_rank(rank: int) -> None:
 
 @kernel("SparseDenseCwiseAdd", "SparseDenseCwiseMul", "SparseDenseCwiseDiv", T=dtypes.REAL_NUMBER, cost=4.0)
 def sparse_dense_cwise(c: OpKernelConstruction) -> Compute:
-    """Values of the entries combined with the dense tensor, which is broadcast to the sparse one's shape.
+    """Combines values of the entries with the dense tensor, which is broadcast to the sparse one's shape.
 
-    Entries that are not there stay so: the sum is taken at the entries only.
+    Missing entries stay missing: also a sum is computed at the entries only.
     """
     dtype = c.attr("T")
     integers = dtype.np.kind in "iu"

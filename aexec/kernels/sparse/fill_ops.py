@@ -1,4 +1,4 @@
-"""Filling the empty rows of sparse and ragged tensors, so that each has at least one entry.
+"""Kernels that fill the empty rows of sparse and ragged tensors, so that each has at least one entry.
 
 Next to read: `array_ops.py`.
 """
@@ -30,9 +30,9 @@ def _check_rank(array: Any, rank: int, name: str) -> None:
 
 
 def _fill(xp: Any, allocate: Any, rows: Any, count: int) -> tuple[Any, Any, Any | None]:
-    """Which rows are empty, where each entry goes, and which row each entry of the output is in.
+    """Returns which rows are empty, the position of each entry in the output, and the row of each output entry.
 
-    The last is None if nothing is filled in, and nothing moved.
+    The last is None if nothing is inserted or moved.
 
     Args:
         allocate: makes the array of bools.
@@ -64,7 +64,7 @@ def _fill(xp: Any, allocate: Any, rows: Any, count: int) -> tuple[Any, Any, Any 
 
 
 def _placed(xp: Any, values: Any, places: Any, total: int, default: Any) -> Any:
-    """The values at their places and the default elsewhere."""
+    """The values at their positions, and the default elsewhere."""
     result = xp.empty((total, *values.shape[1:]), values.dtype)
     result[...] = default
     result[places] = values
@@ -72,18 +72,20 @@ def _placed(xp: Any, values: Any, places: Any, total: int, default: Any) -> Any:
 
 
 def _rows_cost(rows: Any, values: Any, count: Any, default: Any) -> Any:
-    """`count` is the number of rows of the output, or begins with it."""
+    """Nanoseconds; `count` is the number of rows of the output, or begins with it."""
     return _COST * (values.size + max(0, int(count.reshape(-1)[0])) if count.size else values.size)
 
 
 def _rows_scratch(rows: Any, values: Any, count: Any, default: Any) -> Any:
-    """Positions of entries and of rows."""
+    """Bytes of the positions of entries and of rows."""
     return 32 * (values.size + max(0, int(count.reshape(-1)[0]))) if count.size else 0
 
 
 @kernel("SparseFillEmptyRows", T=dtypes.ALL, host_memory=("dense_shape",), cost=_rows_cost, scratch=_rows_scratch)
 def sparse_fill_empty_rows(c: OpKernelConstruction) -> Compute:
-    """The tensor with a default value in column 0 of empty rows, which rows those are, and where entries went."""
+    """Returns the tensor with a default value in column 0 of empty rows, which rows those are, and where entries
+    went.
+    """
     xp, allocate = c.xp, allocator(c, 2)
 
     def compute(indices: Any, values: Any, shape: Any, default: Any) -> Any:
@@ -137,7 +139,7 @@ def ragged_fill_empty_rows(c: OpKernelConstruction) -> Compute:
 
 @kernel("SparseFillEmptyRowsGrad", "RaggedFillEmptyRowsGrad", T=dtypes.NUMBER, cost=5.0, scratch=36)
 def fill_empty_rows_grad(c: OpKernelConstruction) -> Compute:
-    """Gradients of the values, and of the default: the sum over the entries that were filled in."""
+    """Returns the gradients of the values, and of the default: the sum over the inserted entries."""
     xp, out, work = c.xp, c.attr("T").np, accumulation_type(c.attr("T"))
 
     def compute(places: Any, gradient: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Sparse tensors kept in the session under numbers, which travel through queues in their place.
+"""Sparse tensors that the session keeps under handles, numbers that go through queues in their place.
 
 Next to read: `serialize_ops.py`.
 """
@@ -34,12 +34,12 @@ _AT_ONCE = DEFAULT.pieces(_ENTRY_NS)
 
 
 class SparseTensorsMap:
-    """Sparse tensors under numbers, until they are taken.  May be used from several threads.
+    """Sparse tensors under handles, until they are taken.  Safe to use from several threads.
 
     On an event loop a call is postponed while another one holds the map; see `PostponingLock`.
 
     Attributes:
-        kept: is told what it keeps, or None.
+        kept: counts the memory of the tensors; None if nobody counts it.
     """
 
     def __init__(self) -> None:
@@ -52,7 +52,7 @@ class SparseTensorsMap:
         return len(self._tensors)
 
     def add(self, tensors: Sequence[Parts]) -> range:
-        """Keep these.  Returns their numbers.  Raises ResourceExhaustedError if its session may not keep so many."""
+        """Add tensors; returns their handles.  Raises ResourceExhaustedError at the session's limit of kept memory."""
         with self._lock:
             self._hold(len(tensors))
             numbers = range(self._next, self._next + len(tensors))
@@ -66,7 +66,7 @@ class SparseTensorsMap:
             self.kept.hold(self, (len(self._tensors) + more) * _ENTRY_BYTES)
 
     def take(self, handles: Sequence[int]) -> list[Parts]:
-        """Remove and return these.  Raises InvalidArgumentError for one that is not there."""
+        """Remove and return tensors.  Raises InvalidArgumentError for an unknown handle."""
         with self._lock:
             try:
                 return [self._tensors.pop(handle) for handle in giving_way(handles, OBJECT_NS)]
@@ -77,7 +77,7 @@ class SparseTensorsMap:
 
 
 def _map_of(c: OpKernelConstruction, name: str) -> Callable[[OpKernelContext], SparseTensorsMap]:
-    """Function from the step to the map that the node's attrs name; without a name it is `name`'s own."""
+    """A function from the step to the map that the node's attrs name; without a name it is `name`'s own."""
     info = ContainerInfo.from_attrs(c.attrs, name, use_node_name=True)
     c.need_context()
     return lambda context: context.resources.lookup_or_create(
@@ -87,7 +87,7 @@ def _map_of(c: OpKernelConstruction, name: str) -> Callable[[OpKernelContext], S
 
 @kernel("AddSparseToTensorsMap", cost=_COST)
 def add_sparse(c: OpKernelConstruction) -> Compute:
-    """Keep a sparse tensor: its number."""
+    """Keeps a sparse tensor; returns its handle."""
     map_of = _map_of(c, c.name)
 
     def compute(context: OpKernelContext, indices: Any, values: Any, shape: Any) -> Any:
@@ -115,7 +115,7 @@ def add_sparse(c: OpKernelConstruction) -> Compute:
 
 @kernel("AddManySparseToTensorsMap", T=dtypes.ALL, cost=_COST)
 def add_many_sparse(c: OpKernelConstruction) -> Compute:
-    """Keep each row of a sparse tensor: their numbers."""
+    """Keeps each row of a sparse tensor; returns their handles."""
     map_of, allocate = _map_of(c, c.name), allocator(c)
     c.may_be_abandoned = True  # all are kept, or none
 
@@ -135,7 +135,7 @@ def add_many_sparse(c: OpKernelConstruction) -> Compute:
 
 @kernel("TakeManySparseFromTensorsMap", dtype=dtypes.ALL, cost=_COST)
 def take_many_sparse(c: OpKernelConstruction) -> Compute:
-    """The tensors of these numbers as one of a rank higher by one.  They are kept no longer."""
+    """Removes the tensors of these handles and returns them as one of a rank higher by one."""
     map_of, dtype = _map_of(c, c.name), c.attr("dtype")
 
     def compute(context: OpKernelContext, handles: Any) -> Any:

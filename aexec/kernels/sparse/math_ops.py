@@ -1,9 +1,8 @@
 """Arithmetic on sparse tensors: sums and extrema of two, reductions over dimensions, softmax over rows.
 
-Two tensors are added by matching their entries (`_sparse.matched_rows`), one is reduced by sorting
-the entries by the dimensions that stay and reducing each run.  Inputs that are not in row-major
-order are put into it, where TensorFlow would merge them as they are.
-Next to read: `array_ops.py`.
+Two tensors are added by matching their entries (`sparse_tensors.matched_rows`); one is reduced by sorting the entries
+by the dimensions that stay, and reducing each run.  Inputs that are not in row-major order are sorted first; TensorFlow
+would merge them as they are. Next to read: `array_ops.py`.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ def _check_same_shape(a_shape: Any, b_shape: Any) -> None:
 
 
 def _check_addends(a: tuple[Any, Any, Any], b: tuple[Any, Any, Any]) -> None:
-    """Raise InvalidArgumentError, in the words of SparseAdd, unless both are sparse tensors of one shape."""
+    """Raise InvalidArgumentError, with SparseAdd's messages, unless both are sparse tensors of one shape."""
     texts = [(shape_text(x.shape), shape_text(y.shape)) for x, y in zip(a, b, strict=True)]
     if not a[0].ndim == b[0].ndim == 2:
         raise errors.InvalidArgumentError(
@@ -83,13 +82,13 @@ def _values_at(values: Any, rows: Any) -> Any:
 
 
 def _indices_at(a: Any, b: Any, a_rows: Any, b_rows: Any) -> Any:
-    """The index rows that `matched_rows` has found."""
+    """The index rows that `matched_rows` found."""
     return np.concatenate((a, b))[np.where(a_rows >= 0, a_rows, len(a) + b_rows)]
 
 
 @kernel("SparseAdd", T=_SUMMED, cost=_SORTED, scratch=24)
 def sparse_add(c: OpKernelConstruction) -> Compute:
-    """The sum, without those entries of both tensors whose sum is smaller than a threshold."""
+    """Returns the sum, without entries of both tensors whose sum is smaller than a threshold."""
 
     def compute(*inputs: Any) -> Any:
         a, b, threshold = inputs[:3], inputs[3:6], inputs[6]
@@ -110,7 +109,7 @@ def sparse_add(c: OpKernelConstruction) -> Compute:
 
 @kernel("SparseAddGrad", T=_SUMMED, cost=_SORTED, scratch=24)
 def sparse_add_grad(c: OpKernelConstruction) -> Compute:
-    """For each entry of the addends the gradient of the sum's entry at that place; zero where there is none."""
+    """Returns for each entry of the addends the gradient of the sum's entry at its position; zero if there is none."""
 
     def check(gradient: Any, a: Any, b: Any, total: Any) -> None:
         if not a.ndim == b.ndim == total.ndim == 2:
@@ -142,7 +141,7 @@ def sparse_add_grad(c: OpKernelConstruction) -> Compute:
 
 
 def _looked_up(keys: Any, places: Any, values: Any) -> Any:
-    """For each key the value at its place among the ascending places; zero if it is not there."""
+    """For each key the value at its position among the ascending `places`; zero if it is not there."""
     if not places.size:
         return np.zeros(keys.size, values.dtype)
     at = np.minimum(places.searchsorted(keys), places.size - 1)
@@ -151,7 +150,7 @@ def _looked_up(keys: Any, places: Any, values: Any) -> Any:
 
 @kernel("SparseSparseMaximum", "SparseSparseMinimum", T=dtypes.REAL_NUMBER, cost=_SORTED, scratch=24)
 def sparse_extremum(c: OpKernelConstruction) -> Compute:
-    """The larger or smaller value at each place that either tensor has; the other one counts as zero."""
+    """Returns the larger or smaller value at each position that either tensor has; a missing entry counts as zero."""
     choose = np.maximum if c.op == "SparseSparseMaximum" else np.minimum
 
     def compute(*inputs: Any) -> Any:
@@ -178,7 +177,7 @@ def _axes(shape: Any, axes: Any) -> set[int]:
             f"Expected reduction_axes to be a scalar or a vector; got shape: {shape_text(axes.shape)}"
         )
     rank = shape.size
-    if axes.size > MAX_RANK:  # some are there twice, or the first or the last one is wrong
+    if axes.size > MAX_RANK:  # some are repeated, or the first or the last one is wrong
         announce_scratch(2 * axes.nbytes)
         axes = np.unique(axes)
         axes = axes if axes.size <= 2 * MAX_RANK else axes[[0, -1]]
@@ -191,7 +190,7 @@ def _axes(shape: Any, axes: Any) -> set[int]:
 @kernel("SparseReduceSum", "SparseReduceSumSparse", T=dtypes.NUMBER, cost=_SORTED, scratch=24)
 @kernel("SparseReduceMax", "SparseReduceMaxSparse", T=dtypes.REAL_NUMBER, cost=_SORTED, scratch=24)
 def sparse_reduce(c: OpKernelConstruction) -> Compute:
-    """Sums or maxima of the entries along some axes; where there are no entries, zero or (Sparse) no entry."""
+    """Returns sums or maxima of the entries along some axes; without entries, zero or (Sparse) no entry."""
     out, work = c.attr("T").np, accumulation_type(c.attr("T"))
     ufunc: Any = np.add if "Sum" in c.op else np.maximum
     keep, to_sparse = c.attr("keep_dims"), c.op.endswith("Sparse")
@@ -221,7 +220,7 @@ def sparse_reduce(c: OpKernelConstruction) -> Compute:
 
 
 def _spread(groups: Any, columns: list[int], rank: int) -> Any:
-    """The index rows with zeros for the axes that were reduced but are kept as 1."""
+    """The index rows with zeros for the reduced axes that are kept with size 1."""
     if groups.shape[1] == rank:
         return groups
     result = np.zeros((len(groups), rank), np.int64)
@@ -245,7 +244,7 @@ def _flat_positions(groups: Any, dims: list[int]) -> Any:
 
 @kernel("SparseSoftmax", T=(dtypes.float16, dtypes.float32, dtypes.float64), cost=2 * _SORTED, scratch=24)
 def sparse_softmax(c: OpKernelConstruction) -> Compute:
-    """Softmax over the entries of each row, the last dimension; in the order of the input."""
+    """Returns the softmax over the entries of each row, the last dimension; in the order of the input."""
     out, work = c.attr("T").np, accumulation_type(c.attr("T"))
 
     def compute(indices: Any, values: Any, shape: Any) -> Any:

@@ -1,8 +1,7 @@
 """Sparse tensors in rows of three elements: as serialised tensors or as variants.
 
-A minibatch of sparse tensors travels so through queues and batching: its first dimension is cut
-into rows, and rows are put together again, with the shape that holds them all.
-Next to read: `map_ops.py`.
+In this form a minibatch of sparse tensors goes through queues and batching: its first dimension is cut into rows, and
+rows are stacked again, with the smallest shape that holds them all. Next to read: `map_ops.py`.
 """
 
 from __future__ import annotations
@@ -35,9 +34,9 @@ Parts = tuple[Any, Any, Any]
 
 _COST = 50.0
 _AT_ONCE = DEFAULT.pieces(ROW_NS)
-# Bytes of an array from which on protobuf, which copies it several times, keeps the interpreter's lock for too long.
+# For arrays of this many bytes, protobuf, which copies them several times, holds the interpreter's lock for too long.
 _LARGE_PART = 1 << 20
-# Rows without entries that are filled in at a time.
+# Rows without entries that are filled at a time.
 _ROWS_AT_ONCE = 1 << 16
 
 
@@ -45,13 +44,13 @@ _ROWS_AT_ONCE = 1 << 16
 
 
 def cut_into_rows(indices: Any, values: Any, shape: Any) -> tuple[Any, Iterable[Parts], Parts]:
-    """The tensor cut along its first dimension.
+    """Cut the tensor along its first dimension.
 
     Returns:
         The numbers of the rows that have entries, the parts of each of them, and those of an empty row.
 
     Raises:
-        InvalidArgumentError: it is a vector, or no sparse tensor in row-major order.
+        InvalidArgumentError: it is a vector, or not a sparse tensor in row-major order.
     """
     sparse.check_ranks(indices, values, shape)
     dims = sparse.dims_of(shape)
@@ -67,7 +66,7 @@ def cut_into_rows(indices: Any, values: Any, shape: Any) -> tuple[Any, Iterable[
 
 
 def _encoder(c: OpKernelConstruction) -> Callable[[Parts], list[Any]]:
-    """Function from three arrays to three elements of the output type."""
+    """A function from three arrays to three elements of the output type."""
     if c.attr("out_type") is dtypes.variant:
         return list
     types = (dtypes.int64, c.attr("T"), dtypes.int64)
@@ -86,13 +85,13 @@ def _message(part: Any, dtype: DType) -> bytes:
 
 
 def _set(out: Any, elements: Sequence[Any]) -> None:
-    """Arrays as elements of an object array: NumPy would take an assignment for one of all their elements."""
+    """Set arrays as elements of an object array: NumPy would unpack them in a single assignment."""
     for i, element in enumerate(elements):
         out[i] = element
 
 
 def _serialized_scratch(indices: Any, values: Any, shape: Any) -> int:
-    """Messages of the tensors; strings are in them one by one."""
+    """Bytes of the tensors' messages, which hold strings one by one."""
     return int(
         4 * (indices.nbytes + values.nbytes + shape.nbytes) + (100 * values.size if values.dtype == object else 0)
     )
@@ -100,7 +99,7 @@ def _serialized_scratch(indices: Any, values: Any, shape: Any) -> int:
 
 @kernel("SerializeSparse", out_type=(dtypes.string, dtypes.variant), cost=_COST, scratch=_serialized_scratch)
 def serialize_sparse(c: OpKernelConstruction) -> Compute:
-    """A vector of three elements: indices, values and shape."""
+    """Returns a vector of three elements: indices, values and shape."""
     encode = _encoder(c)
 
     def compute(indices: Any, values: Any, shape: Any) -> Any:
@@ -120,7 +119,7 @@ def serialize_sparse(c: OpKernelConstruction) -> Compute:
     scratch=_serialized_scratch,
 )
 def serialize_many_sparse(c: OpKernelConstruction) -> Compute:
-    """As `serialize_sparse`, a row for each index in the first dimension."""
+    """As `serialize_sparse`, with a row for each index in the first dimension."""
     encode, allocate = _encoder(c), allocator(c)
 
     def compute(indices: Any, values: Any, shape: Any) -> Any:
@@ -197,7 +196,7 @@ def _checked(index: int, elements: Sequence[Any], dtype: DType) -> Parts:
 
 
 def stacked(tensors: Sequence[Parts], leading: tuple[int, ...], dtype: DType) -> Parts:
-    """Sparse tensors of one rank as one of a rank higher by the number of leading dimensions."""
+    """Stack sparse tensors of one rank to one whose rank is higher by the number of leading dimensions."""
     rank = tensors[0][2].size
     for i, (_, _, shape) in enumerate(giving_way(tensors, OBJECT_NS)):
         if shape.size != rank:
@@ -227,7 +226,9 @@ def _widest(shapes: Sequence[Any]) -> Any:
 @kernel("DeserializeSparse", Tserialized=(dtypes.string, dtypes.variant), cost=_COST)
 @kernel("DeserializeManySparse", cost=_COST)
 def deserialize_sparse(c: OpKernelConstruction) -> Compute:
-    """The sparse tensor of a vector of three elements; of an array [..., 3] one with these leading dimensions."""
+    """Returns the sparse tensor of a vector of three elements; for an array [..., 3], one with these leading
+    dimensions.
+    """
     dtype = c.attr("dtype")
 
     def compute(serialized: Any) -> Any:

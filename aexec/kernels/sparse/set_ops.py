@@ -1,8 +1,7 @@
 """Sets: the last dimension of a tensor, dense or sparse, holds the elements of one set, in any order.
 
-All sets are handled at once: an element becomes a pair of its set's number and its value's rank,
-both in one integer, and set operations are those of sorted vectors of integers.
-Next to read: `sparse_tensors.py`.
+All sets are processed at once: an element becomes a pair of its set's number and its value's rank, both in one integer,
+and set operations are those of sorted vectors of integers. Next to read: `sparse_tensors.py`.
 """
 
 from __future__ import annotations
@@ -37,12 +36,12 @@ _INT64_MAX = 2**63 - 1
 
 
 def _distinct(codes: Any) -> Any:
-    """The different codes, ascending: three times as fast as NumPy's `unique` for integers."""
+    """The distinct codes, ascending: three times as fast as NumPy's `unique` for integers."""
     codes = np.sort(codes)
     return codes[begins_run(codes)]
 
 
-# Of vectors of different codes, ascending.
+# Each takes two vectors of distinct codes, ascending.
 _OPERATIONS: dict[str, Callable[[Any, Any], Any]] = {
     "a-b": lambda a, b: np.setdiff1d(a, b, assume_unique=True),
     "b-a": lambda a, b: np.setdiff1d(b, a, assume_unique=True),
@@ -73,7 +72,7 @@ def _dense(array: Any) -> _Sets:
 
 
 def _check_in_group(indices: Any, dims: Sequence[int]) -> None:
-    """InvalidArgumentError for the first index outside the shape; places are those within the set."""
+    """Raise InvalidArgumentError for the first index outside the shape, with positions within the set."""
     wrong = sparse.out_of_bounds(indices, np.array(dims, np.int64))
     if not wrong.size:
         return
@@ -104,7 +103,7 @@ def _sparse(indices: Any, values: Any, shape: Any, validates: bool) -> _Sets:
 
 @kernel("SetSize", T=_TYPES, cost=_COST, scratch=24)
 def set_size(c: OpKernelConstruction) -> Compute:
-    """Number of different elements of each set."""
+    """Returns the number of distinct elements of each set."""
     validates, allocate = c.attr("validate_indices"), allocator(c)
 
     def compute(indices: Any, values: Any, shape: Any) -> Any:
@@ -122,8 +121,8 @@ def _codes(*sets: _Sets) -> tuple[list[Any], int, Any, Any]:
     """Integers that stand for elements.
 
     Returns:
-        For each operand a vector of codes, the set times a base plus the place of the value; the base;
-        the values in order; and the numbers of the sets, if codes hold places among them instead.
+        For each operand a vector of codes, the set times a base plus the position of the value; the base; the values in
+            order; and the numbers of the sets, if codes hold positions among them instead.
     """
     ordered, places = distinct(np.concatenate([s.values for s in sets]))
     groups = np.concatenate([s.groups for s in sets])
@@ -139,7 +138,7 @@ def _numbered(groups: Any, numbers: Any) -> Any:
 
 
 def _combine(operation: Callable[[Any, Any], Any], a: _Sets, b: _Sets) -> Any:
-    """The sets of both operands, one by one, as a sparse tensor."""
+    """Combine the sets of both operands pair by pair; returns a sparse tensor."""
     if a.dims != b.dims:
         raise errors.InvalidArgumentError(f"Mismatched shapes {shape_text(a.dims)} vs {shape_text(b.dims)}")
     (a_codes, b_codes), base, ordered, numbers = _codes(a, b)
@@ -164,7 +163,7 @@ def _combine(operation: Callable[[Any, Any], Any], a: _Sets, b: _Sets) -> Any:
     scratch=24,
 )
 def set_operation(c: OpKernelConstruction) -> Compute:
-    """Difference, intersection or union of sets; the elements of each come in ascending order."""
+    """Returns the difference, intersection or union of sets, each with its elements in ascending order."""
     name, validates = c.text("set_operation").lower(), c.attr("validate_indices")
     operation = _OPERATIONS.get(name)
     if operation is None:

@@ -1,10 +1,9 @@
-"""What the sparse kernels share: checks, keys that order entries, and groups of entries.
+"""Code that the sparse kernels share: checks, keys that order entries, and groups of entries.
 
-A sparse tensor is three arrays: indices int64 [entries, rank], values [entries] and a shape
-int64 [rank].  TensorFlow checks it in one of two ways, each with its own words: `check` with
-`check_bounds`, or `create` with `check_order`.  Which ops use which was found by experiment.
-Entries may be in a device's memory, as arrays of `xp`; shapes are the host's.
-Next to read: `math_ops.py`.
+A sparse tensor is three arrays: indices int64 [entries, rank], values [entries] and a shape int64 [rank].  TensorFlow
+checks it in one of two ways, each with its own messages: `check` with `check_bounds`, or `create` with `check_order`.
+Which ops use which was found by experiment. Entries may be in a device's memory, as arrays of `xp`; shapes are on the
+host. Next to read: `math_ops.py`.
 """
 
 from __future__ import annotations
@@ -46,14 +45,16 @@ _POSITION_BYTES, _KEY_BYTES = 17, 24
 
 
 def dims_of(shape: Any) -> list[int]:
-    """The numbers of a vector.  InvalidArgumentError for more than a tensor has dimensions: their list takes long."""
+    """The numbers of a shape vector.  Raises InvalidArgumentError for more than the maximal rank, whose list takes
+    long.
+    """
     check_max_rank(shape.size)
     dims: list[int] = shape.tolist()
     return dims
 
 
 def check_shape(dims: Sequence[int]) -> None:
-    """InvalidArgumentError for a negative dimension, or for more elements than an int64 counts."""
+    """Raise InvalidArgumentError for a negative dimension, or for more elements than int64 can count."""
     product = 1
     for size in dims:
         if size < 0:
@@ -66,7 +67,7 @@ def check_shape(dims: Sequence[int]) -> None:
 
 
 def check(indices: Any, values: Any, shape: Any) -> None:
-    """InvalidArgumentError unless ranks and lengths fit together."""
+    """Raise InvalidArgumentError unless ranks and lengths match."""
     for array, rank, name in ((indices, 2, "indices"), (values, 1, "values"), (shape, 1, "shape")):
         if array.ndim != rank:
             raise errors.InvalidArgumentError(f"Sparse {name} must be rank {rank} but is rank {array.ndim}")
@@ -74,7 +75,7 @@ def check(indices: Any, values: Any, shape: Any) -> None:
 
 
 def check_lengths(indices: Any, values: Any, shape: Any) -> None:
-    """The second half of `check`, for ops that say the first in other words."""
+    """The second half of `check`, for ops whose first half has other messages."""
     entries, rank = indices.shape
     if values.shape[0] != entries:
         raise errors.InvalidArgumentError(
@@ -86,14 +87,14 @@ def check_lengths(indices: Any, values: Any, shape: Any) -> None:
 
 
 def out_of_bounds(indices: Any, shape: Any, xp: Any = np) -> Any:
-    """Rows with an index outside the shape, ascending."""
+    """The rows with an index outside the shape, ascending."""
     if not indices.size:
         return xp.empty(0, np.intp)
     return ((indices < 0) | (indices >= xp.asarray(shape))).any(axis=1).nonzero()[0]
 
 
 def check_bounds(indices: Any, shape: Any, xp: Any = np) -> None:
-    """InvalidArgumentError unless every index is inside the shape."""
+    """Raise InvalidArgumentError unless every index is inside the shape."""
     wrong = out_of_bounds(indices, shape, xp)
     if wrong.size:
         row = ", ".join(map(str, indices[wrong[0]].tolist()))
@@ -101,7 +102,7 @@ def check_bounds(indices: Any, shape: Any, xp: Any = np) -> None:
 
 
 def check_matrix_and_vectors(indices: Any, values: Any, shape: Any, names: Sequence[str]) -> None:
-    """InvalidArgumentError unless indices are a matrix and the other two vectors."""
+    """Raise InvalidArgumentError unless indices are a matrix and the other two vectors."""
     if indices.ndim != 2:
         raise errors.InvalidArgumentError(
             f"Input {names[0]} should be a matrix but received shape: {shape_text(indices.shape)}"
@@ -114,7 +115,7 @@ def check_matrix_and_vectors(indices: Any, values: Any, shape: Any, names: Seque
 
 
 def check_ranks(indices: Any, values: Any, shape: Any) -> None:
-    """InvalidArgumentError unless indices are a matrix and the other two vectors, as slicing and writing say it."""
+    """As `check_matrix_and_vectors`, with the messages of ops that slice and write."""
     if indices.ndim != 2:
         raise errors.InvalidArgumentError(
             f"Input indices should be a matrix but received shape {shape_text(indices.shape)}"
@@ -127,7 +128,7 @@ def check_ranks(indices: Any, values: Any, shape: Any) -> None:
 
 
 def create(indices: Any, values: Any, dims: Sequence[int]) -> None:
-    """InvalidArgumentError unless the arrays make a sparse tensor of this shape; indices are not looked at."""
+    """Raise InvalidArgumentError unless the arrays make a sparse tensor of this shape; index values are not checked."""
     check_shape(dims)
     if indices.ndim != 2:
         raise errors.InvalidArgumentError(f"indices must be a matrix, but got: {shape_text(indices.shape)}")
@@ -149,7 +150,7 @@ def flat_positions(indices: Any, dims: Sequence[int], xp: Any = np) -> Any | Non
         return None
     positions = None
     for column, size in zip(indices.T, dims, strict=True):
-        # A negative index is larger than all others when read as unsigned.
+        # As unsigned, a negative index is larger than all others.
         if column.size and column.view(f"u{column.itemsize}").max() >= size:
             return None
         positions = xp.array(column, np.int64) if positions is None else positions * size + column
@@ -157,7 +158,7 @@ def flat_positions(indices: Any, dims: Sequence[int], xp: Any = np) -> Any | Non
 
 
 def check_order(indices: Any, dims: Sequence[int], xp: Any = np) -> Any | None:
-    """InvalidArgumentError unless indices are inside the shape, ascending, and each there once.
+    """Raise InvalidArgumentError unless indices are inside the shape, ascending, and not repeated.
 
     Returns:
         Their `flat_positions`.
@@ -190,9 +191,9 @@ def check_order(indices: Any, dims: Sequence[int], xp: Any = np) -> Any | None:
 
 
 def row_keys(*matrices: Any, xp: Any = np) -> list[Any]:
-    """An int64 key for each row of matrices of equal width: keys compare as rows do, across all of them.
+    """An int64 key for each row of matrices of equal width: keys compare as rows do, across all matrices.
 
-    Raises InvalidArgumentError for rows of more numbers than a tensor has dimensions.
+    Raises InvalidArgumentError for rows longer than the maximal rank.
     """
     check_max_rank(matrices[0].shape[1])
     rows = matrices[0] if len(matrices) == 1 else xp.concatenate(matrices)
@@ -214,23 +215,23 @@ def row_keys(*matrices: Any, xp: Any = np) -> list[Any]:
 
 
 def ascending(keys: Any) -> Any:
-    """Positions in ascending order of keys, equal ones in the order they have; a slice if they are in order."""
+    """Positions in ascending order of keys, stable; a slice if they are in order."""
     if (keys[1:] >= keys[:-1]).all():
         return slice(None)
     return keys.argsort(kind="stable")
 
 
 def group_starts(keys: Any) -> Any:
-    """Where each run of equal keys begins."""
+    """The start of each run of equal keys."""
     return begins_run(keys).nonzero()[0]
 
 
 def matched_rows(a: Any, b: Any, xp: Any = np) -> tuple[Any, Any]:
-    """Rows of two index matrices side by side, in ascending order.
+    """Match the rows of two index matrices, in ascending order.
 
     Returns:
-        For each entry of the union, its row in `a` and its row in `b`; -1 where it has none.  Of
-        rows that occur more than once in one matrix, the first meets the first of the other.
+        For each entry of the union, its row in `a` and its row in `b`; -1 if it has none.  If rows are repeated in a
+            matrix, the first one matches the first of the other.
     """
     a_keys, b_keys = row_keys(a, b, xp=xp)
     keys = xp.concatenate((a_keys, b_keys))
@@ -239,7 +240,7 @@ def matched_rows(a: Any, b: Any, xp: Any = np) -> tuple[Any, Any]:
     which = xp.concatenate((_occurrence(a_keys, xp), _occurrence(b_keys, xp)))
     order = xp.lexsort(xp.stack((is_b, which, keys))) if which.any() else keys.argsort(kind="stable")
     keys, row, is_b, which = keys[order], row[order], is_b[order], which[order]
-    second = xp.zeros(len(keys), bool)  # entries of b that meet the one of a before them
+    second = xp.zeros(len(keys), bool)  # entries of b that match the one of a before them
     second[1:] = is_b[1:] & ~is_b[:-1] & (keys[1:] == keys[:-1]) & (which[1:] == which[:-1])
     first = xp.flatnonzero(~second)
     a_rows = xp.where(is_b, -1, row)[first]
@@ -250,7 +251,7 @@ def matched_rows(a: Any, b: Any, xp: Any = np) -> tuple[Any, Any]:
 
 
 def _occurrence(keys: Any, xp: Any) -> Any:
-    """How many equal keys come before each."""
+    """The number of equal keys before each."""
     if (keys[1:] > keys[:-1]).all():
         return xp.zeros(len(keys), np.intp)
     order = keys.argsort(kind="stable")

@@ -1,7 +1,7 @@
 """Fourier transforms over the last one, two or three dimensions, or over chosen axes.
 
-They are SciPy's, or those that the array module has in its place, and compute complex64 in complex64.
-A real transform takes the lengths from an input; what is longer is cut, and what is shorter is refused.
+SciPy or the array module's replacement computes them, complex64 in complex64. A real transform takes the lengths from
+an input: a longer dimension is cut, a shorter one is refused.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from aexec.kernels.common.array_module import scipy_of
 __all__: list[str] = []
 
 _COST = 10.0
-# Bytes for an element: factors, or a row in order.
+# Bytes per element: factors, or a contiguous row.
 _SCRATCH = 16
-# Bytes for each element of the longest axis: its roots of unity, and a line in work.
+# Bytes per element of the longest axis: its roots of unity, and the line being transformed.
 _PLAN = 32
 _SCIPY = ("scipy.fft",)
 
-# Ops of the same names with a number of dimensions behind: 1 (none), 2D, 3D.
+# The ops' suffixes for the number of dimensions: none for 1, 2D, 3D.
 _RANKS = {"": 1, "2D": 2, "3D": 3}
 _COMPLEX = ("FFT", "IFFT")
 _REAL = ("RFFT", "IRFFT")
@@ -74,7 +74,7 @@ def _check_real_types(c: OpKernelConstruction, *, forward: bool) -> None:
 
 
 def _check_lengths(x: Any, fft_length: Any, axes: range, *, forward: bool) -> list[int]:
-    """The lengths of the real side.  Raises InvalidArgumentError where the input is shorter than they need."""
+    """The lengths of the real side.  Raises InvalidArgumentError if the input is shorter than they need."""
     _check_rank(x, len(axes))
     if fft_length.shape != (len(axes),):
         raise errors.InvalidArgumentError(f"fft_length must have shape [{len(axes)}]")
@@ -117,7 +117,7 @@ for _suffix, _rank in _RANKS.items():
 
 
 def _check_axes(x: Any, fft_length: Any, axes: Any) -> tuple[list[int], list[int]]:
-    """(lengths, non-negative axes) of a transform over chosen axes."""
+    """Returns (lengths, non-negative axes) of a transform over chosen axes."""
     if fft_length.ndim != 1 or axes.shape != fft_length.shape:
         raise errors.InvalidArgumentError(
             "fft_length and axes must be vectors of one size, got shapes "
@@ -140,7 +140,7 @@ def _check_axes(x: Any, fft_length: Any, axes: Any) -> tuple[list[int], list[int
 def _elements_over_axes(x: Any, fft_length: Any, axes: Any) -> float:
     dims = list(x.shape)
     if axes.ndim != 1 or axes.size > x.ndim or fft_length.shape != axes.shape:
-        return 0.0  # refused
+        return 0.0  # the kernel refuses it
     for axis, length in zip(axes.tolist(), fft_length.tolist(), strict=True):
         dims[axis] = length
     return float(prod(dims))
@@ -177,7 +177,7 @@ def transform_axes(c: OpKernelConstruction) -> Compute:
             shape[axis] = length
         if halved and lengths[-1]:
             shape[chosen[-1]] = lengths[-1] // 2 + 1
-        allocate(shape)  # refuses what would not fit
+        allocate(shape)  # refuses a shape that does not fit into memory
         if not x.size or not all(lengths):
             return xp.zeros(shape, dtype)
         return transform(x, s=lengths, axes=chosen)

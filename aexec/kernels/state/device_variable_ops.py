@@ -1,8 +1,8 @@
 """Ops on variables whose values are in a device's memory, in the order of its stream.
 
-The kernels are functions from old values to new ones: nothing is written over, so that a value which somebody has read
-stays what it is, and an update that fails has changed nothing.  How they come to the values is in
-`aexec/framework/kernel_contract/variable_use.py`; the host's kernels are in `state_ops` and `resource_variable_ops`.
+The kernels are functions from old values to new ones.  They overwrite nothing, so that a value that was read stays
+unchanged, and an update that fails changes nothing.  `aexec/framework/kernel_contract/variable_use.py` finds the
+values; the host's kernels are in `state_ops` and `resource_variable_ops`.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ Found = tuple[Sequence[TensorCell], Sequence[Any]]
 
 
 def _changing(c: OpKernelConstruction, wrong_type: str) -> VariableUse:
-    """The use of the variable that a node's first input refers to, and that gets a new value.
+    """How a node changes the variable that its first input refers to.
 
     Args:
-        wrong_type: the words for a variable of another type than the node's.
+        wrong_type: the message for a variable of another type than the node's.
     """
     if c.input_types[0].is_ref:
         return VariableUse(lambda _, inputs: (inputs[:1], inputs[1:]), (c.input_types[0].base,), num_outputs=1)
@@ -44,7 +44,7 @@ def _changing(c: OpKernelConstruction, wrong_type: str) -> VariableUse:
 
 
 def _reading(c: OpKernelConstruction) -> VariableUse:
-    """The use of the variable whose handle is a node's first input, and whose value is looked at."""
+    """How a node reads the variable whose handle is its first input."""
     dtype, lookup = c.attrs.get("dtype"), VariableLookup()
 
     def find(context: OpKernelContext, inputs: Sequence[Any]) -> Found:
@@ -61,7 +61,7 @@ def _reading(c: OpKernelConstruction) -> VariableUse:
 
 @device_form("Assign", of_variables=True)
 def assign(c: OpKernelConstruction) -> Compute:
-    """As the host's; a variable that has no value yet gets one of the shape that it was declared with."""
+    """As the host's; a variable without a value gets one of its declared shape first."""
     validate_shape = c.attr("validate_shape")
 
     def find(_: OpKernelContext, inputs: Sequence[Any]) -> Found:
@@ -102,7 +102,7 @@ def assign_variable(c: OpKernelConstruction) -> Compute:
 
 @device_form("TemporaryVariable", of_variables=True)
 def temporary_variable(c: OpKernelConstruction) -> Compute:
-    """As the host's: the zeros are made on the device."""
+    """As the host's, with the zeros made on the device."""
     make, zeros = make_temporary_variable(c), scattering.zeros_of(c)
 
     def find(context: OpKernelContext, _: Sequence[Any]) -> Found:
@@ -129,7 +129,7 @@ def dense_update(ufunc: str) -> Builder:
 
 
 def scatter(op: str) -> Builder:
-    """The scatter of that name, into a copy of the variable's value."""
+    """The scatter of that name, on a copy of the variable's value."""
 
     def build(c: OpKernelConstruction) -> Compute:
         scattered, xp = updates.SCATTERS[op].into(c), c.xp
@@ -147,7 +147,7 @@ def scatter(op: str) -> Builder:
 
 @device_form("StridedSliceAssign", "ResourceStridedSliceAssign", of_variables=True)
 def strided_slice_assign(c: OpKernelConstruction) -> Compute:
-    """A strided slice of a copy of the variable's value is set to `value`, which may be broadcast."""
+    """Sets a strided slice of a copy of the variable's value to `value`, which may be broadcast."""
     spec, xp = SliceSpec(c), c.xp
     c.variables = _changing(c, updates.WRONG_SLICE_TYPE)
 
@@ -180,7 +180,7 @@ def resource_gather_nd(c: OpKernelConstruction) -> Compute:
 
 @device_form("VariableShape", of_variables=True)
 def variable_shape(c: OpKernelConstruction) -> Compute:
-    """As the host's: only the device's stream knows the shape of a value there."""
+    """As the host's; on the device only the stream knows the shape of a value."""
     out_type = c.output_types[0].np
     c.variables = _reading(c)
     return lambda value: np.array(value.shape, out_type)

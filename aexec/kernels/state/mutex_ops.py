@@ -1,8 +1,8 @@
-"""A mutex in a graph: MutexLock waits for it, and what it gives holds it until the last reference is gone.
+"""A mutex in a graph: MutexLock waits for it, and its output holds it until the last reference is gone.
 
-The lock is a variant.  It flows to whatever must happen under it, as an input or by a control
-edge from ConsumeMutexLock, and the mutex is free again when nobody has it any more: at the
-latest at the end of the step, unless it was fetched.
+The lock is a variant.  It is passed to all nodes that must run under it, as an input or by a control edge from
+ConsumeMutexLock.  The mutex is free again when nobody holds the lock any more: at the latest at the end of the step,
+unless it was fetched.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["Mutex", "MutexLock"]
 
 
 class MutexLock:
-    """The holding of a mutex; it ends when this object goes."""
+    """A held mutex; it is released when this object is deleted."""
 
     __slots__ = ("__weakref__", "_mutex")
 
@@ -40,18 +40,18 @@ class MutexLock:
 
 
 class Mutex:
-    """Held by one at a time; those who wait get it in the order in which they came."""
+    """Held by one holder at a time; waiters get it in order of arrival."""
 
     __slots__ = ("__weakref__", "_held", "_lock", "_waiting")
 
     def __init__(self) -> None:
-        # Reentrant: a lock object may be collected, and so released, while this one is held.
+        # Reentrant: a lock object may be collected, and so released, while this thread holds it.
         self._lock = threading.RLock()
         self._held = False
         self._waiting: deque[asyncio.Future[None]] = deque()
 
     async def acquire(self) -> MutexLock:
-        """Wait for it.  Who is cancelled meanwhile has not taken it."""
+        """Wait for the mutex; returns its lock.  A cancelled waiter does not hold it."""
         with self._lock:
             if not self._held:
                 self._held = True
@@ -71,7 +71,7 @@ class Mutex:
         return MutexLock(self)
 
     def release(self) -> None:
-        """Hand it over to whoever waits longest.  May be called from any thread."""
+        """Hand it over to the longest waiter.  Safe to call from any thread."""
         with self._lock:
             if not self._waiting:
                 self._held = False
@@ -86,7 +86,7 @@ class Mutex:
 @kernel("MutexV2", host_memory=("resource",), cost=0)
 @kernel("MutexV2", device="DEFAULT", cost=0)
 def mutex(c: OpKernelConstruction) -> Compute:
-    """A handle to a mutex, which the first step that asks for it makes."""
+    """Returns a handle to a mutex, which the first step that uses the node makes."""
     info = ContainerInfo.from_attrs(c.attrs, c.name, use_node_name=True)
     handle = make_handle_tensor(ResourceHandle.of_type(Mutex, info, c.device))
     c.need_context()
@@ -116,7 +116,7 @@ def mutex_lock(c: OpKernelConstruction) -> Compute:
 @kernel("ConsumeMutexLock", cost=0)
 @kernel("ConsumeMutexLock", device="DEFAULT", host_memory=("mutex_lock",), cost=0)
 def consume_mutex_lock(c: OpKernelConstruction) -> Compute:
-    """Takes a lock and does nothing: what has a control edge to here happens while the mutex is held."""
+    """Takes a lock and does nothing: nodes with a control edge to this one run while the mutex is held."""
 
     def compute(lock: Any) -> None:
         item = lock.item() if lock.size == 1 else None

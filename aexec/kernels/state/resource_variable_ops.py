@@ -1,8 +1,7 @@
-"""Resource variables: a handle flows through the graph, reads and assignments go through it.
+"""Resource variables: a handle flows through the graph; reads and assignments use it.
 
-A read gives the value itself, which stays what it is: updates write in place only where
-nobody holds it.  So DisableCopyOnRead has nothing to do.
-Next to read: `variable_updates.py`.
+A read returns the value itself, which stays unchanged: updates write in place only if nobody holds the value.  So
+DisableCopyOnRead has nothing to do. Next to read: `variable_updates.py`.
 """
 
 from __future__ import annotations
@@ -50,20 +49,22 @@ def _handle(c: OpKernelConstruction, info: ContainerInfo, dtype: dtypes.DType, s
 @kernel("VarHandleOp", cost=0)
 @kernel("VarHandleOp", device="DEFAULT", host_memory=("resource",), dtype=_HELD_ON_DEVICE, cost=0)
 def var_handle(c: OpKernelConstruction) -> Compute:
-    """A handle; the first assignment makes the variable."""
+    """Returns a handle; the first assignment makes the variable."""
     handle = _handle(c, _named(c, c.attr("container"), c.attr("shared_name")), c.attr("dtype"), c.attr("shape"))
     return lambda: handle
 
 
 def _named(c: OpKernelConstruction, container: bytes, shared_name: bytes) -> ContainerInfo:
-    """Where a variable is: as in TensorFlow only its shared_name counts, and all without one are one variable."""
+    """The name of a variable: as in TensorFlow only its shared_name counts, and all without one are the same
+    variable.
+    """
     info = ContainerInfo.from_attrs({"container": container, "shared_name": shared_name}, c.name)
     return info if shared_name else ContainerInfo(info.container, "")
 
 
 @kernel("_VarHandlesOp", cost=0)
 def var_handles(c: OpKernelConstruction) -> Compute:
-    """Several handles at once."""
+    """Returns several handles at once."""
     lists = [c.attr(attr) for attr in ("containers", "shared_names", "dtypes", "shapes")]
     if any(len(values) != c.attr("N") for values in lists):
         counts = ", ".join(str(len(values)) for values in lists)
@@ -78,9 +79,9 @@ def var_handles(c: OpKernelConstruction) -> Compute:
 
 
 def _reading(dtype: dtypes.DType | None) -> Callable[[OpKernelContext, Any], Any]:
-    """What gives the value of the variable that a handle names.
+    """A function that returns the value of the variable of a handle.
 
-    It raises FailedPreconditionError if there is none, InvalidArgumentError if the variable is not of type `dtype`.
+    It raises FailedPreconditionError if there is none, InvalidArgumentError if the variable does not have type `dtype`.
     """
     lookup = VariableLookup()
 
@@ -111,7 +112,7 @@ def _no_value(handle_tensor: Any, why: str) -> errors.FailedPreconditionError:
 @kernel("ReadVariableOp", cost=0)
 @kernel("ReadVariableOp", device="DEFAULT", host_memory=("resource",), cost=0)
 def read_variable(c: OpKernelConstruction) -> Compute:
-    """The variable's value."""
+    """Returns the variable's value."""
     c.need_context()
     c.in_any_thread = True
     return _reading(c.attr("dtype"))
@@ -120,7 +121,7 @@ def read_variable(c: OpKernelConstruction) -> Compute:
 @kernel("_ReadVariablesOp", cost=0)
 @kernel("_ReadVariablesOp", device="DEFAULT", host_memory=("resources",), cost=0)
 def read_variables(c: OpKernelConstruction) -> Compute:
-    """The values of several variables."""
+    """Returns the values of several variables."""
     if len(c.attr("dtypes")) != c.attr("N"):
         raise errors.InvalidArgumentError(f"Expected types of {c.attr('N')} variables, got {len(c.attr('dtypes'))}")
     readings = [_reading(dtype) for dtype in c.attr("dtypes")]
@@ -132,7 +133,7 @@ def read_variables(c: OpKernelConstruction) -> Compute:
 @kernel("DisableCopyOnRead", cost=0)
 @kernel("DisableCopyOnRead", device="DEFAULT", host_memory=("resource",), cost=0)
 def disable_copy_on_read(c: OpKernelConstruction) -> Compute:
-    """Nothing, but that the variable must be there."""
+    """Does nothing, but raises if there is no such variable."""
     read = _reading(None)
     c.need_context()
 
@@ -145,7 +146,7 @@ def disable_copy_on_read(c: OpKernelConstruction) -> Compute:
 @kernel("AssignVariableOp", dtype=(*_ASSIGNED, *_SMALL_FLOATS), cost=0)
 @kernel("AssignVariableOp", device="DEFAULT", host_memory=("resource",), dtype=_ASSIGNED, cost=0)
 def assign_variable(c: OpKernelConstruction) -> Compute:
-    """The variable is made if need be and gets a value, with `validate_shape` of the shape that it has."""
+    """Assigns a value, after making the variable if necessary; with `validate_shape` the shape must not change."""
     dtype, validate_shape = c.attr("dtype"), c.attr("validate_shape")
     c.take_list()
     c.in_any_thread = True
@@ -166,7 +167,7 @@ def assign_variable(c: OpKernelConstruction) -> Compute:
 @kernel("VarIsInitializedOp", cost=0)
 @kernel("VarIsInitializedOp", device="DEFAULT", host_memory=("resource", "is_initialized"), cost=0)
 def var_is_initialized(c: OpKernelConstruction) -> Compute:
-    """Is there such a variable, with a value?  Fails only for what is no handle to a variable."""
+    """Returns whether the variable exists and has a value.  Raises only for a value that is not a variable's handle."""
     c.need_context()
 
     def compute(context: OpKernelContext, handle_tensor: Any) -> Any:
@@ -180,7 +181,7 @@ def var_is_initialized(c: OpKernelConstruction) -> Compute:
 @kernel("VariableShape", out_type=INDEX, cost=0)
 @kernel("VariableShape", device="DEFAULT", out_type=INDEX, host_memory=("input", "output"), cost=0)
 def variable_shape(c: OpKernelConstruction) -> Compute:
-    """The shape of the variable's value, a vector."""
+    """Returns the shape of the variable's value, a vector."""
     out_type = c.output_types[0].np
     lookup = VariableLookup()
     c.need_context()
@@ -190,7 +191,7 @@ def variable_shape(c: OpKernelConstruction) -> Compute:
 @kernel("DestroyResourceOp", cost=0)
 @kernel("DestroyResourceOp", device="DEFAULT", host_memory=("resource",), cost=0)
 def destroy_resource(c: OpKernelConstruction) -> Compute:
-    """What the handle names, of whatever kind, is removed."""
+    """Removes the resource, of whatever kind, that the handle names."""
     ignore = c.attr("ignore_lookup_error")
     c.need_context()
 
@@ -231,14 +232,14 @@ def _gathered(c: OpKernelConstruction, gather: Callable[[Any, Any], Any]) -> Com
     cost=0,
 )
 def resource_gather(c: OpKernelConstruction) -> Compute:
-    """Rows of the variable; the first `batch_dims` dimensions of variable and indices run in step."""
+    """Returns rows of the variable; the first `batch_dims` dimensions of variable and indices correspond."""
     gather, axis = gather_v2(c), np.int64(c.attr("batch_dims"))
     return _gathered(c, lambda value, at: gather(value, at, axis))
 
 
 @kernel("ResourceGatherNd", dtype=dtypes.ALL, Tindices=INDEX, host_memory=("resource",), cost=0)
 def resource_gather_nd(c: OpKernelConstruction) -> Compute:
-    """Elements or slices of the variable at the index tuples in the last dimension of `indices`."""
+    """Returns elements or slices of the variable at the index tuples in the last dimension of `indices`."""
     return _gathered(c, gather_nd(c))
 
 

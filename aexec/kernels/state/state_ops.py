@@ -1,7 +1,7 @@
-"""Ref variables: ops whose output is the variable's cell, and ops that change what is in it.
+"""Ref variables: ops whose output is the variable's cell, and ops that change its value.
 
-The cell flows along ref edges; whoever takes it by value reads it when it runs.
-Next to read: `variable_updates.py`.
+The cell flows along ref edges; a consumer that takes it by value reads it when it runs. Next to read:
+`variable_updates.py`.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _ASSIGNED = (*dtypes.ALL, dtypes.qint8, dtypes.quint8, dtypes.quint16, dtypes.qi
 @kernel("Variable", "VariableV2", cost=0)
 @kernel("Variable", "VariableV2", device="DEFAULT", dtype=_ON_DEVICE, cost=0)
 def variable(c: OpKernelConstruction) -> Compute:
-    """The variable's cell, which the first step that asks for it makes."""
+    """Returns the variable's cell, which the first step that uses the node makes."""
     info = ContainerInfo.from_attrs(c.attrs, c.name, use_node_name=True)
     dtype, shape, name = c.attr("dtype"), c.attr("shape"), c.name
     c.need_context()
@@ -61,7 +61,7 @@ def variable(c: OpKernelConstruction) -> Compute:
 
 
 class TemporaryVariable(RefCell):
-    """The cell of a variable that lives within one step; a class of its own, as resources are found by class."""
+    """The cell of a variable that lives within one step; a separate class, since resources are found by class."""
 
     __slots__ = ()
 
@@ -74,7 +74,7 @@ def _temporary_name(context: OpKernelContext, name: str) -> str:
 @kernel("TemporaryVariable", cost=0)
 @kernel("TemporaryVariable", device="DEFAULT", dtype=_ON_DEVICE, cost=0)
 def temporary_variable(c: OpKernelConstruction) -> Compute:
-    """A variable that lives until DestroyTemporaryVariable or the end of the step; it begins with zeros."""
+    """Makes a variable that lives until DestroyTemporaryVariable or the end of the step; its first value is zeros."""
     make, zeros, shape = make_temporary_variable(c), scattering.zeros_of(c), c.attr("shape")
     c.need_context()
 
@@ -87,7 +87,7 @@ def temporary_variable(c: OpKernelConstruction) -> Compute:
 
 
 def make_temporary_variable(c: OpKernelConstruction) -> Callable[[OpKernelContext], RefCell]:
-    """What makes a node's variable in a step, without a value yet."""
+    """A function that makes a node's variable in a step, without a value."""
     dtype, shape, name = c.attr("dtype"), c.attr("shape"), c.text("var_name") or c.name
 
     def make(context: OpKernelContext) -> RefCell:
@@ -99,14 +99,14 @@ def make_temporary_variable(c: OpKernelConstruction) -> Callable[[OpKernelContex
 
 
 def initial_shape(shape: PartialTensorShape) -> tuple[int, ...]:
-    """The shape of a variable that has no value yet: as TensorFlow, a scalar's where nothing was declared."""
+    """The shape of a variable without a value: as in TensorFlow, a scalar's if none was declared."""
     return tuple(shape.as_tuple()) if shape.is_fully_defined else ()
 
 
 @kernel("DestroyTemporaryVariable", cost=0)
 @kernel("DestroyTemporaryVariable", device="DEFAULT", T=_ON_DEVICE, cost=0)
 def destroy_temporary_variable(c: OpKernelConstruction) -> Compute:
-    """The last value of a temporary variable, which is no more."""
+    """Returns the last value of a temporary variable, and deletes that."""
     name = c.text("var_name")
     c.need_context()
 
@@ -121,13 +121,13 @@ def destroy_temporary_variable(c: OpKernelConstruction) -> Compute:
 @kernel("IsVariableInitialized", cost=0)
 @kernel("IsVariableInitialized", device="DEFAULT", dtype=_ON_DEVICE, host_memory=("is_initialized",), cost=0)
 def is_variable_initialized(c: OpKernelConstruction) -> Compute:
-    """Has the variable a value?  Never fails."""
+    """Returns whether the variable has a value.  Never raises."""
     return lambda cell: np.bool_(cell.value is not None)
 
 
 @kernel("Assign", T=_ASSIGNED, cost=0)
 def assign(c: OpKernelConstruction) -> Compute:
-    """The variable gets a value; its shape must be the one it has, unless `validate_shape` is false."""
+    """Assigns a value, whose shape must be the variable's unless `validate_shape` is false."""
     validate_shape = c.attr("validate_shape")
     c.take_list()
     c.in_any_thread = True
@@ -144,7 +144,7 @@ def assign(c: OpKernelConstruction) -> Compute:
 
 
 def check_assigned(have: tuple[int, ...], given: tuple[int, ...]) -> None:
-    """Raise InvalidArgumentError if what is assigned to a variable is of another shape than it has."""
+    """Raise InvalidArgumentError if the assigned value does not have the variable's shape."""
     if have != given:
         raise errors.InvalidArgumentError(
             "Assign requires shapes of both tensors to match. "

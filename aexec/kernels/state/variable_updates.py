@@ -1,8 +1,8 @@
 """The kernels that change a variable: one builder for the op on a ref and the one on a handle.
 
-`state_ops` and `resource_variable_ops` register them.  All of them have the variable to
-themselves while they write, whatever attr `use_locking` says, and check everything before.
-How a value that somebody has read stays what it was is in `framework/state/tensor_cell.py`.
+`state_ops` and `resource_variable_ops` register them.  Each holds the variable exclusively while it writes, whatever
+attr `use_locking` says, and checks everything before it writes. `framework/state/tensor_cell.py` explains how a value
+that was read stays unchanged.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ Combine = Callable[[Any, Any, Any], None]
 # Changes an array in place: (array, indices, updates).
 Scattered = Callable[[Any, Any, Any], None]
 
-# What is said of a variable whose type is not the node's.
+# The message for a variable whose type is not the node's.
 WRONG_TYPE = "DType of variable handle and value does not match."
 WRONG_SCATTER_TYPE = "DType of scatter resource and updates does not match."
 WRONG_SLICE_TYPE = "l-value dtype does not match r-value dtype"
@@ -65,18 +65,18 @@ _SCATTER_COST = 8.0
 
 
 def scatter_cost(_variable: Any, indices: Any, updates: Any) -> float:
-    """What a scatter is expected to take, which does not grow with the variable."""
+    """Nanoseconds of a scatter; they do not depend on the variable's size."""
     return float(_SCATTER_COST * (indices.size + updates.size))
 
 
 def owned(inputs: list[Any], position: int) -> Any:
-    """An input as an array that a cell can take as its value: itself if nobody else has it, else a copy.
+    """An input as an array that a cell can take as its value: itself if nobody else holds it, else a copy.
 
-    The value of another device is never written again, and is taken as it is.
+    A value of another device is never overwritten, and is taken as it is.
     """
     if not isinstance(inputs[position], np.ndarray | np.generic):
         return inputs[position]
-    measuring = measuring_ns(inputs[position])  # it will be kept
+    measuring = measuring_ns(inputs[position])  # the value will be kept
     if is_unshared(inputs, position):
         check_inline(measuring)
         return inputs[position]
@@ -100,15 +100,15 @@ def _changing(c: OpKernelConstruction, change: Callable[..., None], wrong_type: 
 
 
 def variable_type(c: OpKernelConstruction) -> dtypes.DType:
-    """The type of the variable that a node takes a handle to."""
+    """The type of the variable whose handle a node takes."""
     dtype: dtypes.DType = c.attrs.get("dtype") or c.attr("T")
     return dtype
 
 
 def variable_finder(c: OpKernelConstruction, wrong_type: str) -> Callable[[OpKernelContext, Any], ResourceVariable]:
-    """The function from a context and a handle to the variable.
+    """A function from a context and a handle to the variable.
 
-    It raises what `VariableLookup` does, and InvalidArgumentError, with these words, for one of another type.
+    It raises the errors of `VariableLookup`, and InvalidArgumentError with `wrong_type` for a variable of another type.
     """
     dtype, lookup = variable_type(c), VariableLookup()
 
@@ -122,7 +122,7 @@ def variable_finder(c: OpKernelConstruction, wrong_type: str) -> Callable[[OpKer
 
 
 def same_shape_check(c: OpKernelConstruction) -> Callable[[Any, Any], None]:
-    """What raises InvalidArgumentError if a variable's value and what is to be added to it are not of one shape."""
+    """A function that raises InvalidArgumentError unless a variable's value and its update have one shape."""
     is_ref = c.input_types[0].is_ref
 
     def check(value: Any, delta: Any) -> None:
@@ -158,11 +158,11 @@ def dense_update(op: Any) -> Builder:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Scatter:
-    """A way to put rows into a variable.
+    """A way to write rows into a variable.
 
     Attributes:
-        combine: of the array module, what changes rows.
-        types, device_types: that the host's kernels take, and those of devices.
+        combine: from the array module, makes the function that changes rows.
+        types, device_types: the types that the host's kernels take, and those of devices.
         nd: the indices are tuples, in the last dimension of `indices`.
     """
 
@@ -172,7 +172,7 @@ class Scatter:
     nd: bool = False
 
     def into(self, c: OpKernelConstruction) -> Scattered:
-        """What scatters for a node into an array of `c.xp`, after all checks."""
+        """A function that scatters for a node into an array of `c.xp`, after all checks."""
         combine = self.combine(c.xp)
         return _scattered_nd(c, combine) if self.nd else _scattered_rows(c.xp, combine)
 
@@ -189,7 +189,7 @@ class Scatter:
 
 
 def _scattered_rows(xp: Any, combine: Combine) -> Scattered:
-    """Rows of the array, or one scalar for all of them, combined with those at `indices`."""
+    """Combines rows, or one scalar for all of them, with the array's rows at `indices`."""
 
     def scattered(array: Any, indices: Any, updates: Any) -> None:
         _check_rows(array, indices, updates)
@@ -223,7 +223,7 @@ def _check_rows(array: Any, indices: Any, updates: Any) -> None:
 
 
 def _scattered_nd(c: OpKernelConstruction, combine: Combine) -> Scattered:
-    """Elements or slices combined with those at the index tuples in the last dimension of `indices`."""
+    """Combines elements or slices with those at the index tuples in the last dimension of `indices`."""
     scatter = scattering.NdScatter(c, combine)
 
     def scattered(array: Any, indices: Any, updates: Any) -> None:
@@ -239,7 +239,7 @@ def _scattered_nd(c: OpKernelConstruction, combine: Combine) -> Scattered:
 
 
 def strided_slice_assign(c: OpKernelConstruction) -> Compute:
-    """A strided slice of the variable is set to `value`, which may be broadcast."""
+    """Sets a strided slice of the variable to `value`, which may be broadcast."""
     spec = SliceSpec(c)
 
     def change(cell: TensorCell, begin: Any, end: Any, strides: Any, value: Any) -> None:
@@ -252,9 +252,9 @@ def strided_slice_assign(c: OpKernelConstruction) -> Compute:
 
 
 def count_up_to(c: OpKernelConstruction) -> Compute:
-    """The variable's value, a scalar below `limit`, before it is incremented.
+    """Returns the variable's value, a scalar below `limit`, then increments it.
 
-    OutOfRangeError once the limit is reached.
+    Raises OutOfRangeError once the limit is reached.
     """
     limit, dtype, is_ref = c.attr("limit"), c.attr("T"), c.input_types[0].is_ref
 
@@ -288,7 +288,7 @@ def count_up_to(c: OpKernelConstruction) -> Compute:
 
 
 def check_assigned_type(variable: ResourceVariable, dtype: dtypes.DType) -> None:
-    """Raise InvalidArgumentError if a variable is not of the type that is assigned to it."""
+    """Raise InvalidArgumentError if a variable does not have the assigned type."""
     if variable.dtype is not dtype:
         raise errors.InvalidArgumentError(
             f"Trying to assign variable with wrong dtype. Expected {variable.dtype} got {dtype}"
@@ -296,7 +296,7 @@ def check_assigned_type(variable: ResourceVariable, dtype: dtypes.DType) -> None
 
 
 def check_read_type(variable: ResourceVariable, dtype: dtypes.DType) -> None:
-    """Raise InvalidArgumentError if a variable is not of the type that is read."""
+    """Raise InvalidArgumentError if a variable does not have the type that is read."""
     if variable.dtype is not dtype:
         raise errors.InvalidArgumentError(
             f"Trying to read variable with wrong dtype. Expected {dtype} got {variable.dtype}"
@@ -304,8 +304,8 @@ def check_read_type(variable: ResourceVariable, dtype: dtypes.DType) -> None:
 
 
 def check_assigned_shape(value: Any, new: Any) -> None:
-    """Raise InvalidArgumentError if a variable has a value of another shape than the one that is assigned."""
-    given = getattr(new, "shape", None)  # a device's value may have none before its stream has got there
+    """Raise InvalidArgumentError if the variable's value does not have the assigned shape."""
+    given = getattr(new, "shape", None)  # a device's value may have no shape before its stream has computed it
     if value is not None and given is not None and value.shape != given:
         raise errors.InvalidArgumentError(
             "Trying to assign to variable with tensor with wrong shape. "
@@ -321,7 +321,7 @@ def _add(xp: Any) -> Combine:
 
 
 def _subtract(xp: Any) -> Combine:
-    """As C++ subtracts: of bools, whether they differ."""
+    """Subtracts as C++ does: for bools, the result is whether they differ."""
     numbers, bools = scattering.combiner(xp, "subtract"), scattering.combiner(xp, "logical_xor")
 
     def combine(out: Any, index: Any, rows: Any) -> None:
@@ -335,7 +335,7 @@ def _multiply(xp: Any) -> Combine:
 
 
 def _divide(xp: Any) -> Combine:
-    """Division, which rounds integers towards zero; of floats alone where the host does not compute."""
+    """Division, which rounds integers towards zero; on devices for floats only."""
     return _divide_on_host if xp is np else partial(_divide_by_product, xp)
 
 
@@ -354,7 +354,7 @@ def _divide_on_host(out: Any, index: Any, rows: Any) -> None:
     if out.dtype.kind == "u":
         scattering.accumulate(np.floor_divide, out, index, rows)
         return
-    # Magnitudes and signs each by themselves, and only of the rows that change.
+    # Magnitudes and signs separately, and only of the rows that change.
     touched, where = distinct(index)
     values, unsigned = out[touched], np.dtype(f"u{out.dtype.itemsize}")
     magnitudes, signs = np.abs(values).view(unsigned), np.sign(values)
@@ -380,7 +380,7 @@ def _scatter(combine: Callable[[Any], Combine], types: Iterable[dtypes.DType], *
     return Scatter(combine, types, types, **options)
 
 
-# Op on refs → how it scatters.
+# Op on refs → its scatter.
 SCATTERS: dict[str, Scatter] = {
     "ScatterAdd": _scatter(_add, dtypes.NUMBER),
     "ScatterSub": _scatter(_subtract, dtypes.NUMBER),

@@ -1,6 +1,6 @@
 """Kernels that write numbers and tensors as text: AsString, StringFormat.
 
-The way back is in `aexec/kernels/parsing/number_ops.py`.
+`aexec/kernels/parsing/number_ops.py` has the inverse.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def _check_format(c: OpKernelConstruction, dtype: DType) -> None:
 
 
 def _number_format(c: OpKernelConstruction, dtype: DType, width: int) -> Callable[[Any], str]:
-    """C's printf for one number; no width if it is negative."""
+    """C's printf for one number, without a width if that is negative."""
     precision, fill = c.attr("precision"), c.text("fill")
     kind = "e" if c.attr("scientific") else "g" if c.attr("shortest") else "f"
     digits = f".{precision}" if precision >= 0 else ""
@@ -67,14 +67,14 @@ def _format(c: OpKernelConstruction) -> Format:
     if dtype is dtypes.variant:
         return lambda v: str(v).encode()
     if dtype.is_complex:
-        # The width is ignored, as TensorFlow does.
+        # The width is ignored, as in TensorFlow.
         part = _number_format(c, dtypes.float64, -1)
         return lambda v: f"({part(v.real)},{part(v.imag)})".encode()
     number = _number_format(c, dtype, c.attr("width"))
     return lambda v: number(v).encode()
 
 
-# Longer texts of a number nobody reads, and a few of them fill the memory.
+# Nobody reads a longer text of a number, and a few of them fill the memory.
 _MOST_CHARACTERS = 1 << 20
 
 
@@ -85,14 +85,14 @@ def _check_width(*sizes: int) -> None:
 
 
 def _text_ns(attrs: Mapping[str, Any]) -> float:
-    """Nanoseconds that the text of one element takes."""
+    """Nanoseconds for the text of one element."""
     width, precision = max(0, attrs["width"]), max(0, attrs["precision"])
     return 400.0 + 0.5 * float(width) + 10.0 * float(precision)
 
 
 @kernel("AsString", cost=AttrCost(_text_ns))
 def as_string(c: OpKernelConstruction) -> Compute:
-    """Each element as printf writes it: %d, %f, %e (`scientific`), %g (`shortest`), true and false."""
+    """Returns each element as printf writes it: %d, %f, %e (`scientific`), %g (`shortest`), true and false."""
     text, text_ns = _format(c), _text_ns(c.attrs)
     _check_width(c.attr("width"), c.attr("precision"))
 
@@ -110,9 +110,9 @@ def as_string(c: OpKernelConstruction) -> Compute:
 
 @kernel("StringFormat", cost=2000.0)
 def string_format(c: OpKernelConstruction) -> Compute:
-    """The template with each placeholder replaced by the text of a tensor."""
+    """Returns the template with each placeholder replaced by the text of a tensor."""
     template, placeholder, summarize = c.attr("template"), c.attr("placeholder"), c.attr("summarize")
-    # Without a placeholder there is one between any two characters.
+    # An empty placeholder occurs between any two characters.
     pieces = template.split(placeholder) if placeholder else [template[i : i + 1] for i in range(len(template) or 1)]
     if len(pieces) - 1 != len(c.input_types):
         raise errors.InvalidArgumentError(

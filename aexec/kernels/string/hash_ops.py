@@ -1,4 +1,4 @@
-"""Kernels that put strings into hash buckets.  The hashes are in `aexec.numerics.farmhash`."""
+"""Kernels that map strings to hash buckets.  The hashes are in `aexec.numerics.farmhash`."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def string_to_hash_bucket_fast(c: OpKernelConstruction) -> Compute:
 
     def compute(x: Any) -> Any:
         out, done = np.empty(x.size, np.int64), 0
-        for strings in lists_of(x, _AT_ONCE):  # which are there several times while they are hashed
+        for strings in lists_of(x, _AT_ONCE):  # hashing needs several copies of them
             out[done : done + len(strings)] = fingerprint64_strings(strings) % count
             done += len(strings)
         return out.reshape(x.shape)
@@ -49,13 +49,13 @@ def string_to_hash_bucket_fast(c: OpKernelConstruction) -> Compute:
 
 @kernel("StringToHashBucket", cost=_HASH_COST)
 def string_to_hash_bucket(c: OpKernelConstruction) -> Compute:
-    """The older hash."""
+    """TensorFlow's older hash."""
     return _bucket(hash64, _buckets(c))
 
 
 @kernel("StringToHashBucketStrong", cost=string_cost(2000, 10))
 def string_to_hash_bucket_strong(c: OpKernelConstruction) -> Compute:
-    """SipHash under a key of two numbers."""
+    """SipHash with a key of two numbers."""
     key = c.attr("key")
     if len(key) != 2:
         raise errors.InvalidArgumentError("Key must have 2 elements")

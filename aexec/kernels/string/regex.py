@@ -1,10 +1,9 @@
 """Regular expressions by RE2 itself, on bytes that are mostly UTF-8: time is linear in the text, whatever the pattern.
 
-RE2 compiles a pattern under the interpreter's lock, so patterns are bounded before and while they are compiled;
-matching gives the lock away.  Where it tells groups apart it takes memory for each of them in each instruction of the
-compiled pattern, so groups are left out where nobody asks for them, and bounded elsewhere.  Compiled patterns are kept
-in one place, of bounded size, and nowhere else: so nobody need count them.  RE2 is not imported before the first one is
-compiled.
+RE2 compiles a pattern under the interpreter's lock, so patterns are bounded before and during compilation; matching
+releases the lock.  To report groups RE2 needs memory for each of them in each instruction of the compiled pattern. So
+groups are removed if nobody asks for them, and bounded otherwise.  Compiled patterns are kept only in one cache of
+bounded size, so their memory need not be counted.  RE2 is imported when the first pattern is compiled.
 """
 
 from __future__ import annotations
@@ -22,22 +21,22 @@ from aexec.framework.waiting.inline_call import check_inline
 
 __all__ = ["Pattern", "compile_ns", "compile_pattern", "groups_ns", "uses_groups"]
 
-# The memory of a compiled pattern, an eighth of RE2's default: what takes more takes over 20 ms to compile.
+# The memory of a compiled pattern, an eighth of RE2's default: a larger one takes over 20 ms to compile.
 _MAX_MEMORY = 1 << 20
-# What is costly is in part expanded before RE2 counts: a Unicode class (`\pL`) has hundreds of ranges, 0.2 ms each.
+# RE2 expands some costly parts before it counts them: a Unicode class (`\pL`) has hundreds of ranges, 0.2 ms each.
 _MAX_BYTES = 1 << 16
 _MAX_UNICODE_CLASSES = 64
-# The memory in which RE2 keeps where the groups of a match are, and how much of it there is at most for each group
-# in each instruction.  RE2 counts it nowhere.
+# The memory in which RE2 keeps the positions of a match's groups, and its most bytes for each group in each
+# instruction. RE2 does not count it.
 _MAX_GROUP_MEMORY = 1 << 23
 _GROUP_BYTES = 16
-# What compiling takes: at all; for a byte of a pattern, which counts as often as it is repeated; and at most.  A
-# Unicode class counts as so many bytes.
+# Nanoseconds of compiling: at least; per byte of a pattern, times its repetitions; and at most.  A Unicode class counts
+# as this many bytes.
 _COMPILE_NS, _BYTE_NS, _MOST_COMPILE_NS = 50_000.0, 300.0, 25e6
 _CLASS_BYTES = 4000
 _REPETITION = re.compile(rb"\{(\d{1,4})(?:,(\d{0,4}))?\}")
-_MOST_REPETITIONS = 1000  # RE2 allows no more
-# Compiled patterns that are kept; each takes at most `_MAX_MEMORY`, with what RE2 keeps of the texts it has seen.
+_MOST_REPETITIONS = 1000  # RE2's own limit
+# Compiled patterns in the cache; each takes at most `_MAX_MEMORY`, with RE2's caches for the texts it has seen.
 _KEPT = 128
 _MATCHES = loop_budget.DEFAULT.pieces(5_000.0)
 
@@ -48,14 +47,14 @@ _lock = threading.Lock()
 
 
 def compile_pattern(pattern: bytes, groups: bool = False) -> Pattern:
-    """Compile a pattern, or find it compiled.  It is not to be kept beyond a call.
+    """Compile a pattern, or return it from the cache.  Do not keep the result beyond a call.
 
     Args:
-        groups: whether a match is to say what its groups are.
+        groups: a match must report its groups.
 
     Raises:
         InvalidArgumentError: the pattern is not valid in RE2's syntax, or too large.
-        NeedsThreadError: on the event loop, which this would hold up.
+        NeedsThreadError: on the event loop, which compiling would hold up.
     """
     key = (pattern, groups)
     with _lock:
@@ -73,7 +72,7 @@ def compile_pattern(pattern: bytes, groups: bool = False) -> Pattern:
 
 
 def compile_ns(pattern: bytes, groups: bool) -> float:
-    """What it takes to compile a pattern, in nanoseconds, at most; 0 if that was done."""
+    """The most nanoseconds that compiling a pattern takes; 0 if it is in the cache."""
     if (pattern, groups) in _kept:
         return 0.0
     if len(pattern) > _MAX_BYTES:
@@ -104,11 +103,11 @@ def _compiled(pattern: bytes, groups: bool) -> Pattern:
     options.max_mem = _MAX_MEMORY
     options.never_capture = not groups
     try:
-        # By its class: `re2.compile` keeps what it has made, however large that is.
+        # By its class: `re2.compile` keeps every pattern that it makes, however large.
         compiled = type(re2.compile(b""))(pattern, options)
     except re2.error as e:
         raise _refused(pattern, e.args[0].decode("utf-8", "replace")) from None
-    # A group with a name is one for RE2 though nobody asks for it.
+    # RE2 counts a group with a name even if nobody asks for it.
     memory = compiled.groups * compiled.programsize * _GROUP_BYTES
     if memory > _MAX_GROUP_MEMORY:
         raise _refused(
@@ -120,13 +119,13 @@ def _compiled(pattern: bytes, groups: bool) -> Pattern:
 
 
 def groups_ns(pattern: bytes, groups: bool) -> float:
-    """What it takes to tell the groups of a pattern apart in one string."""
+    """Nanoseconds to report the groups of a pattern in one string."""
     number = pattern.count(b"(" if groups else b"(?")
     return min(_MAX_GROUP_MEMORY, _GROUP_BYTES * number * len(pattern)) * loop_budget.COPY_NS
 
 
 def uses_groups(rewrite: bytes) -> bool:
-    """Does a rewrite have something of a match in it besides the whole?"""
+    """True if a rewrite refers to a group other than the whole match."""
     return any(isinstance(part, int) and part > 0 for part in _parse_rewrite(rewrite))
 
 
@@ -145,14 +144,14 @@ class Pattern:
         self._full = compiled.fullmatch
 
     def full_match(self, text: bytes) -> bool:
-        """Does the whole text match?"""
+        """True if the whole text matches."""
         return self._full(text) is not None
 
     def replace(self, text: bytes, rewrite: bytes, *, every: bool, more: Callable[[int], None]) -> bytes:
-        r"""The text with the first or every match replaced; `\0` to `\9` in `rewrite` stand for groups.
+        r"""Returns the text with the first or every match replaced; `\0` to `\9` in `rewrite` stand for groups.
 
         Args:
-            more: is told of bytes before they are made, and may raise.
+            more: called with the number of bytes before they are made; may raise.
         """
         parts = _parse_rewrite(rewrite)
         if max((p for p in parts if isinstance(p, int)), default=0) > self._groups:
@@ -169,7 +168,7 @@ class Pattern:
             start, end = match.span()
             out.append(text[at:start])
             if start == end == last_end:
-                # An empty match right after a match does not count: go on by one character.
+                # An empty match right after a match does not count: advance by one character.
                 width = _character_width(text, start) if start < len(text) else 1
                 out.append(text[start : start + width])
                 at = start + width
@@ -185,7 +184,7 @@ class Pattern:
 
 
 def _character_width(text: bytes, at: int) -> int:
-    """Bytes of the character at a position; 1 where the text is no UTF-8."""
+    """Bytes of the character at a position; 1 if the text is not UTF-8 there."""
     for width in (1, 2, 3, 4):
         try:
             text[at : at + width].decode()
@@ -196,7 +195,7 @@ def _character_width(text: bytes, at: int) -> int:
 
 
 def _parse_rewrite(rewrite: bytes) -> list[bytes | int]:
-    """Literal bytes and group numbers.  What follows an invalid escape is dropped, as RE2 does."""
+    """Literal bytes and group numbers.  Text after an invalid escape is dropped, as in RE2."""
     parts: list[bytes | int] = []
     at = 0
     for match in re.finditer(rb"\\(.?)", rewrite, re.DOTALL):

@@ -1,6 +1,6 @@
 """Regular expression kernels: RegexReplace, RegexFullMatch and their static forms.
 
-The pattern of a static op is checked when the kernel is made, and found compiled in each call.  See `regex.py`.
+The pattern of a static op is checked when the kernel is built, and taken from the cache in each call.  See `regex.py`.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def _replaced(x: Any, pattern: Pattern, rewrite: bytes, every: bool) -> Any:
 
 @kernel("StaticRegexReplace", cost=AttrCost(_static_replace_ns), needs=("re2",))
 def static_regex_replace(c: OpKernelConstruction) -> Compute:
-    """Every match, or the first one, replaced; pattern and rewrite are attrs."""
+    """Replaces every match, or the first one; pattern and rewrite are attrs."""
     pattern, rewrite, every = c.attr("pattern"), c.attr("rewrite"), c.attr("replace_global")
     groups = uses_groups(rewrite)
     compile_pattern(pattern, groups)
@@ -60,7 +60,7 @@ def static_regex_replace(c: OpKernelConstruction) -> Compute:
 
 @kernel("RegexReplace", cost=_dynamic_replace_ns, needs=("re2",))
 def regex_replace(c: OpKernelConstruction) -> Compute:
-    """As StaticRegexReplace; pattern and rewrite are inputs."""
+    """As StaticRegexReplace, with pattern and rewrite as inputs."""
     every = c.attr("replace_global")
 
     def compute(x: Any, pattern: Any, rewrite: Any) -> Any:
@@ -72,7 +72,7 @@ def regex_replace(c: OpKernelConstruction) -> Compute:
 
 @kernel("StaticRegexFullMatch", cost=AttrCost(lambda attrs: _match_ns(attrs["pattern"])), needs=("re2",), scratch=24)
 def static_regex_full_match(c: OpKernelConstruction) -> Compute:
-    """Does the whole string match?  The pattern is an attr."""
+    """Returns whether the whole string matches.  The pattern is an attr."""
     pattern = c.attr("pattern")
     compile_pattern(pattern)
     return lambda x: map_strings(compile_pattern(pattern).full_match, x, bool)
@@ -80,7 +80,7 @@ def static_regex_full_match(c: OpKernelConstruction) -> Compute:
 
 @kernel("RegexFullMatch", cost=_dynamic_match_ns, needs=("re2",), scratch=24)
 def regex_full_match(c: OpKernelConstruction) -> Compute:
-    """As StaticRegexFullMatch; the pattern is an input."""
+    """As StaticRegexFullMatch, with the pattern as an input."""
 
     def compute(x: Any, pattern: Any) -> Any:
         return map_strings(compile_pattern(scalar_string(pattern, "Pattern")).full_match, x, bool)

@@ -1,8 +1,7 @@
 """Kernels that change, cut, join and encode strings.
 
-Strings are bytes; where an attr `unit` or `encoding` says so they are read as UTF-8.
-Next to read: `convert_ops.py` (numbers and tensors as text), `regex_ops.py`,
-`hash_ops.py`.
+Strings are bytes, which are read as UTF-8 if an attr `unit` or `encoding` says so. Next to read: `convert_ops.py`
+(numbers and tensors as text), `regex_ops.py`, `hash_ops.py`.
 """
 
 from __future__ import annotations
@@ -70,19 +69,19 @@ kernel("StringUpper", cost=string_cost())(_case(bytes.upper, str.upper))
 
 @kernel("StringStrip", cost=string_cost())
 def string_strip(c: OpKernelConstruction) -> Compute:
-    """Without ASCII white space at both ends."""
+    """Removes ASCII white space at both ends."""
     return lambda x: map_strings(bytes.strip, x)
 
 
 @kernel("StringLength", cost=string_cost())
 def string_length(c: OpKernelConstruction) -> Compute:
-    """Bytes, or UTF-8 characters (bytes that do not continue one)."""
+    """Counts bytes, or UTF-8 characters (bytes that do not continue one)."""
     if not _unit(c):
         return lambda x: map_strings(len, x, np.int32)
     return lambda x: map_strings(_count_characters, x, np.int32)
 
 
-# Bytes that are not the first ones of a character, and bytes of a string that are looked at at a time.
+# Bytes that are not the first ones of a character, and bytes of a string that are processed at a time.
 _FOLLOWING = bytes(range(0x80, 0xC0))
 _LONG = 1 << 14
 _LONG_NS = 10_000.0
@@ -95,14 +94,14 @@ def _count_characters(s: bytes) -> int:
 
 
 def _counts_of_pieces(s: bytes) -> list[int]:
-    """How many characters begin in each piece of a long string."""
+    """The number of characters that begin in each piece of a long string."""
     pieces = giving_way(range(0, len(s), _LONG), _LONG_NS)
     return [len(s[start : start + _LONG].translate(None, _FOLLOWING)) for start in pieces]
 
 
 @kernel("EncodeBase64", cost=string_cost())
 def encode_base64(c: OpKernelConstruction) -> Compute:
-    """Web-safe alphabet; padded with `=` if asked."""
+    """Encodes with the web-safe alphabet; pads with `=` if an attr asks."""
     if c.attr("pad"):
         return lambda x: map_strings(base64.urlsafe_b64encode, x)
     return lambda x: map_strings(lambda s: base64.urlsafe_b64encode(s).rstrip(b"="), x)
@@ -125,7 +124,7 @@ def _decode_base64(s: bytes) -> bytes:
 
 @kernel("DecodeBase64", cost=string_cost(), scratch=60)
 def decode_base64(c: OpKernelConstruction) -> Compute:
-    """Web-safe alphabet, padding optional."""
+    """Decodes the web-safe alphabet, with optional padding."""
     return lambda x: map_strings(_decode_base64, x)
 
 
@@ -151,14 +150,14 @@ def _characters_of(s: bytes, pos: int, length: int) -> bytes | None:
 
 
 def _characters_of_long(s: bytes, pos: int, length: int) -> bytes | None:
-    counts, first = _counts_of_pieces(s), s[0] in _FOLLOWING  # which is a character all the same
+    counts, first = _counts_of_pieces(s), s[0] in _FOLLOWING  # such a byte at the start counts as a character
     count = sum(counts) + first
     start = pos + count if pos < 0 else pos
     if not 0 <= start <= count:
         return None
 
     def place(character: int) -> int:
-        """Where it begins."""
+        """The position of the character's first byte."""
         left = character - first
         if left < 0:
             return 0
@@ -179,13 +178,13 @@ _cut_cost = string_cost(_CUT_NS)
 
 
 def _substr_cost(x: Any, *places: Any) -> float:
-    """Of one string many pieces may be cut."""
+    """Many substrings may be cut from one string."""
     return float(_cut_cost(x) * broadcast_elements((x, *places)) / max(1, x.size))
 
 
 @kernel("Substr", T=_INDEX_TYPES, cost=_substr_cost)
 def substr(c: OpKernelConstruction) -> Compute:
-    """`len` bytes or characters from `pos` on; negative positions count from the end."""
+    """Returns `len` bytes or characters from `pos` on; negative positions count from the end."""
     by_character = _unit(c)
     cut = _characters_of if by_character else _bytes_of
 
@@ -232,7 +231,7 @@ def _split_on_white_space(s: bytes, maxsplit: int) -> list[bytes]:
     if maxsplit <= 0:
         return [s] if maxsplit == 0 else s.split()
     parts = s.split(None, maxsplit)
-    # TensorFlow adds what is left once the limit is reached, even if nothing is left.
+    # TensorFlow adds the rest once the limit is reached, even if it is empty.
     return [*parts, b""] if len(parts) == maxsplit else parts
 
 
@@ -264,7 +263,7 @@ def _check_split(x: Any, separator: Any, what: str) -> bytes:
 
 @kernel("StringSplitV2", cost=string_cost(_ROW_NS, 5))
 def string_split_v2(c: OpKernelConstruction) -> Compute:
-    """A sparse matrix of the parts of each string; an empty separator means runs of white space."""
+    """Returns a sparse matrix of the parts of each string; an empty separator means runs of white space."""
     maxsplit = c.attr("maxsplit")
 
     def compute(x: Any, sep: Any) -> Any:
@@ -278,7 +277,9 @@ def string_split_v2(c: OpKernelConstruction) -> Compute:
 
 @kernel("StringSplit", cost=string_cost(_ROW_NS, 5))
 def string_split(c: OpKernelConstruction) -> Compute:
-    """A sparse matrix of the parts between any of the delimiter's bytes; no delimiter: every byte by itself."""
+    """Returns a sparse matrix of the parts between any of the delimiter's bytes; without a delimiter, of single
+    bytes.
+    """
     skip_empty = c.attr("skip_empty")
 
     def compute(x: Any, delimiter: Any) -> Any:
@@ -296,7 +297,9 @@ def string_split(c: OpKernelConstruction) -> Compute:
 
 
 def _join_ns(*inputs: Any) -> float:
-    """Nanoseconds of StringJoin: by the strings' number, and their lengths, as far as the first of each tells them."""
+    """Nanoseconds of StringJoin: by the strings' number, and their lengths as estimated from the first of each
+    input.
+    """
     count = max(x.size for x in inputs)
     lengths = [len(x.item(0)) * (count if x.ndim == 0 else x.size) for x in inputs if x.size]
     return float(200 * count + 0.5 * sum(lengths))
@@ -304,7 +307,7 @@ def _join_ns(*inputs: Any) -> float:
 
 @kernel("StringJoin", cost=_join_ns)
 def string_join(c: OpKernelConstruction) -> Compute:
-    """Element by element, scalars broadcast."""
+    """Joins element by element; scalars broadcast."""
     separator = c.attr("separator")
 
     def compute(*inputs: Any) -> Any:
@@ -333,7 +336,7 @@ def reduce_join(c: OpKernelConstruction) -> Compute:
         join = joining(separator)
         rank = x.ndim
         dims: list[int] = []
-        for dim in reduction_indices.ravel()[: rank + 1].tolist():  # of more one is wrong, or there twice
+        for dim in reduction_indices.ravel()[: rank + 1].tolist():  # of more dimensions one is wrong or repeated
             if not -rank <= dim < rank:
                 raise errors.OutOfRangeError(f"Invalid reduction dimension {dim} for input with {rank} dimension(s)")
             if dim % rank in dims:
@@ -352,7 +355,7 @@ def reduce_join(c: OpKernelConstruction) -> Compute:
 
 
 def unsorted_segment_join(c: OpKernelConstruction) -> Compute:
-    """The strings of each segment, joined in their order; an empty segment gives an empty string."""
+    """Joins the strings of each segment in order; an empty segment gives an empty string."""
     separator = c.attr("separator")
 
     def compute(x: Any, segment_ids: Any, num_segments: Any) -> Any:
@@ -406,7 +409,7 @@ _Join = Callable[[Sequence[bytes]], bytes]
 _GRAM_NS, _TOKEN_NS = 200.0, 20.0
 # Of a row split: nanoseconds, and bytes as a Python object.
 _SPLIT_NS, _SPLIT_BYTES = 150.0, 48
-# Of the n-grams of one row and width.
+# The most bytes of the n-grams of one row and width.
 _MOST_BYTES = 1 << 30
 
 
@@ -421,7 +424,7 @@ def _check_splits(data: Any, splits: list[int]) -> None:
 
 
 def _padding(attrs: Mapping[str, Any], width: int) -> int:
-    """How many pads there are on each side of a row, for n-grams of a width."""
+    """The number of pads on each side of a row, for n-grams of this width."""
     return width - 1 if attrs["pad_width"] < 0 else min(attrs["pad_width"], width - 1)
 
 
@@ -438,7 +441,7 @@ def _grams_cost(attrs: Mapping[str, Any]) -> Callable[..., float]:
 
 @kernel("StringNGrams", Tsplits=_INDEX_TYPES, cost=AttrCost(_grams_cost))
 def string_ngrams(c: OpKernelConstruction) -> Compute:
-    """(n-grams, row splits): of each row, for every width, the joined runs of that many tokens."""
+    """Returns (n-grams, row splits): for each row and every width, the joined runs of that many tokens."""
     widths, split_type = c.attr("ngram_widths"), c.output_types[1].np
     left, right, padding, separator = c.attr("left_pad"), c.attr("right_pad"), c.attr("pad_width"), c.attr("separator")
     shortest = min(len(left), len(right))

@@ -1,6 +1,6 @@
 """Kernels between encoded strings and code points: UnicodeDecode, UnicodeEncode, UnicodeTranscode, UnicodeScript.
 
-Encodings are those that Python knows; TensorFlow's are ICU's, which names more of them.
+Encodings are Python's; TensorFlow's are ICU's, which has more names for them.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ __all__: list[str] = []
 
 _SPLIT_TYPES = (dtypes.int32, dtypes.int64)
 _COST = string_cost(2000, 30)
-# An invalid sequence is decoded to these two characters, the second of which tells its length in
-# bytes: surrogates, which no decoder gives otherwise.
+# An invalid sequence is decoded to two characters: this mark, and one that encodes its length in bytes.  Both are
+# surrogates, which no decoder returns otherwise.
 _MARK = "\udfff"
 _LENGTH = 0xD800
 _MAX_LENGTH = 0x3FF
-# Bytes, or code points, that are converted at a time; and what the length of a string takes.
+# Bytes, or code points, that are converted at a time; and the bytes of a string's length.
 _PIECE, _LENGTH_BYTES = 1 << 14, 40
 # Nanoseconds for a code point that is encoded.
 _CODE_NS = 300.0
@@ -49,7 +49,7 @@ codecs.register_error("aexec.mark", _mark_invalid)
 
 
 class _Options:
-    """What becomes of invalid sequences and, if asked, of control characters."""
+    """The handling of invalid sequences and, if an attr asks, of control characters."""
 
     def __init__(self, c: OpKernelConstruction) -> None:
         self.errors = c.text("errors")
@@ -64,7 +64,7 @@ class _Options:
         self.control = "replace_control_characters" in c.attrs and c.attr("replace_control_characters")
 
     def clean(self, text: str) -> str:
-        """A decoded string without marks and, if asked, without control characters."""
+        """A decoded string without marks and, if an attr asks, without control characters."""
         if _MARK in text:
             if self.errors == "strict":
                 raise errors.InvalidArgumentError("Invalid formatting on input string")
@@ -90,12 +90,12 @@ def _input_codec(c: OpKernelConstruction) -> codecs.CodecInfo:
 
 
 def _text(s: bytes, codec: codecs.CodecInfo) -> str:
-    """A string that is not long, decoded, with marks."""
+    """A short string, decoded, with marks."""
     return codec.decode(s, "aexec.mark")[0]
 
 
 def _texts(s: bytes, codec: codecs.CodecInfo) -> Iterator[str]:
-    """The same in pieces, of a string of any length: each bad byte takes a microsecond, in `_mark_invalid`."""
+    """The same for a string of any length, in pieces: each invalid byte takes a microsecond, in `_mark_invalid`."""
     if len(s) <= _PIECE or codec.incrementaldecoder is None:
         yield _text(s, codec)
         return
@@ -107,7 +107,7 @@ def _texts(s: bytes, codec: codecs.CodecInfo) -> Iterator[str]:
 
 @kernel("UnicodeTranscode", cost=_COST)
 def unicode_transcode(c: OpKernelConstruction) -> Compute:
-    """From one encoding to UTF-8, UTF-16-BE or UTF-32-BE."""
+    """Converts from one encoding to UTF-8, UTF-16-BE or UTF-32-BE."""
     options, codec, encoding = _Options(c), _input_codec(c), c.text("output_encoding")
 
     def transcoded(s: bytes) -> bytes:
@@ -130,7 +130,7 @@ def _row_splits(lengths: Sequence[int], dtype: Any) -> Any:
 
 @kernel("UnicodeDecode", Tsplits=_SPLIT_TYPES, cost=_COST)
 def unicode_decode(c: OpKernelConstruction) -> Compute:
-    """(row splits, code points) of all strings."""
+    """Returns (row splits, code points) of all strings."""
     options, codec, split_type = _Options(c), _input_codec(c), c.output_types[0].np
 
     def compute(x: Any) -> Any:
@@ -157,7 +157,7 @@ def unicode_decode(c: OpKernelConstruction) -> Compute:
 
 @kernel("UnicodeDecodeWithOffsets", Tsplits=_SPLIT_TYPES, cost=string_cost(4000, 60))
 def unicode_decode_with_offsets(c: OpKernelConstruction) -> Compute:
-    """As UnicodeDecode, and where in its string each character begins, in bytes."""
+    """As UnicodeDecode, with the position of each character in its string, in bytes."""
     options, codec, split_type = _Options(c), _input_codec(c), c.output_types[0].np
 
     def compute(x: Any) -> Any:
@@ -179,7 +179,9 @@ def unicode_decode_with_offsets(c: OpKernelConstruction) -> Compute:
 
 
 def _characters(s: bytes, codec: codecs.CodecInfo) -> Iterator[list[tuple[int, str]]]:
-    """Each character of a string with its first byte, in pieces; an invalid sequence is a mark and its length."""
+    """Yields each character of a string with its first byte, in pieces; an invalid sequence is a mark and its
+    length.
+    """
     at = 0
     for text in _texts(s, codec):
         found: list[tuple[int, str]] = []
@@ -195,7 +197,7 @@ def _characters(s: bytes, codec: codecs.CodecInfo) -> Iterator[list[tuple[int, s
 
 @kernel("UnicodeEncode", Tsplits=_SPLIT_TYPES, cost=lambda values, splits: _CODE_NS * (values.size + splits.size))
 def unicode_encode(c: OpKernelConstruction) -> Compute:
-    """One string per row of code points."""
+    """Returns one string per row of code points."""
     options, encoding = _Options(c), c.text("output_encoding")
 
     def text_of(codes: Sequence[int]) -> str:
@@ -234,5 +236,5 @@ def _check_splits(values: Any, splits: Any) -> None:
 
 @kernel("UnicodeScript", cost=20.0, scratch=24)
 def unicode_script(c: OpKernelConstruction) -> Compute:
-    """ICU's number of each code point's script; -1 for what is no code point."""
+    """Returns ICU's number of each code point's script; -1 for a number that is not a code point."""
     return script_of

@@ -1,8 +1,8 @@
 """The script of every Unicode character, as numbered by ICU (UScriptCode), for UnicodeScript.
 
-Characters of one script that follow one another form a run.  The table holds, for each
-run, how far it begins after the run before and its script's number: base-128 integers,
-low digits first, compressed.  The values are those of TensorFlow 2.21 (Unicode 16).
+Consecutive characters of one script form a run.  The table holds, for each run, the distance of its start from that of
+the run before, and its script's number: base-128 integers, low digits first, compressed.  The values are those of
+TensorFlow 2.21 (Unicode 16).
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def _table() -> tuple[Any, Any]:
 
 
 def script_of(code_points: Any) -> Any:
-    """Script numbers of an array of code points; -1 for what is none."""
+    """Script numbers of an array of code points; -1 for numbers that are not code points."""
     starts, scripts = _table()
     found = scripts[np.searchsorted(starts, code_points, side="right") - 1]
     outside = (code_points < 0) | (code_points > 0x10FFFF)

@@ -1,7 +1,7 @@
 """Optimisers' updates of variables whose values are in a device's memory.
 
-They are those of `training_ops`, applied to copies of the values, or from the values to new ones in one launch: an
-update that fails has changed nothing.
+They apply the formulas of `training_ops` to copies of the values, or compute new values from old ones in one launch. So
+an update that fails changes nothing.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ def _builder(name: str, optimiser: Optimiser, *, sparse: bool) -> Builder:
         c.variables = VariableUse(find, (c.attr("T"),) * count, len(c.output_types))
 
         def compute(*inputs: Any) -> Any:
-            # Of each variable the first position where it is named.  Two may well have the same array as their value.
+            # For each variable the first position where it is named.  Two variables may have the same array as their
+            # value.
             firsts, given = inputs[count], dict(zip(others, inputs[count + 1 :], strict=True))
             known = update.known(given)
             if in_one_launch is not None and len(set(firsts)) == count:

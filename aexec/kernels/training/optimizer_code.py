@@ -57,9 +57,9 @@ _CODES: Mapping[str, tuple[str, str, Mapping[str, str]]] = {
 
 
 def code_of(optimiser: str, options: Mapping[str, Any]) -> Code | None:
-    """The code of an optimiser by its name, as its attrs have it; None if it has none.
+    """The code of an optimiser with its attrs; None if it has none.
 
-    It has none for half, of which every step is rounded.
+    There is none for half, since every step is rounded there.
     """
     if optimiser not in _CODES:
         return None

@@ -1,9 +1,8 @@
 """The formulas of the optimisers: each changes a variable and its slots in place, given a gradient.
 
-A formula is called with the array module, with arrays of one shape that it may write into,
-whole variables or the rows that a sparse gradient names, and with the op's other inputs and
-attrs by name.  All arithmetic is in the variable's type, as TensorFlow's is.  Next to read: `training_ops.py`,
-which finds the variables and calls these.
+A formula is called with the array module, with arrays of one shape that it may write to (whole variables, or the rows
+that a sparse gradient names), and with the op's other inputs and attrs by name.  All arithmetic is in the variable's
+type, as TensorFlow's.  Next to read: `training_ops.py`, which finds the variables and calls these.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ _REAL = dtypes.FLOAT
 _NATIVE = (dtypes.float16, dtypes.float32, dtypes.float64)
 _WIDE = (dtypes.float32, dtypes.float64)
 
-# What must hold of scalars: the words for it, and the test.
+# Conditions on scalars: the words of the error, and the test.
 _POSITIVE = ("not a positive scalar", lambda value, options: value > 0)
 _POSITIVE_OR_UNUSED = (
     "not a positive scalar (or zero if multiply_linear_by_lr is set)",
@@ -47,13 +46,13 @@ Limits = Mapping[str, tuple[str, Callable[[Any, Mapping[str, Any]], bool]]]
 
 @dataclass(frozen=True, slots=True)
 class Optimiser:
-    """One optimiser.
+    """The properties of one optimiser.
 
     Attributes:
         formula: changes arrays in place.
-        slots: names of the inputs, beside the variable, that are changed too.
+        slots: names of the inputs, besides the variable, that are changed, too.
         types, sparse_types: types that the dense and the sparse ops take; none if there is no such op.
-        limits, sparse_limits: scalar → what the dense and the sparse ops ask of it.
+        limits, sparse_limits: scalar → the condition of the dense and the sparse ops on it.
         has_ref_ops: there are ops on ref variables, not only on resource variables.
     """
 
@@ -67,14 +66,14 @@ class Optimiser:
 
 
 def _approach(average: Any, value: Any, rest: Any) -> None:
-    """Move a moving average towards a value, by a share `rest` of the way."""
+    """Move a moving average towards a value by the fraction `rest` of the difference."""
     step = value - average
     step *= rest
     average += step
 
 
 def _shrink(xp: Any, values: Any, threshold: Any) -> Any:
-    """Towards zero by `threshold`, and zero where that is further than there is."""
+    """Move values towards zero by `threshold`; those that are nearer become zero."""
     return xp.sign(values) * xp.maximum(xp.abs(values) - threshold, 0)
 
 

@@ -1,9 +1,8 @@
 """Optimisers' updates: Apply<name>, SparseApply<name>, and the same for resource variables.
 
-One builder serves all of them: by the op's definition it tells variables, gradient, indices
-and scalars apart.  A sparse update changes the rows that the indices name; a row that is
-named several times is changed as often, one after the other.
-Next to read: `optimizers.py`, the formulas.
+One builder serves all of them: the op's definition tells variables, gradient, indices and scalars apart.  A sparse
+update changes the rows that the indices name; a row that is named several times is changed as often, in order. Next to
+read: `optimizers.py`, the formulas.
 """
 
 from __future__ import annotations
@@ -40,15 +39,15 @@ _SPARSE_COST = 20.0
 _PLACE_BYTES = 100
 _ROWS_NS = 20_000.0
 
-# A formula goes over the arrays several times; parts of this many elements stay in cache meanwhile.
+# A formula passes over the arrays several times; parts of this many elements stay in the cache meanwhile.
 _PART = 1 << 15
-# Threads share so many parts, at least: those of fewer are through before another thread has heard of them.
+# The least parts that threads share: fewer are finished before another thread has started.
 _SHARED_PARTS = 4
 
 _GRADIENTS = ("grad", "delta")
 _OPTIONS = ("use_nesterov", "update_slots", "multiply_linear_by_lr")
 
-# How messages call a scalar, where not by its name.
+# Scalars' names in messages, if they differ.
 _CALLED = {
     "l1": "l1 regularization strength",
     "l2": "l2 regularization strength",
@@ -58,7 +57,7 @@ _CALLED = {
 
 
 class UpdateArguments:
-    """What the inputs and attrs of an update are.
+    """The meaning of the inputs and attrs of an update.
 
     Attributes:
         holders: names of the inputs that refer to variables, which come first.
@@ -74,7 +73,7 @@ class UpdateArguments:
         self._dtype, self._sparse = c.attr("T"), sparse
 
     def known(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Scalars and options by name.  Raises InvalidArgumentError for a scalar that must not be so."""
+        """Scalars and options by name.  Raises InvalidArgumentError for a scalar that violates its condition."""
         of_elements = (*self.holders, self.gradient, "indices")
         known = {name: value for name, value in given.items() if name not in of_elements}
         for name, value in known.items():
@@ -82,7 +81,7 @@ class UpdateArguments:
         return known | self.options
 
     def apply(self, arrays: Sequence[Any], given: Mapping[str, Any], known: Mapping[str, Any]) -> None:
-        """Change the variables' arrays.  Raises InvalidArgumentError for what does not go together."""
+        """Change the variables' arrays.  Raises InvalidArgumentError for inputs that do not match."""
         grad = self.checked(arrays, given)
         if self._sparse:
             _apply_rows(self._xp, self._formula, arrays, given["indices"], grad, known)
@@ -90,7 +89,7 @@ class UpdateArguments:
             _apply_parts(self._xp, self._formula, arrays, grad, known)
 
     def checked(self, arrays: Sequence[Any], given: Mapping[str, Any]) -> Any:
-        """The gradient.  Raises InvalidArgumentError for what does not go together."""
+        """Returns the gradient.  Raises InvalidArgumentError for inputs that do not match."""
         grad, var = self._xp.asarray(given[self.gradient]), arrays[0]
         for name, array in zip(self.holders, arrays, strict=True):
             _check_type(array, self._dtype)
@@ -108,7 +107,7 @@ def _builder(optimiser: Optimiser, *, sparse: bool) -> Builder:
         names, holders, gives_ref = update.names, update.holders, bool(c.output_types)
         c.need_context()
         c.in_any_thread = True
-        c.may_be_abandoned = sparse  # rows that are named many times are written in the end, all or none
+        c.may_be_abandoned = sparse  # repeated rows are written at the end, all or none
 
         def compute(context: OpKernelContext, *inputs: Any) -> Any:
             given = dict(zip(names, inputs, strict=True))
@@ -123,7 +122,7 @@ def _builder(optimiser: Optimiser, *, sparse: bool) -> Builder:
 
 
 def find_variable(context: OpKernelContext, reference: Any) -> TensorCell:
-    """The initialised variable that an input of ref type or a handle refers to."""
+    """The initialised variable of a ref input or a handle."""
     if isinstance(reference, RefCell):
         return reference
     handle = handle_from_tensor(reference)
@@ -183,7 +182,7 @@ def _check_rows(xp: Any, shape: Sequence[int], grad: Any, indices: Any, op: str)
 
 
 def _apply_parts(xp: Any, formula: Formula, arrays: Sequence[Any], grad: Any, known: Mapping[str, Any]) -> None:
-    """Apply a formula to whole variables: part by part, where that keeps them in the processor's cache."""
+    """Apply a formula to whole variables, part by part if that keeps them in the processor's cache."""
     if grad.size <= _PART or xp is not np:
         formula(xp, *arrays, grad=grad, **known)
         return
@@ -206,7 +205,7 @@ def _apply_rows(
 ) -> None:
     """Apply a formula to the rows that `indices` name, part by part, as to whole variables.
 
-    What is repeated may take any time: that is done to copies of the rows, which are written when all is done.
+    Repeated rows may take any time: the formula changes copies of them, which are written at the end.
     """
     if not indices.size:
         return
@@ -244,18 +243,18 @@ def _apply_distinct(
 
 
 def _in_parts(selections: Iterable[Any], most: int) -> Iterator[Any]:
-    """The same selections, so many rows at a time."""
+    """Yields the same selections, at most `most` rows at a time."""
     for chosen in selections:
         for start in range(0, len(chosen), most):
             yield chosen[start : start + most]
 
 
 def _occurrences(xp: Any, order: Any, starts: Any) -> Iterator[Any]:
-    """Selections without a repeated row each: all first occurrences, all second ones, and so on.
+    """Yields selections without repeated rows: all first occurrences, all second ones, and so on.
 
     Args:
-        order: positions in ascending order of what they name.
-        starts: where, in that order, another row is named than before.
+        order: positions in ascending order of the rows that they name.
+        starts: True where the row differs from the one before in that order.
     """
     positions = xp.arange(len(order))
     occurrence = positions - accumulator(xp, "maximum")(xp.where(starts, positions, 0), 0)
@@ -276,7 +275,7 @@ def _register() -> None:
             continue
         sparse = _builder(optimiser, sparse=True)
         types: Any = {"T": optimiser.sparse_types, "Tindices": INDEX}
-        # TensorFlow registers the handles of this one alone as host memory.
+        # TensorFlow registers the handles of this optimiser alone as host memory.
         host = handles if name == "AdagradDA" else ()
         kernel(f"ResourceSparseApply{name}", cost=_SPARSE_COST, host_memory=host, **types)(sparse)
         if optimiser.has_ref_ops:
