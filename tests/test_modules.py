@@ -320,8 +320,7 @@ _LINES_OF_CLASS, _LINES_OF_FUNCTION, _BRANCHES = 400, 70, 25
 _LARGE = {
     "aexec.runtime.session.step.Step": "the life of a step, which is being cut",
     "aexec.remote.remote_session.RemoteSession": "what users call, as of Session",
-    "aexec.runtime.interpreter.execution.Execution": "the interpreter's loop, which shares its state in one object",
-    "aexec.runtime.interpreter.execution.Execution._run_slice": "the loop itself: a call for each node would cost more",
+    "aexec.runtime.interpreter.node_runner.NodeRunner.run_slice": "the loop itself: a call for each node costs more",
     "aexec_server.settings.message_scan._Scan.message": "a loop over bytes: a call would take longer than a field",
     "aexec_server.settings.server_config.ServerConfig": "a list of settings, each with what it means",
 }

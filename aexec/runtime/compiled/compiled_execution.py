@@ -285,10 +285,10 @@ class CompiledExecution(Execution):
             assert node is not None
             iteration = execution.state.resume(level.compiled.snapshot(None if number else feeds, level))
             if number < len(levels) - 1:
-                awaited = level.compiled.go_on(level, execution._context(iteration), awaited)
+                awaited = level.compiled.go_on(level, execution.context(iteration), awaited)
             if awaited is not None:
                 iteration.start(node)
-                execution._await(iteration, node, awaited, going_on=number < len(levels) - 1)
+                execution.calls.wait_for(iteration, node, awaited, going_on=number < len(levels) - 1)
             if number:
                 caller = levels[number - 1]
                 assert caller.node is not None and caller.node.calls is not None and caller.function is not None

@@ -8,7 +8,7 @@ The semantics are those of TensorFlow's tagged-token executor (SEMANTICS: execut
 a unit of work is (node, frame, iteration); an output may be *dead*, and deadness
 travels along every edge until a Merge or the end of a frame stops it.
 
-No other code writes to it, except `Execution._run_slice` and `Execution._run_transfer`, which save a call per node.
+No other code writes to it, except `NodeRunner.run_slice` and `NodeRunner._run_transfer`, which save a call per node.
 
 Invariants:
 

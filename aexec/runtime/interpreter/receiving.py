@@ -1,6 +1,6 @@
 """A waiting Recv, as the executor records it.  It needs no future, because only the executor waits for it.
 
-Next to read: `execution.py`, which makes them, and `aexec/framework/kernel_contract/transfer_ends.py`.
+Next to read: `node_runner.py`, which makes them, and `aexec/framework/kernel_contract/transfer_ends.py`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """How long a kernel's call is expected to take: the kernel's own estimate, corrected by measurement.
 
 The executor uses it to choose between the event loop and a worker thread.
-Next to read: `node_estimate.py`, which learns from measurement; `interpreter/execution.py`, which asks;
+Next to read: `node_estimate.py`, which learns from measurement; `interpreter/node_runner.py`, which asks;
 `aexec/framework/waiting/loop_budget.py`, which says how long is too long for the loop.
 """
 

@@ -24,7 +24,7 @@ from aexec.framework.kernel_contract.op_kernel_context import OpKernelContext
 from aexec.framework.op_contract.op_registry import register_op
 from aexec.runtime.compiled import compiled_execution, line_costs
 from aexec.runtime.compiled.line_text import comment_of
-from aexec.runtime.interpreter import execution
+from aexec.runtime.interpreter import execution, node_runner
 from aexec.runtime.plans import compilation_policy
 from aexec.runtime.threads import slices, worker_pool
 from tests.support.programs.graphs import GraphBuilder, counting_loop
@@ -455,7 +455,7 @@ class Clock:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 1.0
-        for module in (compiled_execution, line_costs, execution, slices, worker_pool):
+        for module in (compiled_execution, line_costs, execution, node_runner, slices, worker_pool):
             monkeypatch.setattr(module, "perf_counter", lambda: self.now)
         monkeypatch.setattr(compiled_execution, "thread_time", lambda: self.now)
 

@@ -18,7 +18,7 @@ from aexec.framework.shape import PartialTensorShape
 from aexec.runtime.compiled import line_layout, line_writer
 from aexec.runtime.compiled.compiled_plan import CompiledPlan
 from aexec.runtime.compiled.line_calls import TakeOverError
-from aexec.runtime.interpreter import execution
+from aexec.runtime.interpreter import node_runner
 from aexec.runtime.plans import compilation_policy
 from tests.support.compilation_policies import write_anew
 from tests.support.node_estimates import begin, set_scale
@@ -226,7 +226,7 @@ async def test_the_interpreter_takes_over_before_any_call(
     monkeypatch.setattr(compilation_policy, "GIVE_UP_AT", 10_000)
     monkeypatch.setattr(compilation_policy, "OVERRUN", 1e9)
     # On a busy machine any call may look slow, and a slow one interrupts the line, too.
-    monkeypatch.setattr(execution, "correct_estimate", lambda *_: None)
+    monkeypatch.setattr(node_runner, "correct_estimate", lambda *_: None)
     async with aexec.Session(make()) as session:
         await session.run(fetches, feeds)
         total = calls

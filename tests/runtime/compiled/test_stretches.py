@@ -21,7 +21,7 @@ from aexec.framework.op_contract.op_registry import register_op
 from aexec.framework.waiting.inline_call import on_event_loop
 from aexec.runtime.compiled import compiled_execution, line_writer
 from aexec.runtime.compiled.compiled_plan import CompiledPlan
-from aexec.runtime.interpreter import execution
+from aexec.runtime.interpreter import node_runner
 from aexec.runtime.plans import compilation_policy
 from aexec.runtime.plans.trial import _MOST_RUNS, _TRIALS, Trial
 from tests.runtime.compiled.test_compiled_faults import EXCEPTIONS
@@ -78,7 +78,7 @@ def _change(c: Any) -> Any:
 def compiled_at_once(monkeypatch: pytest.MonkeyPatch, plans_compile: None) -> Iterator[None]:
     monkeypatch.setattr(compilation_policy, "COMPILE_AT", 1)
     monkeypatch.setattr(compilation_policy, "OVERRUN", 1e9)
-    monkeypatch.setattr(execution, "correct_estimate", lambda *_: None)
+    monkeypatch.setattr(node_runner, "correct_estimate", lambda *_: None)
     # How fast these runs are depends on what else the machine does.
     monkeypatch.setattr(compilation_policy, "Trial", lambda: None)
     yield

@@ -10,7 +10,7 @@ import pytest
 
 import aexec
 from aexec import errors, ops
-from aexec.runtime.interpreter import execution
+from aexec.runtime.interpreter import node_runner
 
 LARGE = 3000
 
@@ -18,7 +18,7 @@ LARGE = 3000
 @pytest.fixture(autouse=True)
 def _nothing_is_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
     """On a busy machine any call on the loop may look slow, and the next one would be made in a thread."""
-    monkeypatch.setattr(execution, "correct_estimate", lambda *_: None)
+    monkeypatch.setattr(node_runner, "correct_estimate", lambda *_: None)
 
 
 def outer(shape: Any) -> aexec.Graph:

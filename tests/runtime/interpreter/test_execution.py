@@ -21,7 +21,7 @@ from aexec.framework.shape import PartialTensorShape
 from aexec.graph.graph import Graph
 from aexec.graph.nodes.node import Node
 from aexec.graph.op_functions import create_node
-from aexec.runtime.interpreter import execution
+from aexec.runtime.interpreter import node_runner
 from aexec.runtime.interpreter.propagator_state import PropagatorState
 from aexec.runtime.plans.plan import Plan, PlanKey
 from aexec.runtime.plans.plan_builder import build_plan
@@ -216,7 +216,7 @@ class TestWhereKernelsRun:
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Its estimate may be far too low: then it does not hold the loop even once."""
-        monkeypatch.setattr(execution, "correct_estimate", lambda *_: None)  # on a busy machine any call may look slow
+        monkeypatch.setattr(node_runner, "correct_estimate", lambda *_: None)  # on a busy machine any may look slow
         ran_in: list[bool] = []
         here = threading.current_thread()
 

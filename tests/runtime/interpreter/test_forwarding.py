@@ -17,7 +17,7 @@ import aexec
 from aexec.framework.kernel_contract.kernel_registry import kernel
 from aexec.framework.op_contract.op_registry import register_op
 from aexec.runtime.debug_level import DEBUG
-from aexec.runtime.interpreter import execution, forwarding
+from aexec.runtime.interpreter import forwarding, node_runner
 from aexec.runtime.plans.plan import PlanNode
 from tests.support.programs.elementwise_programs import Node, build, node, numbers
 
@@ -38,7 +38,7 @@ TALLY: list[bool] = []
 @pytest.fixture(autouse=True)
 def counted(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     TALLY.clear()
-    monkeypatch.setattr(execution, "forwarding", forwarded)
+    monkeypatch.setattr(node_runner, "forwarding", forwarded)
     yield
     TALLY.clear()
 
@@ -66,7 +66,7 @@ async def results(nodes: list[Node], chosen: list[int], *, heavy: int) -> list[l
     before = {name: value.tobytes() for name, value in fed.items()}
     fetches = [names[i % len(names)] for i in chosen]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(execution, "heavy_ns", heavy_ns)
+        patch.setattr(node_runner, "heavy_ns", heavy_ns)
         async with session(graph) as s:
             await s.run([], targets=["init"])
             kept = [await s.run(fetches, {**fed, "p:0": flag}) for flag in (True, False, True)]
@@ -79,7 +79,7 @@ async def results(nodes: list[Node], chosen: list[int], *, heavy: int) -> list[l
 def test_random_graphs(nodes: list[Node], chosen: list[int], heavy: int) -> None:
     got = asyncio.run(results(nodes, chosen, heavy=heavy))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(execution, "forwarding", lambda node, _: node.compute)
+        patch.setattr(node_runner, "forwarding", lambda node, _: node.compute)
         wanted = asyncio.run(results(nodes, chosen, heavy=0))
     assert got == wanted
     assert got[0] == got[2]  # neither constants nor the variable have changed
@@ -106,7 +106,7 @@ async def test_the_last_consumer_takes_it() -> None:
 
 
 async def test_a_call_in_a_thread_lets_go_of_its_inputs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(execution, "heavy_ns", lambda *_: 1.0)
+    monkeypatch.setattr(node_runner, "heavy_ns", lambda *_: 1.0)
     await run(chain(3), "y:0", {"x:0": numbers(0, SHAPE)})
     assert [False, *[False, True, True] * 3] == TALLY
 

@@ -536,8 +536,8 @@ CHANGING = {name for cls in (list, dict, set) for name in cls.__dict__.keys() - 
 }
 # These do in place what would be a call for each node; nothing else may be written to there.
 IN_PLACE = {
-    ("execution", "_run_slice"): {"active", "args", "careful", "dying", "pending", "queued", "ready"},
-    ("execution", "_run_transfer"): {"args"},
+    ("node_runner", "run_slice"): {"active", "args", "careful", "dying", "pending", "queued", "ready"},
+    ("node_runner", "_run_transfer"): {"args"},
 }
 
 

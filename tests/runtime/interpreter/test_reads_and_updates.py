@@ -11,7 +11,7 @@ import pytest
 
 import aexec
 from aexec.runtime.compiled import line_writer
-from aexec.runtime.interpreter import execution
+from aexec.runtime.interpreter import node_runner
 from aexec.runtime.planning import delegated
 from aexec.runtime.plans import compilation_policy
 from aexec.runtime.session import session_steps
@@ -118,7 +118,7 @@ class Modes:
         self._compiled(patch, seed)
         patch.setattr(compilation_policy, "GIVE_UP_AT", 1)
         patch.setattr(compilation_policy, "Trial", lambda: None)
-        patch.setattr(execution, "correct_estimate", lambda *_: None)
+        patch.setattr(node_runner, "correct_estimate", lambda *_: None)
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from aexec import errors, proto
 from aexec.framework import dtypes
 from aexec.framework.kernel_contract.kernel_registry import kernel
 from aexec.framework.op_contract.op_registry import register_op
-from aexec.runtime.interpreter import execution
+from aexec.runtime.interpreter import node_runner
 from aexec.runtime.plans.estimate_report import EstimateReport
 from aexec.runtime.profiling.profile import ProfileEntry, profile_steps
 from aexec.runtime.profiling.step_stats import StepStatsCollector
@@ -250,9 +250,9 @@ async def test_a_call_is_not_as_long_as_the_body_that_it_waits_for() -> None:
 
 async def test_watched_calls_do_not_correct_estimates(monkeypatch: pytest.MonkeyPatch) -> None:
     measured: list[str] = []
-    monkeypatch.setattr(execution, "correct_estimate", lambda node, inputs, elapsed_ns: measured.append(node.name))
+    monkeypatch.setattr(node_runner, "correct_estimate", lambda node, inputs, elapsed_ns: measured.append(node.name))
     # Every call is long enough to be looked at.
-    monkeypatch.setattr(execution, "current_budget", lambda: SimpleNamespace(measured_seconds=-1.0))
+    monkeypatch.setattr(node_runner, "current_budget", lambda: SimpleNamespace(measured_seconds=-1.0))
     with aexec.Graph() as graph:
         aexec.ops.clip_by_value(aexec.placeholder("float32", None, name="x"), 0.0, 1.0, name="y")
     async with aexec.Session(graph, config=aexec.SessionConfig(compile_plans=False)) as session:

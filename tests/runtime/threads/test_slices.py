@@ -16,7 +16,7 @@ import aexec
 from aexec.framework.kernel_contract.kernel_registry import kernel
 from aexec.framework.op_contract.op_registry import register_op
 from aexec.framework.waiting.loop_budget import LoopBudget, current_budget, use_budget
-from aexec.runtime.interpreter import execution
+from aexec.runtime.interpreter import node_runner
 from aexec.runtime.threads import slices
 from aexec.runtime.threads.slices import LoopTurns, SliceClock
 from tests.support.programs.graphs import GraphBuilder
@@ -301,13 +301,13 @@ async def test_clients_that_run_again_and_again_take_turns(
 async def test_values_that_are_taken_when_the_slice_is_over_are_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of 500 fetches each would look at all that are left: of 16 384 that took 15 s."""
     asked = Counter[str]()
-    has_work = execution._has_work
+    has_work = node_runner.has_work
 
     def counting(iteration: Any) -> bool:
         asked["times"] += 1
         return has_work(iteration)
 
-    monkeypatch.setattr(execution, "_has_work", counting)
+    monkeypatch.setattr(node_runner, "has_work", counting)
     g = GraphBuilder()
     for i in range(500):
         g.const(f"c{i}", float(i))
