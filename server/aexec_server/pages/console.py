@@ -1,7 +1,7 @@
-"""The console at `/`: one page to look at sessions, run them, and cancel what runs.
+"""The console at `/`: a page on which people look at sessions, run them, and cancel runs.
 
 Its files are in `static/`: `console.js` is the page, `graph_view.js` draws graphs, which `graph_layout.js` lays out in
-a worker, and `timeline.js` draws traces.  It asks what any client may ask.
+a worker, and `timeline.js` draws traces.  The page uses only the HTTP API that is open to every client.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _FILES = [name for name in STATIC if name not in ("console.html", "page.css")]
 
 
 def routes() -> list[Route]:
-    """`/`, and the files of the page."""
+    """Return the routes of `/` and of the page's files."""
 
     async def page(request: web.Request) -> web.Response:
         return page_response(STATIC["console.html"], "text/html")
@@ -26,5 +26,5 @@ def routes() -> list[Route]:
     return [
         Route("GET", "/", page, "The console", None, "Page", scope=Scope.OPEN),
         *file_routes("/console", _FILES),
-        file_route("/favicon.ico", "icon.svg"),  # browsers ask for it wherever they are, whatever a page says
+        file_route("/favicon.ico", "icon.svg"),  # browsers request it whatever a page says
     ]

@@ -1,4 +1,4 @@
-"""The API's description, over HTTP: for programs at `/openapi.json`, for people at `/docs`."""
+"""Serves the API's description: for programs at `/openapi.json`, for people at `/docs`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["routes"]
 
 
 def routes(others: Iterable[Route]) -> list[Route]:
-    """What describes these routes, and itself."""
+    """Return the routes of the description, which covers `others` and these routes themselves."""
 
     @functools.cache
     def document() -> bytes:

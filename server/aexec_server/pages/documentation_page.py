@@ -1,4 +1,4 @@
-"""The page at `/docs`: the OpenAPI document as HTML, without a script."""
+"""Renders the OpenAPI document as the page at `/docs`, as HTML without scripts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _METHODS = {"get": "GET", "post": "POST", "delete": "DELETE", "put": "PUT"}
 
 
 def documentation_page(document: dict[str, Any]) -> str:
-    """The page of an OpenAPI document."""
+    """Return the HTML page of an OpenAPI document."""
     info = document["info"]
     operations = [
         (method, path, operation) for path, item in document["paths"].items() for method, operation in item.items()
@@ -105,7 +105,7 @@ def _error_section(document: dict[str, Any]) -> str:
 
 
 def _block(schema: Schema) -> str:
-    """A schema with all that is in it."""
+    """Return a schema as block elements, with its nested schemas."""
     about = f"<p>{escape(schema['description'])}</p>" if "description" in schema else ""
     if "anyOf" in schema and not _is_short(schema):
         either = "".join(f"<li>{_block(one)}</li>" for one in schema["anyOf"])
@@ -130,7 +130,7 @@ def _members(schema: Schema) -> Iterator[str]:
 
 
 def _is_short(schema: Schema) -> bool:
-    """Has it a form that fits into a line?"""
+    """True if a schema can be shown inline."""
     if "anyOf" in schema:
         return all(_is_short(one) and "description" not in one for one in schema["anyOf"])
     if schema.get("type") == "array":
@@ -139,7 +139,7 @@ def _is_short(schema: Schema) -> bool:
 
 
 def _inline(schema: Schema) -> str:
-    """A schema in a line."""
+    """Return a schema as inline text."""
     if "$ref" in schema:
         name = schema["$ref"].rpartition("/")[2]
         return f'<a href="#schema-{escape(name)}">{escape(name)}</a>'

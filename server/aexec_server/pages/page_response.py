@@ -1,4 +1,4 @@
-"""Pages for people: what browsers may do with them, and the files beside them."""
+"""Responses with pages for people and their static files, with headers that restrict what browsers may do."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ __all__ = ["STATIC", "file_route", "file_routes", "page_response"]
 _FOLDER = Path(__file__).parents[1] / "static"
 _TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 
-# The files, which are read when this module is, since handlers may not wait for a disk.
+# Read at import: handlers must not wait for a disk.
 STATIC = {path.name: path.read_bytes() for path in sorted(_FOLDER.iterdir()) if path.suffix in _TYPES}
 
-# A page loads nothing from elsewhere, runs no script but the server's files, and stands in no other site's frame:
+# A page loads nothing from other sites, runs only the server's scripts, and cannot be framed by another site:
 # www.w3.org/TR/CSP3.
 _HEADERS = {
     "Content-Security-Policy": (
@@ -35,17 +35,17 @@ _HEADERS = {
 
 
 def page_response(body: bytes, content_type: str) -> web.Response:
-    """A page, or a file of one."""
+    """Return the response with a page or a static file."""
     return web.Response(body=body, content_type=content_type, charset="utf-8", headers=_HEADERS)
 
 
 def file_routes(folder: str, names: Iterable[str]) -> list[Route]:
-    """Files of a page, each at `folder` and its name; one that a browser has is not sent again."""
+    """Return routes for static files, at `folder`/name.  A file that the browser has cached is not sent again."""
     return [file_route(f"{folder}/{name}", name) for name in names]
 
 
 def file_route(path: str, name: str) -> Route:
-    """A file of a page at any path."""
+    """Return the route of a static file at any path."""
     content = STATIC[name]
     tag = hashlib.sha256(content).hexdigest()[:16]
 

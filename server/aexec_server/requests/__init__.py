@@ -1,1 +1,1 @@
-"""A run on the wire: what is asked for, its tensors, its events and its answer."""
+"""Runs on the wire: requests, tensors, events and answers."""

@@ -1,6 +1,6 @@
-"""`EarlyCancels`: cancellations by run id that came when no run of that id was in flight, kept for the next one.
+"""`EarlyCancels`: cancellations by run id that arrive before their run, kept for the next run of that id.
 
-A client cancels a run from another connection, and that request may overtake the run's own.
+A client cancels a run over another connection, so the cancellation may overtake the run's own request.
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ from aexec_server.clients.client_shares import ClientShares
 
 __all__ = ["REMEMBER_SECONDS", "EarlyCancels"]
 
-# A run that begins within this time after its cancellation is cancelled.
+# A run that begins within this time after its cancellation is cancelled.  Seconds.
 REMEMBER_SECONDS = 60.0
 _MOST = 1024
 
 
 class EarlyCancels:
-    """The cancellations that wait for their runs.
+    """Cancellations that wait for their runs.
 
     Args:
-        clock: seconds.
+        clock: returns seconds.
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        # key → when it came, why, and of which client; oldest first
+        # key → (time of arrival, reason, client); oldest first
         self._waiting: OrderedDict[str, tuple[float, str, str]] = OrderedDict()
         self._shares = ClientShares("cancellations", "cancellations that wait for runs of this session", _MOST)
 
@@ -35,10 +35,11 @@ class EarlyCancels:
         return len(self._waiting)
 
     def remember(self, key: str, reason: str, caller: Caller = ANYONE) -> None:
-        """Keep a cancellation for `REMEMBER_SECONDS` from now on; one of the same key is replaced.
+        """Keep a cancellation for `REMEMBER_SECONDS`; it replaces one with the same key.
 
         Raises:
-            ResourceExhaustedError: too many wait already.  None of these is dropped: their senders rely on them.
+            ResourceExhaustedError: too many wait already. Waiting ones are not dropped, because their senders rely on
+                them.
         """
         self._drop_old()
         if key not in self._waiting:
@@ -49,7 +50,7 @@ class EarlyCancels:
         self._waiting[key] = self._clock(), reason, client
 
     def take(self, key: str) -> str | None:
-        """The reason of the cancellation that waits for a run of this key, which is then spent; None without one."""
+        """Remove the cancellation that waits for a run of this key, and return its reason; None if there is none."""
         if key not in self._waiting:
             return None
         came, reason, client = self._waiting.pop(key)

@@ -13,20 +13,20 @@ from aexec_server.requests.served_call import AnswerForm, ServedCall
 
 __all__ = ["PartialStep"]
 
-# After so long without a request it is given up; sooner, if the connection of the last one is closed.
+# Seconds without a request after which a step is cancelled: in general, and if its last connection is closed.
 IDLE_SECONDS = 600.0
 LEFT_SECONDS = 60.0
 
 
 class PartialStep:
-    """A step in parts, and what is known of its feeds and fetches.
+    """A step in parts, with the types of its feeds and fetches.
 
     Args:
-        blind: connections say nothing of whether the client is still there: they are a front's, or gRPC's.
+        blind: a closed connection does not mean that the client has left: it is a front's, or gRPC's.
 
     Attributes:
-        run: by which it is listed and cancelled.
-        step: itself.
+        run: the entry under which it is listed and cancelled.
+        step: the step itself.
     """
 
     def __init__(self, run: Run, step: PartialRun, served: ServedCall, *, blind: bool = False) -> None:
@@ -37,19 +37,19 @@ class PartialStep:
         self._fetches = dict(zip(map(canonical_name, served.names), served.dtypes, strict=True))
         self._timer: asyncio.TimerHandle | None = None
         self._asked = 0.0
-        self._waiting = 0  # how many wait for a part
+        self._waiting = 0  # number of requests that wait for a part
         self._connection: asyncio.BaseTransport | None = None
 
     def feed_dtypes(self, names: Sequence[str]) -> list[DType]:
-        """Raises InvalidArgumentError for what was not set up."""
+        """Return the types of feeds.  Raises InvalidArgumentError for one that was not set up."""
         return [_known(self._feeds, name, "feed") for name in names]
 
     def form(self, names: Sequence[str]) -> AnswerForm:
-        """How such fetches are answered.  Raises InvalidArgumentError for what was not set up."""
+        """Return the answer's form for fetches.  Raises InvalidArgumentError for one that was not set up."""
         return AnswerForm(names, [_known(self._fetches, name, "fetch") for name in names])
 
     def keep(self, connection: asyncio.BaseTransport | None) -> None:
-        """Somebody has asked for a part, on this connection: it is given up after a while from now."""
+        """Note a request for a part on this connection, and start the idle time anew."""
         self.let_go()
         loop = asyncio.get_running_loop()
         self._connection = connection
@@ -58,7 +58,9 @@ class PartialStep:
 
     @contextmanager
     def waited_for(self, connection: asyncio.BaseTransport | None) -> Iterator[None]:
-        """Somebody asks for a part on this connection, and waits for it: whoever leaves then cancels the run."""
+        """Context manager for a request that waits for a part: if its client leaves, the run is cancelled by the
+        request, not by the idle timer.
+        """
         self.keep(connection)
         self._waiting += 1
         try:
@@ -84,7 +86,7 @@ class PartialStep:
 
     @property
     def over(self) -> bool:
-        """Is there nothing more to ask for?"""
+        """True if nothing more can be fed or fetched."""
         return self.step.exhausted or (self.step.done and self.step.state is not StepState.SUCCEEDED)
 
 

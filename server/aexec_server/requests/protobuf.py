@@ -1,4 +1,4 @@
-"""Runs as TensorFlow's messages: RunStepRequest in, RunStepResponse out."""
+"""Reads and writes runs as TensorFlow's messages: RunStepRequest in, RunStepResponse out."""
 
 from __future__ import annotations
 
@@ -22,15 +22,16 @@ __all__ = [
     "tensor_message",
 ]
 
-# Bytes of a message that cannot be much once decoded, whatever they are; and types whose elements are objects.
+# Messages up to this many bytes stay small when decoded; _OBJECTS are types whose elements are objects.
 _SMALL = 1024
 _OBJECTS = (dtypes.string.enum, dtypes.resource.enum, dtypes.variant.enum)
 
 
 def parse_small_run(body: bytes) -> proto.RunStepRequest | None:
-    """A small message whose tensors are all there as bytes; None for any other, which is to be measured first.
+    """Parse a small message whose tensors are all given as bytes; None for any other, which must be measured first.
 
-    What protobuf puts together of parts that come twice is not written as it was read.
+    A message in which a singular field occurs twice, so that protobuf merges it, does not serialize to the same bytes
+    and is not taken here.
     """
     if len(body) > _SMALL:
         return None
@@ -47,11 +48,11 @@ def parse_small_run(body: bytes) -> proto.RunStepRequest | None:
 
 
 def read_run_step(message: proto.RunStepRequest) -> RunRequest:
-    """The run that a message asks for, whose size was looked at.
+    """Return the run that a message asks for.  The message must have been measured.
 
     Raises:
-        InvalidArgumentError: a tensor that is none.
-        UnimplementedError: an option that would be ignored, though the run depends on it.
+        InvalidArgumentError: a tensor is not valid, a feed is given twice, or there are too many names.
+        UnimplementedError: an option is set that would be ignored though the run depends on it.
     """
     if max(len(message.feed), len(message.fetch), len(message.target)) > MAX_NAMES:
         raise errors.InvalidArgumentError(f"A step may have at most {MAX_NAMES} feeds, fetches and targets each")
@@ -68,7 +69,7 @@ def read_run_step(message: proto.RunStepRequest) -> RunRequest:
 def run_step_response(
     names: Sequence[str], dtypes: Sequence[DType], values: Sequence[Any], metadata: aexec.RunMetadata | None
 ) -> bytes:
-    """The answer: tensors in the order asked for, dense as TensorFlow's services send them."""
+    """Return the serialized answer: tensors in the order asked for, dense, as TensorFlow's services send them."""
     message = proto.RunStepResponse(metadata=proto.RunMetadata() if metadata is None else metadata.to_proto())
     for name, dtype, value in zip(names, dtypes, values, strict=True):
         message.tensor.add(name=name).tensor.CopyFrom(tensor_message(value, dtype))
@@ -76,17 +77,17 @@ def run_step_response(
 
 
 def tensor_message(value: Any, dtype: DType) -> proto.TensorProto:
-    """A value, dense as TensorFlow's services send it."""
+    """Return a value as a dense TensorProto, as TensorFlow's services send it."""
     tensor = tensor_to_proto(as_array(value, dtype), dtype, compact=False, content_strings=True)
-    tensor.tensor_shape.SetInParent()  # a scalar's is sent too, empty
+    tensor.tensor_shape.SetInParent()  # a scalar's empty shape is sent too
     return tensor
 
 
 def error_in_response(error: errors.OpError) -> proto.RunStepResponse:
-    """For clients that asked for errors in the body, which has no limit in length."""
+    """Return a response with the error in the body, whose length is not limited, for clients that ask for that."""
     return proto.RunStepResponse(status_code=error.code.name, status_error_message=error_text(error))
 
 
 def error_text(error: errors.OpError) -> str:
-    """The words of an error with its node, `… [[{{node y}}]]`, as TensorFlow writes it, without local file names."""
+    """Return an error's text with its node, `… [[{{node y}}]]`, as TensorFlow writes it, without local file names."""
     return str(errors.OpError(error.message, node=error.node, origin=error.origin))

@@ -1,7 +1,7 @@
-"""Events of a run on the wire: server-sent events, or a JSON object on each line.
+"""Writes a run's events: server-sent events, or a JSON object on each line.
 
-html.spec.whatwg.org/multipage/server-sent-events.html.  After the first byte the status is spent: an error is an event,
-the last one.  `run_stream.py` is where events come from.
+html.spec.whatwg.org/multipage/server-sent-events.html.  Once the first byte is sent the status cannot change: an error
+is then the last event.  The events come from `run_stream.py`.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ __all__ = ["as_they_come", "media_of_events", "write_events"]
 
 _LAST_ID = istr("Last-Event-ID")
 _HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-# What is written before and after an output's object, of which the first brace is written already.
+# Text written before and after an output's object, whose opening brace the text before includes.
 Around = tuple[str, str]
 _NOTHING: Around = ("", "")
 
 
 def media_of_events(request: web.Request) -> str:
-    """In which form they are wanted: server-sent events, unless lines are asked for."""
+    """Return the media type of events: server-sent events unless the request accepts lines."""
     return NDJSON if NDJSON in request.headers.get("Accept", "").lower() else EVENT_STREAM
 
 
@@ -47,13 +47,13 @@ async def as_they_come(
     running: asyncio.Task[web.Response],
     around: Around = _NOTHING,
 ) -> web.StreamResponse:
-    """Answer a request for a run with its events; or as it would be without, if it fails before it has begun.
+    """Answer a run with its events; with an ordinary answer if it fails before it has begun.
 
-    Whoever cancels this (a client that leaves) cancels the run.
+    Cancelling this, as when the client leaves, cancels the run.
 
     Args:
-        running: the run, whose own answer says nothing but what went wrong.
-        around: what clients get around an output's object.
+        running: the run; its answer is used only if it is an error.
+        around: text around each output's object.
     """
     begun = asyncio.ensure_future(stream.begun.wait())
     try:
@@ -72,9 +72,9 @@ async def as_they_come(
 async def write_events(
     request: web.Request, door: AnswerDoor, media: str, stream: RunStream, run: Run, around: Around = _NOTHING
 ) -> web.StreamResponse:
-    """All events of a run, to its end.
+    """Write all events of a run until it ends.
 
-    They are made when the client has taken those before: one that is slow gets the progress that there is then, and one
+    Events are made only when the client has taken those before: a slow client gets the progress of that moment, and one
     that does not read at all is cut off.
     """
     style = json_style(request)
@@ -98,7 +98,7 @@ async def write_events(
 
 
 def _text(event: Event, run: Run, request: web.Request) -> str:
-    """The object of an event that is no output, as JSON."""
+    """Return the JSON object of an event other than an output."""
     if event.kind == "error":
         error = public_error(event.what, f"run {run.id}")
         return bodies.encode_json(error_body(error, request.path))
@@ -120,7 +120,7 @@ def _output_parts(output: Output, as_list: bool, style: JsonStyle | None) -> Ite
 
 
 def _frame_of_output(media: str, number: int) -> tuple[str, str]:
-    """What is before the first member of an output's object, and after the object."""
+    """Return the text before the first member of an output's object, and after the object."""
     if media == NDJSON:
         return '{"event":"output",', "\n"
     return f"id: {number}\nevent: output\ndata: {{", "\n\n"

@@ -1,11 +1,11 @@
-"""What a run is asked for, read from JSON: the V2 tensor list for programs, or an object for people.
+"""Reads a run's request from JSON: the V2 tensor list for programs, or an object for people.
 
     {"feeds": [{"name": "x:0", "shape": [2], "datatype": "FP32", "data": [1, 2]}], "fetches": ["y:0"]}
     {"feeds": {"x:0": [1, 2]}, "fetches": ["y:0"]}
 
 Or, in either form, by the names of a signature: `{"signature": "serving_default", "inputs": {"x": [1, 2]}}`.
 
-`RunRequest` is the plain form of both, and of the protobuf message too.
+Both, and the protobuf message, are read into a `RunRequest`.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _GRAPH_FIELDS = frozenset({"feeds", "fetches", "targets"})
 _SIGNATURE_FIELDS = frozenset({"signature", "inputs", "outputs"})
 _ALL_FIELDS = _FIELDS | _SIGNATURE_FIELDS
 _OPTIONS = frozenset({"timeout_in_ms"})
-# Which RunOptions messages have none of.
+# Options of ours that a RunOptions message does not have.
 _OUR_OPTIONS = frozenset({"priority", "prints"})
 PARAMETERS = frozenset({"binary_data_output", "timeout", "priority"})
 _FEED_FIELDS = frozenset({"name", "shape", "datatype", "data", "parameters"})
@@ -52,33 +52,33 @@ _FEED_PARAMETERS = frozenset({"binary_data_size"})
 _FETCH_PARAMETERS = frozenset({"binary_data"})
 _MAX_TIMEOUT_MS = 2**53
 MAX_NAMES = 4096
-# Of runs that ask for none.
+# Priority of runs that ask for none.
 DEFAULT_PRIORITY = 100
 _MAX_PRIORITY = 1000
 
 
 @dataclass(slots=True)
 class RunRequest:
-    """One run.
+    """What a client asks of one run.
 
     Attributes:
         run_id: chosen by the client, or None.
         by_signature: names are those of a signature.
-        signature: which; None for the default one.
-        feeds: tensor or input name → array, or what JSON gave if `untyped`.
-        untyped: the feeds are in the people's form, whose types the graph says.
+        signature: name of the signature; None for the default one.
+        feeds: tensor or input name → array, or the JSON value if `untyped`.
+        untyped: feeds are nested lists, whose types the graph determines.
         fetches: tensor or output names, in order, repetitions included; None for all outputs of the signature.
         targets: names of operations.
         timeout: seconds, or None.
-        priority: its place among those that wait for their turn, lower ones first, from 1.
-        trace, partition_graphs: what the metadata shall hold.
-        report_memory: let the error of a run that is out of memory say which nodes have most.
-        prints: what the run prints is to be in the metadata.
+        priority: its place among waiting runs, from 1; lower ones go first.
+        trace, partition_graphs: what the metadata are to hold.
+        report_memory: let the error of a run that is out of memory list the nodes that have most.
+        prints: put what the run prints into the metadata.
         as_list: answer with the V2 tensor list.
         as_message: answer with a protobuf message, which has a form for every type.
-        binary: of the list, which fetches are to be binary.
-        binary_by_default: those that do not say, and those that are not named, are.
-        style: how the answer's JSON has its numbers.
+        binary: for each fetch of the list, whether it is sent as bytes.
+        binary_by_default: value of `binary` for fetches that do not say, and for those that are not named.
+        style: how numbers are written in the answer's JSON.
     """
 
     run_id: str | None = None
@@ -102,22 +102,22 @@ class RunRequest:
 
     @property
     def rows(self) -> int:
-        """The first size of the first tensor that is fed; 1 where there is none."""
+        """First size of the first tensor that is fed; 1 if there is none."""
         value = next(iter(self.feeds.values()), None)
         return len(value) if getattr(value, "ndim", 0) or type(value) is list else 1  # type: ignore[arg-type]
 
     @property
     def as_text(self) -> bool:
-        """Is the answer text alone?"""
+        """True if the answer is text without binary tensors."""
         return not (self.as_message or any(self.binary))
 
     def name_outputs(self, names: Sequence[str]) -> None:
-        """All outputs are wanted: these."""
+        """Set the fetches to all outputs, which have these names."""
         self.fetches = tuple(names)
         self.binary = [self.binary_by_default] * len(self.fetches)
 
     def with_feeds(self, feeds: dict[str, Any]) -> RunRequest:
-        """The same run of other values."""
+        """Return a copy of this request with other feeds."""
         return RunRequest(
             self.run_id,
             self.by_signature,
@@ -140,15 +140,16 @@ class RunRequest:
         )
 
     def values(self, names: Sequence[str], dtypes: Sequence[DType]) -> list[Any]:
-        """What is fed, in the order of `names`: here values that came by name get their positions, and nowhere else.
+        """Return the fed values in the order of `names`. This is the only place where values by name become values by
+        position.
 
         Args:
-            names: all of the feeds, as the request calls them, in the order that a callable takes.
-            dtypes: of each.
+            names: names of all feeds, as the request calls them, in the order that a callable takes.
+            dtypes: their types.
 
         Raises:
-            InvalidArgumentError: a value that is none of its type, or of a type that JSON has no form for.
-            NeedsThreadError: on the event loop, which this would hold up.
+            InvalidArgumentError: a value is not of its type, or JSON has no form for the type.
+            NeedsThreadError: it would take too long on the event loop, where it was called.
         """
         feeds = self.feeds
         if not self.untyped:
@@ -156,15 +157,15 @@ class RunRequest:
         return [tensors.from_people(name, dtype, feeds[name]) for name, dtype in zip(names, dtypes, strict=True)]
 
     def set_options(self, options: proto.RunOptions) -> None:
-        """Apply what a RunOptions message says.
+        """Apply a RunOptions message.
 
         Raises:
-            InvalidArgumentError: a negative timeout.
-            UnimplementedError: an option that would be ignored, though the run depends on it.
+            InvalidArgumentError: the timeout is negative.
+            UnimplementedError: an option is set that would be ignored though the run depends on it.
         """
         self.timeout = read_timeout(options.timeout_in_ms, '"timeout_in_ms"', 1e3)
         if options.experimental.HasField("run_handler_pool_options"):
-            # There higher ones go first, and 0 is the default.
+            # In RunOptions higher priorities go first, and 0 is the default.
             above = options.experimental.run_handler_pool_options.priority
             self.priority = min(max(1, DEFAULT_PRIORITY - above), _MAX_PRIORITY)
             options.experimental.ClearField("run_handler_pool_options")
@@ -175,17 +176,17 @@ class RunRequest:
 
 
 def read_timeout(value: Any, what: str, per_second: float) -> float | None:
-    """Seconds; None for 0, which means none."""
+    """Return a timeout in seconds; None for 0, which means no timeout.  Raises InvalidArgumentError."""
     if type(value) is not int or not 0 <= value <= _MAX_TIMEOUT_MS:
         raise errors.InvalidArgumentError(f"{what} must be a whole number and not negative, got {str(value)[:40]}")
     return value / per_second if value else None
 
 
 def parse_header_length(text: str | None, body: bodies.Body) -> int | None:
-    """The header Inference-Header-Content-Length: how much of the body is JSON; None if it is absent.
+    """Return the length of the body's JSON by the header Inference-Header-Content-Length; None if the header is absent.
 
     Raises:
-        InvalidArgumentError: no number, or more than the body has.
+        InvalidArgumentError: it is not a number, is 0, or is more than the body's length.
     """
     if text is None:
         return None
@@ -202,7 +203,7 @@ def parse_header_length(text: str | None, body: bodies.Body) -> int | None:
 
 
 def read_ns(body: bodies.Body, header_length: int | None) -> float:
-    """How long decoding a run takes."""
+    """Return the estimated nanoseconds to decode a run."""
     length = len(body) if header_length is None else header_length
     return length * loop_budget.JSON_READ_NS + (len(body) - length) * loop_budget.WIRE_NS
 
@@ -214,7 +215,7 @@ def read_json(body: bodies.Body, header_length: int | None) -> RunRequest:
         body: JSON, followed by the tensors of the binary extension if there is a `header_length`.
 
     Raises:
-        InvalidArgumentError: no such request; names what is wrong.
+        InvalidArgumentError: the body is not a valid request; the message says what is wrong.
     """
     fields = bodies.json_object(body if header_length is None else body[:header_length])
     request = RunRequest()
@@ -247,12 +248,12 @@ def read_json(body: bodies.Body, header_length: int | None) -> RunRequest:
 
 
 def binary_rest(body: bodies.Body, header_length: int | None) -> memoryview:
-    """What follows the JSON of a body."""
+    """Return the bytes after the JSON of a body."""
     return memoryview(b"") if header_length is None else memoryview(body)[header_length:]
 
 
 def _read_signature(request: RunRequest, fields: dict[str, Any]) -> None:
-    """A request that has other fields than those of a graph's own names.  Raises InvalidArgumentError."""
+    """Read the members of a request by signature.  Raises InvalidArgumentError."""
     bodies.check_fields(fields, _ALL_FIELDS, "the request")
     both = sorted(_GRAPH_FIELDS.intersection(fields))
     if both:
@@ -266,7 +267,7 @@ def _read_signature(request: RunRequest, fields: dict[str, Any]) -> None:
 
 
 def read_names(value: Any, what: str) -> tuple[str, ...]:
-    """A list of names.  Raises InvalidArgumentError for anything else."""
+    """Return a JSON list of names as a tuple.  Raises InvalidArgumentError for anything else."""
     if type(value) is not list or not all(type(name) is str for name in value):
         raise bodies.expected(f"{what} must be a list of names", value)
     _check_count(value, what)
@@ -279,7 +280,7 @@ def _check_count(names: Collection[Any], what: str) -> None:
 
 
 def read_wanted(request: RunRequest, value: Any, what: str) -> None:
-    """What is to be in the answer: names, or objects that say whether it is to be binary."""
+    """Read which fetches are wanted: names, or objects that also say whether the tensor is sent as bytes."""
     if type(value) is str:
         value = [value]
     elif type(value) is not list and value != ():
@@ -318,7 +319,7 @@ def _boolean(value: Any, what: str) -> bool:
 
 
 def read_parameters(request: RunRequest, value: Any) -> None:
-    """V2's parameters of a request."""
+    """Read the V2 parameters of a request."""
     parameters = _object(value, "parameters of the request", PARAMETERS)
     request.as_list = True
     if "timeout" in parameters:
@@ -337,7 +338,7 @@ def _read_options(request: RunRequest, value: Any) -> None:
     if type(value) is not dict:
         raise bodies.expected('"options" must be an object', value)
     timeout = request.timeout
-    if _OPTIONS.issuperset(value):  # the common case, without a message
+    if _OPTIONS.issuperset(value):  # the common case needs no message
         if value:
             request.timeout = read_timeout(value["timeout_in_ms"], '"timeout_in_ms"', 1e3)
     else:
@@ -352,10 +353,10 @@ def _read_options(request: RunRequest, value: Any) -> None:
 
 
 def read_tensor_list(request: RunRequest, feeds: Any, raw: memoryview, what: str) -> None:
-    """The V2 tensors of a request; binary ones lie in `raw` in the order in which they are listed.
+    """Read the V2 tensors of a request; the binary ones follow each other in `raw`, in the order of the list.
 
     Raises:
-        InvalidArgumentError: no such list.
+        InvalidArgumentError: the list or a tensor is not valid.
     """
     if type(feeds) is not list:
         raise bodies.expected(f"{what} must be a list of tensors in a request with binary data", feeds)

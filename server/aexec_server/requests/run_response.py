@@ -1,4 +1,4 @@
-"""The answer to a run, in the shape in which it was asked for."""
+"""Writes the answer to a run in the form in which it was asked for."""
 
 from __future__ import annotations
 
@@ -43,23 +43,23 @@ JSON_LENGTH = istr("Inference-Header-Content-Length")
 
 _AS_JSON = CIMultiDict({CONTENT_TYPE: "application/json"})
 
-# Bytes; larger ones are compared with the server's limits.
+# Answers above this many bytes are compared with the server's limits.
 _SMALL_ANSWER = 2**10
 
-# Characters that a number takes in JSON, mostly.
+# Typical number of characters of a number in JSON.
 _NUMBER_BYTES = 20
 
-# What a node of a trace, or of a graph, takes to be written as JSON.
+# Estimated nanoseconds to write a node of a trace or of a graph as JSON.
 _NODE_NS = 100_000.0
 
-# What is sent, and how much of it is JSON if binary tensors follow that.
+# The body, and the length of its JSON if binary tensors follow.
 Answer = tuple[bytes | AnswerParts, int | None]
-# Writes the answer to a run of this id.
+# Writes the answer to the run with the given id.
 Writer = Callable[[str, RunRequest, AnswerForm, Sequence[Any], aexec.RunMetadata | None], Answer]
 
 
 def tensors_response(body: bytes | AnswerParts, json_length: int | None) -> web.Response:
-    """An answer as `list_answer` writes it."""
+    """Return the response for an answer that `list_answer` has written."""
     if json_length is None:
         return web.Response(body=body, headers=_AS_JSON)
     return web.Response(body=body, headers={CONTENT_TYPE: "application/octet-stream", JSON_LENGTH: str(json_length)})
@@ -72,10 +72,10 @@ def check_answer_size(size: int, most: int) -> None:
 
 
 def check_answerable(request: RunRequest, served: AnswerForm) -> None:
-    """Refuse before the run what its answer could not hold.
+    """Check before the run that the answer can hold what is fetched.
 
     Raises:
-        InvalidArgumentError, UnimplementedError: a fetch has a type without such a form.
+        InvalidArgumentError, UnimplementedError: the type of a fetch cannot be sent in the form that is asked for.
     """
     if not request.as_list and served.people_can_read:
         return
@@ -89,7 +89,7 @@ def check_answerable(request: RunRequest, served: AnswerForm) -> None:
 def people_answer(
     run_id: str, request: RunRequest, served: AnswerForm, values: Sequence[Any], metadata: aexec.RunMetadata | None
 ) -> Answer:
-    """`{"run_id", "outputs": {name: nested}, "dtypes": {…}, "shapes": {…}}`."""
+    """Write `{"run_id", "outputs": {name: nested}, "dtypes": {…}, "shapes": {…}}`."""
     outputs: dict[str, str] = {}
     shapes: dict[str, list[int]] = {}
     for name, dtype, value in zip(served.name_texts, served.dtypes, values, strict=True):
@@ -108,7 +108,7 @@ def people_answer(
 def list_answer(
     run_id: str, request: RunRequest, served: AnswerForm, values: Sequence[Any], metadata: aexec.RunMetadata | None
 ) -> Answer:
-    """V2 tensors."""
+    """Write V2 tensors."""
     head, tail = f'"run_id":"{run_id}","outputs"', _metadata_text(metadata)
     return tensors_answer(head, served.name_texts, served.dtypes, values, request.binary, tail, request.style)
 
@@ -122,14 +122,14 @@ def tensors_answer(
     tail: str = "",
     style: JsonStyle | None = None,
 ) -> Answer:
-    """An object that has V2 tensors.
+    """Write an object with V2 tensors.
 
     Args:
-        head: its members before them, and the name of theirs.
+        head: the members before the tensors, and the name of the tensors' member.
         name_texts: names of the tensors, as JSON.
-        binary: which are to follow the JSON as bytes.
-        tail: its members after them, with a comma before each.
-        style: how its numbers are.
+        binary: which tensors follow the JSON as bytes.
+        tail: the members after the tensors, with a comma before each.
+        style: how numbers are written.
     """
     texts, raws = [], []
     for name, dtype, value, as_bytes in zip(name_texts, dtypes, values, binary, strict=True):
@@ -149,14 +149,14 @@ def tensors_answer(
 
 
 def answer_ns(request: RunRequest, values: Sequence[Any]) -> float:
-    """How long writing the answer takes."""
+    """Return the estimated nanoseconds to write the answer."""
     if request.as_message:
         return sum(map(size_of, values)) * loop_budget.WIRE_NS
     return sum([tensors.write_ns(v, binary=b) for v, b in zip(values, request.binary, strict=True)])
 
 
 def metadata_ns(metadata: aexec.RunMetadata) -> float:
-    """How long writing what a run is told besides its tensors takes."""
+    """Return the estimated nanoseconds to write a run's metadata."""
     stats, graphs = metadata.step_stats, metadata.partition_graphs
     nodes = sum(len(device.node_stats) for device in stats.dev_stats) if stats is not None else 0
     return _NODE_NS * (nodes + sum(len(graph.node) for graph in graphs))
@@ -169,7 +169,7 @@ def is_soon_written(request: RunRequest, values: Sequence[Any]) -> bool:
 
 
 def answer_bytes(values: Sequence[Any], *, as_text: bool) -> int:
-    """What writing an answer takes of memory: of JSON for what comes to its parts, the text, and the text's bytes."""
+    """Return the estimated memory for writing an answer.  JSON takes the text and its encoded bytes."""
     if not as_text:
         return 2 * sum(map(size_of, values))
     return sum(3 * size_of(v) if np.asarray(v).dtype.kind == "O" else 2 * _NUMBER_BYTES * np.size(v) for v in values)
@@ -178,12 +178,12 @@ def answer_bytes(values: Sequence[Any], *, as_text: bool) -> int:
 def message_answer(
     run_id: str, request: RunRequest, served: AnswerForm, values: Sequence[Any], metadata: aexec.RunMetadata | None
 ) -> Answer:
-    """A RunStepResponse."""
+    """Write a RunStepResponse."""
     return protobuf.run_step_response(served.names, served.dtypes, values, metadata), None
 
 
 def _metadata_text(metadata: aexec.RunMetadata | None) -> str:
-    """What the run, or the session for some of its runs, asks to be told; "" if nothing."""
+    """Return the metadata as a member of the answer's JSON, with a comma before it; "" if there are none."""
     if metadata is None:
         return ""
     fields = json_format.MessageToDict(metadata.to_proto(), preserving_proto_field_name=True)

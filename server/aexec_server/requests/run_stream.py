@@ -1,7 +1,7 @@
-"""`RunStream`: what a run tells while it is under way, for any number of readers: outputs, progress, its end.
+"""`RunStream`: outputs, progress and end of a run under way, for any number of readers.
 
-`run_events.py` writes it to clients.  Nothing is kept for a reader that is slow: outputs are kept by the run itself,
-which answers for them, and progress is what it is when the reader gets to it.
+`run_events.py` writes them to clients.  A slow reader costs no memory: the outputs are kept by the run itself, whose
+answer needs them, and progress is that of the moment at which the reader asks.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ PING_SECONDS = 15.0
 
 
 class Output(NamedTuple):
-    """A fetched tensor that is there."""
+    """A fetched tensor whose value is known."""
 
     name: str
     dtype: DType
@@ -33,7 +33,7 @@ class Output(NamedTuple):
 
 
 class Event(NamedTuple):
-    """Something that happened.
+    """An event of a run.
 
     Attributes:
         kind: `output`, `progress`, `error`, `done` or `ping`.
@@ -48,14 +48,14 @@ class RunStream:
     """The outputs, progress and end of a run under way, for any number of readers.
 
     Args:
-        progress: says what a run is doing now.
-        most: bytes that its outputs may have together.
+        progress: returns what a run is doing now.
+        most: limit of the outputs' bytes together.
 
     Attributes:
-        watched: its outputs are told of as they come.
-        as_list: they are wanted as V2 tensors.
-        begun: something of it can be told, or it has ended.
-        run: whose it is, once that is there.
+        watched: report outputs as they come.
+        as_list: write outputs as V2 tensors.
+        begun: set once there is an event to read, or the run has ended.
+        run: the run, once it is known.
     """
 
     def __init__(self, progress: Callable[[Run], dict[str, Any]], most: int, *, watched: bool = False) -> None:
@@ -73,16 +73,16 @@ class RunStream:
         self._changed = asyncio.Event()
 
     def attach(self, run: Run) -> None:
-        """It is of this run."""
+        """Connect the stream with its run."""
         self.run = run
         run.stream = self
 
     def begin(self, tensors: tuple[str, ...], form: AnswerForm, *, as_list: bool) -> None:
-        """It runs from now on.
+        """Note that the run has begun.
 
         Args:
-            tensors: names of what is fetched, in the graph.
-            form: how an answer calls these.
+            tensors: names of the fetched tensors in the graph.
+            form: their names and types in the answer.
         """
         self.as_list = as_list
         for tensor, name, dtype in zip(tensors, form.names, form.dtypes, strict=True):
@@ -90,7 +90,7 @@ class RunStream:
         self.begun.set()
 
     def output(self, tensor: str, value: Any) -> None:
-        """A fetched tensor is there; if they are too large together the run ends."""
+        """Add a fetched tensor.  Cancels the run if its outputs become too large together."""
         for name, dtype in self._names.get(canonical_name(tensor), ()):
             self._size += size_of(value)
             try:
@@ -104,7 +104,7 @@ class RunStream:
         self._tell()
 
     def end(self, error: errors.OpError | None) -> None:
-        """It has ended, well or with an error."""
+        """Note that the run has ended, with `error` if it failed."""
         self._ended = True
         self._error = self._error or error
         self.begun.set()
@@ -112,7 +112,7 @@ class RunStream:
 
     @property
     def told_anything(self) -> bool:
-        """Has it begun, and not only failed?"""
+        """True if the run has begun, so that failure is not all there is to tell."""
         return bool(self._names)
 
     def _tell(self) -> None:
@@ -122,11 +122,11 @@ class RunStream:
     async def events(
         self, progress_seconds: float = PROGRESS_SECONDS, ping_seconds: float = PING_SECONDS
     ) -> AsyncIterator[Event]:
-        """What happens, from its outputs so far to its end.
+        """Iterate over the events, from the outputs so far to the run's end.
 
         Args:
-            progress_seconds: how often it is looked at what it is doing; that is told if it has changed.
-            ping_seconds: after so long with nothing to tell, that is told.
+            progress_seconds: interval at which progress is looked at; it is an event if it has changed.
+            ping_seconds: seconds without another event after which a `ping` comes.
         """
         clock = asyncio.get_running_loop().time
         told = 0

@@ -1,7 +1,8 @@
-"""The runs of one session by id: those in flight, those that ended lately, and cancellations ahead of their runs.
+"""The runs of one session by id: those in flight, those that ended lately, and cancellations that came before their
+runs.
 
-A cancellation by id is for the run of that id that is in flight.  Without one it waits for the next run of that id
-(`early_cancels.py`), whether or not an earlier run had the id: an id may be used again.
+A cancellation by id cancels the run of that id that is in flight.  Without one, it waits for the next run of that id
+(`early_cancels.py`), even if an earlier run had the id: ids may be reused.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from aexec_server.requests.served_call import AnswerForm, ServedCall
 
 __all__ = ["RUN_ID", "Run", "RunTable", "StartedRun", "check_run_id", "run_key"]
 
-# The header with a run's id, of its request and of the answer.
+# Header with a run's id, in requests and answers.
 RUN_ID = istr("Aexec-Run-Id")
 _RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._~@+-]{0,127}")
 _UNFORESEEN = Code.INTERNAL.name
@@ -36,7 +37,7 @@ _MAX_ENDED = 1024
 
 
 def check_run_id(run_id: object, what: str = '"run_id"') -> str:
-    """Raises InvalidArgumentError for what cannot stand in a path; `what` says where the id was."""
+    """Return the id, or raise InvalidArgumentError if it cannot stand in a path; `what` says where the id was given."""
     if type(run_id) is not str or not _RUN_ID.fullmatch(run_id):
         raise errors.InvalidArgumentError(
             f"{what} must be 1 to 128 letters, digits or any of ._~@+-, got {str(run_id)[:60]!r}"
@@ -45,15 +46,15 @@ def check_run_id(run_id: object, what: str = '"run_id"') -> str:
 
 
 def run_key(owner: str, run_id: str) -> str:
-    """What tells a run from those of other owners; no id has a slash."""
+    """Return the key of a run among those of all owners; ids contain no slash."""
     return f"{owner}/{run_id}" if owner else run_id
 
 
 class Watched(Protocol):
-    """Who is told of a run.  `RunStream` of `run_stream.py` is one.
+    """What is told the events of a run, such as `RunStream` of `run_stream.py`.
 
     Attributes:
-        watched: outputs are told of as they come.
+        watched: report outputs as they come.
     """
 
     watched: bool
@@ -70,11 +71,11 @@ class StartedRun:
     """A run whose step has begun.
 
     Attributes:
-        served: what is run.
-        values: what it gave, if it is over.
-        step, rest: its step and what is left to be awaited of it; None if it is over.
-        sampled: it is traced for the metrics.
-        stream: is told its outputs as they come.
+        served: the call that is run.
+        values: its results, if it is over.
+        step, rest: its step, and what is to be awaited for the results; None if it is over.
+        sampled: traced for the metrics.
+        stream: is told the outputs as they come.
     """
 
     served: ServedCall
@@ -88,29 +89,31 @@ class StartedRun:
 class Run:
     """One run, from the moment its id is known until its answer is ready.
 
+    Times are those of `time.monotonic` unless said otherwise.
+
     Attributes:
         id: unique among the runs of its owner that are in flight in the session.
-        owner: whose it is: no other owner's runs have to do with it.
-        client: in whose share of the runs in flight it is.
-        by_admin: it may change what is the server's own.
-        began: by the server's clock.
-        step: None until it may begin.
-        begun: what there is of it, if it was begun before anybody waited for it.
-        has_begun: a step of it was begun, and may be over.
-        when_cancelled: called by `cancel`, if it is not None.
-        held: the reservation of memory for its answer, called with the response once that is made; None without one.
-        joined: how many runs share the step that has this run's slot: those of its batch, or 1.
-        outcome: name of the code with which it ended; until then, of an end that nobody foresaw.
-        ready: when all of its request was there, by `time.monotonic`; None until then.
-        queued: seconds that it stood in line.
-        deadline: by `time.monotonic`, if it has one.
-        cancelled_at: by `time.monotonic`, if `cancel` was called.
-        left: its client did.
-        shed: it was refused for there was too much to do.
-        stream: tells readers what it does; None while nobody reads.
-        error: with which it ended, or None.
+        owner: whose run it is; other owners can neither see nor cancel it.
+        client: the client whose share of the runs in flight it counts in.
+        by_admin: True if it may change the server's own state.
+        began: when it came, by the server's clock.
+        step: its step; None until the run may begin.
+        begun: its step's results or what to await, if the step began before anybody waited for it.
+        has_begun: True once its step has begun, and after that.
+        when_cancelled: called by `cancel` if there is no step yet; None for nothing.
+        held: releases the memory reserved for its answer; called with the response once that is made. None without one.
+        joined: number of runs that share its step and slot: those of its batch, or 1.
+        outcome: name of the code with which it ended; INTERNAL until it is set.
+        ready: when its request had arrived in full; None until then.
+        queued: seconds that it waited for a slot.
+        deadline: when it must end, or None.
+        cancelled_at: when `cancel` was first called, or None.
+        left: True if its client has left.
+        shed: True if it was refused because of overload.
+        stream: is told its events; None while nobody reads.
+        error: the error with which it ended, or None.
         timeout: seconds that a header of its request allows it, or None.
-        priority: its place in line by a header of its request, or None.
+        priority: priority that a header of its request gives it, or None.
     """
 
     __slots__ = (
@@ -165,18 +168,18 @@ class Run:
 
     @property
     def key(self) -> str:
-        """As of `run_key`."""
+        """Key of the run, as `run_key` returns it."""
         return run_key(self.owner, self.id)
 
     def begin(self, step: aexec.Step | BatchedStep) -> None:
-        """From now on `cancel` cancels this step."""
+        """Set the step, which `cancel` cancels from now on; cancel it at once if `cancel` was called before."""
         self.step = step
         self.has_begun = True
         if self.cancel_reason is not None:
             step.cancel(self.cancel_reason)
 
     def cancel(self, reason: str) -> None:
-        """Stop it, now or as soon as it begins."""
+        """Cancel the run, now or as soon as it begins."""
         if self.cancel_reason is None:
             self.cancel_reason = reason
             self.cancelled_at = time.monotonic()
@@ -192,7 +195,7 @@ class Run:
 
     @property
     def cancelled(self) -> bool:
-        """Does or did it end because of `cancel`?  Not one whose step was over before that."""
+        """True if the run is ending or ended because of `cancel`; False if its step was over before."""
         if self.cancel_reason is None:
             return False
         if self.step is None:
@@ -203,56 +206,56 @@ class Run:
 class RunTable:
     """The runs of one session by id, and cancellations that came before their runs.
 
-    `live` is in the order of arrival; the other tables forget their oldest entries.
-
-    In a session that several use, each owner has names of runs for itself.
+    `live` is in the order of arrival; the other tables forget their oldest entries. In a session that several owners
+    use, each has a namespace of run ids of its own.
 
     Attributes:
-        live: those in flight.
-        traces: of those that were traced.
+        live: the runs in flight, by key.
+        traces: traces of runs that were traced.
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self.live: dict[str, Run] = {}
         self._clock = clock
-        self._ended: OrderedDict[str, bool] = OrderedDict()  # key of a run → was the last one of it cancelled?
+        # key of a run → True if the last run of the key was cancelled
+        self._ended: OrderedDict[str, bool] = OrderedDict()
         self.traces = TraceTable()
         self._early_cancels = EarlyCancels(clock)
         self._numbers = itertools.count(1)
 
     def add(self, owner: str = "") -> Run:
-        """A new run, with an id that no other run of its owner in flight has."""
+        """Add a run with a new id."""
         run_id = self._new_id(owner)
         run = self.live[run_key(owner, run_id)] = Run(run_id, self._clock(), owner)
         return run
 
     def add_ended(self, owner: str = "") -> str:
-        """The id of a run that is over already."""
+        """Note a run that is over already, and return its new id."""
         run_id = self._new_id(owner)
         self._note_ended(run_key(owner, run_id), cancelled=False)
         return run_id
 
     def _new_id(self, owner: str) -> str:
-        """One that no run has or had lately, of those that clients named included."""
+        """Return an id that no run of the owner in flight or lately ended has, whoever chose it."""
         run_id = f"run-{next(self._numbers)}"
         while (key := run_key(owner, run_id)) in self.live or key in self._ended:
             run_id = f"run-{next(self._numbers)}"
         return run_id
 
     def of(self, owner: str | None) -> list[Run]:
-        """Those in flight of an owner, oldest first; with None those of all."""
+        """Return an owner's runs in flight, oldest first; with None those of all owners."""
         return [run for run in self.live.values() if owner is None or run.owner == owner]
 
     def find(self, run_id: str, owner: str | None) -> Run | None:
-        """One in flight; with None whosever it is."""
+        """Return the owner's run in flight with this id; with None that of any owner."""
         if owner is not None:
             return self.live.get(run_key(owner, run_id))
         return next((run for run in self.live.values() if run.id == run_id), None)
 
     def rename(self, run: Run, run_id: str) -> None:
-        """Give a run the id that its client chose; cancels it if that was asked for before it came.
+        """Give a run the id that its client chose; cancel it if that was asked for before.
 
-        What was kept of an earlier run of that id is forgotten.
+        What was kept of an earlier run of that id is dropped.
 
         Raises:
             AlreadyExistsError: another run of that id is in flight.
@@ -270,12 +273,12 @@ class RunTable:
             run.cancel(reason)
 
     def remove(self, run: Run) -> None:
-        """It has ended."""
+        """Remove a run that has ended."""
         key = run.key
         del self.live[key]
         if run.stream is not None:
             run.stream.end(run.error)
-        run.error = None  # its traceback holds the frame of whoever holds the run, and what that one was sent
+        run.error = None  # its traceback refers to the frame that holds the run and the request's data
         self._note_ended(key, cancelled=run.cancelled)
 
     def _note_ended(self, key: str, *, cancelled: bool) -> None:
@@ -290,12 +293,12 @@ class RunTable:
         """Cancel the run of this id that is in flight, or else the next one, if it begins within a minute.
 
         Returns:
-            Whether the run in flight is cancelled; without one, whether the last run of this id ended because it was
-            cancelled.  So asking again gives the same answer.
+            True if the run in flight is cancelled; without one, True if the last run of this id ended because it was
+            cancelled. So asking again gives the same answer.
 
         Args:
             owner: whose run it is.
-            of_all: it may be another's, if it is in flight.
+            of_all: cancel a run in flight of any owner.
             caller: who asks.
 
         Raises:

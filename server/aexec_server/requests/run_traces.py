@@ -1,4 +1,4 @@
-"""`TraceTable`: what was traced of a session's last runs, for who asks for it by the run's id."""
+"""`TraceTable`: traces of a session's last runs, by run id."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ _MAX_BYTES = 32 * 2**20
 
 
 class TraceTable:
-    """The newest traces, by id of their run."""
+    """The newest traces, by id of their run, within limits on number and bytes."""
 
     def __init__(self) -> None:
         self._traces: OrderedDict[str, tuple[aexec.RunMetadata, int]] = OrderedDict()
         self._bytes = 0
 
     def add(self, run_id: str, metadata: aexec.RunMetadata) -> None:
-        """Keep a run's, if it has one."""
+        """Keep the trace of a run, if it has one."""
         if metadata.step_stats is None:
             return
         self.drop(run_id)
@@ -31,11 +31,11 @@ class TraceTable:
             self.drop(next(iter(self._traces)))
 
     def drop(self, run_id: str) -> None:
-        """Forget a run's, if there is one."""
+        """Drop the trace of a run, if there is one."""
         _, size = self._traces.pop(run_id, (None, 0))
         self._bytes -= size
 
     def find(self, run_id: str) -> aexec.RunMetadata | None:
-        """None for a run that was not traced, or is forgotten."""
+        """Return the trace of a run; None if it was not traced or its trace was dropped."""
         found = self._traces.get(run_id)
         return None if found is None else found[0]

@@ -1,6 +1,6 @@
-"""`ServedCall`: one request signature of a hosted session, with the texts that its answers are made of.
+"""`ServedCall`: one combination of feeds, fetches and targets of a hosted session, with the texts of its answers.
 
-The session resolves the signature once (`aexec.SessionCallable`); this adds what HTTP says about it.
+The session resolves the names once (`aexec.SessionCallable`); this class adds what HTTP answers need.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ __all__ = ["AnswerForm", "ServedCall"]
 
 
 class AnswerForm:
-    """What an answer is made of, besides the values.
+    """The parts of an answer that do not depend on the values.
 
     Attributes:
-        names: of the fetches in the answer.
-        dtypes: of each.
-        name_texts: names as JSON.
-        dtypes_text: name → type in people's words, as JSON.
-        people_can_read: all have a JSON form.
+        names: names of the fetches in the answer.
+        dtypes: their types.
+        name_texts: the names as JSON.
+        dtypes_text: name → name of the type, as JSON.
+        people_can_read: True if all fetches can be written as nested JSON lists.
     """
 
     __slots__ = ("dtypes", "dtypes_text", "name_texts", "names", "people_can_read")
@@ -44,15 +44,16 @@ class ServedCall(AnswerForm):
         feeds: names of tensors, each once.
         fetches: as asked for, repetitions included; `y` means `y:0`.
         targets: names of operations.
-        inputs: what a request calls the feeds, in their order, if not as they are.
-        names: what the answer calls the fetches, if not as they are.
+        inputs: names of the feeds in requests, in the same order; default: those in `feeds`.
+        names: names of the fetches in the answer; default: those in `fetches`.
 
     Attributes:
-        call: what the session runs; it takes a value for each of `inputs`, in this order, and gives a list with a
-            value for each fetch.
-        inputs, input_dtypes: what requests call the feeds, and their types, in the order in which `call` takes values.
-        tensors: names of what is fetched, in the graph.
-        batched: the same, joined with others that come close to it; None for calls that are not.
+        call: the session's callable; takes the values of `inputs` in this order, and returns a list with a value for
+            each fetch.
+        inputs, input_dtypes: names of the feeds in requests, and their types, in the order in which `call` takes
+            values.
+        tensors: names of the fetched tensors in the graph.
+        batched: the same call joined to batches with others; None if it is not batched.
 
     Raises:
         NotFoundError, InvalidArgumentError: as `Session.make_callable`.

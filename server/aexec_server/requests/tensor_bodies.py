@@ -1,7 +1,7 @@
-"""Tensors in bodies that are no runs: those that go into queues and come out, and those that sessions keep.
+"""Tensors in bodies that are not runs: those put into and taken out of queues, and those that sessions keep.
 
-They have the two forms that a run's have (`run_request.py`): V2 tensors, of which some may follow the JSON as bytes,
-and nested lists for people.
+They have the two forms of a run's tensors (`run_request.py`): V2 tensors, some of which may follow the JSON as bytes,
+and nested lists.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ class TensorBody:
     """A JSON body, with the bytes that follow it.
 
     Args:
-        body: all of it.
-        json_length: what the header Inference-Header-Content-Length says; None for all.
-        allowed: names of the members that it may have.
+        body: the whole body.
+        json_length: what the header Inference-Header-Content-Length says; None: it is all JSON.
+        allowed: names of the members that the JSON may have.
 
     Attributes:
         fields: the JSON object.
 
     Raises:
-        InvalidArgumentError: it is none, or has other members.
+        InvalidArgumentError: the JSON is not an object, or has other members.
     """
 
     def __init__(self, body: bytes, json_length: int | None, allowed: frozenset[str]) -> None:
@@ -54,7 +54,7 @@ class TensorBody:
 
     @classmethod
     def of(cls, request: web.Request, body: bytes, allowed: frozenset[str]) -> TensorBody:
-        """That of a request; an empty one has no members."""
+        """Return the body of a request; an empty one counts as `{}`."""
         if bodies.is_protobuf(bodies.media_type(request)):
             raise errors.UnimplementedError(
                 "There is no message for this call: send JSON, with tensors in bytes after it"
@@ -65,16 +65,16 @@ class TensorBody:
     is_message = False
 
     def tensors(self, member: str, names: Sequence[str], dtypes: Sequence[DType | None]) -> list[Any]:
-        """Tensors of one of the members: V2 tensors, or nested lists, or numbers and strings.
+        """Return the tensors in a member: V2 tensors, nested lists, or numbers and strings.
 
         Args:
             member: its name; it has to be a list.
             names: of the tensors, in the order in which they are wanted; V2 tensors with names come in any order.
-            dtypes: their types; None for one that the request says.
+            dtypes: their types; None for one whose type the request gives.
 
         Raises:
-            InvalidArgumentError: not as many, or not of these types.
-            NeedsThreadError: on the event loop, which this would hold up.
+            InvalidArgumentError: the number of tensors or a type is wrong.
+            NeedsThreadError: it would take too long on the event loop, where it was called.
         """
         given = self.fields.get(member)
         if type(given) is not list or len(given) != len(names):
@@ -109,18 +109,18 @@ class TensorBody:
 
 
 class TensorMessage:
-    """The same of a RunStepRequest: its feeds are the tensors, and the rest is in the address.
+    """As `TensorBody`, for a RunStepRequest: its feeds are the tensors, and the other members are in the query.
 
     Args:
-        message: of the body.
+        message: the body.
         query: of the address.
         allowed: names of the members that a JSON body may have.
 
     Attributes:
-        fields: as of a JSON body.
+        fields: the members, as of a JSON body.
 
     Raises:
-        InvalidArgumentError: there is something else in the address.
+        InvalidArgumentError: the query has other members.
     """
 
     is_message = True
@@ -131,7 +131,7 @@ class TensorMessage:
         bodies.check_fields(self.fields, allowed, "the address")
 
     def tensors(self, member: str, names: Sequence[str], dtypes: Sequence[DType | None]) -> list[Any]:
-        """As `TensorBody.tensors`; what they are is compared when they are used."""
+        """As `TensorBody.tensors`.  Types are checked later, where the tensors are used."""
         if len(self._feeds) != len(names):
             raise errors.InvalidArgumentError(f"There must be {len(names)} feeds, got {len(self._feeds)}")
         if not any(feed.name for feed in self._feeds):
@@ -142,7 +142,7 @@ class TensorMessage:
 
 
 def _check_names(given: Mapping[str, Any], names: Sequence[str]) -> None:
-    """Raise InvalidArgumentError unless the names are these, in whichever order."""
+    """Raise InvalidArgumentError unless these are the names, in any order."""
     if given.keys() != set(names):
         raise errors.InvalidArgumentError(
             f"Tensors have these names, or none: expected {listed(names)}, got {listed(given)}"
@@ -156,7 +156,7 @@ def _from_query(name: str, value: str) -> Any:
 
 
 def wants_binary(fields: dict[str, Any]) -> bool | None:
-    """Does a request want V2 tensors, with `parameters`, and those as bytes?  None for nested lists."""
+    """True if a request asks for V2 tensors as bytes, False for V2 tensors in JSON, None for nested lists."""
     if "parameters" not in fields:
         return None
     asked = RunRequest()
@@ -165,10 +165,10 @@ def wants_binary(fields: dict[str, Any]) -> bool | None:
 
 
 def check_form(names: Sequence[str], dtypes: Sequence[DType], binary: bool | None) -> None:
-    """Refuse what an answer could not hold.
+    """Check that an answer can hold tensors of these types.
 
     Raises:
-        InvalidArgumentError, UnimplementedError: a type without such a form.
+        InvalidArgumentError, UnimplementedError: a type cannot be sent in the form that is asked for.
     """
     for name, dtype in zip(names, dtypes, strict=True):
         if binary is None:
@@ -186,13 +186,13 @@ def tensors_text(
     binary: bool | None,
     style: JsonStyle | None = None,
 ) -> Answer:
-    """An answer with a list of tensors.
+    """Write an answer with a list of tensors.
 
     Args:
         head: its other members, with a comma after each.
-        member: name of the list; beside it come `dtypes` and `shapes`, where it is one of nested lists.
-        binary: as `wants_binary` says.
-        style: how its numbers are.
+        member: name of the list; for nested lists `dtypes` and `shapes` follow it.
+        binary: as `wants_binary` returns it.
+        style: how numbers are written.
     """
     if binary is not None:
         return tensors_answer(

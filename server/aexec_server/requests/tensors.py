@@ -1,8 +1,8 @@
-"""Tensors on the wire: V2 tensors in JSON or binary, nested lists for people, and back.
+"""Encodes and decodes tensors on the wire: V2 tensors in JSON or binary, and nested lists.
 
-An array's NumPy dtype does not say everything (quantised types are integers, strings are
-objects), so whatever is encoded comes with its `DType`.  Numbers are checked by the same
-`FeedSpec` that checks what an embedding program feeds: the same mistake, the same error.
+An array's NumPy dtype does not determine its type (quantised types are integers, strings are objects), so every
+encoding function takes the `DType` too.  Numbers are checked by the `FeedSpec` that checks feeds of embedding programs,
+so that the same mistake gives the same error.
 """
 
 from __future__ import annotations
@@ -62,20 +62,20 @@ Array = npt.NDArray[Any]
 _OPAQUE = (dtypes.resource, dtypes.variant)
 _BINARY_ONLY = (dtypes.float16, dtypes.bfloat16)
 
-# Decoding or encoding a string, in JSON.
+# Estimated nanoseconds to decode or encode a string in JSON.
 _STRING_NS = 10 * loop_budget.OBJECT_NS
 
-# From so many bytes on tensors in binary form are worth being sent from their own memory.
+# Tensors of at least this many bytes are sent in binary form from their own memory, without a copy.
 SENT_APART = 1 << 20
-# Up to so many bytes, a copy costs less than looking at the memory in another way.
+# Arrays below this many bytes are copied: that costs less than making a view.
 _COPIED_BYTES = 1 << 14
 
-_MAX_DIMS = 64  # NumPy's
+_MAX_DIMS = 64  # as NumPy
 _MAX_SIZE = 2**63 - 1
 
 
 def dtype_of_datatype(name: Any, tensor: str) -> DType:
-    """The type that a V2 datatype or a `DT_…` name means.  Raises InvalidArgumentError."""
+    """Return the type of a V2 datatype or of a `DT_…` name.  Raises InvalidArgumentError."""
     dtype = DATATYPES.get(name) if isinstance(name, str) else None
     if dtype is None and isinstance(name, str) and name.startswith("DT_") and not name.endswith("_REF"):
         try:
@@ -91,7 +91,7 @@ def dtype_of_datatype(name: Any, tensor: str) -> DType:
 
 
 def as_array(value: Any, dtype: DType) -> Array:
-    """What a step gave for a fetch, as an array: scalars come as NumPy scalars, `bytes` or objects."""
+    """Return a fetched value as an array; a step returns scalars as NumPy scalars, `bytes` or objects."""
     if isinstance(value, np.ndarray):
         return value
     if not dtype.is_simple:
@@ -102,7 +102,7 @@ def as_array(value: Any, dtype: DType) -> Array:
 
 
 def size_of(value: Any) -> int:
-    """About how many bytes a fetched value takes on the wire."""
+    """Return the approximate number of bytes of a fetched value on the wire."""
     if isinstance(value, np.ndarray):
         if value.dtype.kind == "O":
             return sum(len(item) for item in value.flat if type(item) is bytes) + value.nbytes
@@ -111,7 +111,7 @@ def size_of(value: Any) -> int:
 
 
 def write_ns(value: Any, *, binary: bool) -> float:
-    """How long writing a fetched value takes, as JSON or in the binary extension."""
+    """Return the estimated nanoseconds to write a fetched value, as JSON or in the binary extension."""
     if not isinstance(value, np.ndarray):
         return loop_budget.JSON_WRITE_NS + size_of(value) * loop_budget.JSON_READ_NS
     if value.dtype.kind == "O":
@@ -122,15 +122,15 @@ def write_ns(value: Any, *, binary: bool) -> float:
     return 0 if apart else value.nbytes * loop_budget.WIRE_NS
 
 
-# What has which form
+# Which types can be written in which form
 
 
 def check_v2_form(name: str, dtype: DType, binary: bool) -> None:
-    """Can a tensor be sent as V2 tensor?
+    """Check that a tensor can be sent as V2 tensor.
 
     Raises:
-        InvalidArgumentError: only in binary form.
-        UnimplementedError: not at all.
+        InvalidArgumentError: it can be sent only in binary form.
+        UnimplementedError: it cannot be sent in either form.
     """
     _check_plain(name, dtype)
     if binary:
@@ -144,12 +144,12 @@ def check_v2_form(name: str, dtype: DType, binary: bool) -> None:
 
 
 def has_people_form(dtype: DType) -> bool:
-    """Can a tensor be sent as plain nested lists?"""
+    """True if a tensor can be sent as nested JSON lists."""
     return not dtype.is_complex and dtype not in _OPAQUE
 
 
 def check_people_form(name: str, dtype: DType) -> None:
-    """Raises as `check_v2_form` what has no such form."""
+    """Check that a tensor can be sent as nested JSON lists.  Raises as `check_v2_form`."""
     _check_plain(name, dtype)
     if dtype.is_complex:
         raise errors.InvalidArgumentError(
@@ -168,16 +168,16 @@ def _check_plain(name: str, dtype: DType) -> None:
 
 
 def from_people(name: str, dtype: DType, value: Any) -> Any:
-    """A fed value in the people's form: nested lists, or one number or string.
+    """Decode a fed value given as nested lists, or as one number or string.  Numbers are converted later, by the step.
 
     Args:
         name: the tensor's, for messages.
         dtype: its type in the graph.
-        value: what JSON gave.
+        value: the decoded JSON.
 
     Raises:
-        InvalidArgumentError, UnimplementedError: no value of that type, or a type without such a form.
-        NeedsThreadError: on the event loop, which this would hold up.  Numbers are converted by the step.
+        InvalidArgumentError, UnimplementedError: the value is not of that type, or the type has no such form.
+        NeedsThreadError: it would take too long on the event loop, where it was called.
     """
     if dtype is dtypes.string:
         return _strings(name, value)
@@ -198,10 +198,11 @@ def _numbers(name: str, dtype: DType, value: Any) -> Any:
 
 
 def from_json(name: str, dtype: DType, shape: Any, data: Any) -> Array:
-    """A V2 tensor whose `data`, nested or flat, is JSON.
+    """Decode a V2 tensor whose `data`, nested or flat, is JSON.
 
     Raises:
-        InvalidArgumentError: values of another type, not as many as the shape has, or a type without JSON form.
+        InvalidArgumentError: a value is not of the type, the number of values does not fit the shape, or the type has
+            no JSON form.
     """
     dims = read_shape(name, shape)
     check_v2_form(name, dtype, binary=False)
@@ -216,7 +217,7 @@ def from_json(name: str, dtype: DType, shape: Any, data: Any) -> Array:
 
 
 def read_shape(name: str, shape: Any) -> tuple[int, ...]:
-    """A V2 shape.  Raises InvalidArgumentError for anything but a list of sizes."""
+    """Return a V2 shape as a tuple.  Raises InvalidArgumentError for anything but a list of sizes."""
     if type(shape) is not list or any(type(size) is not int or size < 0 for size in shape):
         raise errors.InvalidArgumentError(f'"shape" of {name} must be a list of sizes, got {encode_json(shape)[:80]}')
     if len(shape) > _MAX_DIMS or math.prod(shape) > _MAX_SIZE:
@@ -232,11 +233,11 @@ def _reshape(name: str, array: Array, dims: tuple[int, ...]) -> Array:
 
 
 def from_binary(name: str, dtype: DType, dims: tuple[int, ...], raw: memoryview) -> Array:
-    """A V2 tensor in binary form, of a shape that `read_shape` gave.
+    """Decode a V2 tensor in binary form; `dims` come from `read_shape`.
 
     Raises:
-        InvalidArgumentError: it has not as many bytes as its shape needs.
-        UnimplementedError: its type has no such form.
+        InvalidArgumentError: the number of bytes does not fit the shape, or a byte is not valid.
+        UnimplementedError: the type has no binary form.
     """
     _check_plain(name, dtype)
     count = math.prod(dims)
@@ -253,7 +254,7 @@ def from_binary(name: str, dtype: DType, dims: tuple[int, ...], raw: memoryview)
             raise errors.InvalidArgumentError(f"{name}: bytes of a BOOL must be 0 or 1, got {array.max()}")
         array = array.view(np.bool_)
     if not array.flags.aligned:
-        array = array.copy()  # a tensor after another one may begin anywhere
+        array = array.copy()  # a tensor that follows another one may be unaligned
     return array if len(dims) == 1 else _reshape(name, array, dims)
 
 
@@ -274,7 +275,7 @@ def _split_strings(name: str, raw: memoryview, count: int) -> Array:
 
 
 def _strings(name: str, value: Any) -> Array:
-    """Nested lists of strings as an object array of bytes."""
+    """Decode nested lists of strings to an object array of bytes."""
     check_inline(num_leaves(value) * _STRING_NS)
     level: list[Any] = [value]
     shape: list[int] = []
@@ -289,7 +290,7 @@ def _strings(name: str, value: Any) -> Array:
 
 
 def string_bytes(name: str, item: Any) -> bytes:
-    """The bytes of a JSON string, or of `{"b64": …}`.  Raises InvalidArgumentError."""
+    """Return the bytes of a JSON string, or of `{"b64": …}`.  Raises InvalidArgumentError."""
     if type(item) is str:
         try:
             return item.encode()
@@ -306,33 +307,33 @@ def string_bytes(name: str, item: Any) -> bytes:
 
 
 def people_text(array: Array, dtype: DType, style: JsonStyle | None = None) -> str:
-    """A tensor as nested JSON lists."""
+    """Return a tensor as nested JSON lists."""
     if dtype is dtypes.string:
         return encode_json(_texts(array.tolist()))
     return json_text.array_text(array, style)
 
 
 def v2_text(array: Array, dtype: DType, style: JsonStyle | None = None) -> str:
-    """A tensor's elements as a flat JSON list."""
+    """Return a tensor's elements as a flat JSON list."""
     if dtype is dtypes.string:
         return encode_json([string_text(item) for item in array.ravel()])
     return json_text.array_text(array.reshape(-1), style)
 
 
 def people_pieces(array: Array, dtype: DType, style: JsonStyle | None = None) -> Iterator[str]:
-    """What `people_text` gives, in pieces."""
+    """Iterate over `people_text` in pieces."""
     if dtype is dtypes.string:
         return json_text.value_pieces(_texts_of(array))
     return json_text.array_pieces(array, style)
 
 
 def v2_pieces(array: Array, dtype: DType, style: JsonStyle | None = None) -> Iterator[str]:
-    """What `v2_text` gives, in pieces."""
+    """Iterate over `v2_text` in pieces."""
     return people_pieces(array.reshape(-1), dtype, style)
 
 
 def _texts_of(array: Array) -> Any:
-    """The strings of an array, for JSON, each made when it is its turn."""
+    """Return an array's strings as nested iterators, so that JSON texts are made one by one."""
     if array.ndim == 0:
         return string_text(array.item())
     return map(string_text if array.ndim == 1 else _texts_of, array)
@@ -343,7 +344,7 @@ def _texts(value: Any) -> Any:
 
 
 def string_text(value: bytes) -> Any:
-    """A JSON string if it is UTF-8."""
+    """Return bytes as a JSON string if they are UTF-8, else as `{"b64": …}`."""
     try:
         return value.decode()
     except UnicodeDecodeError:
@@ -351,28 +352,28 @@ def string_text(value: bytes) -> Any:
 
 
 def base64_texts(value: Any) -> Any:
-    """Bytes, or nested lists of them, each as `{"b64": …}`."""
+    """Return bytes, or nested lists of them, each as `{"b64": …}`."""
     if type(value) is list:
         return [base64_texts(part) for part in value]
     return {"b64": base64.b64encode(value).decode()}
 
 
 def binary_parts(array: Array, dtype: DType) -> Iterator[bytes | memoryview]:
-    """What `to_binary` gives, in parts."""
+    """Iterate over `to_binary` in parts."""
     if dtype is dtypes.string:
         return (struct.pack("<I", len(item)) + item for item in array.ravel())
     return iter([to_binary(array, dtype)])
 
 
 def binary_size(array: Array, dtype: DType) -> int:
-    """How many bytes that is."""
+    """Return the number of bytes of `to_binary`."""
     return sum(4 + len(item) for item in array.ravel()) if dtype is dtypes.string else array.nbytes
 
 
 def to_binary(array: Array, dtype: DType) -> bytes | memoryview:
-    """The bytes of a tensor in the binary extension: little-endian, row by row; strings with their lengths.
+    """Return a tensor in the binary extension: little-endian, row-major; strings with their lengths.
 
-    Of a large array they are its own memory.
+    A large contiguous array is returned as a view of its own memory.
     """
     if dtype is dtypes.string:
         return b"".join(binary_parts(array, dtype))

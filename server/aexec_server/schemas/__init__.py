@@ -1,1 +1,1 @@
-"""The API's description, an OpenAPI document, made from the table of routes."""
+"""The OpenAPI description of the HTTP API, made from the table of routes."""

@@ -1,4 +1,4 @@
-"""What the calls of all three protocols share: tensors, errors, health, and the parameters of requests."""
+"""Schemas shared by all three protocols: tensors, errors, health, and the parameters of requests."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _DATATYPE = told(
 )
 _RUN_ID = told(STRING, "Chosen by the client", pattern="^[A-Za-z0-9][A-Za-z0-9._~@+-]{0,127}$")
 
-# Schemas that others refer to.
+# Schemas that other schemas refer to.
 SCHEMAS: dict[str, Schema] = {
     "Error": told(
         record(
@@ -142,7 +142,7 @@ BODIES: dict[str, BodySchema] = {
     ),
 }
 
-# By the names in paths, and those that routes name: header fields, and what follows the `?`.
+# Parameters by name: those in paths, and the header fields and query parameters that routes name.
 PARAMETERS: dict[str, Schema] = {
     "session": {"in": "path", "description": "Handle of a session", "schema": STRING},
     "run": {"in": "path", "description": "Id of a run", "schema": reference("RunId")},

@@ -1,6 +1,6 @@
-"""The description of the HTTP API, an OpenAPI 3.1 document, made from the table of routes that serves.
+"""Makes the OpenAPI 3.1 document of the HTTP API from the table of routes that the server uses.
 
-spec.openapis.org/oas/v3.1.1.  What requests and answers hold is in the modules `*_schemas.py`.
+spec.openapis.org/oas/v3.1.1.  The modules `*_schemas.py` describe the bodies of requests and answers.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ BODIES: dict[str, BodySchema] = {
 _PARAMETER = re.compile(r"\{(\w+)\}")
 _WORD = re.compile(r"\w+")
 _PROTOBUF = "application/x-protobuf"
-# By the beginning of the path; the first that fits.
+# Tag by start of the path; the first match counts.
 _TAGS = {
     "/v1/sessions": "Sessions",
     "/v1/operations": "Sessions",
@@ -47,7 +47,7 @@ _TAGS = {
 
 
 def undescribed(routes: Iterable[Route]) -> list[str]:
-    """What routes name that no module of schemas has, each with where to add it."""
+    """Return what routes name but no schema module describes, each with the place to add it."""
     return [f"{route.method} {route.path} {what}" for route in routes for what in _missing(route)]
 
 
@@ -63,10 +63,10 @@ def _missing(route: Route) -> Iterator[str]:
 
 
 def describe_api(routes: Iterable[Route]) -> dict[str, Any]:
-    """The document.
+    """Return the OpenAPI document.
 
     Raises:
-        KeyError: a route names what no module of schemas has; `undescribed` says more.
+        KeyError: a route names what no schema module describes; `undescribed` says what.
     """
     routes = list(routes)
     paths: dict[str, dict[str, Any]] = {}
@@ -145,7 +145,7 @@ def _responses(route: Route) -> dict[str, Any]:
     nothing = {"description": "Done"}
     responses: dict[str, Any] = {str(route.status): nothing}
     if route.response is not None:
-        # What has no JSON form is answered so where the request is a message, and with nothing otherwise.
+        # A status 204 is the answer to JSON; a request with a protobuf message gets a message, with status 200.
         first = 200 if route.status == 204 else route.status
         content = nothing | {"content": _content(route.response)}
         responses |= {str(status): content for status in (first, *BODIES[route.response].also)}
@@ -155,7 +155,7 @@ def _responses(route: Route) -> dict[str, Any]:
 
 
 def _content(name: str) -> dict[str, Any]:
-    """All forms of a body."""
+    """Describe all forms of a body."""
     body = BODIES[name]
     content: dict[str, Any] = {}
     if body.schema is not None:

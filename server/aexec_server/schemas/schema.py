@@ -1,7 +1,6 @@
-"""`BodySchema`: what a request or an answer of a route is, and shorthand for writing JSON schemas.
+"""`BodySchema` describes the body of a request or an answer; the functions are shorthand for JSON schemas.
 
-Each name that a `Route` gives as its request or response is described in one of the modules `*_schemas.py`;
-`openapi.py` makes the document of them.
+Each body that a `Route` names is described in one of the modules `*_schemas.py`; `openapi.py` assembles the document.
 """
 
 from __future__ import annotations
@@ -39,14 +38,14 @@ ANY_OBJECT: Schema = {"type": "object"}
 
 @dataclass(frozen=True, slots=True)
 class BodySchema:
-    """What is sent, in all its forms.
+    """A body in all its forms.
 
     Attributes:
         schema: of the JSON form; None if there is none.
-        message: the protobuf message whose form `application/x-protobuf` is.
-        others: further media types → what they hold.
-        required: a request without it is refused.
-        also: statuses besides that of success with which the same is answered.
+        message: name of the protobuf message of `application/x-protobuf`; None if there is none.
+        others: further media types → description.
+        required: True if a request without it is refused.
+        also: further statuses, besides that of success, whose answers have this body.
     """
 
     schema: Schema | None = None
@@ -57,7 +56,7 @@ class BodySchema:
 
 
 def record(**fields: Schema) -> Schema:
-    """An object with these members; one whose name ends in `_` may be missing."""
+    """Schema of an object with these members; those whose name ends in `_` are optional."""
     names = {name: name.removesuffix("_") for name in fields}
     required = [name for name in fields if not name.endswith("_")]
     described: Schema = {"type": "object", "properties": {names[name]: schema for name, schema in fields.items()}}
@@ -65,7 +64,7 @@ def record(**fields: Schema) -> Schema:
 
 
 def request(**fields: Schema) -> Schema:
-    """The same for what clients send: other members are refused."""
+    """As `record`, but without further members: clients' other members are refused."""
     return record(**fields) | {"additionalProperties": False}
 
 
@@ -74,7 +73,7 @@ def array(items: Schema, **bounds: Any) -> Schema:
 
 
 def mapping(values: Schema) -> Schema:
-    """An object with members of any name."""
+    """Schema of an object with members of any name."""
     return {"type": "object", "additionalProperties": values}
 
 
@@ -87,10 +86,10 @@ def nullable(schema: Schema) -> Schema:
 
 
 def reference(name: str) -> Schema:
-    """A schema of the document's components."""
+    """Refer to a schema of the document's components."""
     return {"$ref": f"#/components/schemas/{name}"}
 
 
 def told(schema: Schema, description: str, **more: Any) -> Schema:
-    """With a description, and other keywords."""
+    """Add a description and other keywords to a schema."""
     return schema | {"description": description} | more

@@ -1,9 +1,9 @@
-"""Which ops change what a model keeps from run to run: its variables, tables, queues and the rest.
+"""Tells which ops change the state of a model: its variables, tables, queues and other resources.
 
-The graphs of the server's own are one session for all clients, so a run of one of them must not change what the
-others get.  An op that is stateful, or takes a reference or a handle, is taken for one that does, unless it is named
-here as one that does not: that holds for ops of programs and for new ones.  A kernel's own random numbers
-(RandomUniform) are no model's.  `ServerConfig.allow_model_changes` lifts this.
+All clients share the session of one of the server's own graphs, so a client's run there must not change what the others
+get. An op counts as changing state if it is stateful or takes a reference or a handle, unless it is listed here; this
+covers ops of programs and ops that are added later. Random numbers of a kernel (RandomUniform) are not state of the
+model. `ServerConfig.allow_model_changes` lifts the restriction.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _READS = """
     ResourceAccumulatorNumAccumulated ResourceGather ResourceGatherNd StagePeek StageSize VarIsInitializedOp
     VariableShape _ReadVariablesOp
 """
-# They make what the graph declares, empty, where it is not there yet; so do the ops that make queues.
+# Create a resource that the graph declares, empty, unless it exists; ops that create queues do the same.
 _MAKES = """
     AnonymousHashTable AnonymousMutableDenseHashTable AnonymousMutableHashTable AnonymousMutableHashTableOfTensors
     Barrier ConditionalAccumulator FakeQueue HashTable HashTableV2 IdentityReader
@@ -30,7 +30,7 @@ _MAKES = """
     MutableHashTableOfTensorsV2 MutableHashTableV2 MutexV2 ResourceConditionalAccumulator
     SparseConditionalAccumulator SummaryWriter VarHandleOp Variable VariableV2 _VarHandlesOp
 """
-# What they work on ends with the step.
+# Work on resources that end with the step.
 _OF_THE_STEP = """
     CollectiveBcastRecv CollectiveBcastSend CollectiveGather CollectiveReduce DestroyTemporaryVariable Recv Send
     Stack StackClose StackCloseV2 StackPop StackPopV2 StackPush StackPushV2 StackV2 TemporaryVariable TensorArray
@@ -40,14 +40,15 @@ _OF_THE_STEP = """
     TensorArraySizeV3 TensorArraySplit TensorArraySplitV3 TensorArrayUnpack TensorArrayV2 TensorArrayV3
     TensorArrayWrite TensorArrayWriteV3 _HostRecv _HostSend _Recv _Send
 """
-# Random numbers of the kernel, which is another for each session.
+# Draw from the kernel's own random numbers; each session has its own kernels.
 _DRAWS = """
     AllCandidateSampler FixedUnigramCandidateSampler LogUniformCandidateSampler Multinomial NonDeterministicInts
     ParameterizedTruncatedNormal RandomCrop RandomGamma RandomPoisson RandomPoissonV2 RandomShuffle
     RandomStandardNormal RandomUniform RandomUniformInt SampleDistortedBoundingBox SampleDistortedBoundingBoxV2
     StatelessRandomGetAlg TruncatedNormal UniformCandidateSampler
 """
-# Stateful so that they are never folded or shared; or they pass on a reference, or call functions, which are looked at.
+# Are stateful only so that they are not folded or shared; or pass on a reference; or call functions, which are checked
+# themselves.
 _PASSES_ON = """
     Assert Case CheckNumerics CheckNumericsV2 DeepCopy Empty GuaranteeConst If Print PrintV2 RefIdentity RefSelect
     RemoteCall StatefulPartitionedCall Timestamp While _If _While
@@ -56,7 +57,9 @@ CHANGES_NOTHING = frozenset(" ".join((_READS, _MAKES, _OF_THE_STEP, _DRAWS, _PAS
 
 
 def may_change_model(op: str) -> bool:
-    """Is it stateful, or does it take a reference or a handle?  What is no op has its effects in its body."""
+    """True if an op is stateful or takes a reference or a handle.  False for a name that is no op: a function is judged
+    by its body.
+    """
     op_def = find_op_def(op)
     if op_def is None:
         return False
@@ -65,7 +68,7 @@ def may_change_model(op: str) -> bool:
 
 
 def what_changes_model(use: OpUse) -> str | None:
-    """The rule: reading is for everybody."""
+    """Rule: clients may read the state of the server's own graphs, not change it."""
     if use.op in CHANGES_NOTHING or queue_class(use.op) is not None or not may_change_model(use.op):
         return None
     return "changes what the graph keeps, which is the server's own: clients may run what reads it only"

@@ -1,12 +1,13 @@
-"""Which ops clients may not use: those that reach for files, the network, or Python code of the server's program.
+"""Decides which ops clients may not use: those that reach for files, the network, or Python code of the server's
+program.
 
-Whoever may create a session may run any op in it that only computes: what such an op takes of time and memory is
-bounded by deadlines and limits.  An op that reads or writes files would hand out the server's disk.  A graph of the
-server's own may have them, as models do that can be saved, but clients get at them no more: they feed the file names.
-Ops that the server's program has registered itself run its code; its own graphs may have them, and everybody may run
-those.  `ServerConfig.allow_ops` and `trust_graphs` lift this.
+Whoever may create a session may run in it any op that only computes: deadlines and limits bound its time and memory. An
+op that reads or writes files would expose the server's disk. The server's own graphs may contain such ops, as models
+with a saver do, but clients may not run them there either, since they feed the file names. Ops that the server's
+program has registered run its code; the server's own graphs may contain them, and clients may run them there.
+`ServerConfig.allow_ops` and `trust_graphs` lift these restrictions.
 
-What runs change of a model is told apart in `model_changes.py`.
+`model_changes.py` decides which runs change the state of a model.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ def _is_file_stream(value: bytes) -> bool:
     return value.startswith(b"file:")
 
 
-# Ops that do so if an attr names a file: (attr, does this value name one?).
+# Ops that reach for files if an attr names one: op → (attr, True for a value that names a file).
 _FILE_ATTRS: dict[str, tuple[str, Callable[[bytes], bool]]] = {
     "DecodeProtoV2": ("descriptor_source", _is_descriptor_file),
     "EncodeProto": ("descriptor_source", _is_descriptor_file),
@@ -73,7 +74,7 @@ _PYTHON = "runs Python code of the server's program, which this server does not 
 
 
 def _reaches_out(use: OpUse) -> str | None:
-    """Files and the network: what no client may get at, in no graph."""
+    """Rule: no client may reach files or the network, in any graph."""
     if use.op in _NETWORK_OPS:
         return _NETWORK
     return _FILES if use.op in _FILE_OPS or _names_file(use) else None
@@ -97,8 +98,8 @@ class OpPolicy:
     """Decides which ops the graphs and runs of clients may use.
 
     Args:
-        allowed: names of ops that clients may use all the same.
-        trust: they may use any.
+        allowed: ops that clients may use although a rule forbids them.
+        trust: clients may use any op.
     """
 
     def __init__(self, allowed: Collection[str] = (), trust: bool = False) -> None:
@@ -106,7 +107,9 @@ class OpPolicy:
         self._trust = trust
 
     def check(self, graph_def: proto.GraphDef | proto.FlatGraphDef) -> None:
-        """Raise PermissionDeniedError if a client's graph, or a function of its library, has such an op."""
+        """Raise PermissionDeniedError if a client's graph, or a function of its library, has an op that clients may not
+        use.
+        """
         if self._trust:
             return
         for use in uses_of_graph(graph_def):
@@ -116,7 +119,9 @@ class OpPolicy:
                 raise errors.PermissionDeniedError(text, node=use.node, op=use.op)
 
     def rules_for_models(self, may_change: bool) -> list[Rule]:
-        """What clients may not run in a graph of the server's own, which they may or may not change."""
+        """Return the rules for runs of clients in the server's own graphs, whose state they may change if
+        `may_change`.
+        """
         rules: list[Rule] = [] if self._trust else [self._reaches_out]
         return rules if may_change else [*rules, self._changes_model]
 

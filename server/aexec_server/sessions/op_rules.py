@@ -1,7 +1,8 @@
-"""What clients may not run, said of single ops, and looked for in graphs, plans and the functions that they call.
+"""Rules for what clients may not run, stated for single ops and applied to graphs, plans and the functions that they
+call.
 
-A `Rule` looks at one `OpUse` and says why not.  `uses_of_graph` are those of a graph that somebody posts; `PlanGuard`
-looks at what a run needs of a graph that is there.  The rules themselves are in `op_policy.py` and
+A `Rule` looks at one `OpUse` and returns why it is not allowed.  `uses_of_graph` iterates over a graph that a client
+posts; `PlanGuard` checks what a run needs of a graph that exists.  The rules are in `op_policy.py` and
 `model_changes.py`.
 """
 
@@ -20,12 +21,13 @@ __all__ = ["OpUse", "PlanGuard", "Rule", "uses_of_graph"]
 
 @dataclass(slots=True)
 class OpUse:
-    """A node, of a graph or of a function's body.
+    """A node of a graph or of a function's body.
 
     Attributes:
-        node: its name.
-        op: its op's.
-        text: the value of a string attr, b"" if it has none; None if it is what the caller of the function says.
+        node: name of the node.
+        op: name of its op.
+        text: returns the value of a string attr by name; b"" if the node has none, None if the function's caller
+            decides the value.
     """
 
     node: str
@@ -33,12 +35,12 @@ class OpUse:
     text: Callable[[str], bytes | None]
 
 
-# Why clients may not use an op in this way, as the end of a sentence about it; None if they may.
+# Returns why clients may not use an op in this way, as the end of a sentence about it; None if they may.
 Rule = Callable[[OpUse], str | None]
 
 
 def uses_of_graph(graph_def: proto.GraphDef | proto.FlatGraphDef) -> Iterator[OpUse]:
-    """Those of all nodes, and of the bodies of all functions, called or not."""
+    """Iterate over all nodes of a graph and of all its functions, called or not."""
     yield from map(_use_of_message, graph_def.node)
     for function in graph_def.library.function:
         yield from map(_use_of_message, function.node_def)
@@ -60,30 +62,31 @@ def _use_of_node(node: aexec.Node) -> OpUse:
 
 
 class PlanGuard:
-    """Refuses runs of a graph whose plans break a rule, themselves or in a function that they call.
+    """Refuses a run if a node of its plan, or of a function that the plan calls, breaks a rule.
 
     Args:
-        rules: the first that says why not counts.
+        rules: the first one that is broken gives the reason.
     """
 
     def __init__(self, rules: Sequence[Rule]) -> None:
         self._rules = rules
         self._functions: dict[str, tuple[str, str]] = {}
-        # The graph for which `_functions` is true, which may go before this, and how many nodes it had.
+        # The graph that `_functions` was computed for (weak: the graph may be freed first), and its number of nodes
+        # then.
         self._known: tuple[ReferenceType[aexec.Graph], int] | None = None
 
     def check(self, graph: aexec.Graph, call: aexec.SessionCallable) -> None:
-        """Raise PermissionDeniedError if a node that a call of `graph` needs breaks a rule; it names it and why."""
+        """Raise PermissionDeniedError with node and reason if a node that a call of `graph` needs breaks a rule."""
         error = self.refusal(graph, call)
         if error is not None:
             raise error
 
     def refusal(self, graph: aexec.Graph, call: aexec.SessionCallable) -> errors.PermissionDeniedError | None:
-        """What `check` raises; None if no rule is broken."""
+        """Return the error that `check` raises; None if no rule is broken."""
         if not self._rules:
             return None
         known = ref(graph), len(graph)
-        if self._known != known:  # it may have grown, and its library with it
+        if self._known != known:  # the graph may have been extended, and its library with it
             self._functions = self._functions_that_break(graph.library.to_proto().function)
             self._known = known
         for node in call.nodes:
@@ -104,7 +107,7 @@ class PlanGuard:
         return None
 
     def _functions_that_break(self, functions: Iterable[proto.FunctionDef]) -> dict[str, tuple[str, str]]:
-        """Those that have such an op, or call a function that does: name → (op, why not)."""
+        """Return the functions that break a rule, or call a function that does: name → (op, reason)."""
         found: dict[str, tuple[str, str]] = {}
         callers: dict[str, list[str]] = {}
         for function in functions:
@@ -130,7 +133,7 @@ def _refused(node: aexec.Node, why_not: str) -> errors.PermissionDeniedError:
 
 
 def _functions_of(node: aexec.Node) -> Iterator[str]:
-    """Names of the functions that a node may call: its op's, and those of its attrs."""
+    """Iterate over the names of the functions that a node may call: its op, and functions among its attrs."""
     yield node.op
     for value in node.attrs.values():
         for item in value if type(value) is list else (value,):
@@ -139,7 +142,7 @@ def _functions_of(node: aexec.Node) -> Iterator[str]:
 
 
 def _called(node: proto.NodeDef) -> Iterator[str]:
-    """The same of a function's node."""
+    """As `_functions_of`, for a node of a function's body."""
     yield node.op
     for value in node.attr.values():
         if value.HasField("func"):

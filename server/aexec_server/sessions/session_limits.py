@@ -1,6 +1,6 @@
-"""`SessionLimits`: what the creator of a session lets it have, within what the server allows.
+"""`SessionLimits`: limits that the creator of a session sets for it, within those of the server.
 
-`session_shares` is how many sessions the server allows, and each client.
+`session_shares` counts sessions against the limits of the server and of each client.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ __all__ = ["NO_LIMITS", "SessionLimits", "read_limits", "session_shares"]
 
 @dataclass(frozen=True, slots=True)
 class SessionLimits:
-    """Limits of one session; None for the server's own.
+    """Limits of one session; None where the server's limit holds.
 
     Attributes:
-        max_runs: in flight at a time.
-        max_memory_bytes: what its tensors may take of memory, with what it keeps.
-        max_run_bytes: what those of one run may take.
-        max_kept_bytes: what it may keep under handles.
+        max_runs: runs in flight at a time.
+        max_memory_bytes: memory of its tensors, with what it keeps.
+        max_run_bytes: memory of the tensors of one run.
+        max_kept_bytes: bytes of tensors that it may keep under handles.
     """
 
     max_runs: int | None = None
@@ -33,10 +33,10 @@ class SessionLimits:
     max_kept_bytes: int | None = None
 
     def within(self, most: SessionLimits) -> SessionLimits:
-        """These, with the server's where there are none.
+        """Return these limits, with those of the server where they are None.
 
         Raises:
-            InvalidArgumentError: one is beyond the server's.
+            InvalidArgumentError: a limit is above the server's.
         """
         values = {}
         for name in _NAMES:
@@ -52,7 +52,7 @@ _NAMES = tuple([field.name for field in fields(SessionLimits)])
 
 
 def read_limits(value: Any) -> SessionLimits:
-    """The member "limits" of a request.  Raises InvalidArgumentError for what is none."""
+    """Decode the member "limits" of a request.  Raises InvalidArgumentError."""
     if type(value) is not dict:
         raise bodies.expected('"limits" must be an object', value)
     bodies.check_fields(value, frozenset(_NAMES), '"limits"')
@@ -63,5 +63,5 @@ def read_limits(value: Any) -> SessionLimits:
 
 
 def session_shares(config: ServerConfig) -> ClientShares:
-    """Of the sessions that a server may have, what each client has."""
+    """Return the shares that count each client's sessions."""
     return ClientShares("sessions", "sessions", config.max_sessions, config.max_client_sessions, hint="delete one")

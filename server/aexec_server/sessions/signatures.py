@@ -1,4 +1,4 @@
-"""What a model takes and gives, as JSON: the inputs and outputs of its signatures."""
+"""Describes the inputs and outputs of a model's signatures as JSON."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ __all__ = ["describe_signatures", "signatures_ns"]
 
 
 def signatures_ns(session: aexec.Session) -> float:
-    """How long `describe_signatures` takes: of a graph without signatures all nodes are looked at."""
+    """Return the estimated nanoseconds of `describe_signatures`: without signatures it looks at all nodes."""
     infos = sum(len(s.inputs) + len(s.outputs) for s in session.signatures.values())
     return (infos or len(session.graph)) * 10 * loop_budget.OBJECT_NS
 
 
 def describe_signatures(session: aexec.Session) -> dict[str, Any]:
-    """The members of a session's document that say how to call it.
+    """Return the members of a session's document that say how to call it.
 
-    `signatures` has the model's by name; `inputs` and `outputs` are those of the one that a run without a name gets,
-    and absent if there is none.  Lists are iterators, whose items are made when it is their turn.
+    `signatures` has the model's by name; `inputs` and `outputs` are those of the signature that a run without a name
+    uses, absent if there is none.  Lists are iterators, so that their items are made only when they are written.
     """
     described: dict[str, Any] = {"signatures": {n: _signature(s) for n, s in session.signatures.items()}}
     try:
@@ -45,7 +45,7 @@ def _tensors(infos: Mapping[str, TensorInfo]) -> Iterator[dict[str, Any]]:
 
 
 def _tensor(info: TensorInfo) -> dict[str, Any]:
-    """Its datatype and shape: -1 for a size that is open, null for an open rank; and what it is in the graph."""
+    """Describe datatype, shape (-1 for an unknown size, null for an unknown rank) and tensor of the graph."""
     described: dict[str, Any] = {
         "datatype": None if info.dtype is None else datatype_of(info.dtype),
         "shape": None if info.shape.dims is None else [-1 if size is None else size for size in info.shape.dims],

@@ -1,4 +1,4 @@
-"""The sessions that the server holds: `HostedSession`, and `SessionStore` that makes, finds and closes them.
+"""`HostedSession`: a session as HTTP clients use it; `SessionStore`: makes, finds and closes the server's sessions.
 
 Next to read: `handlers/session_calls.py` and `handlers/runs.py`, which work on these.
 """
@@ -48,35 +48,35 @@ __all__ = ["HostedSession", "NewSession", "SessionStore"]
 logger = logging.getLogger(__name__)
 
 _MAX_DEVICES = 64
-# Graphs of more bytes have some ten thousands of objects, which the garbage collector need not look at.
+# A graph above this size in bytes consists of tens of thousands of objects, which are kept from the garbage collector.
 _LARGE_GRAPH = 256 * 1024
-# Seconds after which a server that has nothing else to do looks for garbage, when a large session was closed.
+# Delay in seconds between closing a large session and collecting garbage, if the server is idle then.
 _COLLECT_AFTER = 2.0
 _MAX_TTL = 30 * 24 * 3600.0
 
 
 class HostedSession:
-    """A session with what HTTP adds to it.
+    """A session with what the server knows of it besides.
 
     Attributes:
         handle: its name in paths.
-        owner: the name of the caller who made it; None for the server.
-        client: in whose share of the sessions it is; None for the server's own, and once it closes.
-        session: itself.
-        runs: by id; versions of a model share them.
-        graph_version: how often it was extended.
+        owner: name of the caller who made it; None for the server's own.
+        client: the client whose share of sessions it counts in; None for the server's own, and once it closes.
+        session: the session itself.
+        runs: its runs by id; the versions of a model share one table.
+        graph_version: number of times the graph was extended.
         ttl: seconds without use after which it is closed; None for never.
-        requests: those that use it at this moment.
-        runs_admitted: runs in flight whose body is there.
-        max_runs: so many of them there may be; None for what the server takes of any session.
-        large: its graph is out of the garbage collector's sight.
-        owns_graph: its graph was made for it.
-        listed: whoever asks is told that it is there.
+        requests: number of requests that are using it now.
+        runs_admitted: number of runs in flight whose body has arrived.
+        max_runs: limit of `runs_admitted`; None for the server's limit.
+        large: True if its graph is kept from the garbage collector.
+        owns_graph: True if its graph was made for it, and is freed with it.
+        listed: True if every client may know that it exists.
         model: name of the model that it is a version of; empty for a client's session.
-        batch: makes calls by signature such as are joined with others, told whether they change what the session
-            keeps; None for not.
-        partial_steps: by the key of their run, those that have not ended, or whose end nobody has been told of.
-        keeps_clients_nodes: what clients add to its graph is not for delegates.
+        batch: makes the batched form of a callable; its second argument says whether the call changes the session's
+            state. None if requests are not batched.
+        partial_steps: by key of their run, the steps that have not ended or whose end no client has been told.
+        keeps_clients_nodes: True if nodes that clients add must not go to delegates.
     """
 
     def __init__(
@@ -121,12 +121,12 @@ class HostedSession:
         self._served: CallableCache[ServedCall] = CallableCache()
 
     def acquire(self) -> HostedSession:
-        """It does not expire until `release`."""
+        """Count a request: the session does not expire until `release`."""
         self.requests += 1
         return self
 
     def release(self) -> None:
-        """Its age begins anew."""
+        """End a request: the session's idle time starts anew."""
         self.requests -= 1
         self._used = self._clock()
         if self.requests:
@@ -137,17 +137,19 @@ class HostedSession:
             self._when_unused()
 
     def touch(self) -> None:
-        """It was used just now, by a request that is over."""
+        """Restart the idle time, for a request that is over already."""
         self._used = self._clock()
 
     async def unused(self) -> None:
-        """Wait until no request uses it."""
+        """Wait until no request uses the session."""
         if self.requests:
             self._unused = self._unused or asyncio.Event()
             await self._unused.wait()
 
     def when_unused(self, call: Callable[[], object]) -> None:
-        """Call this when no request uses it any more; nobody finds it any more."""
+        """Call `call` once no request uses the session, at once if none does now.  It must no longer be in the
+        store.
+        """
         if self.requests:
             self._when_unused = call
         else:
@@ -155,7 +157,7 @@ class HostedSession:
 
     @contextmanager
     def in_use(self) -> Iterator[HostedSession]:
-        """`acquire` and `release`."""
+        """Context manager of `acquire` and `release`."""
         self.acquire()
         try:
             yield self
@@ -171,21 +173,23 @@ class HostedSession:
         return self.ttl is not None and not self.requests and self.idle_seconds >= self.ttl
 
     def runs_owner(self, caller: Caller) -> str:
-        """To whom the caller's runs belong: where all use the session, to who asks for them."""
+        """Return the owner of the caller's runs here: the caller in a session that all use, else the session's
+        owner.
+        """
         return caller.name if self.owner is None else self.owner
 
     def served_call(
         self, feeds: frozenset[str], fetches: tuple[str, ...], targets: tuple[str, ...], *, by_admin: bool = False
     ) -> ServedCall:
-        """What such a run needs, looked up once: one for all orders in which feeds can be named.
+        """Return the resolved call for these names, from a cache; the order of the feeds does not matter.
 
         Args:
             feeds: names of tensors.
-            by_admin: what changes what is the server's own is allowed.
+            by_admin: allow changes of the server's own state.
 
         Raises:
             NotFoundError, InvalidArgumentError: as `Session.make_callable`.
-            PermissionDeniedError: it would reach for files, or change what is the server's own, and may not.
+            PermissionDeniedError: it would reach for files or change the server's own state, which the caller may not.
         """
         key = (feeds, fetches, targets, by_admin)
         return self._served.get(key) or self._remember(
@@ -193,7 +197,9 @@ class HostedSession:
         )
 
     def served(self, asked: RunRequest, *, by_admin: bool = False) -> ServedCall:
-        """What a request needs; all outputs of a signature are named in it from now on, if it names none."""
+        """Return the resolved call for a request.  If it names no outputs, they are set to all outputs of the
+        signature.
+        """
         if asked.by_signature:
             served = self.served_signature(asked.signature, frozenset(asked.feeds), asked.fetches, by_admin=by_admin)
         else:
@@ -210,7 +216,7 @@ class HostedSession:
         *,
         by_admin: bool = False,
     ) -> ServedCall:
-        """The same by a signature's own names.
+        """As `served_call`, with the names of a signature.
 
         Args:
             name: as `Session.signature` takes it.
@@ -222,7 +228,8 @@ class HostedSession:
             NotFoundError, InvalidArgumentError: as `Session.call`.
             PermissionDeniedError: as `served_call`.
         """
-        # An extension may change the signature of a graph that has none of its own.
+        # The version is part of the key because an extension may change the signature of a graph that has none of its
+        # own.
         key = (self.graph_version, name, inputs, outputs, by_admin)
         served = self._served.get(key)
         if served is None and outputs is None:
@@ -250,16 +257,16 @@ class HostedSession:
         return served
 
     def forget_calls(self) -> None:
-        """Its session is about to close: whoever has a call goes on with it, but nobody will find one."""
+        """Clear the cache of calls before the session closes; runs that have one go on with it."""
         self._served.clear()
 
     async def extend(self, graph_def: proto.FlatGraphDef, version: int | None) -> int:
-        """Add nodes to the graph of this version, or of whichever it has; returns the new version.
+        """Add nodes to the graph and return its new version.
 
         Raises:
-            FailedPreconditionError: `version` is not the graph's.
+            FailedPreconditionError: `version` is not None and not the graph's version.
         """
-        # Once begun it goes on if the client leaves, so that graph and version stay together.
+        # Shielded: if the client leaves, the extension still completes, so that graph and version stay together.
         return await asyncio.shield(asyncio.create_task(self._extend(graph_def, version)))
 
     async def _extend(self, graph_def: proto.FlatGraphDef, version: int | None) -> int:
@@ -280,14 +287,14 @@ class HostedSession:
 
 @dataclass(frozen=True, slots=True)
 class NewSession:
-    """What a client asks for.
+    """A session that a client asks for.
 
     Attributes:
-        graph_def: what to run.
-        config: settings.
+        graph_def: its graph.
+        config: its settings.
         ttl: seconds without use after which it is closed; None for the server's default.
-        name: what it is to be called; None for a handle that nobody can guess.
-        limits: of what it may have.
+        name: its name; None for a handle that nobody can guess.
+        limits: limits of the session within the server's.
     """
 
     graph_def: proto.FlatGraphDef
@@ -299,7 +306,7 @@ class NewSession:
 
 @dataclass(slots=True)
 class _Made:
-    """A session as a client asks for it."""
+    """A session that has been made, before it has a handle."""
 
     session: aexec.Session
     ttl: float | None
@@ -311,12 +318,12 @@ class SessionStore:
     """All sessions of a server, by handle.
 
     Attributes:
-        why_gone: says of a handle that is not found what became of it, if that is known.
-        handles: makes those of sessions.
-        memory: of all sessions together.
-        shares: of the sessions that clients have, with those that are being made.
-        on_change: called when a request for a session has ended, or has come if it names the session, and when a
-            session was closed.
+        why_gone: returns what became of the session of an unknown handle, None if that is not known.
+        handles: makes the handles of sessions.
+        memory: account of all sessions together.
+        shares: counts each client's sessions, including those being made.
+        on_change: called when a request for a session ends, when one for a named session comes, and when a session has
+            closed.
     """
 
     def __init__(self, config: ServerConfig) -> None:
@@ -327,11 +334,11 @@ class SessionStore:
         self._limits = memory_limits(config)
         self.shares = session_shares(config)
         self.memory = MemoryAccount("server", "ServerConfig.max_memory_bytes", self._limits.server)
-        self._accounts: WeakValueDictionary[str, MemoryAccount] = WeakValueDictionary()  # of owners
+        self._accounts: WeakValueDictionary[str, MemoryAccount] = WeakValueDictionary()  # by name of their owner
         self._sessions: dict[str, HostedSession] = {}
         self._retired: set[HostedSession] = set()
         self._being_made = 0
-        self._asked_for: Counter[str | None] = Counter()  # requests for a session of this name
+        self._asked_for: Counter[str | None] = Counter()  # pending requests for a session, by its name
         self.on_change: Callable[[], object] = lambda: None
         self._closing: set[asyncio.Task[None]] = set()
         self._closed = False
@@ -347,10 +354,10 @@ class SessionStore:
         return handle in self._sessions
 
     def get(self, handle: str, caller: Caller) -> HostedSession:
-        """A session that the caller may use.
+        """Return a session that the caller may use.
 
         Raises:
-            NotFoundError: a handle that was never given out, whose session was closed, or is another's.
+            NotFoundError: the handle is unknown, its session was closed, or the session belongs to another caller.
         """
         hosted = self._sessions.get(handle)
         if hosted is None or not caller.sees(hosted.owner):
@@ -368,7 +375,7 @@ class SessionStore:
 
     @property
     def kept_bytes(self) -> int:
-        """What sessions keep under handles."""
+        """Bytes of tensors that sessions keep under handles."""
         return sum(hosted.session.tensors.num_bytes for hosted in self)
 
     @property
@@ -377,12 +384,12 @@ class SessionStore:
 
     @property
     def held(self) -> int:
-        """Sessions that are open or closing, and requests for sessions."""
+        """Number of sessions that are open or closing, and of pending requests for sessions."""
         return len(self._sessions) + self._asked_for.total() + len(self._closing)
 
     @contextmanager
     def asked_for(self, name: str | None) -> Iterator[None]:
-        """A request asks for a session, of this name if it has one."""
+        """Context manager: count a pending request for a session, with its name if it has one."""
         self._asked_for[name] += 1
         try:
             if name is not None:
@@ -396,34 +403,34 @@ class SessionStore:
 
     @property
     def names(self) -> list[str]:
-        """Those that clients gave to sessions, or ask for."""
+        """Names that clients gave to sessions or ask for."""
         given = {h.handle for h in self if not h.listed and not is_made(h.handle)}
         return sorted(given.union([name for name in self._asked_for if name is not None]))
 
     @property
     def idle(self) -> bool:
-        """Is nothing run, and no session made?"""
+        """True if no run is in flight and no session is being made."""
         return not (self._being_made or self.live_runs)
 
     def _run_tables(self) -> set[RunTable]:
         return {hosted.runs for hosted in (*self._sessions.values(), *self._retired)}
 
     async def create(self, decode: Callable[[], NewSession], size: int, caller: Caller) -> HostedSession:
-        """Make a session, in a thread and in turns with others: importing a large graph takes seconds.
+        """Make a session, in a thread and in turns with other long work: importing a large graph takes seconds.
 
-        Cancelled, or when `max_timeout` is over, the import ends soon.
+        The import stops soon after cancellation or after `max_timeout`.
 
         Args:
-            decode: gives what the client asks for.
-            size: bytes of which it makes them.
-            caller: to whom it will belong.
+            decode: returns what the client asks for.
+            size: bytes that it decodes.
+            caller: the session's owner.
 
         Raises:
-            ResourceExhaustedError: too many sessions, of all or of the caller.
-            InvalidArgumentError: no graph, or settings that are not possible.
-            NotFoundError: an op that is not registered.
-            PermissionDeniedError: an op that clients may not use.
-            DeadlineExceededError: it took longer than requests may.
+            ResourceExhaustedError: too many sessions in all or of this caller.
+            InvalidArgumentError: the graph or the settings are not valid.
+            NotFoundError: an op is not registered.
+            PermissionDeniedError: clients may not use an op.
+            DeadlineExceededError: `max_timeout` is over.
             AlreadyExistsError: the name is taken.
         """
         self.shares.take(caller, quota=caller.quotas.sessions)
@@ -449,7 +456,7 @@ class SessionStore:
             async with asyncio.timeout(self._config.max_timeout):
                 await run_in_turns(make, LongWork())
         except BaseException as error:
-            if made:  # just when nobody wanted it any more
+            if made:  # made just as the request was cancelled
                 self._free(made[0].session, large=large)
             if not isinstance(error, TimeoutError):
                 raise
@@ -471,7 +478,7 @@ class SessionStore:
         return hosted
 
     def _account_of(self, caller: Caller) -> MemoryAccount:
-        """What counts the memory of all of a caller's sessions."""
+        """Return the account that counts the memory of all of a caller's sessions."""
         most = caller.quotas.memory_bytes
         if most is None:
             return self.memory
@@ -498,7 +505,7 @@ class SessionStore:
             self._config.max_kept_bytes,
         )
         limits = new.limits.within(most)
-        # A session that has less counts more exactly.
+        # A limit of the session counts more exactly than those of all sessions.
         own = [n for n in (limits.max_memory_bytes, None if account is self.memory else account.limit) if n is not None]
         config = replace(
             aexec.SessionConfig.from_proto(new.config),
@@ -523,11 +530,11 @@ class SessionStore:
         return made
 
     def limited(self, config: aexec.SessionConfig) -> aexec.SessionConfig:
-        """The settings, with the limits of memory that clients' sessions have."""
+        """Return the settings with the memory limits of clients' sessions."""
         return replace(config, step_bytes=self._limits.run, session_bytes=self._limits.session)
 
     def check_graph(self, graph_def: proto.GraphDef | proto.FlatGraphDef) -> None:
-        """Raise PermissionDeniedError if clients may not run such a graph."""
+        """Raise PermissionDeniedError if clients may not run a graph."""
         self._policy.check(graph_def)
 
     def _check_config(self, config: proto.ConfigProto) -> None:
@@ -539,10 +546,10 @@ class SessionStore:
             if count > _MAX_DEVICES:
                 raise errors.InvalidArgumentError(f"device_count of {kind} may be at most {_MAX_DEVICES}, got {count}")
 
-    # The server's own
+    # The server's own sessions
 
     def put(self, handle: str, hosted: HostedSession) -> None:
-        """Call a session so from now on, and not as it was called before; a client's of that name is closed."""
+        """Make a session available under this handle only.  A client's session that has the handle is closed."""
         self._take(hosted)
         other = self._sessions.get(handle)
         if other is not None and other.owns_graph:
@@ -552,12 +559,12 @@ class SessionStore:
         self._sessions[handle] = hosted
 
     def retire(self, hosted: HostedSession) -> None:
-        """It is not found any more; what runs in it may go on until `close_retired`."""
+        """Stop offering a session; its runs may go on until `close_retired`."""
         self._take(hosted)
         self._retired.add(hosted)
 
     async def close_retired(self, hosted: HostedSession) -> None:
-        """Cancel what runs in a session, wait for that, and free what it holds."""
+        """Cancel a retired session's runs, wait for them, and free what it holds."""
         self._retired.discard(hosted)
         await asyncio.shield(self._begin_close(hosted))
 
@@ -566,16 +573,16 @@ class SessionStore:
             del self._sessions[hosted.handle]
 
     def rules_for_models(self, *, by_admin: bool) -> list[Rule]:
-        """What clients may not run in a graph of the server's own."""
+        """Return the rules for runs of clients in the server's own graphs."""
         return self._policy.rules_for_models(by_admin or self._config.allow_model_changes)
 
     async def delete(self, hosted: HostedSession) -> None:
         """Cancel the session's runs, wait for them, and free what it holds."""
-        # Once begun it goes on, even if who asked for it goes away.
+        # Shielded: once begun, closing goes on even if the request is cancelled.
         await asyncio.shield(self._begin_close(hosted))
 
     def close_expired(self) -> list[str]:
-        """Begin to close what nobody uses any more; returns the handles."""
+        """Begin to close the sessions that have expired; return their handles."""
         expired = [hosted for hosted in self if hosted.expired]
         for hosted in expired:
             logger.info("session %s was not used for %g s and is closed", shortened(hosted.handle), hosted.ttl)
@@ -603,7 +610,7 @@ class SessionStore:
             hosted.when_unused(lambda: self._free(hosted.session, large=hosted.large))
 
     def _free(self, session: aexec.Session, *, large: bool) -> None:
-        """Take a graph apart that was made for a session, which is closed or was never used."""
+        """Free the graph that was made for a session, which is closed or was never used."""
         dispose(session.graph, nodes=len(session.graph))
         if large:
             drop_large()
@@ -614,7 +621,7 @@ class SessionStore:
             self._collection = asyncio.get_running_loop().call_later(_COLLECT_AFTER, self._collect)
 
     def _collect(self) -> None:
-        """What little garbage was frozen with large graphs is freed when there are none, and nobody waits."""
+        """Collect the garbage that was frozen with large graphs, once the server is idle."""
         self._collection = None
         if self.idle:
             collect_garbage()
@@ -627,7 +634,7 @@ class SessionStore:
             runs.cancel_all(reason)
 
     async def close(self) -> None:
-        """Close all sessions, and wait for those that are closing.  None can be made any more."""
+        """Close all sessions and wait for those that are closing.  No session can be made afterwards."""
         self._closed = True
         for hosted in self:
             self._begin_close(hosted)

@@ -1,1 +1,1 @@
-"""What can be set about a server, where settings come from, and what they may be."""
+"""The server's settings: which there are, which values they take, and where the values come from."""

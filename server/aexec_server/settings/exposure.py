@@ -1,4 +1,4 @@
-"""`check_exposure`: a server that others can reach, or have run code, is started knowingly, or not at all."""
+"""`check_exposure`: refuses to start a server that strangers could reach, unless the operator asked for it."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ __all__ = ["check_exposure"]
 
 
 def check_exposure(config: ServerConfig) -> None:
-    """Refuse addresses that others than this machine reach, where who is there is not known.
+    """Refuse an address that other machines can reach unless the server knows who connects.
 
-    That is the address to listen on, without tokens, certificates of clients or `insecure_no_auth`; and a cluster that
-    is not on loopback addresses, without TLS.  Neither makes up for the other.
+    The listening address needs tokens, client certificates or `insecure_no_auth`; a cluster that is not on loopback
+    addresses needs TLS. The two are checked independently.
 
     Raises:
-        FailedPreconditionError: so it is.
+        FailedPreconditionError: one of them is exposed without this protection.
     """
     known = config.wants_tokens or config.tls_client_ca is not None or config.insecure_no_auth
     if not known and not is_loopback(config.host):

@@ -1,4 +1,4 @@
-"""How many files, and so connections, the process may have open."""
+"""Limits on open files, and hence on connections and session hosts."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from aexec_server.settings.server_config import ServerConfig
 
 __all__ = ["FILES_OF_A_HOST", "files_for_hosts", "most_connections", "raise_file_limit"]
 
-# Kept for what is no client's connection: libraries, graphs, a few hosts.
+# Descriptors kept back for everything but clients' connections: libraries, graphs, a few hosts.
 _RESERVED = 256
-# That the front has open for each host: pipes, the channel, what the kernel says of it, two connections.
+# Descriptors that the front has open per host: pipes, the channel, the host's `/proc` entry, two connections.
 FILES_OF_A_HOST = 8
-# Of the files that there may be, for hosts.
+# Fraction of the file limit that may go to hosts.
 _HOSTS_SHARE = 0.5
 _WITHOUT_LIMIT = 100_000
 
 
 def raise_file_limit() -> None:
-    """Let the process have as many files as the system allows it; for a process that is the server's own."""
+    """Raise the soft limit on open files to the hard limit.  Only for a process that is the server's own."""
     try:
         import resource
     except ImportError:  # Windows
@@ -27,18 +27,18 @@ def raise_file_limit() -> None:
 
 
 def most_connections(config: ServerConfig, files_each: int, others: int = 0) -> int:
-    """How many connections of clients may be open: as configured, and what the process may have of files.
+    """Return how many client connections may be open: `max_connections`, or what the file limit allows if that is less.
 
     Args:
-        config: of the server.
-        files_each: that one connection takes, with what it is for.
-        others: files that something else takes.
+        config: the server's configuration.
+        files_each: descriptors that one connection needs, with what is opened for it.
+        others: descriptors that are in use for something else.
     """
     return min(config.max_connections, max(1, (_file_limit() - _RESERVED - others) // files_each))
 
 
 def files_for_hosts() -> int:
-    """For how many hosts there are files, if half of the files are for hosts."""
+    """Return how many hosts may run if half of the file limit is for hosts."""
     return int((_file_limit() - _RESERVED) * _HOSTS_SHARE) // FILES_OF_A_HOST
 
 

@@ -1,4 +1,4 @@
-"""`FileWatch`: have files changed since they were looked at last?"""
+"""`FileWatch`: tells whether files have changed since the last look."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ __all__ = ["FileWatch"]
 
 
 class FileWatch:
-    """Looks at when files were written, and at whether others are in their place.
+    """Detects changes of files by their modification time, size and inode.
 
     Args:
-        paths: of the files, which need not be there.
+        paths: of the files, which need not exist.
     """
 
     def __init__(self, paths: Iterable[str | Path]) -> None:
@@ -32,6 +32,6 @@ class FileWatch:
         return found
 
     def changed(self) -> bool:
-        """True once for each change."""
+        """Return True if a file has changed since the last call, or since construction."""
         seen, self._seen = self._seen, self._look()
         return seen != self._seen

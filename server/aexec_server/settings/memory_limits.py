@@ -1,7 +1,7 @@
-"""How much memory graphs may take in this process: all sessions together, each of them, each run.
+"""Memory limits of this process: for all sessions together, for each session, for each run.
 
-What the configuration leaves open is a share of what there is: of the machine or its control group, or of what a
-session host may have.  The account of all sessions together is `SessionStore.memory`.
+A limit that is not configured is a share of the memory that exists: of the machine, of its control group, or of what a
+session host may have. The account of all sessions together is `SessionStore.memory`.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from aexec_server.settings.server_config import ServerConfig
 
 __all__ = ["MemoryLimits", "memory_limits"]
 
-# Of the memory that there is, for the tensors of all sessions.  The rest is for what is not counted: the program,
-# bodies and answers, what kernels need within a call.
+# Fraction of the memory that the tensors of all sessions may take.  The rest is for what is not counted: the program,
+# bodies and answers, scratch of kernels.
 _OF_ALL = 0.5
-# Of that, for one session, and for one run.
+# Fraction of that limit for one session, and for one run.
 _OF_ONE = 0.5
 
-total_memory()  # it remembers that: no files are read on an event loop
+total_memory()  # cached: later calls read no files on an event loop
 
 
 class MemoryLimits(NamedTuple):
-    """Bytes that tensors may take: of all sessions, of one session of a client, of one run; None for no limit."""
+    """Bytes that tensors may take in all sessions, in one session of a client, and in one run; None for no limit."""
 
     server: int | None
     session: int | None
@@ -32,7 +32,7 @@ class MemoryLimits(NamedTuple):
 
 
 def memory_limits(config: ServerConfig) -> MemoryLimits:
-    """The limits of a process that serves with this configuration."""
+    """Return the limits of a process that serves with this configuration."""
     server = config.max_memory_bytes
     if server is None:
         server = _OF_ALL * (config.max_host_bytes or total_memory())

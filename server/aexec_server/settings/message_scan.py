@@ -1,9 +1,11 @@
-"""Messages are measured before they are parsed: `scan` counts, on the wire, what a parsed message would take.
+"""`scan`: measures a protobuf message on the wire before it is parsed.
 
-Two bytes make an empty node of a graph, 83 bytes a tensor of gigabytes.  Here nothing is made of the bytes: messages
-are entered, everything else is skipped by its length, and it ends when a limit is passed.  So a graph of large
-constants is gone through at gigabytes a second, and one of small nodes for as long as its limit allows.
-`aexec/framework/wire/wire_format.py` has the format, `http/bodies.py` what is done with measured messages.
+Two bytes make an empty node of a graph, 83 bytes a tensor of gigabytes, so a message has to be measured before anything
+is allocated for it. The scan enters nested messages, skips every other field by its length, and stops at the first
+limit that is passed. It reads a graph of large constants at gigabytes a second; for a graph of small nodes its time is
+bounded by the limit on nodes.
+
+`aexec/framework/wire/wire_format.py` describes the format; `http/bodies.py` uses the measurements.
 """
 
 from __future__ import annotations
@@ -22,19 +24,20 @@ from aexec.hosting import NeedsThreadError, dtypes, go_on, loop_budget, on_event
 
 __all__ = ["MessageLimits", "MessageSize", "scan"]
 
-# Bytes of memory: of a message, each field in it, a string of a repeated field, a resource or variant of a tensor.
+# Estimated bytes of memory for a message, each of its fields, a string of a repeated field, a resource or variant of a
+# tensor.
 _MESSAGE_BYTES = 24
 _FIELD_BYTES = 12
 _STRING_BYTES = 32
 _OBJECT_BYTES = 300
-# Bytes gone through between two looks at the limits and at the clock.
+# Bytes scanned between two looks at the limits and at the clock.
 _STRETCH = 1 << 13
-# Attrs of at most so many bytes are remembered, so many of them.
+# Attrs of at most this many bytes are remembered, and at most this many of them.
 _SMALL = 64
 _MAX_ATTRS = 4096
 
-# What a field of some tag is: bytes, a number, numbers together, a message, one that may be given once only.  By the
-# first byte of a tag, 0 stands for what is to be looked up by the whole.
+# What the field with a given tag is: bytes, a number, packed numbers, a message, a message that may occur only once. In
+# the table by first byte, 0 means that the whole tag has to be looked up.
 _BYTES, _NUMBER, _PACKED, _MESSAGE, _ONCE = range(1, 6)
 _STRINGS = (FieldDescriptor.TYPE_STRING, FieldDescriptor.TYPE_BYTES)
 _FIXED = {
@@ -59,11 +62,11 @@ _MOST_ELEMENTS = 2**63
 
 @dataclass(frozen=True, slots=True)
 class MessageLimits:
-    """What a message may hold.
+    """Limits on what a message may hold.
 
     Attributes:
         nodes: nodes and functions of its graphs, nodes of functions included.
-        expanded_bytes: memory that it may take once decoded, tensors filled.
+        expanded_bytes: memory that it may take once decoded, with its tensors filled.
     """
 
     nodes: int
@@ -72,14 +75,14 @@ class MessageLimits:
 
 @dataclass(slots=True)
 class MessageSize:
-    """What a message holds.
+    """What a message holds, as `scan` has counted it.
 
     Attributes:
         nodes: nodes and functions of its graphs, nodes of functions included.
-        tensors: TensorProtos.
-        filled_bytes: memory that tensors take which do not hold all their elements as bytes.
-        expanded_bytes: memory that all takes once decoded, about.
-        elements: of tensors, as far as each is decoded by itself.
+        tensors: number of TensorProtos.
+        filled_bytes: memory of tensors that do not carry all their elements as bytes.
+        expanded_bytes: estimated memory of the whole message once decoded.
+        elements: elements of tensors that are decoded one by one.
     """
 
     nodes: int = 0
@@ -90,22 +93,24 @@ class MessageSize:
 
     @property
     def decode_ns(self) -> float:
-        """How long decoding takes."""
+        """Estimated time to decode the message, in nanoseconds."""
         return self.expanded_bytes * loop_budget.WIRE_NS + self.elements * loop_budget.OBJECT_NS
 
 
 def scan(descriptor: Any, data: bytes, limits: MessageLimits) -> MessageSize:
-    """Measure a message.  What is no message may be measured too, as far as it is one.
+    """Measure a message.
+
+    Bytes that are not a valid message may pass: the scan checks only what it needs to find the fields.
 
     Args:
-        descriptor: of its kind, as protobuf has it.
+        descriptor: protobuf's descriptor of the message type.
         data: the message on the wire.
         limits: what it may hold.
 
     Raises:
-        InvalidArgumentError: it is none; or a field is given twice that only one tensor can be in.
-        ResourceExhaustedError: it holds more.
-        NeedsThreadError: on the event loop, which this would hold up.
+        InvalidArgumentError: the bytes cannot be read as a message, or a field with a single tensor is given twice.
+        ResourceExhaustedError: it holds more than `limits` allow.
+        NeedsThreadError: the scan has used up the event loop's slice, and must be repeated in a thread.
     """
     one = _Scan(data, limits, descriptor.name)
     try:
@@ -117,16 +122,16 @@ def scan(descriptor: Any, data: bytes, limits: MessageLimits) -> MessageSize:
 
 
 class _Kind:
-    """A kind of message.
+    """What the scan knows of one message type.
 
     Attributes:
-        name: of it.
-        counted: 1 for nodes and functions.
-        is_attr: an entry of a map of attrs.
-        size: bytes of memory that one takes.
-        actions: what each first byte of a field means.
-        weights: bytes that such a field takes, besides its own.
-        parts: the kinds of its messages, by first byte.
+        name: of the type.
+        counted: 1 for nodes and functions, else 0.
+        is_attr: True for an entry of a map of attrs.
+        size: bytes of memory of one message.
+        actions: by first byte of a field: how to read the field.
+        weights: by first byte: bytes of memory that the field takes besides its own length.
+        parts: by first byte: the `_Kind` of the nested message.
         others: `_Field` by tag.
     """
 
@@ -144,7 +149,7 @@ class _Kind:
         self.others: dict[int, _Field] = {}
 
     def add(self, field: Any) -> None:
-        """What a field of it means."""
+        """Add a field of the message type to the tables."""
         many = wire_format.is_repeated(field)
         if field.message_type is not None:
             part = _kind(field.message_type)
@@ -169,7 +174,7 @@ class _Kind:
 
 @dataclass(frozen=True, slots=True)
 class _Field:
-    """What one is: `weight` and `factor` times its length are the bytes of memory that it takes."""
+    """How one field is read; it takes `weight` plus `factor` times its length bytes of memory."""
 
     action: int
     weight: int
@@ -191,7 +196,9 @@ def _kind(descriptor: Any) -> _Kind:
 
 @cache
 def _has_one_tensor(descriptor: Any) -> bool:
-    """Is it, or may it hold, a tensor whose parts may be spread over several of its own parts, which are merged?"""
+    """True for a TensorProto, and for a message with a singular field that holds one: repeats of the field are merged,
+    so a tensor could be spread over them.
+    """
     return descriptor.full_name == _TENSOR_NAME or any(
         field.message_type is not None and not wire_format.is_repeated(field) and _has_one_tensor(field.message_type)
         for field in descriptor.fields
@@ -210,14 +217,14 @@ class _Scan:
         self._attrs: dict[bytes, int] = {}
 
     def start(self, kind: _Kind) -> None:
-        """Count all."""
+        """Scan the whole message."""
         if kind is _TENSOR:
             self._tensor(0, len(self._data))
         else:
             self.message(kind, 0, len(self._data))
 
     def check(self, at: int) -> None:
-        """Look at the limits and at the clock, when it was measured until there."""
+        """Check the limits and the clock after the bytes before `at` have been scanned."""
         size, limits = self.size, self._limits
         if size.nodes > limits.nodes:
             raise errors.ResourceExhaustedError(
@@ -240,11 +247,11 @@ class _Scan:
             self._looked = perf_counter()
 
     def message(self, kind: _Kind, at: int, end: int) -> None:
-        """Count a message's parts."""
+        """Scan a message and those nested in it."""
         data, size = self._data, self.size
         actions, weights, parts, others = kind.actions, kind.weights, kind.parts, kind.others
         stack: list[Any] = []
-        given = total = nodes = 0  # `given` is the tag of a field that was there and may not come again
+        given = total = nodes = 0  # `given`: the tag of an _ONCE field that was seen
         stop = at + _STRETCH
         while True:
             while at < end:
@@ -323,7 +330,9 @@ class _Scan:
         size.nodes += nodes
 
     def _attr(self, kind: _Kind, at: int, end: int) -> int:
-        """Bytes that a small entry of a map of attrs takes; a graph has few different ones."""
+        """Return the bytes that a small entry of a map of attrs takes, from memory where possible: a graph has few
+        different ones.
+        """
         data = self._data[at:end]
         known = self._attrs.get(data)
         if known is None:
@@ -337,7 +346,7 @@ class _Scan:
         return known
 
     def _tensor(self, at: int, end: int) -> None:
-        """Count a TensorProto, and what it will be filled to."""
+        """Scan a TensorProto, and add the size of the array that it will be filled to."""
         data, size = self._data, self.size
         size.tensors += 1
         dtype = values = total = 0
@@ -396,7 +405,7 @@ class _Scan:
         self.check(end)
 
     def _elements(self, at: int, end: int) -> int:
-        """How many a TensorShapeProto says; 0 if it is none that a tensor may have."""
+        """Return the number of elements of a TensorShapeProto; 0 if no tensor may have this shape."""
         count = 1
         for tag, _, payload, after in wire_format.fields(self._data, at, end):
             if tag == _DIM:
@@ -405,32 +414,33 @@ class _Scan:
                 for part, _, number, _ in wire_format.fields(self._data, payload, after):
                     if part == _DIM_SIZE:
                         dim, _ = wire_format.read_varint(self._data, number)
-                count = min(count * dim, _MOST_ELEMENTS) if dim < _MOST_ELEMENTS else 0  # those are negative
+                # larger ones are negative dimensions
+                count = min(count * dim, _MOST_ELEMENTS) if dim < _MOST_ELEMENTS else 0
         return count
 
     def _fill(self, dtype: int, count: int, content: tuple[int, int]) -> None:
-        """What a tensor's array takes, of so many elements."""
+        """Add the memory of an array of `count` elements."""
         size = self.size
         at, end = content
         if at == end:
             filled = count * _ITEM_BYTES.get(dtype, 0)
             size.filled_bytes += filled
             size.expanded_bytes += filled
-        elif dtype in _OBJECTS and count <= end - at:  # else it is refused before anything is made of it
+        elif dtype in _OBJECTS and count <= end - at:  # other counts are refused before anything is allocated
             size.elements += count
             size.expanded_bytes += count * (_STRING_BYTES if dtype == dtypes.string.enum else _OBJECT_BYTES)
             if dtype == dtypes.variant.enum:
                 self._inner(self._variants, count, at, end)
 
     def _variants(self, count: int, at: int, end: int) -> None:
-        """Count variants in a tensor's content: first the lengths of all, then these."""
+        """Scan the variants in a tensor's content, which starts with the lengths of all of them."""
         lengths = []
         for _ in range(count):
             length, at = wire_format.read_varint(self._data, at)
             lengths.append(length)
         for length in lengths:
             if at + length > end:
-                return  # decoding says so
+                return  # the decoder will report this
             self.message(_VARIANT, at, at + length)
             at += length
 
@@ -443,6 +453,7 @@ class _Scan:
 
 
 _TENSOR = _kind(proto.TensorProto.DESCRIPTOR)
-# Its values that are given one by one, of which there may be millions, by first byte as in `_Kind.actions`.
+# How the scan reads values of a TensorProto that are given one by one, of which there may be millions; by first byte,
+# as `_Kind.actions`.
 _TENSOR_VALUES = bytes(a if a in (_BYTES, _NUMBER) and _TENSOR.weights[t] else 0 for t, a in enumerate(_TENSOR.actions))
 _VARIANT = _kind(proto.VariantTensorDataProto.DESCRIPTOR)

@@ -30,18 +30,18 @@ __all__ = ["Delegates", "Graphs", "Models", "unknown_key"]
 _PATHS = "NAME=PATH"
 _PARTS = "NAME:KEY=TENSOR,KEY=TENSOR"
 _BATCHES = "NAME=ROWS,TIME"
-# Fields of a ModelSource that a file has under the same name; what follows from how it was given is not among them.
+# Fields of a ModelSource that have the same key in a file; the others follow from how the source was given.
 _MODEL_KEYS = ("path", "inputs", "outputs", "tags", "versions", "labels", "batching")
 
 
 def unknown_key(key: str, known: Collection[str]) -> str:
-    """What is wrong with a name that nobody knows, and which one may have been meant."""
+    """Return the words for an unknown name, with the known name that is closest to it."""
     close = get_close_matches(key, known, 1)
     return f"there is no setting '{key}'" + (f"; did you mean '{close[0]}'?" if close else "")
 
 
 def _named(texts: Sequence[str]) -> dict[str, object]:
-    """What is given as NAME=PATH, each name once."""
+    """Parse texts NAME=PATH, each name once."""
     paths: dict[str, object] = {}
     for text in texts:
         name, _, path = text.partition("=")
@@ -54,7 +54,7 @@ def _named(texts: Sequence[str]) -> dict[str, object]:
 
 
 class Graphs(SettingKind):
-    """Name → graph.  In a file it has a path."""
+    """Names of graphs with their sources.  In a file a source is a path."""
 
     what = "names with paths"
     metavar = _PATHS
@@ -94,7 +94,9 @@ def _encoded_source(source: GraphSource) -> str:
 
 
 class Models(Graphs):
-    """Name → model.  In a file it has a path, or a table with the fields of `ModelSource`."""
+    """Names of models with their sources.  In a file a source is a path, or a table with the fields of
+    `ModelSource`.
+    """
 
     what = "names with paths, or tables"
 
@@ -102,7 +104,7 @@ class Models(Graphs):
     def in_python(self) -> str:
         return "names with ModelSources"
 
-    # On a command line parts of a model are options of their own.
+    # On a command line each part of a model has an option of its own.
 
     def add_flags(self, group: argparse._ArgumentGroup, flag: str, name: str, help: str) -> None:
         super().add_flags(group, flag, name, help)
@@ -268,7 +270,7 @@ def _tensor(name: str) -> str:
 
 
 def _tensors(flag: str, texts: Sequence[str]) -> dict[str, dict[str, str]]:
-    """What is given as NAME:KEY=TENSOR,KEY=TENSOR: model → key → tensor."""
+    """Parse texts NAME:KEY=TENSOR,KEY=TENSOR to model → key → tensor."""
     parts: dict[str, dict[str, str]] = {}
     for text in texts:
         model, _, pairs = text.partition(":")
@@ -283,7 +285,7 @@ def _tensors(flag: str, texts: Sequence[str]) -> dict[str, dict[str, str]]:
 
 
 def _batches(texts: Sequence[str]) -> dict[str, dict[str, object]]:
-    """What is given as NAME=ROWS,TIME: model → its batching."""
+    """Parse texts NAME=ROWS,TIME to model → its batching."""
     batches: dict[str, dict[str, object]] = {}
     for text in texts:
         name, _, settings = text.partition("=")
@@ -297,7 +299,7 @@ def _batches(texts: Sequence[str]) -> dict[str, dict[str, object]]:
 
 
 class Delegates(Names):
-    """Names of delegates, or `auto`, or `none` of them."""
+    """Names of delegates, `auto`, or `none`."""
 
     def __init__(self) -> None:
         super().__init__("names of delegates, auto, or none", "NAME,…|auto|none")

@@ -1,6 +1,6 @@
 """Where a served model comes from: a graph, a file, a SavedModel's folder, or a folder with numbered versions of one.
 
-`ModelSource` says what to serve and how; `find_versions` looks what there is, and `load_version` reads one.
+`ModelSource` says what to serve and how; `find_versions` lists the versions that exist, and `load_version` reads one.
 Next to read: `models/models.py`.
 """
 
@@ -27,13 +27,13 @@ __all__ = [
     "warm_up_file",
 ]
 
-# A graph to serve from the start: itself, a file, or something that makes it.
+# A graph to serve from the start: the graph itself, a file, or a function that returns it.
 GraphSource = aexec.Graph | str | Path | Callable[[], aexec.Graph | MetaGraph]
-# What a session can be made of.
+# What a session can be made from.
 LoadedModel = aexec.Graph | MetaGraph | SavedModel | MetaGraphModel
 
 _FIRST_VERSION = 1
-# What a version's folder may hold if it is no SavedModel itself, in the order in which it is looked for.
+# What a version's folder may hold instead of being a SavedModel, in the order in which it is looked for.
 _MODEL_FOLDERS = ("model.savedmodel", "saved_model")
 _MODEL_FILES = ("model.graphdef", "*.pb", "*.pbtxt", "*.meta")
 _WARM_UP = Path("assets.extra", "warm_up.json")
@@ -43,12 +43,12 @@ _DEFAULT = "serving_default"
 
 @dataclass(frozen=True, slots=True)
 class Batching:
-    """How requests by one signature are joined.
+    """How requests with the same signature are joined to batches.
 
     Attributes:
-        max_rows: of a batch; a request with more is run alone.
+        max_rows: rows of a batch; a request with more rows runs alone.
         max_delay: seconds that a batch waits to be filled.
-        sizes: increasing sizes, to the next of which batches are padded with copies of a row; empty for none.
+        sizes: increasing batch sizes; a batch is padded with copies of a row to the next one. Empty: no padding.
         max_running: batches that may run at once.
     """
 
@@ -71,16 +71,17 @@ class ModelSource:
     """A model to serve.
 
     Attributes:
-        source: a graph, or what makes one; or the path of a graph file, of a `.meta` file with its checkpoint beside
-            it, of a SavedModel's folder, or of a folder whose numbered subfolders have versions of these.
-        inputs, outputs: name → tensor (`x:0`): the signature of a graph that has none; by default all placeholders,
-            and what nothing else takes.
-        tags: of the graph in a SavedModel.
-        versions: so many of the newest are served, or those that are listed; None for all.
-        batching: how requests are joined; None for not at all.
-        labels: other names for versions.
-        trusted: it is the server's own; of what a client sent, nothing may reach for files.
-        temporary: the files are deleted when no version needs them any more.
+        source: a graph, a function that returns one, or the path of a graph file, of a `.meta` file with its checkpoint
+            beside it, of a SavedModel's folder, or of a folder whose numbered subfolders have versions of these.
+        inputs, outputs: name → tensor (`x:0`): the signature of a graph that has none; by default its placeholders, and
+            the outputs that no other node takes.
+        tags: tags of the meta graph in a SavedModel.
+        versions: how many of the newest versions are served, or which; None for all.
+        batching: how requests are joined; None: they are not.
+        labels: label → version.
+        trusted: True for the operator's own model; the graph of an untrusted one, which a client sent, may not use
+            files.
+        temporary: delete the files once no version needs them any more.
     """
 
     source: GraphSource
@@ -100,7 +101,7 @@ class ModelSource:
             raise errors.InvalidArgumentError(f"versions must be 1 at least, got {self.versions}")
 
     def wanted(self, found: Collection[int]) -> list[int]:
-        """Of the versions that there are, those that are served; the newest is the last."""
+        """Return the versions to serve of those that exist, in increasing order."""
         if self.versions is None:
             return sorted(found)
         if isinstance(self.versions, int):
@@ -109,10 +110,10 @@ class ModelSource:
 
 
 def find_versions(source: ModelSource) -> dict[int, GraphSource]:
-    """What there is of a model: version → its source.  Looks at the disk.
+    """Return version → its source for the versions that exist on disk.
 
     Raises:
-        NotFoundError: nothing at that path, or a folder without a model and without versions.
+        NotFoundError: nothing is at the path, or it is a folder with neither a model nor versions.
     """
     given = source.source
     if not isinstance(given, str | Path):
@@ -129,7 +130,7 @@ def find_versions(source: ModelSource) -> dict[int, GraphSource]:
 
 
 def check_file(source: ModelSource) -> None:
-    """Raise an OpError that says why a file cannot be served.  What is missing of a folder may still come."""
+    """Raise an OpError if a file cannot be served.  Folders are not checked: their content may still come."""
     for version in find_versions(source).values():
         if isinstance(version, str | Path) and Path(version).is_file():
             loaded = load_version(source, version)
@@ -138,9 +139,9 @@ def check_file(source: ModelSource) -> None:
 
 
 def fingerprint(version: GraphSource) -> tuple[int, int] | None:
-    """When the newest file of a version was changed, in nanoseconds, and how many bytes they have together.
+    """Return the modification time (ns) of a version's newest file and the sum of the files' sizes.
 
-    None if one of them has gone meanwhile.
+    Returns None if a file has gone meanwhile, and zeros for what is not a path.
     """
     if not isinstance(version, str | Path):
         return 0, 0
@@ -152,16 +153,18 @@ def fingerprint(version: GraphSource) -> tuple[int, int] | None:
 
 
 def _files(path: Path) -> list[Path]:
-    """All files of a version, and its folders."""
+    """Return all files and folders of a version."""
     if path.is_dir():
         return [path, *path.rglob("*")]
-    if path.suffix == ".meta":  # with its checkpoint
+    if path.suffix == ".meta":  # a meta graph and the files of its checkpoint
         return [path, *(file for file in path.parent.iterdir() if file.name.startswith(path.stem))]
     return [path]
 
 
 def _content(folder: Path) -> Path:
-    """The model in a version's folder.  Raises NotFoundError."""
+    """Return the model in a version's folder.  Raises NotFoundError if there is none, InvalidArgumentError if there are
+    several.
+    """
     if is_saved_model(folder):
         return folder
     for name in _MODEL_FOLDERS:
@@ -177,10 +180,10 @@ def _content(folder: Path) -> Path:
 
 
 def load_version(source: ModelSource, version: GraphSource) -> LoadedModel:
-    """Read one version, of those that `find_versions` found.  It takes as long as the graph is large.
+    """Read one of the versions that `find_versions` has found.  The time it takes grows with the graph.
 
     Raises:
-        OpError: it cannot be read or imported, or has no such tensors as its signature names.
+        OpError: it cannot be read or imported, or lacks a tensor that its signature names.
     """
     path = Path(version) if isinstance(version, str | Path) else None
     if path is not None and path.is_dir():
@@ -209,7 +212,7 @@ def _with_signature(loaded: object, source: ModelSource) -> LoadedModel:
 
 
 def warm_up_file(version: GraphSource) -> Path | None:
-    """The file with requests that a version is to answer before clients may ask it; None if it has none."""
+    """Return the file with the version's warm-up requests, which run before clients may use it; None if it has none."""
     if not isinstance(version, str | Path):
         return None
     file = Path(version) / _WARM_UP

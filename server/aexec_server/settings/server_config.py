@@ -1,7 +1,7 @@
-"""`ServerConfig`: everything that can be set about the server, in one frozen dataclass.
+"""`ServerConfig`: all settings of the server, in one frozen dataclass.
 
-A field is described here and nowhere else; flags, variables of the environment, keys of files and docs/settings.md come
-from what is said here.  Next to read: `settings.py`.
+Each setting is described here and nowhere else: flags, environment variables, keys in files and docs/settings.md are
+derived from the fields.  Next to read: `settings.py`.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from aexec_server.settings.site_policy import check_host_name, check_origin
 
 __all__ = ["ServerConfig"]
 
-# So many bytes of memory may be made of one byte of a body, unless a limit is set.
+# Bytes of memory that one byte of a body may expand to, unless a limit is set.
 _EXPANSION = 8
 
-# What one client may have of what all share (`clients/client_shares.py`), unless that is set.
+# Default share of one client in what all clients use (`clients/client_shares.py`).
 _ALL_BUT_LAST = ("auto", "all but the last eighth, which is kept for clients that have none")
 
-# The headings, in the order of the fields.
+# Headings, in the order of the fields.
 _ADDRESS = "where it listens"
 _MODELS = "what it serves"
 _REQUESTS = "what a request may hold"
@@ -43,18 +43,22 @@ _HOSTS = "session hosts"
 _OPERATION = "operation"
 
 
-# As long as its list of settings: it does nothing else than to check them.
+# Longer than other classes because of its list of settings; it only checks them.
 @dataclass(frozen=True, slots=True)
 class ServerConfig:
     """Settings of a server; docs/settings.md lists them.
 
-    Programs only can set `handle_prefix`, what the handles of sessions begin with, `server_run`, what they end with and
-    no other start of the server has (a new one for each server that is told none), `caller_key`, by which a process
-    behind a front knows its front, `front_has_tokens`, whether that looks at tokens, and `clock`, seconds of a
-    monotonic clock by which sessions age.
+    These can be set only by programs:
+
+    Attributes:
+        handle_prefix: start of the handles of sessions.
+        server_run: end of the handles of sessions, which differs at each start of the server; empty: a new one.
+        caller_key: key by which a process behind a front recognises its front.
+        front_has_tokens: True if that front checks tokens.
+        clock: monotonic clock, in seconds, by which sessions age.
 
     Raises:
-        InvalidArgumentError: a value is none that its field can have.
+        InvalidArgumentError: a field has a value that it cannot have.
     """
 
     host: str = setting("127.0.0.1", Text("an address", "ADDRESS"), "address to listen on", group=_ADDRESS)
@@ -515,28 +519,28 @@ class ServerConfig:
 
     @property
     def has_tokens(self) -> bool:
-        """Does this process know tokens?"""
+        """True if this process checks tokens itself."""
         return self.token_file is not None or self.tokens is not None
 
     @property
     def wants_tokens(self) -> bool:
-        """Does a client's request need a token, here or at the front?"""
+        """True if a client's request needs a token, checked here or by the front."""
         return self.has_tokens or self.front_has_tokens
 
     @property
     def cluster_security(self) -> ClusterSecurity:
-        """How the cluster is connected to."""
+        """Certificates with which to connect to the cluster."""
         files = (self.cluster_ca, self.cluster_cert, self.cluster_key)
         ca, cert, key = (None if file is None else str(file) for file in files)
         return ClusterSecurity(ca, cert, key, required=True)
 
     @property
     def has_hosts(self) -> bool:
-        """Are the sessions of clients in processes of their own?"""
+        """True if sessions of clients are in processes of their own."""
         return self.hosts != 0
 
     @property
     def message_limits(self) -> MessageLimits:
-        """What a protobuf message of a client may hold."""
+        """Limits on a client's protobuf message."""
         expanded = _EXPANSION * self.max_body_bytes if self.max_expanded_bytes is None else self.max_expanded_bytes
         return MessageLimits(self.max_graph_nodes, expanded)

@@ -1,7 +1,7 @@
 """Kinds of settings: which values there are, and how they are written on a command line, in the environment, in a file.
 
-`SettingKind.from_text` makes of a flag's text what a file could have had in its place, `decode` of that the value;
-`encode` is its inverse.  Next to read: `settings.py`.
+`SettingKind.from_text` turns the text of a flag into the value that a TOML file would hold, `decode` turns that into
+the setting's value, and `encode` is the inverse of `decode`.  Next to read: `settings.py`.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ class SettingKind:
     """A kind of setting.
 
     Attributes:
-        what: what is expected, in words: `a whole number of at least 1`.
-        metavar: what a flag's help calls a value.
+        what: description of the values, such as `a whole number of at least 1`.
+        metavar: word for the value in a flag's help.
     """
 
     what = ""
@@ -33,46 +33,47 @@ class SettingKind:
 
     @property
     def in_python(self) -> str:
-        """As `what`, of the value that `decode` gives."""
+        """Description of the values that `decode` returns, as `what` describes those in a file."""
         return self.what
 
     def from_text(self, text: str) -> object:
-        """What a file would have for this text."""
+        """Return the TOML value for a text.  Raises ValueError."""
         return text
 
     def decode(self, value: object, folder: Path) -> Any:
-        """The value, of what a file has.
+        """Return the setting's value for a TOML value.
 
         Args:
-            folder: in which relative paths begin.
+            value: as a TOML file holds it.
+            folder: which relative paths are relative to.
 
         Raises:
-            ValueError: it is none of this kind; its message, if there is one, says why.
+            ValueError: the value is not of this kind; the message, if any, says why.
         """
         if not self.check(value):
             raise ValueError
         return value
 
     def check(self, value: object) -> bool:
-        """Is it a value of this kind?"""
+        """True for a value of this kind."""
         raise NotImplementedError
 
     def encode(self, value: Any) -> object:
-        """What a file would have for this value."""
+        """Return the TOML value for a setting's value."""
         return value
 
     def show(self, value: Any) -> str:
-        """The value for people, in a description."""
+        """Return the value as descriptions for people show it."""
         return str(value)
 
-    # Most kinds have one flag, with a text.
+    # By default a setting has one flag, which takes a text.
 
     def add_flags(self, group: argparse._ArgumentGroup, flag: str, name: str, help: str) -> None:
-        """Let a command line have it, as the attribute `name` of what was parsed; None if it was not given."""
+        """Add the setting's flags; the parsed value becomes attribute `name`, None if the flag is not given."""
         group.add_argument(flag, dest=name, metavar=self.metavar, help=help)
 
     def from_flags(self, arguments: argparse.Namespace, name: str) -> object | None:
-        """What a file would have for what was given on a command line; None if nothing was.  Raises ValueError."""
+        """Return the TOML value of what a command line gave, None if it gave nothing.  Raises ValueError."""
         text = getattr(arguments, name)
         return None if text is None else self.from_text(text)
 
@@ -86,7 +87,7 @@ class Count(SettingKind):
 
     Args:
         least, most: bounds; `most` may be None for no bound.
-        words: what can be written for some numbers.
+        words: words that may be written instead of certain numbers.
     """
 
     metavar = "N"
@@ -120,7 +121,7 @@ class Number(SettingKind):
     """A number above 0.
 
     Args:
-        unit: of what.
+        unit: what is counted, for descriptions.
     """
 
     metavar = "N"
@@ -146,10 +147,10 @@ class Number(SettingKind):
 
 
 class Seconds(SettingKind):
-    """A time; in a file also a number of seconds.
+    """A duration in seconds, written as text (`10s`, `500ms`); in a file also as a number of seconds.
 
     Args:
-        zero: it may be 0.
+        zero: allow 0.
     """
 
     metavar = "TIME"
@@ -182,7 +183,7 @@ class Megabytes(SettingKind):
     """Bytes, written in megabytes of 2**20.
 
     Args:
-        infinite: `inf` is a value too.
+        infinite: allow `inf`.
     """
 
     metavar = "MB"
@@ -248,7 +249,7 @@ class Text(SettingKind):
     """A text that is not empty.
 
     Args:
-        what: the text of what.
+        what: description of the text.
     """
 
     def __init__(self, what: str, metavar: str = "TEXT") -> None:
@@ -260,7 +261,7 @@ class Text(SettingKind):
 
 
 class Choice(SettingKind):
-    """One of some words."""
+    """One of several words."""
 
     def __init__(self, *words: str) -> None:
         self._words = words
@@ -272,7 +273,7 @@ class Choice(SettingKind):
 
 
 class FilePath(SettingKind):
-    """A path; a relative one begins where the file is that has it, or where the process was started."""
+    """A path.  A relative one in a file is relative to the file's folder, elsewhere to the working directory."""
 
     what = "a path"
 
@@ -292,10 +293,10 @@ class FilePath(SettingKind):
 
 
 class Names(SettingKind):
-    """Several names; on a command line with commas between them.
+    """Several names; separated by commas on a command line.
 
     Args:
-        what: names of what.
+        what: description of the names.
     """
 
     def __init__(self, what: str, metavar: str = "NAME,…") -> None:

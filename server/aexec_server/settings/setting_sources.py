@@ -1,10 +1,11 @@
-"""Where settings come from: flags, variables of the environment, a file, and what holds without any, in this order.
+"""Reads settings from flags, environment variables and a file; the first of these that gives a value wins over the
+default.
 
     parser = ...; add_setting_flags(parser)
     given = read_settings(parser.parse_args(), os.environ)
     ServerConfig(**given.values)
 
-A value that is given replaces the whole of what comes after it, names with paths included.
+A value replaces the whole value of the later sources; mappings of names to paths are not merged.
 """
 
 from __future__ import annotations
@@ -31,20 +32,20 @@ _MAX_VALUE = 200
 
 @dataclass(frozen=True, slots=True)
 class GivenSettings:
-    """What somebody set.
+    """Values that somebody has set.
 
     Attributes:
         values: field of `ServerConfig` → value.
-        origins: the same field → the flag, variable or file that says so.
+        origins: field → the flag, variable or file that gave the value.
     """
 
     values: Mapping[str, Any]
     origins: Mapping[str, str]
 
     def describe(self, config: ServerConfig) -> str:
-        """All settings of a configuration as a file that `read_settings` takes, with where each comes from.
+        """Return all settings of a configuration as a file for `--config`, each with its origin.
 
-        What is secret is left out.
+        Secrets are left out.
         """
         lines = ["# aexec serve --config FILE"]
         group = ""
@@ -75,7 +76,7 @@ def _toml(value: object) -> str:
 
 
 def add_setting_flags(parser: argparse.ArgumentParser) -> None:
-    """Flags for all settings, under the headings of their groups, and `--config`."""
+    """Add a flag for each setting, under the heading of its group, and `--config`."""
     group, title = parser.add_argument_group("configuration"), ""
     group.add_argument("--config", metavar="FILE", help="read settings from a TOML file (docs/settings.md)")
     for one in settings_of(ServerConfig).values():
@@ -87,15 +88,15 @@ def add_setting_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def read_settings(arguments: argparse.Namespace, environment: Mapping[str, str]) -> GivenSettings:
-    """What holds of what is given.
+    """Read the settings that were given, from the strongest source that has each.
 
     Args:
         arguments: of a parser with `add_setting_flags`.
         environment: as `os.environ`.
 
     Raises:
-        SettingError: a value is none that the setting can have, or a name is no setting's.
-        NotFoundError: there is no such file.
+        SettingError: a setting has a value that it cannot have, or a name is unknown.
+        NotFoundError: the file does not exist.
     """
     values: dict[str, Any] = {}
     origins: dict[str, str] = {}
@@ -162,7 +163,7 @@ def _decoded(one: Setting, given: object, origin: str, folder: Path) -> Any:
 
 
 def _told(origin: str, call: Callable[[], Any], otherwise: str = "") -> Any:
-    """The result of a call whose ValueError is one of whoever gave the value."""
+    """Call, and turn a ValueError into a SettingError that names the origin of the value."""
     try:
         return call()
     except ValueError as error:

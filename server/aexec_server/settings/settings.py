@@ -1,8 +1,8 @@
-"""What can be set about a server: each setting is described once, where its field is declared.
+"""Describes settings: each setting is described once, where its field of `ServerConfig` is declared with `setting`.
 
-A field of `ServerConfig` is made by `setting`.  From it come the flag of `aexec serve`, the environment variable, the
-key in a file (`setting_sources.py`), the row in docs/settings.md (`settings_page.py`), and the checks.  Any other field
-is for programs only.
+The description gives the flag of `aexec serve`, the environment variable, the key in a file (`setting_sources.py`), the
+row in docs/settings.md (`settings_page.py`), and the checks. A field declared without `setting` can be set only by
+programs.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _KEY = "setting"
 
 
 class SettingError(errors.InvalidArgumentError):
-    """A flag, a variable of the environment or a file says something that cannot be."""
+    """A flag, an environment variable or a file gives a value that a setting cannot have, or an unknown name."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -30,15 +30,15 @@ class Setting:
     """One setting.
 
     Attributes:
-        field: its name in Python.
-        name: the key in a file; the variable of the environment is this in capitals.
-        flag: of the command line.
-        kind: what values there are, and how they are written.
-        help: what it is for, in a sentence without an end.
-        group: under which heading it is listed.
-        default: its value, if nobody gives one.
-        none_word, none_means: what is written for None, and what that means; empty if it cannot be None.
-        secret: its value is shown to nobody.
+        field: name of its field in `ServerConfig`.
+        name: key in a file; in capitals, the end of the environment variable.
+        flag: on the command line.
+        kind: which values there are, and how they are written.
+        help: what it is for, as a sentence without a full stop.
+        group: heading under which it is listed.
+        default: value that it has unless another is given.
+        none_word, none_means: how None is written, and what it means; empty if None is not allowed.
+        secret: never show its value.
     """
 
     field: str
@@ -54,12 +54,12 @@ class Setting:
 
     @property
     def variable(self) -> str:
-        """`AEXEC_SERVE_PORT`"""
+        """Environment variable, such as `AEXEC_SERVE_PORT`."""
         return ENVIRONMENT_PREFIX + self.name.upper()
 
     @property
     def expected(self) -> str:
-        """What may be written, in words."""
+        """Description of the values that may be written."""
         return f"{self.kind.what}, or {self.none_word}" if self.none_word else self.kind.what
 
     @property
@@ -78,12 +78,12 @@ def setting(
     none: tuple[str, str] = ("", ""),
     secret: bool = False,
 ) -> Any:
-    """A field of `ServerConfig` that can be set from outside.  Arguments as the attributes of `Setting`.
+    """Declare a field of `ServerConfig` that can be set from outside.  Arguments are as the attributes of `Setting`.
 
     Args:
-        name: if it is not that of the field.
-        flag: if it is not the name's.
-        none: the word for None and what it means, where it can be None.
+        name: default: the field's name.
+        flag: default: made from the name.
+        none: how None is written and what it means, where None is allowed.
     """
     described = {
         "kind": kind,
@@ -103,10 +103,10 @@ def setting(
 
 @cache
 def settings_of(config: Callable[..., Any]) -> Mapping[str, Setting]:
-    """Name → setting, in the order in which they are declared.
+    """Return name → setting, in the order of declaration.
 
     Args:
-        config: a dataclass.
+        config: a dataclass whose fields are made by `setting`.
     """
     settings = {}
     for field in dataclasses.fields(config):  # type: ignore[arg-type]
@@ -119,7 +119,7 @@ def settings_of(config: Callable[..., Any]) -> Mapping[str, Setting]:
 
 
 def check_settings(config: Any) -> None:
-    """Raise InvalidArgumentError for the first field whose value is none of its kind."""
+    """Raise InvalidArgumentError for the first field whose value is not of the field's kind."""
     for one in settings_of(type(config)).values():  # type: ignore[arg-type]
         value = getattr(config, one.field)
         if value is None and one.none_word:

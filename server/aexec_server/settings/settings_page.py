@@ -1,4 +1,4 @@
-"""The tables of docs/settings.md, made from the settings: `python -m aexec_server.settings.settings_page`."""
+"""Prints the tables of docs/settings.md: `python -m aexec_server.settings.settings_page`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _HEAD = "| flag, variable, key in a file | field | value | default | what it is 
 
 
 def settings_tables() -> str:
-    """Markdown, a table for each group."""
+    """Return the settings as Markdown, one table per group."""
     lines: list[str] = []
     group = ""
     for one in settings_of(ServerConfig).values():

@@ -1,15 +1,15 @@
-"""Which web pages may use the server through the browser of somebody who looks at them.
+"""Decides which web pages may use the server through a browser.
 
-A page of another site can make a browser send requests here, and a server that listens on the loopback address only
-is not out of its reach.  So
+A page of another site can make a visitor's browser send requests to this server, even to one that listens on the
+loopback address only.  Therefore
 
-- the `Host` of a request has to be one of this server's: a page whose name was made to lead here (DNS rebinding) is
-  told by that it still calls the server by the page's name.  Addresses are no names, and always right;
-- what changes something, any request but GET and HEAD, may not come from a page of another site, which browsers tell
-  by `Origin` and `Sec-Fetch-Site`, unless it is among the origins that are allowed;
-- those may read answers too (CORS, fetch.spec.whatwg.org).
+- the `Host` of a request has to name this server: a page whose name was made to resolve to this address (DNS rebinding)
+  still sends the page's name. Addresses need no name, and are always allowed;
+- any request but GET and HEAD is refused if browsers mark it, by `Origin` or `Sec-Fetch-Site`, as sent by a page of
+  another site, unless that origin is allowed;
+- pages of allowed origins may read answers too (CORS, fetch.spec.whatwg.org).
 
-Where each request has to have a token, which no browser sends by itself, any `Host` will do.
+Where each request needs a token, which no browser sends by itself, any `Host` is accepted.
 """
 
 from __future__ import annotations
@@ -48,13 +48,13 @@ _PREFLIGHT_SECONDS = 600
 
 
 def check_host_name(name: str) -> None:
-    """Raises InvalidArgumentError for what is no name of a host, nor `*`."""
+    """Raise InvalidArgumentError unless `name` is a host name or `*`."""
     if name != _ANY and not _NAME.fullmatch(name):
         raise errors.InvalidArgumentError(f"allowed_hosts has {name!r}: expected a name, without a port, or *")
 
 
 def check_origin(origin: str) -> None:
-    """Raises InvalidArgumentError for what is no origin as browsers write it, nor `*`."""
+    """Raise InvalidArgumentError unless `origin` is an origin as browsers write it, or `*`."""
     parts = urlsplit(origin)
     if origin != _ANY and (parts.scheme not in ("http", "https") or origin != f"{parts.scheme}://{parts.netloc}"):
         raise errors.InvalidArgumentError(
@@ -67,16 +67,16 @@ class SitePolicy:
 
     Args:
         hosts: names of the server besides `localhost`; None for any.
-        origins: of pages that may use it; `*` for any.
+        origins: origins of pages that may use the server; `*` for any.
     """
 
     def __init__(self, hosts: Collection[str] | None, origins: Collection[str]) -> None:
         self._hosts = None if hosts is None or _ANY in hosts else frozenset(host.lower() for host in hosts)
         self._origins = frozenset(origin.lower() for origin in origins)
-        self._known: set[str] = set()  # values of `Host` that were right
+        self._known: set[str] = set()  # accepted values of `Host`
 
     def check(self, request: Headed) -> None:
-        """Raise PermissionDeniedError for a request that a page of another site has made."""
+        """Raise PermissionDeniedError for a request from a page of another site."""
         headers = request.headers
         host = headers.get(hdrs.HOST)
         if host is not None and host not in self._known:
@@ -115,11 +115,11 @@ class SitePolicy:
         )
 
     def allows(self, origin: str) -> bool:
-        """May pages of this origin use the server, and read its answers?"""
+        """True if pages of this origin may use the server and read its answers."""
         return _ANY in self._origins or origin.lower() in self._origins
 
     def install(self, app: web.Application) -> None:
-        """Answer preflights, and say in answers which pages may read them, if any may."""
+        """Answer preflight requests, and mark in answers which pages may read them, if any origin is allowed."""
         if self._origins:
             app.middlewares.append(self._preflights)
             app.on_response_prepare.append(self._allow_reading)

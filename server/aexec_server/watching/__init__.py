@@ -1,1 +1,1 @@
-"""What a server counts and logs about itself."""
+"""Metrics and logs of the server."""

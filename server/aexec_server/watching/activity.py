@@ -1,6 +1,6 @@
-"""`Activity`: with how many errors a process has answered since it began, and which were the latest.
+"""`Activity`: number of error answers of a process since its start, and the latest of them.
 
-`OtherProcesses` has that, and more, of the processes behind a front.
+`OtherProcesses` holds the same, and more, for the processes behind a front.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ _KEPT = 50
 
 
 class Activity:
-    """The number of errors that a process has answered with, and the latest of them.
+    """Counts the requests that a process has answered with an error, and keeps the latest of them.
 
     Attributes:
-        errors: requests that were answered with one, as far as they are noted.
+        errors: number of error answers, except those with status 404.
     """
 
     def __init__(self) -> None:
@@ -33,15 +33,15 @@ class Activity:
         self._recent: deque[dict[str, Any]] = deque(maxlen=_KEPT)
 
     def note_request_error(self, error: errors.OpError, status: int, request: web.Request) -> None:
-        """`note_error` of a request of HTTP."""
+        """Call `note_error` for an HTTP request."""
         resource = request.match_info.route.resource
         route = "" if resource is None else resource.canonical
         self.note_error(error, status, request.method, request.path, route)
 
     def note_error(self, error: errors.OpError, status: int, method: str, path: str, route: str) -> None:
-        """A request was answered with an error, and not for asking for what is not there: that is nobody's fault.
+        """Note a request that was answered with an error; one with status 404 is not counted.
 
-        What it said is not kept, for it may hold what another client sent; nor are handles of sessions.
+        The message is not kept, because it may contain what another client sent; handles of sessions are shortened.
         """
         if status == 404:
             return
@@ -60,18 +60,18 @@ class Activity:
         )
 
     def recent_errors(self) -> list[dict[str, Any]]:
-        """The latest, oldest first."""
+        """Return the latest errors, oldest first."""
         return list(self._recent)
 
 
 @dataclass(frozen=True, slots=True)
 class OtherProcesses:
-    """How the processes behind a front are, for `/v1/status`.
+    """State of the processes behind a front, for `/v1/status`.
 
     Attributes:
-        hosts: what `process_status` said of each when it was asked last, by name.
-        ended: sums of what those counted that are no more.
-        recent_errors: the latest of all, as `Activity.recent_errors`.
+        hosts: name of a host → its latest answer of `process_status`.
+        ended: sums of what hosts counted that have ended.
+        recent_errors: the latest errors of all hosts, as `Activity.recent_errors`.
     """
 
     hosts: Mapping[str, dict[str, Any]] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""How late an event loop is: whoever has to wait for it waits so long."""
+"""Measures the lag of an event loop: how long everything that waits for the loop has to wait."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from aexec_server.watching.metrics import Histogram
 __all__ = ["watch_lag"]
 
 _EVERY_SECONDS = 0.25
-# There may be hundreds of session hosts that do nothing else.
+# Less often in session hosts, of which hundreds may be idle.
 _EVERY_SECONDS_IN_HOSTS = 1.0
 
 
 async def watch_lag(seconds: Histogram, *, in_host: bool) -> None:
-    """Note for ever how much later than due the loop comes back here.
+    """Sleep in a loop, and observe how many seconds later than due each sleep ends.
 
     Args:
-        in_host: is this process a session host?
+        in_host: True in a session host.
     """
     loop = asyncio.get_running_loop()
     every = _EVERY_SECONDS_IN_HOSTS if in_host else _EVERY_SECONDS

@@ -1,11 +1,11 @@
-"""What a server counts about itself: `Metrics`, and `Family`, which describes one metric.
+"""The metrics of the server: `Metrics` counts, `Family` describes one metric.
 
-What happens at every run is a few additions of plain numbers, in the event loop's thread; the form that Prometheus
-reads (`handlers/metrics_page.py`) is made when it is asked for.  A `Snapshot` is what there is at a moment: plain data,
-that a session host sends to the front process, which adds them up.  No label is the id of a session or a run, and none
-has values without end.  Next to read: `core/run_journal.py`, which counts the runs.
+Counting a run takes a few additions in the event loop's thread; the Prometheus form (`handlers/metrics_page.py`) is
+made only on request. A `Snapshot` is plain data that a session host sends to the front, which adds the hosts' snapshots
+up. No label is the id of a session or a run, and every label has a bounded number of values. Next to read:
+`core/run_journal.py`, which counts the runs.
 
-A session host tells of its counters by how much they grew (`increase`), so that the front keeps one sum of all hosts
+A session host reports by how much its counters grew (`increase`), so that the front keeps one sum of all hosts
 (`Totals`), whose size does not depend on how many there are or were.
 """
 
@@ -36,7 +36,7 @@ __all__ = [
     "snapshot_to_json",
 ]
 
-# Family → labels → its number, or of a histogram how many values each bucket has (not those below), and their sum.
+# Family → labels → number; for a histogram, the number of values in each bucket (not cumulative), then their sum.
 Sample = float | list[float]
 Snapshot = Mapping[str, Mapping[tuple[str, ...], Sample]]
 Gauge = Callable[[], Mapping[tuple[str, ...], float]]
@@ -48,7 +48,7 @@ _OTHER = "other"
 
 
 class CancelCause:
-    """What makes runs end early, as `aexec_cancellations_total` has it."""
+    """Values of label `reason` of `aexec_cancellations_total`: why a run ended early."""
 
     API = "api"
     DISCONNECT = "disconnect"
@@ -62,11 +62,11 @@ class Family:
     """One metric.
 
     Attributes:
-        name: as it is printed, but for the `_total` of counters.
+        name: as printed, without the `_total` of counters.
         kind: `counter`, `gauge` or `histogram`.
-        help: what it is, in a sentence.
-        labels: their names.
-        buckets: upper bounds of a histogram's.
+        help: what it measures, as a sentence.
+        labels: names of its labels.
+        buckets: upper bounds of the buckets of a histogram.
     """
 
     name: str
@@ -148,7 +148,7 @@ FAMILIES = {
 
 
 class Counter:
-    """Counts by labels; of more than a few hundred, the rest together."""
+    """Counts by labels; after a few hundred combinations, further ones are counted together."""
 
     __slots__ = ("_counts",)
 
@@ -164,7 +164,7 @@ class Counter:
 
     @property
     def total(self) -> int:
-        """Whatever the labels."""
+        """Sum over all labels."""
         return int(sum(self._counts.values()))
 
     def samples(self) -> Mapping[tuple[str, ...], Sample]:
@@ -172,7 +172,7 @@ class Counter:
 
 
 class Histogram:
-    """Values, counted in buckets."""
+    """Counts values in buckets."""
 
     __slots__ = ("_bounds", "_values")
 
@@ -187,7 +187,7 @@ class Histogram:
 
     @property
     def values(self) -> list[float]:
-        """How many values each bucket has, those beyond the last bound, and the sum."""
+        """Number of values in each bucket, number of values beyond the last bound, and the sum of the values."""
         return list(self._values)
 
     def samples(self) -> Mapping[tuple[str, ...], Sample]:
@@ -195,7 +195,7 @@ class Histogram:
 
 
 class LabelledHistogram:
-    """A histogram for each of some labels; of more than a few hundred, the rest together."""
+    """A histogram per combination of labels; after a few hundred, further ones share a histogram."""
 
     __slots__ = ("_family", "_histograms")
 
@@ -221,12 +221,12 @@ class Metrics:
     """The metrics of one server, or of one of its processes.
 
     Attributes:
-        runs: by model and code.
-        cancellations: by cause.
-        batch_halvings: by model.
-        calls: of gRPC, by method and code.
-        run_seconds, queue_seconds, cancel_seconds, lag_seconds: as the families say.
-        kernel_seconds: by op and device.
+        runs: ended runs by model and code.
+        cancellations: runs that ended early, by cause.
+        batch_halvings: batches that were retried in halves, by model.
+        calls: gRPC calls by method and code.
+        run_seconds, queue_seconds, cancel_seconds, lag_seconds: the histograms whose families they name.
+        kernel_seconds: kernel times by op and device.
     """
 
     def __init__(self) -> None:
@@ -243,12 +243,12 @@ class Metrics:
         self.kernel_seconds = LabelledHistogram(FAMILIES["aexec_kernel_duration_seconds"])
 
     def gauge(self, name: str, read: Gauge) -> None:
-        """Call this for a gauge's values by labels whenever they are asked for."""
+        """Register `read`, which returns a gauge's values by labels whenever a snapshot is taken."""
         assert FAMILIES[name].kind == "gauge"
         self._gauges[name] = read
 
     def add_shares(self, shares: ClientShares) -> None:
-        """Tell of what clients hold of this, too."""
+        """Report what clients hold of a shared resource."""
         self._shares.append(shares)
 
     def _of_shares(self) -> dict[str, Mapping[tuple[str, ...], Sample]]:
@@ -260,7 +260,7 @@ class Metrics:
         }
 
     def snapshot(self) -> Snapshot:
-        """What there is now."""
+        """Return the current values of all metrics."""
         counted: dict[str, Mapping[tuple[str, ...], Sample]] = {
             "aexec_runs": self.runs.samples(),
             "aexec_cancellations": self.cancellations.samples(),
@@ -276,7 +276,7 @@ class Metrics:
 
 
 def snapshot_to_json(snapshot: Snapshot) -> dict[str, Any]:
-    """As JSON has it, where keys are texts."""
+    """Return a snapshot as JSON data, with labels as lists since JSON's keys are strings."""
     return {name: [[list(labels), sample] for labels, sample in of.items()] for name, of in snapshot.items()}
 
 
@@ -285,12 +285,12 @@ def snapshot_from_json(fields: Mapping[str, Any]) -> Snapshot:
 
 
 def is_gauge(name: str) -> bool:
-    """Is the family of this name about what there is now, and not a count since the beginning?"""
+    """True if the family of this name is a gauge, not a count since the start."""
     return FAMILIES[name].kind == "gauge"
 
 
 def increase(now: Snapshot, before: Snapshot) -> Snapshot:
-    """By how much the counters and histograms of a process grew, and those of its gauges that changed."""
+    """Return the growth of a process's counters and histograms, and the gauges that have changed."""
     grown: dict[str, Mapping[tuple[str, ...], Sample]] = {}
     for name, samples in now.items():
         known = before.get(name, {})
@@ -308,7 +308,7 @@ def increase(now: Snapshot, before: Snapshot) -> Snapshot:
 
 
 def merged(snapshots: Iterable[Snapshot]) -> Snapshot:
-    """The sums of several processes."""
+    """Return the sums over several processes."""
     totals = Totals()
     for snapshot in snapshots:
         totals.add(snapshot)
@@ -316,10 +316,10 @@ def merged(snapshots: Iterable[Snapshot]) -> Snapshot:
 
 
 class Totals:
-    """Sums of what several processes count.
+    """Sums of the snapshots of several processes.
 
     Attributes:
-        sums: by family and labels.
+        sums: family → labels → sum.
     """
 
     def __init__(self) -> None:

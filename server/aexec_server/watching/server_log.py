@@ -1,4 +1,4 @@
-"""The log of a process that serves: a line for each record, whatever clients put into it, as text or as JSON."""
+"""The log of a serving process: one line per record, whatever clients put into it, as text or as JSON."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ __all__ = ["begin_log", "http_logger", "log_fields"]
 
 _FORMAT = "%(asctime)s %(name)s %(levelname)s %(message)s"
 _FIELDS = "aexec_fields"
-# aiohttp's words on requests.
+# aiohttp's log of requests
 http_logger = logging.getLogger("aexec_server.http")
 _printed = logging.getLogger("aexec_server.printed")
 
 
 class _OneLineFormatter(logging.Formatter):
-    """Writes what cannot be printed as Python does: a message can neither feign other lines nor talk to a terminal.
+    """Escapes unprintable characters as Python does: a message can neither forge other lines nor control a terminal.
 
-    Tracebacks follow in lines of their own.
+    Tracebacks follow on lines of their own.
     """
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802  # logging's name
@@ -32,7 +32,9 @@ class _OneLineFormatter(logging.Formatter):
 
 
 class _JsonFormatter(logging.Formatter):
-    """An object in a line: when, how grave, who says what, and the fields that the record has; a traceback too."""
+    """Writes a record as a JSON object on one line: time, level, logger, message, the record's fields, and the
+    traceback.
+    """
 
     def format(self, record: logging.LogRecord) -> str:
         when = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created)) + f".{int(record.msecs):03d}Z"
@@ -55,13 +57,13 @@ def _escaped(text: str) -> str:
 
 
 def log_fields(logger: logging.Logger, text: str, fields: Mapping[str, object]) -> None:
-    """Log a line of level INFO which is `text`, or with `json` has these fields too, empty ones left out."""
+    """Log `text` at level INFO; the JSON log also gets the fields that are not empty."""
     if logger.isEnabledFor(logging.INFO):
         logger.info("%s", text, extra={_FIELDS: {name: value for name, value in fields.items() if value != ""}})
 
 
 def _leave_out_what_was_sent(record: logging.LogRecord) -> bool:
-    """Of a request that is no HTTP aiohttp tells the line that is wrong, which may have a token in it."""
+    """Filter for errors of parsing HTTP: aiohttp quotes the bad line, which may contain a token."""
     error = record.exc_info[1] if record.exc_info else None
     if isinstance(error, aiohttp_seam.HttpProcessingError):
         record.msg, record.args = "a client sent what is no HTTP: %s", (type(error).__name__,)
@@ -73,10 +75,10 @@ http_logger.addFilter(_leave_out_what_was_sent)
 
 
 def begin_log(level: int | str = logging.INFO, form: str = "text") -> None:
-    """Log to stderr, what graphs print too: as records of `aexec_server.printed`.
+    """Log to stderr; what graphs print is logged as records of `aexec_server.printed`.
 
     Args:
-        level: of what is logged at least, as `logging` has it.
+        level: least level that is logged, as in `logging`.
         form: `text` or `json`.
     """
     handler = logging.StreamHandler()

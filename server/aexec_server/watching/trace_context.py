@@ -1,7 +1,7 @@
-"""Which trace a request belongs to: W3C Trace Context, continued from the header `traceparent` or begun here.
+"""W3C Trace Context: the trace that a request belongs to, continued from the header `traceparent` or begun here.
 
-The id of the trace is in error bodies and in the log; to who sent one, and of runs that are traced, the answer's header
-`traceresponse` says it too.  It is made when somebody asks for it first: most requests need none.
+The trace id is in error bodies and in the log; the answer's header `traceresponse` has it if the request sent one or
+the run is traced. A new trace is made only when something asks for it: most requests need none.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = [
 _TRACEPARENT_HEADER = istr("traceparent")
 TRACERESPONSE = istr("traceresponse")
 
-# w3.org/TR/trace-context: of a later version, what this one has, and anything after it.
+# w3.org/TR/trace-context: a later version has the fields of this one, and may have more after them.
 _TRACEPARENT = re.compile(
     r"(?P<version>[0-9a-f]{2})-(?P<trace>[0-9a-f]{32})-(?P<parent>[0-9a-f]{16})-(?P<flags>[0-9a-f]{2})(?P<more>-.*)?",
     re.ASCII,
@@ -38,13 +38,13 @@ _NOT_SAMPLED = "00"
 
 @dataclass(frozen=True, slots=True)
 class TraceContext:
-    """What is known of a trace at a request.
+    """The trace context of one request.
 
     Attributes:
         trace_id: 32 hexadecimal digits.
-        parent_id: the caller's span, 16 of them; empty if the trace begins here.
-        span_id: the request's own.
-        flags: two digits, as they came.
+        parent_id: the caller's span, 16 hexadecimal digits; empty if the trace begins here.
+        span_id: the request's own span.
+        flags: two digits, as received.
     """
 
     trace_id: str
@@ -53,7 +53,7 @@ class TraceContext:
     flags: str
 
     def __str__(self) -> str:
-        """As a `traceresponse` has it."""
+        """Value of the header `traceresponse`."""
         return f"00-{self.trace_id}-{self.span_id}-{self.flags}"
 
 
@@ -61,7 +61,7 @@ _KEY = web.RequestKey("aexec_server.trace", TraceContext)
 
 
 def parse_traceparent(text: str) -> TraceContext | None:
-    """What a caller says; None for what is no `traceparent`, which is as good as none."""
+    """Parse a `traceparent`; None if it is not valid, which counts as absent."""
     match = _TRACEPARENT.fullmatch(text) if len(text) <= _MAX_LENGTH else None
     if match is None or match["version"] == "ff" or (match["version"] == "00" and match["more"]):
         return None
@@ -84,7 +84,7 @@ def _new_span() -> str:
 
 
 def trace_of(request: web.BaseRequest) -> TraceContext:
-    """The trace of a request, begun now if it has none."""
+    """Return the trace of a request; begin one if it has none."""
     known = request.get(_KEY)
     if known is None:
         sent = request.headers.get(_TRACEPARENT_HEADER)
@@ -95,10 +95,10 @@ def trace_of(request: web.BaseRequest) -> TraceContext:
 
 
 def set_trace(request: web.BaseRequest, trace: TraceContext) -> None:
-    """Say which trace a request belongs to."""
+    """Set the trace of a request."""
     request[_KEY] = trace
 
 
 def known_trace(request: web.BaseRequest) -> TraceContext | None:
-    """The trace of a request, if its caller named one or somebody asked for it."""
+    """Return the trace of a request if its caller sent one or `trace_of` has begun one, else None."""
     return trace_of(request) if _TRACEPARENT_HEADER in request.headers or _KEY in request else None
