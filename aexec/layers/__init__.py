@@ -6,9 +6,9 @@
     h = aexec.layers.batch_normalization(h, training=training)
     logits = aexec.layers.dense(aexec.layers.flatten(h), 10)
 
-Weights are got by `get_variable` in a variable scope of the layer, so that what a `variable_scope` around says of
-initializers, regularizers, sharing and partitioners holds for them.  Functions, names, order and first values are those
-of `tf.compat.v1.layers`; attention is there besides.
+`get_variable` makes the weights in a variable scope of the layer.  So initializers, regularizers, sharing and
+partitioners of an enclosing `variable_scope` apply to them.  Functions, names, order and first values are those of
+`tf.compat.v1.layers`, with attention added.
 Begin with `core_layers.py`.
 """
 

@@ -38,7 +38,7 @@ def multi_head_attention(
     name: str | None = None,
     reuse: Reuse = None,
 ) -> tuple[Tensor, Tensor]:
-    """Several attentions side by side, each to what its own weights make of the inputs: Vaswani et al. 2017.
+    """Several attentions side by side, each with its own projections of the inputs: Vaswani et al. 2017.
 
     Weights are `query/kernel` [size, heads, key_dim], `key/kernel`, `value/kernel` [size, heads, value_dim],
     `attention_output/kernel` [heads, value_dim, output_dim], and a `bias` for each.
@@ -48,13 +48,13 @@ def multi_head_attention(
         value: [batch, n, size]: `query` itself, for self-attention.
         key: [batch, n, size]; by default `value`.
         value_dim: by default `key_dim`.
-        mask: bools, [batch, m, n] or [m, n]; what is false is not attended to.
-        causal: the i-th query attends to the first i keys.
-        dropout_rate: of the weights, while it is training.
+        mask: bools, [batch, m, n] or [m, n]; False masks a key.
+        causal: the i-th query attends to the keys up to the i-th.
+        dropout_rate: of the attention weights, in training.
         output_dim: by default the size of `query`.
 
     Returns:
-        [batch, m, output_dim], and the shares of attention, [batch, heads, m, n].
+        [batch, m, output_dim], and the attention weights, [batch, heads, m, n].
     """
     with layer_scope(name, "multi_head_attention", reuse):
         q, v = as_inputs(query, 3), as_inputs(value, 3)
@@ -104,15 +104,15 @@ def additive_attention(
     """Attention whose scores are `v · tanh(query @ wq + value @ wm)`: Bahdanau et al. 2015.
 
     Weights are `query_layer/kernel`, `memory_layer/kernel` [size, units] and `attention_v` [units]; with `normalize`,
-    `attention_g`, the length of `attention_v` whatever that is, and `attention_b`.
+    also `attention_g`, to which the length of `attention_v` is normalised, and `attention_b`.
 
     Args:
-        query: [batch, size], the state of a decoder say; or [batch, m, size].
+        query: [batch, size], such as the state of a decoder; or [batch, m, size].
         value: [batch, n, size].
         mask: bools, [batch, n] or [batch, m, n].
 
     Returns:
-        [batch, size] and the shares of attention, [batch, n]; or [batch, m, size] and [batch, m, n].
+        [batch, size] and the attention weights, [batch, n]; or [batch, m, size] and [batch, m, n].
     """
     with layer_scope(name, "additive_attention", reuse):
         q, v = as_inputs(query), as_inputs(value, 3)

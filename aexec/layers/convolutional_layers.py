@@ -1,8 +1,8 @@
-"""Convolutions that make their filters, forwards, transposed and separable.
+"""Convolutions that make their filters: forward, transposed and separable.
 
 `kernel_size`, `strides` and `dilation_rate` are one number, or one for each axis of the window; `padding` is "valid" or
-"same"; `data_format` "channels_last" or "channels_first".  The other arguments are those of `dense`.
-Next to read: `aexec/nn/convolutions.py`, whose functions are given their filters.
+"same"; `data_format` "channels_last" or "channels_first".  The other arguments are those of `dense`. Next to read:
+`aexec/nn/convolutions.py`, whose functions take the filters.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ __all__ = [
 
 
 def format_of(data_format: str, axes: int) -> str:
-    """What ops call it.  Raises InvalidArgumentError for another one than channels_last and channels_first."""
+    """The format's name in ops.  Raises InvalidArgumentError unless it is channels_last or channels_first."""
     letters = {1: "W", 2: "HW", 3: "DHW"}[axes]
     if data_format == "channels_last":
         return f"N{letters}C"
@@ -48,7 +48,7 @@ def _channel_axis(data_format: str) -> int:
 
 
 class _OfWeights(TypedDict, total=False):
-    """Arguments that say how the weights are made, and what they cost; as of `dense`."""
+    """Arguments for making and regularizing the weights; as of `dense`."""
 
     kernel_initializer: Initializer | None
     bias_initializer: Initializer | None
@@ -90,7 +90,7 @@ def conv1d(
     use_bias: bool = True,
     **options: Unpack[_OfWeights],
 ) -> Tensor:
-    """`nn.conv1d` of sequences [batch, width, channels] by `kernel` [width, channels, filters], plus `bias`."""
+    """`nn.conv1d` of sequences [batch, width, channels] with `kernel` [width, channels, filters], plus `bias`."""
     sizes = (kernel_size, strides, dilation_rate)
     return _convolved("conv1d", 1, inputs, filters, sizes, padding, data_format, activation, use_bias, options)
 
@@ -107,7 +107,7 @@ def conv2d(
     use_bias: bool = True,
     **options: Unpack[_OfWeights],
 ) -> Tensor:
-    """`nn.conv2d` of images [batch, height, width, channels] by `kernel` [height, width, channels, filters]."""
+    """`nn.conv2d` of images [batch, height, width, channels] with `kernel` [height, width, channels, filters]."""
     sizes = (kernel_size, strides, dilation_rate)
     return _convolved("conv2d", 2, inputs, filters, sizes, padding, data_format, activation, use_bias, options)
 
@@ -124,7 +124,9 @@ def conv3d(
     use_bias: bool = True,
     **options: Unpack[_OfWeights],
 ) -> Tensor:
-    """`nn.conv3d` of volumes [batch, depth, height, width, channels] by `kernel` [*kernel_size, channels, filters]."""
+    """`nn.conv3d` of volumes [batch, depth, height, width, channels] with `kernel` [*kernel_size, channels,
+    filters].
+    """
     sizes = (kernel_size, strides, dilation_rate)
     return _convolved("conv3d", 3, inputs, filters, sizes, padding, data_format, activation, use_bias, options)
 
@@ -168,7 +170,7 @@ def conv2d_transpose(
     use_bias: bool = True,
     **options: Unpack[_OfWeights],
 ) -> Tensor:
-    """`nn.conv2d_transpose`: images `strides` times as large, by `kernel` [height, width, filters, channels]."""
+    """`nn.conv2d_transpose`: images `strides` times as large, with `kernel` [height, width, filters, channels]."""
     return _transposed(
         "conv2d_transpose",
         2,
@@ -194,7 +196,7 @@ def conv3d_transpose(
     use_bias: bool = True,
     **options: Unpack[_OfWeights],
 ) -> Tensor:
-    """`nn.conv3d_transpose`: volumes `strides` times as large, by `kernel` [*kernel_size, filters, channels]."""
+    """`nn.conv3d_transpose`: volumes `strides` times as large, with `kernel` [*kernel_size, filters, channels]."""
     return _transposed(
         "conv3d_transpose",
         3,
@@ -233,7 +235,7 @@ def _transposed(
         known = list(x.static_shape)[first : first + axes]
         larger: list[Any] = []
         for axis, (size, step, width) in enumerate(zip(known, strides, window, strict=True)):
-            # What is more than one step of the window.
+            # The part of the window beyond one stride.
             more = max(width - step, 0) if padding.lower() == "valid" else 0
             given = shape[first + axis] if size is None else size
             larger.append(given * step + more)
@@ -256,13 +258,13 @@ def separable_conv1d(
     use_bias: bool = True,
     **options: Unpack[_OfSeparableWeights],
 ) -> Tensor:
-    """Each channel convolved by itself, then mixed, as of `separable_conv2d`; of sequences."""
+    """As `separable_conv2d`, for sequences."""
     with layer_scope(options.get("name"), "separable_conv1d", options.get("reuse")):
         x = as_inputs(inputs, 3)
         layout = format_of(data_format, 1)
         width, step, rate = (one_each(size, 1, "kernel_size") for size in (kernel_size, strides, dilation_rate))
         apart, mixing, bias = _separable_weights(x, layout, width, filters, depth_multiplier, use_bias, options)
-        # Images of height 1.
+        # As images of height 1.
         axis = 2 if layout == "NCW" else 1
         made = nn.separable_conv2d(
             ops.expand_dims(x, axis),
@@ -291,13 +293,13 @@ def separable_conv2d(
     use_bias: bool = True,
     **options: Unpack[_OfSeparableWeights],
 ) -> Tensor:
-    """`nn.separable_conv2d`: each channel convolved by itself, then mixed.
+    """`nn.separable_conv2d`: each channel is convolved separately, then they are mixed.
 
     Weights are `depthwise_kernel` [height, width, channels, depth_multiplier], `pointwise_kernel` [1, 1, channels ×
     depth_multiplier, filters] and `bias`.
 
     Args:
-        depth_multiplier: channels that are made of each one.
+        depth_multiplier: the number of channels that each one is convolved to.
     """
     with layer_scope(options.get("name"), "separable_conv2d", options.get("reuse")):
         x = as_inputs(inputs, 4)
@@ -327,7 +329,7 @@ def _separable_weights(
 
 
 def _weight(name: str, shape: list[int], dtype: DType, options: Any, default: Initializer | None = None) -> Variable:
-    """A weight; options are called like it, without `_kernel` if it is one of several."""
+    """A weight; its options have its name as prefix, without `_kernel` if it is one of several."""
     called = name.removesuffix("_kernel")
     return get_variable(
         name,

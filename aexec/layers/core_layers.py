@@ -42,8 +42,8 @@ def dense(
 
     Args:
         inputs: [batch, …, size], whose size must be known.
-        kernel_initializer: by default that of the variable scope; `glorot_uniform` there.
-        activity_regularizer: of the outputs; what it gives is divided by the batch.
+        kernel_initializer: by default the variable scope's, or `glorot_uniform`.
+        activity_regularizer: of the outputs; its result is divided by the batch size.
         name: of the variable scope; by default `dense`, `dense_1`, ….
         reuse: share the weights of a layer of that name.
 
@@ -51,7 +51,7 @@ def dense(
         [batch, …, units].
 
     Raises:
-        InvalidArgumentError: the size is not known; and what `get_variable` raises.
+        InvalidArgumentError: the size is unknown; and what `get_variable` raises.
     """
     with layer_scope(name, "dense", reuse):
         x = as_inputs(inputs)
@@ -86,7 +86,7 @@ def _along_last_axis(x: Tensor, kernel: Any, size: int, units: int) -> Tensor:
     with name_scope("Tensordot") as scope:
         product = ops.mat_mul(ops.reshape(x, [-1, size]), kernel)
         outer = list(x.static_shape)[:-1]
-        # With one size unknown the other ones are enough, and need no nodes.
+        # With at most one unknown size the static ones are enough, and need no nodes.
         if sum(known is None for known in outer) <= 1:
             return ops.reshape(product, [-1 if known is None else known for known in [*outer, units]], name=scope)
         return ops.reshape(product, ops.concat_v2([ops.shape(x)[:-1], [units]], 0), name=scope)
@@ -100,10 +100,10 @@ def dropout(
     training: Any = False,
     name: str | None = None,
 ) -> Tensor:
-    """`nn.dropout` while it is training, else the inputs.
+    """`nn.dropout` in training, else the inputs.
 
     Args:
-        training: a bool, or a bool scalar of the graph.
+        training: a bool, or a bool scalar tensor.
     """
     with layer_scope(name, "dropout"):
         x = as_inputs(inputs)
@@ -112,7 +112,7 @@ def dropout(
 
 
 def flatten(inputs: Any, name: str | None = None, data_format: str = "channels_last") -> Tensor:
-    """[batch, …] as [batch, size]; with channels first, they are last in each row all the same."""
+    """[batch, …] as [batch, size]; with channels first, each row nevertheless has them last."""
     with layer_scope(name, "flatten"):
         x = as_inputs(inputs)
         rank = x.static_shape.rank

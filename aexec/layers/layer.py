@@ -1,4 +1,4 @@
-"""What layers share: the scope of their weights, and what happens to their outputs.
+"""Code that layers share: the scope of their weights, activations and regularization of outputs.
 
 Next to read: `core_layers.py`, the simplest ones.
 """
@@ -30,7 +30,7 @@ Activation = Callable[[Any], Tensor]
 
 @contextmanager
 def layer_scope(name: str | None, kind: str, reuse: Reuse = None) -> Iterator[VariableScope]:
-    """The variable scope of a layer: of that name, or one called like its kind that is not there yet.
+    """The variable scope of a layer: of that name, or a new one named after its kind.
 
     Raises:
         InvalidArgumentError: `reuse` without a name.
@@ -44,7 +44,7 @@ def layer_scope(name: str | None, kind: str, reuse: Reuse = None) -> Iterator[Va
 def with_activation(
     outputs: Tensor, activation: Activation | None, activity_regularizer: Regularizer | None = None
 ) -> Tensor:
-    """The outputs of a layer after its activation, and what they cost in the collection of regularization losses."""
+    """Apply the activation to a layer's outputs, and add their regularization loss to the collection of those."""
     found = outputs if activation is None else activation(outputs)
     if activity_regularizer is not None:
         with name_scope("ActivityRegularizer"):
@@ -56,14 +56,14 @@ def with_activation(
 
 
 def chosen(training: Any, yes: Callable[[], Any], no: Callable[[], Any]) -> Any:
-    """What one of two functions gives: decided here if `training` is a bool, else when the graph runs."""
+    """Call one of two functions: decided now if `training` is a bool, else when the graph runs."""
     if isinstance(training, Tensor | TensorProxy):
         return cond(training, yes, no)
     return yes() if training else no()
 
 
 def known_size(inputs: Tensor, axis: int, what: str) -> int:
-    """The size of an axis.  Raises InvalidArgumentError if it is not known."""
+    """The size of an axis.  Raises InvalidArgumentError if it is unknown."""
     size = list(inputs.static_shape)[axis] if inputs.static_shape.rank else None
     if size is None:
         raise errors.InvalidValueError(f"{what} must be known to make the weights, got shape {inputs.static_shape}")
@@ -71,7 +71,7 @@ def known_size(inputs: Tensor, axis: int, what: str) -> int:
 
 
 def one_each(value: Any, axes: int, what: str) -> list[int]:
-    """A number for each axis of a window.  Raises InvalidArgumentError if it is neither one nor that many."""
+    """A number for each axis of a window.  Raises InvalidArgumentError if `value` has neither one nor that many."""
     listed = [int(value)] * axes if isinstance(value, int | np.integer) else [int(size) for size in value]
     if len(listed) != axes:
         raise errors.InvalidValueError(f"{what} must be one integer or {axes}, got {value!r}")
@@ -79,7 +79,7 @@ def one_each(value: Any, axes: int, what: str) -> list[int]:
 
 
 def as_inputs(inputs: Any, rank: int | None = None) -> Tensor:
-    """The inputs of a layer.  Raises InvalidArgumentError if they have not the rank that it needs."""
+    """The inputs of a layer as a tensor.  Raises InvalidArgumentError if they do not have the required rank."""
     x = convert_to_tensor(inputs, name="inputs")
     if rank is not None and x.static_shape.rank is not None and x.static_shape.rank != rank:
         raise errors.InvalidValueError(f"inputs of rank {rank} were expected, got shape {x.static_shape}")

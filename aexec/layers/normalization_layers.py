@@ -1,6 +1,6 @@
 """Batch normalisation that keeps moving averages for inference.
 
-What moves the averages is in the collection `update_ops`: a training op that waits for these moves them.
+The operations that update the averages are in the collection `update_ops`: a training op must wait for them.
 """
 
 from __future__ import annotations
@@ -48,25 +48,25 @@ def batch_normalization(
     reuse: Reuse = None,
     fused: bool | None = None,
 ) -> Tensor:
-    """Inputs with mean `beta` and standard deviation `gamma` for each channel: Ioffe and Szegedy 2015.
+    """Normalise inputs to mean `beta` and standard deviation `gamma` for each channel: Ioffe and Szegedy 2015.
 
     In training, mean and variance are those of the batch, and two operations of `GraphKeys.UPDATE_OPS` move the
-    averages `moving_mean` and `moving_variance` towards them; else these averages are used. ::
+    averages `moving_mean` and `moving_variance` towards them; otherwise these averages are used. ::
 
         with aexec.control_dependencies(aexec.get_collection(aexec.GraphKeys.UPDATE_OPS)):
             step = optimizer.minimize(loss)
 
     Args:
-        inputs: of which the sizes along `axis` are known.
-        axis: that of the channels, or several.
-        momentum: how much of the averages stays with each step.
-        center, scale: is there a `beta`, a `gamma`?
+        inputs: their sizes along `axis` must be known.
+        axis: the axis of the channels, or several.
+        momentum: the fraction of the averages that each step keeps.
+        center, scale: use a `beta`, a `gamma`.
         training: a bool, or a bool scalar of the graph.
-        fused: in one op, for one axis of channels of images or volumes; by default where that is so.  The averages
-            then get the variance of a sample, n / (n - 1) times that of the batch.
+        fused: use one op, for one axis of channels of images or volumes; by default if the inputs are such.  The
+            averages then get the sample variance, n / (n - 1) times that of the batch.
 
     Raises:
-        InvalidArgumentError: sizes are not known, an axis is not there, or `fused` for inputs that are not images.
+        InvalidArgumentError: sizes are unknown, an axis does not exist, or `fused` for inputs that are not images.
     """
     with layer_scope(name, "batch_normalization", reuse):
         x = as_inputs(inputs)
@@ -97,7 +97,7 @@ def batch_normalization(
 
 
 def _axes_of_channels(x: Tensor, axis: int | Sequence[int], fused: bool | None) -> tuple[int, list[int], str | None]:
-    """The rank of inputs, the axes of their channels, and the format with which one op normalizes them, if one does."""
+    """The rank of inputs, the axes of their channels, and the data format for the fused op, or None."""
     rank = x.static_shape.rank
     if rank is None:
         raise errors.InvalidValueError("the rank of the inputs must be known")
@@ -136,7 +136,7 @@ def _fused(
         lambda: nn.fused_batch_norm(x, scale, offset, *moving, is_training=False, **options),
     )
     if training is not False:
-        # What does not train keeps all of the averages.
+        # Without training the averages stay unchanged.
         kept: Any = momentum
         if training is not True:
             kept = chosen(training, lambda: convert_to_tensor(momentum), lambda: convert_to_tensor(1.0))
@@ -180,7 +180,7 @@ def _in_steps(
 
 
 def _moved(average: Variable, value: Tensor, kept: Any) -> Node:
-    """Move an average towards a value; `kept` is how much of it stays."""
+    """Move an average towards a value; `kept` is the fraction of it that stays."""
     with name_scope("AssignMovingAvg") as scope, colocate_with(average):
         rest = 1.0 - kept
         moved: Node = average.assign_sub((average.value() - value) * rest, read_value=False, name=scope)
@@ -188,7 +188,7 @@ def _moved(average: Variable, value: Tensor, kept: Any) -> Node:
 
 
 def _moved_if(training: Any, average: Variable, value: Tensor, kept: float) -> Node:
-    """The average, moved or as it was."""
+    """Move the average if `training`."""
 
     def moved() -> Tensor:
         with control_dependencies([_moved(average, value, kept)]):

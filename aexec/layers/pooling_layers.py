@@ -1,4 +1,4 @@
-"""Pooling under the names of layers: `nn.max_pool` and `nn.avg_pool`, with channels last or first.
+"""Pooling as layers: `nn.max_pool` and `nn.avg_pool`, with channels last or first.
 
 Next to read: `aexec/nn/pooling.py`.
 """
@@ -35,7 +35,7 @@ def _layer(kind: str, pooled: Callable[..., Tensor], axes: int, what: str) -> Ca
         with layer_scope(name, kind) as scope:
             x = as_inputs(inputs, axes + 2)
             sizes = one_each(pool_size, axes, "pool_size"), one_each(strides, axes, "strides")
-            # Of sequences there are several nodes, right inside the layer's scope.
+            # For sequences there are several nodes, directly in the layer's scope.
             inside = scope.original_name_scope if axes == 1 else None
             return pooled(x, *sizes, padding.upper(), data_format=format_of(data_format, axes), name=inside)
 

@@ -1,6 +1,6 @@
 """Functions of neural networks, under TensorFlow's names: `aexec.nn.relu`, `aexec.nn.dropout`, `aexec.nn.moments`.
 
-Those that are one op are the functions of `aexec.ops`; the modules have those that are several.
+Functions that are a single op come from `aexec.ops`; the modules here build several nodes each.
 """
 
 from aexec import ops

@@ -1,4 +1,4 @@
-"""Activations: functions of single numbers, and softmax."""
+"""Activations: elementwise functions, and softmax."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ tanh = ops.tanh
 
 
 def leaky_relu(features: Any, alpha: float = 0.2, name: str | None = None) -> Tensor:
-    """`x` where it is positive, else `alpha * x`."""
+    """`x` if it is positive, else `alpha * x`."""
     return ops.leaky_relu(features, alpha=alpha, name=name)
 
 
 def crelu(features: Any, axis: int = -1, name: str | None = None) -> Tensor:
-    """`relu(x)` and `relu(-x)`, one after the other along an axis: Shang et al. 2016."""
+    """`relu(x)` and `relu(-x)`, concatenated along an axis: Shang et al. 2016."""
     with name_scope(name or "CRelu") as scope:
         x = convert_to_tensor(features)
         return ops.relu(ops.concat_v2([x, -x], axis), name=scope)
@@ -65,10 +65,10 @@ silu = swish
 
 
 def gelu(features: Any, *, approximate: bool = False, name: str | None = None) -> Tensor:
-    """`x` times the normal distribution's share below it: Hendrycks and Gimpel 2016.
+    """`x` times the standard normal distribution function of `x`: Hendrycks and Gimpel 2016.
 
     Args:
-        approximate: by way of tanh.
+        approximate: use the approximation by tanh.
     """
     with name_scope(name or "Gelu"):
         x = convert_to_tensor(features)
@@ -78,17 +78,17 @@ def gelu(features: Any, *, approximate: bool = False, name: str | None = None) -
 
 
 def softmax(logits: Any, axis: int = -1, name: str | None = None) -> Tensor:
-    """Shares that add up to one along an axis."""
+    """Softmax along an axis: positive numbers that add up to one."""
     return _along(ops.softmax, logits, axis, name)
 
 
 def log_softmax(logits: Any, axis: int = -1, name: str | None = None) -> Tensor:
-    """The logarithm of `softmax`, computed without it."""
+    """The logarithm of `softmax`, computed directly."""
     return _along(ops.log_softmax, logits, axis, name)
 
 
 def _along(function: Any, logits: Any, axis: int, name: str | None) -> Tensor:
-    """The ops work along the last axis: another one is swapped with it, and back."""
+    """Apply an op that works along the last axis; another axis is swapped with that, and back."""
     values = convert_to_tensor(logits)
     rank = values.static_shape.rank
     if axis == -1 or (rank is not None and axis == rank - 1):
@@ -104,7 +104,7 @@ def _along(function: Any, logits: Any, axis: int, name: str | None) -> Tensor:
 
 
 def xw_plus_b(x: Any, weights: Any, biases: Any, name: str | None = None) -> Tensor:
-    """`x @ weights + biases`: of [batch, in], [in, out] and [out]."""
+    """`x @ weights + biases`, with shapes [batch, in], [in, out] and [out]."""
     with name_scope(name or "xw_plus_b") as scope:
         return ops.bias_add(ops.mat_mul(x, weights), biases, name=scope)
 

@@ -1,6 +1,6 @@
-"""Attention: for each query a mixture of values, weighted by how well their keys fit.
+"""Attention: for each query a weighted sum of values, with weights by how well their keys match the query.
 
-Next to read: `aexec/layers/attention_layers.py`, which makes queries, keys and values by weights of its own.
+Next to read: `aexec/layers/attention_layers.py`, which makes queries, keys and values with weights of its own.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from aexec.nn.normalization import dropout
 
 __all__ = ["attention_weights", "dot_product_attention"]
 
-# Added to what must not be attended to: nothing is left of it after softmax, and no row is all infinite.
+# Added to masked scores: softmax makes them zero, and no row is all infinite.
 _FAR = {2: -6e4, 4: -1e9, 8: -1e9}
 
 
@@ -33,22 +33,22 @@ def dot_product_attention(
     seed: int | None = None,
     name: str | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """`softmax(scale * query @ keyᵀ) @ value`: Luong et al. 2015, and scaled as of Vaswani et al. 2017.
+    """`softmax(scale * query @ keyᵀ) @ value`: Luong et al. 2015, scaled as by Vaswani et al. 2017.
 
     Args:
         query: [..., m, size].
         key: [..., n, size].
         value: [..., n, any].
-        mask: bools that [..., m, n] can be multiplied by; what is false is not attended to.
-        scale: by default `1 / √size`; 1 as in Luong's.
-        causal: the i-th query attends to the first i keys, itself among them.
+        mask: bools that broadcast to [..., m, n]; False masks a key.
+        scale: by default `1 / √size`; 1 for Luong's.
+        causal: the i-th query attends to the keys up to the i-th.
         dropout_rate: of the weights.
 
     Returns:
         [..., m, any], and the weights before dropout, [..., m, n].
 
     Raises:
-        InvalidArgumentError: no scale, and a size that is not known.
+        InvalidArgumentError: no scale is given, and the size is unknown.
     """
     with name_scope(name or "dot_product_attention"):
         q, k, v = (convert_to_tensor(one) for one in (query, key, value))
@@ -64,7 +64,7 @@ def dot_product_attention(
 
 
 def attention_weights(scores: Any, mask: Any = None, *, causal: bool = False, name: str | None = None) -> Tensor:
-    """Scores [..., m, n] as shares that add up to 1 for each query; other arguments as of `dot_product_attention`."""
+    """The softmax of scores [..., m, n] over the keys of each query; other arguments as of `dot_product_attention`."""
     with name_scope(name or "attention_weights"):
         x = convert_to_tensor(scores)
         far = convert_to_tensor(_FAR[x.dtype.base.size], x.dtype.base)

@@ -1,4 +1,4 @@
-"""Samples of the classes that losses over many of them look at.
+"""Samples of classes for losses over many classes.
 
 Next to read: `sampled_losses.py`.
 """
@@ -24,12 +24,12 @@ __all__ = [
 
 
 class Samples(NamedTuple):
-    """Classes that were sampled.
+    """Sampled classes.
 
     Attributes:
         candidates: [num_sampled], int64.
-        true_expected: how often each true class is expected among them, [batch, num_true].
-        sampled_expected: how often each sampled one is, [num_sampled].
+        true_expected: the expected count of each true class among them, [batch, num_true].
+        sampled_expected: the expected count of each sampled class, [num_sampled].
     """
 
     candidates: Tensor
@@ -46,11 +46,11 @@ def log_uniform_candidate_sampler(
     seed: int | None = None,
     name: str | None = None,
 ) -> Samples:
-    """Classes of [0, range_max), the first ones more often: for words that are numbered by how often they occur.
+    """Sample classes of [0, range_max), lower ones more often: for words that are numbered by descending frequency.
 
     Args:
         true_classes: [batch, num_true], int64.
-        unique: no class twice.
+        unique: sample no class twice.
     """
     sizes = (num_true, num_sampled, unique, range_max)
     seeds = _seeds(seed)
@@ -66,7 +66,7 @@ def uniform_candidate_sampler(
     seed: int | None = None,
     name: str | None = None,
 ) -> Samples:
-    """Classes of [0, range_max), all equally often."""
+    """Sample classes of [0, range_max) with equal probabilities."""
     sizes = (num_true, num_sampled, unique, range_max)
     return Samples(*ops.uniform_candidate_sampler(true_classes, *sizes, **_seeds(seed), name=name))
 
@@ -80,7 +80,7 @@ def learned_unigram_candidate_sampler(
     seed: int | None = None,
     name: str | None = None,
 ) -> Samples:
-    """Classes of [0, range_max), as often as they were true ones in this session so far."""
+    """Sample classes of [0, range_max) by how often they were true ones in this session so far."""
     sizes = (num_true, num_sampled, unique, range_max)
     return Samples(*ops.learned_unigram_candidate_sampler(true_classes, *sizes, **_seeds(seed), name=name))
 
@@ -100,14 +100,14 @@ def fixed_unigram_candidate_sampler(
     seed: int | None = None,
     name: str | None = None,
 ) -> Samples:
-    """Classes of [0, range_max), as often as a list of weights says.
+    """Sample classes of [0, range_max) by a list of weights.
 
     Args:
         vocab_file: a file of which each line ends in a comma and a weight; or else
         unigrams: the weights.
-        distortion: the power that weights are raised to: 1 leaves them, 0 makes them all the same.
-        num_reserved_ids: so many classes come before the first one of the list, and are never sampled.
-        num_shards, shard: only every `num_shards`-th class, from `shard` on.
+        distortion: the power that weights are raised to: 1 leaves them, 0 makes them all equal.
+        num_reserved_ids: the number of classes before the first one of the list, which are never sampled.
+        num_shards, shard: use only every `num_shards`-th class, from `shard` on.
     """
     return Samples(
         *ops.fixed_unigram_candidate_sampler(
@@ -131,17 +131,17 @@ def fixed_unigram_candidate_sampler(
 def all_candidate_sampler(
     true_classes: Any, num_true: int, num_sampled: int, unique: bool, seed: int | None = None, name: str | None = None
 ) -> Samples:
-    """All of the classes [0, num_sampled): what tests compare a sampled loss with."""
+    """All of the classes [0, num_sampled), for tests to compare a sampled loss with."""
     return Samples(*ops.all_candidate_sampler(true_classes, num_true, num_sampled, unique, **_seeds(seed), name=name))
 
 
 def compute_accidental_hits(
     true_classes: Any, sampled_candidates: Any, num_true: int, seed: int | None = None, name: str | None = None
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Where sampled classes are true ones.
+    """Find sampled classes that are true ones.
 
     Returns:
-        Of each hit the example, the place among the sampled, and a weight so low that the class does not count.
+        For each hit the example, the position among the sampled, and a weight so low that the class does not count.
     """
     return ops.compute_accidental_hits(true_classes, sampled_candidates, num_true, **_seeds(seed), name=name)
 

@@ -1,8 +1,8 @@
-"""Convolutions, forwards and transposed, of sequences, images and volumes.
+"""Convolutions, forward and transposed, of sequences, images and volumes.
 
-Channels are last unless `data_format` says "NC…".  Sizes for the window (`strides`, `dilations`) are one number, or one
-for each of its axes, or one for each axis of the input.
-Next to read: `pooling.py`, of windows too; `aexec/layers/convolutional_layers.py`, which makes the filters.
+Channels are last unless `data_format` says "NC…".  Sizes of the window (`strides`, `dilations`) are one number, or one
+for each of its axes, or one for each axis of the input. Next to read: `pooling.py`;
+`aexec/layers/convolutional_layers.py`, which makes the filters.
 """
 
 from __future__ import annotations
@@ -55,10 +55,10 @@ _FORMATS = {1: ("NWC", "NCW"), 2: ("NHWC", "NCHW"), 3: ("NDHWC", "NCDHW")}
 
 
 def window_sizes(sizes: Sizes, data_format: str, axes: int = 2) -> list[int]:
-    """One number for each axis of the input, whose window has so many.
+    """One number for each axis of an input whose window has `axes` axes.
 
     Raises:
-        InvalidArgumentError: there are neither one, nor one for each axis of the window, nor of the input.
+        InvalidArgumentError: `sizes` has neither one number, nor one for each axis of the window or of the input.
     """
     listed = [sizes] if isinstance(sizes, int) else list(sizes)
     if len(listed) == axes + 2:
@@ -71,13 +71,13 @@ def window_sizes(sizes: Sizes, data_format: str, axes: int = 2) -> list[int]:
 
 
 def _padded(padding: Padding) -> dict[str, Any]:
-    """The attrs of an op."""
+    """The attrs of an op for this padding."""
     if isinstance(padding, str):
         return {"padding": padding.upper(), "explicit_paddings": []}
     return {"padding": "EXPLICIT", "explicit_paddings": [size for pair in padding for size in pair]}
 
 
-# Forwards
+# Forward
 
 
 def conv1d(
@@ -90,7 +90,7 @@ def conv1d(
     dilations: Sizes = 1,
     name: str | None = None,
 ) -> Tensor:
-    """A convolution of sequences, [batch, width, channels], by filters [width, channels in, channels out]."""
+    """A convolution of sequences, [batch, width, channels], with filters [width, channels in, channels out]."""
     with name_scope(name or "conv1d"):
         axis = _axis_of_width(data_format)
         pairs = [list(pair) for pair in padding] if not isinstance(padding, str) else None
@@ -143,7 +143,9 @@ def conv3d(
     dilations: Sizes = 1,
     name: str | None = None,
 ) -> Tensor:
-    """A convolution of volumes, [batch, depth, height, width, channels], by filters [depth, height, width, in, out]."""
+    """A convolution of volumes, [batch, depth, height, width, channels], with filters [depth, height, width, in,
+    out].
+    """
     return ops.conv3d(
         input,
         filter,
@@ -165,10 +167,10 @@ def convolution(
     data_format: str | None = None,
     name: str | None = None,
 ) -> Tensor:
-    """A convolution of sequences, images or volumes, as the rank of the input says.
+    """A convolution of sequences, images or volumes, depending on the rank of the input.
 
     Raises:
-        InvalidArgumentError: the rank of input and filter is not known, or not 3, 4 or 5.
+        InvalidArgumentError: the rank of input and filter is unknown, or not 3, 4 or 5.
     """
     axes = _window_axes(input, filter)
     made: Callable[..., Tensor] = {1: conv1d, 2: conv2d, 3: conv3d}[axes]
@@ -187,13 +189,13 @@ def depthwise_conv2d(
     dilations: Sizes = 1,
     name: str | None = None,
 ) -> Tensor:
-    """A convolution of each channel by itself.
+    """A convolution of each channel separately.
 
     Args:
         filter: [height, width, channels in, channels out for each of these].
 
     Returns:
-        Images whose channels are those of the first channel, then of the second, and so on.
+        Images with the output channels of the first channel, then those of the second, and so on.
     """
     with name_scope(name or "depthwise") as scope:
         return ops.depthwise_conv2d_native(
@@ -218,7 +220,7 @@ def separable_conv2d(
     dilations: Sizes = 1,
     name: str | None = None,
 ) -> Tensor:
-    """`depthwise_conv2d`, and then a mixture of its channels at each place.
+    """`depthwise_conv2d`, then a linear combination of its channels at each position.
 
     Args:
         pointwise_filter: [1, 1, channels in × multiplier, channels out].
@@ -241,7 +243,7 @@ def atrous_conv2d(value: Any, filters: Any, rate: int, padding: Padding, name: s
     return conv2d(value, filters, 1, padding, dilations=rate, name=name or "convolution")
 
 
-# Transposed: the gradients of those above, as layers of their own
+# Transposed: the gradients of the functions above as functions
 
 
 def conv1d_transpose(
@@ -282,7 +284,7 @@ def conv2d_transpose(
     dilations: Sizes = 1,
     name: str | None = None,
 ) -> Tensor:
-    """What has `conv2d` as its gradient: larger images of smaller ones.
+    """The transpose of `conv2d`, whose gradient it is: it makes larger images of smaller ones.
 
     Args:
         input: [batch, height, width, channels].
@@ -339,7 +341,7 @@ def conv_transpose(
     """The transpose of `convolution`, of sequences, images or volumes.
 
     Raises:
-        InvalidArgumentError: the rank of input and filter is not known, or not 3, 4 or 5.
+        InvalidArgumentError: the rank of input and filter is unknown, or not 3, 4 or 5.
     """
     axes = _window_axes(input, filters)
     made: Callable[..., Tensor] = {1: conv1d_transpose, 2: conv2d_transpose, 3: conv3d_transpose}[axes]
@@ -356,22 +358,22 @@ def atrous_conv2d_transpose(
     return conv2d_transpose(value, filters, output_shape, 1, padding, dilations=rate, name=name)
 
 
-# Kin of convolutions
+# Operations like convolutions
 
 
 def dilation2d(input: Any, filter: Any, strides: Sizes, rates: Sizes, padding: str, name: str | None = None) -> Tensor:
-    """Morphology of grey images: the largest of `image + filter` in each window.
+    """Morphological dilation of grey images: the largest of `image + filter` in each window.
 
     Args:
         filter: [height, width, channels].
-        rates: how far the filter's rows and columns are apart.
+        rates: the distance of the filter's rows and columns.
     """
     sizes = window_sizes(strides, "NHWC"), window_sizes(rates, "NHWC")
     return ops.dilation2d(input, filter, strides=sizes[0], rates=sizes[1], padding=padding.upper(), name=name)
 
 
 def erosion2d(value: Any, kernel: Any, strides: Sizes, rates: Sizes, padding: str, name: str | None = None) -> Tensor:
-    """The smallest of `image - filter` in each window, by the filter turned round; arguments as of `dilation2d`."""
+    """The smallest of `image - filter` in each window, with the filter flipped; arguments as of `dilation2d`."""
     with name_scope(name or "erosion2d"):
         turned = ops.reverse_v2(convert_to_tensor(kernel), [0, 1])
         most = dilation2d(ops.neg(convert_to_tensor(value)), turned, strides, rates, padding)
@@ -385,16 +387,16 @@ def with_space_to_batch(
     op: Callable[[Tensor, Any, str], Tensor],
     filter_shape: Sequence[int] | None = None,
 ) -> Tensor:
-    """What `op`, which knows no dilation, makes with one: of every `dilation_rate`-th row and column by themselves.
+    """Apply `op`, which has no dilation, with dilation: to every `dilation_rate`-th row and column separately.
 
     Args:
-        input: [batch, *sizes, …], the sizes known.
+        input: [batch, *sizes, …], with known sizes.
         dilation_rate: for each axis after the batch.
-        padding: "VALID", or "SAME", for which `filter_shape` says how large the window is.
-        op: (input, dilation 1 for each axis, "VALID") → output; with padding and no dilation at all, the padding given.
+        padding: "VALID", or "SAME", for which `filter_shape` gives the window's size.
+        op: (input, dilation 1 for each axis, "VALID") → output; if all rates are 1, with the given padding.
 
     Raises:
-        InvalidArgumentError: "SAME" without `filter_shape`, or sizes that are not known.
+        InvalidArgumentError: "SAME" without `filter_shape`, or unknown sizes.
     """
     rates = [int(rate) for rate in dilation_rate]
     value = convert_to_tensor(input)
@@ -410,7 +412,7 @@ def with_space_to_batch(
             raise errors.InvalidValueError("filter_shape must be given for SAME padding")
         whole = [rate * (size - 1) for rate, size in zip(rates, filter_shape, strict=False)]
         before, after = [size // 2 for size in whole], [size - size // 2 for size in whole]
-    # So many rows more that there is a whole number of them for each rate, which are cut off again.
+    # Rows are added so that their number is a multiple of each rate, and are cut off again.
     padded = [size + one + other for size, one, other in zip(known, before, after, strict=True)]
     more = [-size % rate for size, rate in zip(padded, rates, strict=True)]
     paddings = [[one, other + extra] for one, other, extra in zip(before, after, more, strict=True)]

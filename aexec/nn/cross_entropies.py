@@ -1,4 +1,4 @@
-"""What predictions cost: cross entropies of logits, computed so that large ones do not overflow."""
+"""Losses of predictions: cross entropies of logits, computed so that large ones do not overflow."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ l2_loss = ops.l2_loss
 
 
 def sigmoid_cross_entropy_with_logits(labels: Any, logits: Any, name: str | None = None) -> Tensor:
-    """The cross entropy of each label, a probability, of its own: `max(x, 0) - x * z + log(1 + exp(-|x|))`.
+    """The cross entropy of each label, a probability, separately: `max(x, 0) - x * z + log(1 + exp(-|x|))`.
 
     Raises:
-        InvalidArgumentError: other shapes of labels than of logits.
+        InvalidArgumentError: labels and logits have different shapes.
     """
     with name_scope(name or "logistic_loss") as scope:
         x, z = _pair(logits, labels)
@@ -43,7 +43,7 @@ def sigmoid_cross_entropy_with_logits(labels: Any, logits: Any, name: str | None
 
 
 def weighted_cross_entropy_with_logits(labels: Any, logits: Any, pos_weight: Any, name: str | None = None) -> Tensor:
-    """As `sigmoid_cross_entropy_with_logits`, what speaks for a label counted `pos_weight` times."""
+    """As `sigmoid_cross_entropy_with_logits`, with the positive part counted `pos_weight` times."""
     with name_scope(name or "logistic_loss") as scope:
         x, z = _pair(logits, labels)
         weight = 1.0 + (pos_weight - 1.0) * z
@@ -54,13 +54,13 @@ def weighted_cross_entropy_with_logits(labels: Any, logits: Any, pos_weight: Any
 def log_poisson_loss(
     targets: Any, log_input: Any, *, compute_full_loss: bool = False, name: str | None = None
 ) -> Tensor:
-    """What counts cost of which the logarithm of the mean is predicted: `exp(log_input) - log_input * targets`.
+    """The loss of counts from predicted logarithms of their means: `exp(log_input) - log_input * targets`.
 
     Args:
-        compute_full_loss: with Stirling's approximation of `log(targets!)`, which no gradient sees.
+        compute_full_loss: add Stirling's approximation of `log(targets!)`, which has no gradient.
 
     Raises:
-        InvalidArgumentError: other shapes of targets than of predictions.
+        InvalidArgumentError: targets and predictions have different shapes.
     """
     with name_scope(name or "log_poisson_loss"):
         x = convert_to_tensor(log_input, name="log_input")
@@ -88,11 +88,11 @@ def _pair(logits: Any, labels: Any) -> tuple[Tensor, Tensor]:
 
 
 def softmax_cross_entropy_with_logits(labels: Any, logits: Any, axis: int = -1, name: str | None = None) -> Tensor:
-    """The cross entropy of labels, probabilities of exclusive classes along an axis; gradients go to both.
+    """The cross entropy of labels, probabilities of exclusive classes along an axis; both inputs get gradients.
 
     Returns:
-        The shape of the logits without the axis.  Labels of another type are cast; labels that have other axes before
-        the classes, but as many rows, are those of the logits in the same order.
+        The loss, in the shape of the logits without the axis.  Labels of another type are cast.  Labels may have other
+            axes before the classes, if they have as many rows; their order is the same.
     """
     with name_scope(name or "softmax_cross_entropy_with_logits"):
         x, z = convert_to_tensor(logits, name="logits"), convert_to_tensor(labels, name="labels")
@@ -113,7 +113,7 @@ def softmax_cross_entropy_with_logits(labels: Any, logits: Any, axis: int = -1, 
 
 
 def _axis_last(value: Tensor, axis: int) -> Tensor:
-    """The tensor with an axis moved behind the others."""
+    """The tensor with an axis moved to the end."""
     rank = value.static_shape.rank
     if rank is None:
         raise errors.InvalidValueError(f"the rank of '{value.name}' must be known to find axis {axis}")
@@ -122,10 +122,10 @@ def _axis_last(value: Tensor, axis: int) -> Tensor:
 
 
 def sparse_softmax_cross_entropy_with_logits(labels: Any, logits: Any, name: str | None = None) -> Tensor:
-    """The cross entropy of labels that are numbers of classes, of logits [*labels.shape, classes].
+    """The cross entropy of labels that are class numbers, with logits [*labels.shape, classes].
 
     Raises:
-        InvalidArgumentError: the logits have not one axis more than the labels.
+        InvalidArgumentError: the rank of the logits is not one higher than the labels'.
     """
     with name_scope(name or "SparseSoftmaxCrossEntropyWithLogits"):
         x, z = convert_to_tensor(logits, name="logits"), convert_to_tensor(labels, name="labels")

@@ -1,7 +1,7 @@
 """Connectionist temporal classification: sequences of labels without times, Graves et al. 2006.
 
-At each time a network says how likely each class is, one of which, the last one, is blank; a path of classes stands
-for the labels that are left of it when repeated classes are taken once and blanks are left out.
+At each time a network predicts the probability of each class, the last of which is the blank.  A path of classes stands
+for the labels that remain after merging repeated classes and removing blanks.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ def ctc_loss(
     blank_index: int | None = None,
     name: str | None = None,
 ) -> Tensor:
-    """How unlikely the labels are: the negative logarithm of the probability of all paths that stand for them.
+    """The negative logarithm of the probability of all paths that stand for the labels.
 
     Args:
         labels: int32, a row for each example.
         inputs: logits, [time, batch, classes]; [batch, time, classes] if not `time_major`.
-        sequence_length: how long each example is, [batch], int32.
-        preprocess_collapse_repeated: labels that are repeated are taken once.
-        ctc_merge_repeated: classes that are repeated in a path are taken once.
-        ignore_longer_outputs_than_inputs: examples with more labels than moments cost nothing; else they are an error
-            of the run.
-        blank_index: the class that is blank, counted from the end if it is negative; by default the last one.
+        sequence_length: the length of each example, [batch], int32.
+        preprocess_collapse_repeated: merge repeated labels.
+        ctc_merge_repeated: merge repeated classes in a path.
+        ignore_longer_outputs_than_inputs: examples with more labels than time steps have no loss; else they make the
+            run fail.
+        blank_index: the blank class, counted from the end if negative; by default the last one.
 
     Returns:
         [batch].
@@ -77,7 +77,7 @@ def _with_blank_last(logits: Tensor, blank: int) -> Tensor:
 
 
 def _without_blank(values: Any, blank: int | None, logits: Tensor) -> Any:
-    """Numbers of labels when the blank one has gone to the end."""
+    """The class numbers of labels after the blank class was moved to the end."""
     if blank is None:
         return values
     labels = convert_to_tensor(values)
@@ -98,11 +98,11 @@ def ctc_greedy_decoder(
     Args:
         inputs: logits, [time, batch, classes].
         sequence_length: [batch], int32.
-        merge_repeated: classes that are repeated are taken once.
-        blank_index: the class that is blank; by default the last one.
+        merge_repeated: merge repeated classes.
+        blank_index: the blank class; by default the last one.
 
     Returns:
-        A list of one sparse tensor of labels, and what speaks for the path, [batch, 1], negated.
+        A list of one sparse tensor of labels, and the negated sum of the path's logits, [batch, 1].
     """
     indices, values, shape, score = ops.ctc_greedy_decoder(
         inputs,
@@ -123,12 +123,12 @@ def ctc_beam_search_decoder(
     merge_repeated: bool = False,
     name: str | None = None,
 ) -> tuple[list[SparseTensor[Tensor]], Tensor]:
-    """The most likely labels, as far as a search that keeps the best `beam_width` beginnings finds them.
+    """The most likely labels, found by a search that keeps the `beam_width` best prefixes.
 
     Args:
         inputs: logits, [time, batch, classes].
         sequence_length: [batch], int32.
-        merge_repeated: labels that are repeated in what comes out are taken once, which is seldom wanted.
+        merge_repeated: merge repeated labels in the results, which is rarely useful.
 
     Returns:
         `top_paths` sparse tensors of labels, and the logarithms of their probabilities, [batch, top_paths].
@@ -145,7 +145,7 @@ def ctc_beam_search_decoder(
 
 
 def collapse_repeated(labels: Any, seq_length: Any, name: str | None = None) -> tuple[Tensor, Tensor]:
-    """Labels [batch, time] with those that are repeated taken once, zeros behind them; and how many there are then."""
+    """Labels [batch, time] with repeated ones merged and padded with zeros, and their new lengths."""
     with name_scope(name or "collapse_repeated_labels"):
         rows = convert_to_tensor(labels, name="labels")
         lengths = convert_to_tensor(seq_length, name="seq_length")
@@ -162,7 +162,7 @@ def collapse_repeated(labels: Any, seq_length: Any, name: str | None = None) -> 
 
 
 def _mask(lengths: Tensor, longest: Tensor) -> Tensor:
-    """[batch, longest]: which places are within the lengths."""
+    """[batch, longest]: True at positions within the lengths."""
     places = ops.range(0, ops.cast(longest, DstT=dtypes.int32), 1)
     if lengths.dtype.base is not dtypes.int32:
         places = ops.cast(places, DstT=lengths.dtype.base)
@@ -170,10 +170,10 @@ def _mask(lengths: Tensor, longest: Tensor) -> Tensor:
 
 
 def ctc_unique_labels(labels: Any, name: str | None = None) -> tuple[Tensor, Tensor]:
-    """For each row of labels [batch, time] those that occur in it, and where each is among these.
+    """For each row of labels [batch, time] its distinct labels, and the index of each label among these.
 
     Returns:
-        The labels of each row, int64, padded with zeros, and places, [batch, time].
+        The distinct labels of each row, int64, padded with zeros, and the indices, [batch, time].
     """
     with name_scope(name or "ctc_unique_labels"):
         rows = convert_to_tensor(labels, name="labels")

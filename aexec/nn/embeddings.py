@@ -1,4 +1,4 @@
-"""Rows of tables, looked up by number."""
+"""Look-ups of table rows by number."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ __all__ = ["embedding_lookup"]
 def embedding_lookup(
     params: Any, ids: Any, partition_strategy: str = "mod", max_norm: float | None = None, name: str | None = None
 ) -> Tensor:
-    """The rows of a table that `ids` name, [*ids.shape, …].
+    """The rows `ids` of a table, [*ids.shape, …].
 
     Args:
-        params: the table, or a list of parts of it, or a partitioned variable, whose parts follow each other ("div").
-        partition_strategy: row `i` of n parts is row `i // n` of part `i % n` ("mod"), or the parts follow each other
+        params: the table, or a list of parts of it, or a partitioned variable, whose parts are consecutive ("div").
+        partition_strategy: row `i` of n parts is row `i // n` of part `i % n` ("mod"), or the parts are consecutive
             ("div").
         max_norm: rows of a larger norm are scaled down to it.
 
     Raises:
-        InvalidArgumentError: no parts, or a strategy that there is not.
+        InvalidArgumentError: there are no parts, or the strategy is unknown.
     """
     parts = list(params) if isinstance(params, list | tuple | PartitionedVariable) else [params]
     if not parts:
@@ -49,7 +49,7 @@ def _rows_of(part: Any, rows: Tensor) -> Tensor:
 
 
 def _joined(parts: Sequence[Any], ids: Tensor, strategy: str) -> Tensor:
-    """The rows of several parts: each is asked for its own, and they are put in their places."""
+    """The rows of several parts: a look-up in each part, stitched together."""
     flat = ops.reshape(ids, [-1])
     count = convert_to_tensor(len(parts), flat.dtype.base)
     if strategy == "mod":

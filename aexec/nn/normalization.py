@@ -53,7 +53,7 @@ def batch_norm_with_global_normalization(
     scale_after_normalization: bool,
     name: str | None = None,
 ) -> Tensor:
-    """`batch_normalization` with its arguments in another order, and `gamma` only if it shall scale."""
+    """`batch_normalization` with another order of arguments; `gamma` is used only if `scale_after_normalization`."""
     return batch_normalization(t, m, v, beta, gamma if scale_after_normalization else None, variance_epsilon, name)
 
 
@@ -72,10 +72,10 @@ def fused_batch_norm(
     """Batch normalisation over all axes but the channels, in one op.
 
     Args:
-        mean, variance: are used if it is not training, and needed then.
+        mean, variance: required if `is_training` is False; must be None otherwise.
 
     Returns:
-        The result, and mean and variance of the batch (of training; else as given).
+        The result, and mean and variance (in training the batch's; else as given).
     """
     if is_training == (mean is not None) or is_training == (variance is not None):
         raise errors.InvalidValueError("Both mean and variance must be given when is_training is False, and only then")
@@ -97,7 +97,7 @@ def fused_batch_norm(
 def layer_norm(
     x: Any, scale: Any = None, offset: Any = None, *, axis: int = -1, epsilon: float = 1e-6, name: str | None = None
 ) -> Tensor:
-    """Each row along an axis with mean 0 and variance 1, then scaled and moved: Ba et al. 2016."""
+    """Normalise to mean 0 and variance 1 along an axis, then scale and shift: Ba et al. 2016."""
     with name_scope(name or "layer_norm"):
         value = convert_to_tensor(x)
         mean, variance = moments(value, [axis], keep_dims=True)
@@ -114,14 +114,15 @@ def l2_normalize(x: Any, axis: int | Sequence[int], epsilon: float = 1e-12, name
 
 
 def dropout(x: Any, rate: Any, noise_shape: Any = None, seed: int | None = None, name: str | None = None) -> Tensor:
-    """Elements set to zero with probability `rate`, the others divided by `1 - rate`: Srivastava et al. 2014.
+    """Set elements to zero with probability `rate`, and divide the others by `1 - rate`: Srivastava et al. 2014.
 
     Args:
-        rate: of [0, 1); a number, or a scalar tensor.
-        noise_shape: which elements share their fate: those along axes of size 1; by default none.
+        rate: in [0, 1); a number, or a scalar tensor.
+        noise_shape: the shape of the mask, which is broadcast: elements along axes of size 1 are dropped together; by
+            default the shape of `x`.
 
     Raises:
-        InvalidArgumentError: a rate that is not of [0, 1).
+        InvalidArgumentError: the rate is not in [0, 1).
     """
     with name_scope(name or "dropout"):
         value = convert_to_tensor(x)
@@ -139,6 +140,6 @@ def dropout(x: Any, rate: Any, noise_shape: Any = None, seed: int | None = None,
         size = ops.shape(value) if noise_shape is None else noise_shape
         kept = ops.greater_equal(random_uniform(size, dtype=value.dtype.base, seed=seed), share)
         dropped = ops.select_v2(kept, scaled, 0.0)
-        # What op inference cannot tell if the shape of the rate is unknown.
+        # Op inference does not know it if the shape of the rate is unknown.
         set_shape(dropped.node, dropped.index, value.static_shape)
         return dropped

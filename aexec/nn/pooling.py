@@ -1,6 +1,6 @@
 """Pooling: one value for each window of a sequence, an image or a volume.
 
-Sizes and formats are said as in `convolutions.py`.
+Sizes and formats are as in `convolutions.py`.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def max_pool(
 def avg_pool(
     value: Any, ksize: Sizes, strides: Sizes, padding: str, *, data_format: str = "NHWC", name: str | None = None
 ) -> Tensor:
-    """The mean of each window of images, without what is padding."""
+    """The mean of each window of images, without the padding."""
     sizes = window_sizes(ksize, data_format), window_sizes(strides, data_format)
     return ops.avg_pool(value, *sizes, padding=padding.upper(), data_format=data_format, name=name)
 
@@ -85,7 +85,7 @@ def _pool1d(
     data_format: str,
     name: str | None,
 ) -> Tensor:
-    """Of sequences as images of height 1."""
+    """Pool sequences as images of height 1."""
     with name_scope(name or called):
         axis = 2 if data_format == "NCW" else 1
         sizes = [window_sizes(size, data_format, 1) for size in (ksize, strides)]
@@ -109,7 +109,7 @@ def max_pool3d(
 def avg_pool3d(
     input: Any, ksize: Sizes, strides: Sizes, padding: str, *, data_format: str = "NDHWC", name: str | None = None
 ) -> Tensor:
-    """The mean of each window of volumes, without what is padding."""
+    """The mean of each window of volumes, without the padding."""
     sizes = window_sizes(ksize, data_format, 3), window_sizes(strides, data_format, 3)
     return ops.avg_pool3d(input, *sizes, padding=padding.upper(), data_format=data_format, name=name)
 
@@ -124,10 +124,10 @@ def max_pool_with_argmax(
     include_batch_in_index: bool = False,
     name: str | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """The largest value of each window of images, and where it was: `(y * width + x) * channels + c`.
+    """The largest value of each window of images, and its position: `(y * width + x) * channels + c`.
 
     Args:
-        include_batch_in_index: the number of the image is counted, too.
+        include_batch_in_index: the position also counts the images before.
     """
     sizes = window_sizes(ksize, "NHWC"), window_sizes(strides, "NHWC")
     return ops.max_pool_with_argmax(
@@ -150,14 +150,14 @@ def pool(
     strides: Any = None,
     name: str | None = None,
 ) -> Tensor:
-    """Pooling of sequences, images or volumes, channels last, as the length of `window_shape` says.
+    """Pooling of sequences, images or volumes, channels last, depending on the length of `window_shape`.
 
     Args:
         pooling_type: "MAX" or "AVG".
-        dilations: how far the window's elements are apart, for each axis; strides are 1 then.
+        dilations: the distance of the window's elements, for each axis; requires strides of 1.
 
     Raises:
-        InvalidArgumentError: another type, other than one to three axes, or strides and dilations at once.
+        InvalidArgumentError: the type is unknown, there are not one to three axes, or both strides and dilations.
     """
     axes = len(window_shape)
     functions = {

@@ -1,4 +1,4 @@
-"""Which elements are the largest, and sequences that must not rise."""
+"""The largest elements, and isotonic regression."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ __all__ = ["in_top_k", "isotonic_regression", "top_k"]
 def top_k(
     input: Any, k: Any = 1, *, sorted: bool = True, index_type: Any = "int32", name: str | None = None
 ) -> tuple[Tensor, Tensor]:
-    """The `k` largest elements along the last axis, and where they are: [..., k] each; of equal ones the first."""
+    """The `k` largest elements along the last axis, and their indices: [..., k] each; of equal ones the first."""
     return ops.top_kv2(input, k, sorted=sorted, index_type=index_type, name=name)
 
 
 def in_top_k(predictions: Any, targets: Any, k: Any, name: str | None = None) -> Tensor:
-    """For each example, is the prediction [batch, classes] of its class [batch] among the `k` largest?"""
+    """For each example, whether the prediction [batch, classes] of its class [batch] is among the `k` largest."""
     with name_scope(name or "in_top_k"):
         return ops.in_top_kv2(predictions, targets, k)
 
@@ -28,13 +28,13 @@ def in_top_k(predictions: Any, targets: Any, k: Any, name: str | None = None) ->
 def isotonic_regression(
     inputs: Any, *, decreasing: bool = True, axis: int = -1, name: str | None = None
 ) -> tuple[Tensor, Tensor]:
-    """The sequence along an axis that never rises and is nearest in squares: Barlow et al. 1972.
+    """The non-increasing sequence along an axis that is nearest in squares: Barlow et al. 1972.
 
     Args:
-        decreasing: else, that never falls.
+        decreasing: if False, the non-decreasing sequence.
 
     Returns:
-        The sequence, and which of its elements are alike, numbered from 0.
+        The sequence, and for each element the number, from 0, of its segment of equal elements.
     """
     with name_scope(name or "isotonic_regression"):
         values = convert_to_tensor(inputs)

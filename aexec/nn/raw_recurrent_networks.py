@@ -1,4 +1,4 @@
-"""Recurrent networks whose inputs are made as they go, or whose states are kept elsewhere.
+"""Recurrent networks whose inputs are computed in the loop, or whose states are stored between runs.
 
 Next to read: `recurrent_networks.py`, the usual ones.
 """
@@ -27,13 +27,13 @@ LoopFn = Callable[[Tensor, Any, Any, Any], tuple[Any, Any, Any, Any, Any]]
 
 
 class StateSaver(Protocol):
-    """What keeps the state of a network between runs."""
+    """Stores the state of a network between runs."""
 
     def state(self, state_name: str) -> Any:
         """The state of that name, [batch, size]."""
 
     def save_state(self, state_name: str, value: Any) -> Any:
-        """Keep another one; gives an operation or tensor that has done so."""
+        """Store a new state; returns an operation or tensor that has done so."""
 
 
 def raw_rnn(
@@ -43,19 +43,20 @@ def raw_rnn(
     *,
     scope: str | VariableScope | None = None,
 ) -> tuple[Any, Any, Any]:
-    """A cell in a loop of which `loop_fn` says what goes in, what comes out, and when it is over.
+    """Runs a cell in a loop; `loop_fn` gives its inputs, chooses its outputs, and decides when it ends.
 
     Args:
-        loop_fn: is called once with time 0 and None for all else, for the first input and state; what is emitted
-            there is None, or examples of what will be, without the batch.  Then it is called after each moment.
-            `finished` is a bool for each example; one that has finished keeps its state, and emits zeros.  A loop
-            state is any structure, or None.
+        loop_fn: called once with time 0 and None for the other arguments, for the first input and state; it then emits
+            None, or examples of later outputs, without the batch.  Later it is called after each time step. `finished`
+            is a bool for each example; one that has finished keeps its state, and emits zeros.  A loop state is any
+            structure, or None.
 
     Returns:
-        TensorArrays of what was emitted, in its structure, [time, batch, ...]; the last state; the last loop state.
+        TensorArrays of the emitted outputs, in their structure, [time, batch, ...]; the last state; the last loop
+            state.
 
     Raises:
-        InvalidArgumentError: the batch is not known of the first input, or structures change.
+        InvalidArgumentError: the batch size of the first input is unknown, or structures change.
     """
     with variable_scope(scope or "rnn"):
         time = convert_to_tensor(0, dtypes.int32, "time")
@@ -73,7 +74,7 @@ def raw_rnn(
             TensorArray(zero.dtype.base, 0, dynamic_size=True, clear_after_read=False, infer_shape=False)
             for zero in zeros
         ]
-        # A loop variable must be there even if nothing is kept in it.
+        # A loop variable is required even if nothing is kept in it.
         keeps = loop_state is not None
         kept = loop_state if keeps else convert_to_tensor(0, dtypes.int32, "loop_state")
 
@@ -106,7 +107,7 @@ def raw_rnn(
 
 
 def _zeros_like(structure: Any, batch: Tensor) -> list[Tensor]:
-    """Zeros for a batch of what a structure has examples of."""
+    """Zeros for a batch, in the structure and shapes of examples."""
     examples = [convert_to_tensor(leaf) for leaf in leaves_of(structure)]
     return [_zeros(ops.concat_v2([ops.expand_dims(batch, 0), ops.shape(one)], 0), one.dtype.base) for one in examples]
 
@@ -124,17 +125,17 @@ def static_state_saving_rnn(
     sequence_length: Any = None,
     scope: str | VariableScope | None = None,
 ) -> tuple[list[Tensor], Any]:
-    """`static_rnn` that begins with a state that was kept, and keeps the last one.
+    """`static_rnn` that starts with a stored state, and stores the last one.
 
     Args:
         state_saver: has `state(name)` and `save_state(name, value)`.
         state_name: a name for each leaf of the cell's state, in its structure.
 
     Returns:
-        The outputs, of which the last is there when the state has been kept, and the last state.
+        The outputs, the last of which waits until the state is stored, and the last state.
 
     Raises:
-        InvalidArgumentError: names of another structure than the state; and what `static_rnn` raises.
+        InvalidArgumentError: the names have another structure than the state; and what `static_rnn` raises.
     """
     sizes, names = leaves_of(cell.state_size), leaves_of(state_name)
     if len(sizes) != len(names):

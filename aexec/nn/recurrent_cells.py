@@ -1,9 +1,8 @@
-"""Recurrent cells: what makes of inputs and a state outputs and the next state, with weights of its own.
+"""Recurrent cells: they compute outputs and the next state from inputs and a state, with weights of their own.
 
-Cells are objects, as their weights are made with the first call and used again by later ones.  Variables have
+Cells are objects, since their weights are made by the first call and used again by later ones.  Variables have
 TensorFlow's names and order (`basic_lstm_cell/kernel`, `gru_cell/gates/bias`), so that checkpoints of either program
-fit the other.
-Next to read: `recurrent_networks.py`, which calls a cell for each moment of a sequence.
+fit the other. Next to read: `recurrent_networks.py`, which calls a cell for each time step of a sequence.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ __all__ = [
 
 
 class LSTMStateTuple(NamedTuple):
-    """The state of an LSTM: of the cell, and what it put out; [batch, units] both."""
+    """The state of an LSTM: its cell state, and its output; both [batch, units]."""
 
     c: Any
     h: Any
@@ -52,8 +51,8 @@ class RNNCell(ABC):
     """A cell: `outputs, state = cell(inputs, state)`.
 
     Attributes:
-        state_size: how many numbers a state has for each example; a structure of them where the state is one.
-        output_size: the same of the outputs.
+        state_size: the size of an example's state; a structure of sizes if the state is one.
+        output_size: the same for the outputs.
     """
 
     state_size: Any
@@ -61,16 +60,16 @@ class RNNCell(ABC):
 
     @abstractmethod
     def __call__(self, inputs: Any, state: Any, scope: str | None = None) -> tuple[Tensor, Any]:
-        """One moment.
+        """Compute one time step.
 
         Args:
             inputs: [batch, size], whose size must be known.
             state: in the structure of `state_size`, [batch, size] each.
-            scope: variable scope of the weights, with the first call; by default called like the cell.
+            scope: variable scope of the weights, in the first call; by default named after the cell.
         """
 
     def zero_state(self, batch_size: Any, dtype: Any) -> Any:
-        """A state of zeros for so many examples, an int or an int scalar."""
+        """A state of zeros; `batch_size` is an int or an int scalar tensor."""
         with name_scope(f"{type(self).__name__}ZeroState"):
             sizes = leaves_of(self.state_size)
             return pack(self.state_size, [zeros(_sizes(batch_size, size), dtype) for size in sizes])
@@ -81,7 +80,7 @@ def _sizes(batch_size: Any, size: int) -> Any:
 
 
 class WeightedCell(RNNCell):
-    """A cell with weights: it makes them with its first call, in the variable scope where that is."""
+    """A cell with weights, which its first call makes, in the variable scope of that call."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -102,7 +101,7 @@ class WeightedCell(RNNCell):
 
     @contextmanager
     def _inside(self, scope: str | None) -> Iterator[bool]:
-        """Its variable scope; is it entered for the first time?"""
+        """Enter the cell's variable scope; yields True the first time."""
         if self._scope is None:
             with variable_scope(scope, self._name) as self._scope:
                 yield True
@@ -112,7 +111,7 @@ class WeightedCell(RNNCell):
 
     @abstractmethod
     def _build(self, depth: int, dtype: dtypes.DType) -> None:
-        """Make the weights, given the size of the inputs."""
+        """Make the weights for this size of inputs."""
 
     @abstractmethod
     def _step(self, x: Tensor, state: Any) -> tuple[Tensor, Any]: ...
@@ -160,8 +159,8 @@ class GRUCell(WeightedCell):
     Args:
         num_units: size of the state and the outputs.
         activation: of the candidate, in place of `tanh`.
-        kernel_initializer, bias_initializer: by default that of the variable scope; 1 for the gates, 0 for the
-            candidate.
+        kernel_initializer, bias_initializer: by default the variable scope's for kernels; for biases 1 for the gates, 0
+            for the candidate.
     """
 
     def __init__(
@@ -198,12 +197,12 @@ class LSTMCell(WeightedCell):
 
     Args:
         num_units: size of the cell's state.
-        use_peepholes: the gates see the cell's state too.
-        cell_clip: the cell's state stays between this and its negative.
-        initializer: of kernels and peepholes; by default that of the variable scope.
+        use_peepholes: the gates also depend on the cell's state.
+        cell_clip: the cell's state is clipped to between this and its negative.
+        initializer: of kernels and peepholes; by default the variable scope's.
         num_proj: size of the outputs, to which they are projected; by default `num_units`, without a projection.
-        proj_clip: as `cell_clip`, of projected outputs.
-        forget_bias: what is added to the gate that forgets, so that little is forgotten at first.
+        proj_clip: as `cell_clip`, for projected outputs.
+        forget_bias: added to the forget gate, so that little is forgotten at first.
         activation: in place of `tanh`.
     """
 
@@ -264,7 +263,7 @@ class LSTMCell(WeightedCell):
 
 
 class BasicLSTMCell(LSTMCell):
-    """An `LSTMCell` without peepholes, clipping and projection, whose weights are called otherwise."""
+    """An `LSTMCell` without peepholes, clipping and projection, whose weights have other names."""
 
     def __init__(
         self,
@@ -277,7 +276,7 @@ class BasicLSTMCell(LSTMCell):
 
 
 class MultiRNNCell(RNNCell):
-    """Cells one above the other: each takes what the one below puts out; the state is a tuple of theirs.
+    """Stacked cells: the inputs of each are the outputs of the one below; the state is a tuple of theirs.
 
     Raises:
         InvalidArgumentError: there are no cells, or one is there twice.
@@ -308,7 +307,7 @@ class MultiRNNCell(RNNCell):
 
 
 class _Wrapper(RNNCell):
-    """A cell around another one, with its state."""
+    """A cell that wraps another one and has its state."""
 
     def __init__(self, cell: RNNCell) -> None:
         self._cell = cell
@@ -320,12 +319,12 @@ class _Wrapper(RNNCell):
 
 
 class DropoutWrapper(_Wrapper):
-    """A cell of which numbers are dropped, others with each call: of inputs, of the next state, and of outputs.
+    """A cell with dropout of inputs, of the next state, and of outputs; each call drops other elements.
 
     Args:
-        input_keep_prob, output_keep_prob, state_keep_prob: probability that a number stays; 1 for all.  Of an LSTM's
+        input_keep_prob, output_keep_prob, state_keep_prob: probability that an element stays; 1 for all.  Of an LSTM's
             state only `h` is dropped.
-        seed: makes the seed of each dropout, as TensorFlow makes it.
+        seed: determines the seed of each dropout, as in TensorFlow.
     """
 
     def __init__(
@@ -368,7 +367,7 @@ def _is_one(keep: Any) -> bool:
 
 
 def _memories(state: Any) -> list[bool]:
-    """For each leaf of a state: is it the memory of an LSTM's cell, which is not dropped?"""
+    """For each leaf of a state, whether it is the cell state of an LSTM, which is not dropped."""
     if isinstance(state, LSTMStateTuple):
         return [True, False]
     if isinstance(state, list | tuple):
@@ -386,7 +385,7 @@ class ResidualWrapper(_Wrapper):
 
 
 class DeviceWrapper(_Wrapper):
-    """A cell whose nodes ask for a device."""
+    """A cell whose nodes are placed on a device."""
 
     def __init__(self, cell: RNNCell, device: str) -> None:
         super().__init__(cell)

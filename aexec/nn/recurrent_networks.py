@@ -1,4 +1,6 @@
-"""Sequences through recurrent cells: in a loop of the graph, or with nodes for each moment; forwards, or both ways."""
+"""Sequences through recurrent cells: in a loop of the graph, or with nodes for each time step; forward, or both
+ways.
+"""
 
 from __future__ import annotations
 
@@ -30,20 +32,20 @@ def dynamic_rnn(
     time_major: bool = False,
     scope: str | VariableScope | None = None,
 ) -> tuple[Tensor, Any]:
-    """A sequence through a cell, in a loop as long as the longest one.
+    """Run a cell over a sequence, in a loop as long as the longest example.
 
     Args:
         inputs: [batch, time, size]; [time, batch, size] if `time_major`.
-        sequence_length: how long each example is, [batch]; behind that, outputs are zero and the state stays.
+        sequence_length: the length of each example, [batch]; after its end, outputs are zero and the state stays.
         initial_state: in the structure of the cell's state; by default zeros of type `dtype`.
-        parallel_iterations: how many moments may be under way at once.
+        parallel_iterations: how many time steps may run at once.
         scope: variable scope of the cell's weights, `rnn` by default.
 
     Returns:
         The outputs, with axes in the order of the inputs', and the last state.
 
     Raises:
-        InvalidArgumentError: neither a state nor a type, or inputs of unknown rank.
+        InvalidArgumentError: there is neither a state nor a type, or the rank of the inputs is unknown.
     """
     with variable_scope(scope or "rnn"):
         given = convert_to_tensor(inputs, name="inputs")
@@ -80,17 +82,17 @@ def static_rnn(
     sequence_length: Any = None,
     scope: str | VariableScope | None = None,
 ) -> tuple[list[Tensor], Any]:
-    """A sequence through a cell, with nodes for each moment.
+    """Run a cell over a sequence, with nodes for each time step.
 
     Args:
-        inputs: one tensor for each moment, [batch, size].
+        inputs: one tensor for each time step, [batch, size].
         sequence_length, initial_state, dtype, scope: as of `dynamic_rnn`.
 
     Returns:
-        The outputs, one for each moment, and the last state.
+        The outputs, one for each time step, and the last state.
 
     Raises:
-        InvalidArgumentError: no inputs, or neither a state nor a type.
+        InvalidArgumentError: there are no inputs, or neither a state nor a type.
     """
     if not inputs:
         raise errors.InvalidValueError("inputs must not be empty")
@@ -118,7 +120,7 @@ def bidirectional_dynamic_rnn(
     time_major: bool = False,
     scope: str | VariableScope | None = None,
 ) -> tuple[tuple[Tensor, Tensor], tuple[Any, Any]]:
-    """A sequence through one cell, and from its end to its beginning through another; arguments as of `dynamic_rnn`.
+    """Run one cell over a sequence, and another one from its end to its start; arguments as of `dynamic_rnn`.
 
     Returns:
         Outputs of both, in the order of the inputs, and last states of both.
@@ -150,12 +152,12 @@ def static_bidirectional_rnn(
     sequence_length: Any = None,
     scope: str | VariableScope | None = None,
 ) -> tuple[list[Tensor], Any, Any]:
-    """A sequence through one cell, and from its end to its beginning through another, with nodes for each moment.
+    """Run one cell over a sequence, and another one from its end to its start, with nodes for each time step.
 
     Arguments as of `static_rnn`.
 
     Returns:
-        For each moment the outputs of both, one behind the other along the last axis; and last states of both.
+        For each time step the outputs of both, concatenated along the last axis; and last states of both.
     """
     with variable_scope(scope or "bidirectional_rnn"):
         with variable_scope("fw") as forwards:
@@ -176,7 +178,7 @@ def _reversed_moments(moments: Sequence[Any], lengths: Any) -> list[Tensor]:
 
 
 def _called(cell: RNNCell, x: Tensor, state: Any, time: Any, lengths: Tensor | None) -> tuple[Tensor, Any]:
-    """One moment: for examples that are over by now, zeros and the state that they have."""
+    """One time step; examples that have ended get zeros and keep their state."""
     output, after = cell(x, state)
     if lengths is None:
         return output, after
@@ -222,11 +224,11 @@ def _known_batch_of(moment: Tensor) -> Any:
 
 
 def _swapped(value: Tensor) -> Tensor:
-    """With the axes of batch and time in the other order."""
+    """The value with the axes of batch and time swapped."""
     return ops.transpose(value, [1, 0, *range(2, value.static_shape.rank or 2)])
 
 
 def _with_shape(value: Tensor, sizes: Sequence[int | None]) -> Tensor:
-    """What is read from a tensor array has a shape that its op does not tell."""
+    """Set the shape of a value that was read from a tensor array, whose op does not know it."""
     value.node.shapes = [PartialTensorShape(sizes), *value.node.shapes[1:]]
     return value

@@ -1,6 +1,6 @@
-"""Losses over many classes, of which only some are looked at: sampled softmax, and noise-contrastive estimation.
+"""Losses over a sample of many classes: sampled softmax, and noise-contrastive estimation.
 
-Next to read: `candidate_samplers.py`, of those that sample; `embeddings.py`, by which the rows of classes are found.
+Next to read: `candidate_samplers.py`, which samples; `embeddings.py`, which looks up the rows of classes.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ def nce_loss(
         biases: [num_classes], or a list of parts.
         labels: true classes, [batch, num_true], int64.
         inputs: [batch, dim].
-        sampled_values: by default those of `log_uniform_candidate_sampler`, each once.
-        remove_accidental_hits: a sampled class that is a true one does not count.
+        sampled_values: by default those of `log_uniform_candidate_sampler`, without repetitions.
+        remove_accidental_hits: sampled classes that are true ones do not count.
 
     Returns:
         [batch].
@@ -110,7 +110,7 @@ def _sampled_logits(
     partition_strategy: str,
     seed: int | None,
 ) -> tuple[Tensor, Tensor]:
-    """Logits of the true and the sampled classes less what chance makes of them, and what they should be."""
+    """Logits of the true and the sampled classes, minus the logarithms of their expected counts, and their labels."""
     true = ops.cast(convert_to_tensor(labels), DstT=dtypes.int64)
     x = convert_to_tensor(inputs)
     if sampled is None:
@@ -132,7 +132,7 @@ def _sampled_logits(
 
 
 def _accidental(true: Tensor, candidates: Tensor, num_true: int, logits: Tensor) -> Tensor:
-    """So much less for sampled classes that are true ones that they do not count."""
+    """A number to add to the logits: so low for sampled classes that are true ones that they do not count."""
     examples, places, weights = compute_accidental_hits(true, candidates, num_true)
     indices = ops.pack([ops.cast(examples, DstT=dtypes.int64), places], axis=1)
     shape = ops.cast(ops.shape(logits), DstT=dtypes.int64)

@@ -1,6 +1,6 @@
-"""Rows of tables for each example of a batch, put together: as many as the example names.
+"""Look-ups of table rows by a varying number of ids per example, combined to one row.
 
-Next to read: `embeddings.py`, by which rows are found.
+Next to read: `embeddings.py`, which looks up rows.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ def embedding_lookup_sparse(
     max_norm: float | None = None,
     name: str | None = None,
 ) -> Tensor:
-    """For each example the rows of a table that its ids name, put together.
+    """For each example the rows of a table with its ids, combined.
 
     Args:
         params, partition_strategy, max_norm: as of `embedding_lookup`.
-        sp_ids: [batch, …], integers; no example without an id, but at the end.
-        sp_weights: what rows are multiplied by, in the places of the ids; None for 1 each.
-        combiner: "sum" of the rows, "mean" (that, divided by the sum of the weights), or "sqrtn" (divided by the
-            root of the sum of their squares).
+        sp_ids: [batch, …], integers; only examples at the end may have no id.
+        sp_weights: factors of the rows, at the positions of the ids; None for 1 each.
+        combiner: "sum" of the rows, "mean" (that, divided by the sum of the weights), or "sqrtn" (divided by the root
+            of the sum of their squares).
 
     Returns:
         [batch, …].
 
     Raises:
-        InvalidArgumentError: another combiner; and what `embedding_lookup` raises.
+        InvalidArgumentError: the combiner is unknown; and what `embedding_lookup` raises.
     """
     if combiner not in _COMBINERS:
         raise errors.InvalidValueError(f"combiner must be one of 'mean', 'sqrtn' or 'sum', got {combiner!r}")
@@ -86,9 +86,9 @@ def safe_embedding_lookup_sparse(
     max_norm: float | None = None,
     name: str | None = None,
 ) -> Tensor:
-    """`embedding_lookup_sparse` of ids of any rank, of which some are negative, and examples without any.
+    """`embedding_lookup_sparse` with ids of any rank, some of which may be negative, and with examples without ids.
 
-    Ids that are negative do not count, nor those whose weight is not positive, unless rows are summed.
+    Negative ids are ignored, and so are ids whose weight is not positive, unless rows are summed.
 
     Args:
         sparse_ids: [batch, …, n].
@@ -100,7 +100,7 @@ def safe_embedding_lookup_sparse(
     with name_scope(name or "embedding_lookup"):
         whole = ops.cast(convert_to_tensor(sparse_ids.dense_shape), DstT=dtypes.int64)
         outer = whole[:-1]
-        # One row for each example, whatever axes there are.
+        # One row for each example, whatever its axes.
         flat = ops.pack([ops.prod(outer, [0]), whole[-1]])
         ids, shape = _reshaped(sparse_ids, whole, flat), flat
         weights = None if sparse_weights is None else _reshaped(sparse_weights, whole, flat)

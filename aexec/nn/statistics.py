@@ -1,4 +1,4 @@
-"""Means and variances: in one go, of sums that are kept, and with weights.
+"""Means and variances: directly, from sufficient statistics, and with weights.
 
 Next to read: `normalization.py`, which uses them.
 """
@@ -27,12 +27,12 @@ __all__ = [
 
 
 class SufficientStatistics(NamedTuple):
-    """What mean and variance can be computed of.
+    """Sums from which mean and variance can be computed.
 
     Attributes:
-        counts: how many elements there are, a scalar.
-        mean_ss: the sum of the elements, less `shift` each.
-        variance_ss: the sum of the squares of that.
+        counts: the number of elements, a scalar.
+        mean_ss: the sum of the elements minus `shift`.
+        variance_ss: the sum of the squares of these differences.
         shift: as given, or None.
     """
 
@@ -45,7 +45,7 @@ class SufficientStatistics(NamedTuple):
 def moments(
     x: Any, axes: Sequence[int] | int, *, keep_dims: bool = False, name: str | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Mean and variance over some axes; in float32 for float16."""
+    """Mean and variance over some axes; computed in float32 for float16."""
     axes = [axes] if isinstance(axes, int) else axes
     with name_scope(name or "moments"):
         given = convert_to_tensor(x)
@@ -64,10 +64,10 @@ def moments(
 def sufficient_statistics(
     x: Any, axes: Sequence[int], shift: Any = None, *, keep_dims: bool = False, name: str | None = None
 ) -> SufficientStatistics:
-    """Sums over some axes, of which `normalize_moments` makes mean and variance.
+    """Sums over some axes, from which `normalize_moments` computes mean and variance.
 
     Args:
-        shift: a number near the mean, which is subtracted so that large numbers do not lose their differences.
+        shift: a number near the mean; it is subtracted so that differences of large numbers keep their digits.
     """
     axes = list(axes)
     with name_scope(name or "sufficient_statistics"):
@@ -95,7 +95,7 @@ def sufficient_statistics(
 def normalize_moments(
     counts: Any, mean_ss: Any, variance_ss: Any, shift: Any = None, name: str | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Mean and variance of what `sufficient_statistics` gives."""
+    """Mean and variance from the results of `sufficient_statistics`."""
     with name_scope(name or "normalize"):
         share = ops.reciprocal(convert_to_tensor(counts), name="divisor")
         of_shifted = ops.mul(mean_ss, share, name="shifted_mean" if shift is not None else "mean")
@@ -107,10 +107,10 @@ def normalize_moments(
 def weighted_moments(
     x: Any, axes: Sequence[int], frequency_weights: Any, *, keep_dims: bool = False, name: str | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Mean and variance over some axes, each element counted as often as its weight says.
+    """Mean and variance over some axes, with each element counted as often as its weight says.
 
     Args:
-        frequency_weights: of a shape that `x` can be multiplied by.
+        frequency_weights: must broadcast against `x`.
     """
     axes = list(axes)
     with name_scope(name or "weighted_moments"):
@@ -119,7 +119,7 @@ def weighted_moments(
         value = ops.cast(given, DstT=dtypes.float32) if narrow else given
         weights = ops.cast(convert_to_tensor(frequency_weights, name="frequency_weights"), DstT=value.dtype.base)
         weighted = ops.sum(weights * value, axes, keep_dims=True, name="weighted_input_sum")
-        # Weights that are the same along an axis count once for each element of it.
+        # Weights with size 1 along an axis count once for each element of it.
         each = weights + ops.zeros_like(value)
         total = ops.sum(each, axes, keep_dims=True, name="sum_of_weights")
         share = ops.reciprocal(total, name="divisor")
@@ -134,7 +134,7 @@ def weighted_moments(
 
 
 def zero_fraction(value: Any, name: str | None = None) -> Tensor:
-    """The share of the elements that are zero, a float32 scalar; NaN of none."""
+    """The fraction of elements that are zero, a float32 scalar; NaN if there are none."""
     with name_scope(name or "zero_fraction"):
         given = convert_to_tensor(value, name="value")
         flat = ops.reshape(given, [-1])
