@@ -1,9 +1,9 @@
-"""`aexec.losses`: what predictions cost as one number, weighted, under TensorFlow's names and with its values.
+"""`aexec.losses`: losses of predictions as one number, weighted, with TensorFlow's names and values.
 
-Each loss is worked out for every prediction, multiplied by `weights`, and reduced as `reduction` says; what comes of it
-is in the collection `losses`, of which `get_total_loss` is the sum.  A weight of zero says that a prediction does not
-count.
-Next to read: `aexec/nn/cross_entropies.py`, whose functions give a number for each prediction.
+Each function computes a loss for every prediction, multiplies it by `weights`, and reduces them according to
+`reduction`.  The result is added to the collection `losses`, whose sum `get_total_loss` returns.  A prediction with
+weight zero does not count. Next to read: `aexec/nn/cross_entropies.py`, whose functions return a number for each
+prediction.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ class Reduction:
     """How losses become one number: names, with TensorFlow's values.
 
     Attributes:
-        NONE: they do not.
+        NONE: they are not reduced.
         SUM: their sum.
         MEAN: the sum, divided by that of the weights.
-        SUM_OVER_BATCH_SIZE: the sum, divided by how many there are.
-        SUM_BY_NONZERO_WEIGHTS: the sum, divided by how many of them count.
+        SUM_OVER_BATCH_SIZE: the sum, divided by their number.
+        SUM_BY_NONZERO_WEIGHTS: the sum, divided by the number of nonzero weights.
     """
 
     NONE = "none"
@@ -61,7 +61,7 @@ class Reduction:
 
     @classmethod
     def all(cls) -> tuple[str, ...]:
-        """All of them."""
+        """All reductions."""
         return (cls.NONE, cls.SUM, cls.MEAN, cls.SUM_OVER_BATCH_SIZE, cls.SUM_BY_NONZERO_WEIGHTS)
 
 
@@ -69,23 +69,23 @@ class Reduction:
 
 
 def add_loss(loss: Tensor, loss_collection: str | None = GraphKeys.LOSSES) -> None:
-    """Add a loss that was made elsewhere to a collection; to none if that is None."""
+    """Add a loss that was made elsewhere to a collection; None adds it to none."""
     if loss_collection is not None:
         require_graph().collections.get_ref(loss_collection).append(loss)
 
 
 def get_losses(scope: str | None = None, loss_collection: str = GraphKeys.LOSSES) -> list[Tensor]:
-    """The losses of a collection, those only whose names begin with what `scope`, a regular expression, matches."""
+    """The losses of a collection whose names begin with a match of `scope`, a regular expression; all if it is None."""
     return list(require_graph().collections.get(loss_collection, scope))
 
 
 def get_regularization_losses(scope: str | None = None) -> list[Tensor]:
-    """What the regularizers of variables gave."""
+    """The losses that regularizers of variables returned."""
     return get_losses(scope, GraphKeys.REGULARIZATION_LOSSES)
 
 
 def get_regularization_loss(scope: str | None = None, name: str = "total_regularization_loss") -> Tensor:
-    """The sum of what the regularizers gave, 0 if there are none."""
+    """The sum of the regularizers' losses, 0 if there are none."""
     found = get_regularization_losses(scope)
     return ops.add_n(found, name=name) if found else convert_to_tensor(0.0, name=name)
 
@@ -93,10 +93,10 @@ def get_regularization_loss(scope: str | None = None, name: str = "total_regular
 def get_total_loss(
     add_regularization_losses: bool = True, name: str = "total_loss", scope: str | None = None
 ) -> Tensor:
-    """The sum of all losses of the collection `losses`, and of what regularizers gave.
+    """The sum of all losses of the collection `losses`, and of the regularizers' losses.
 
     Raises:
-        InvalidArgumentError: there is none.
+        InvalidArgumentError: there is no loss.
     """
     found = get_losses(scope)
     if add_regularization_losses:
@@ -119,14 +119,14 @@ def compute_weighted_loss(
     """Losses, each multiplied by its weight, as one number.
 
     Args:
-        losses: of any shape; computed with in float32, given in their own type.
+        losses: of any shape; computed in float32, returned in their own type.
         weights: a scalar, or of the rank of the losses, each axis as long as theirs or 1.
         scope: name of the scope of the nodes.
-        loss_collection: where the result is added; None for nowhere.
+        loss_collection: the collection to add the result to; None for none.
         reduction: one of `Reduction`'s.
 
     Raises:
-        InvalidArgumentError: weights of another shape, or an unknown reduction.
+        InvalidArgumentError: the weights have another shape, or the reduction is unknown.
     """
     if reduction not in Reduction.all():
         raise errors.InvalidValueError(
@@ -157,13 +157,13 @@ def _reduced(x: Tensor, weighted: Tensor, w: Tensor, reduction: str) -> Tensor:
 
 
 def _present(x: Tensor, w: Tensor) -> Tensor:
-    """One for each number that counts, zero for others, in the shape of all."""
+    """One for each number whose weight is not zero, zero for others, in the shape of `x`."""
     counts = ops.select_v2(ops.equal(w, 0.0), ops.zeros_like(w), ops.ones_like(w))
     return ops.broadcast_to(counts, ops.shape(x))
 
 
 def _sum(x: Tensor, axes: Sequence[int] | None = None) -> Tensor:
-    """The sum of all, or along some axes, which stay."""
+    """The sum of all elements, or along some axes, which are kept."""
     if axes is not None:
         return ops.sum(x, list(axes), keep_dims=True)
     rank = x.static_shape.rank
@@ -225,7 +225,7 @@ def cosine_distance(
     loss_collection: str | None = GraphKeys.LOSSES,
     reduction: str = Reduction.SUM_BY_NONZERO_WEIGHTS,
 ) -> Tensor:
-    """One less the product of labels and predictions along an axis, which are taken to have length 1 there.
+    """One minus the product of labels and predictions along an axis, along which they should have length 1.
 
     Args:
         weights: of the shape of labels, with size 1 along `axis`; others as of `compute_weighted_loss`.
@@ -243,7 +243,7 @@ def hinge_loss(
     loss_collection: str | None = GraphKeys.LOSSES,
     reduction: str = Reduction.SUM_BY_NONZERO_WEIGHTS,
 ) -> Tensor:
-    """`max(0, 1 - logits)` of what has label 1, `max(0, 1 + logits)` of what has 0."""
+    """`max(0, 1 - logits)` for label 1, `max(0, 1 + logits)` for label 0."""
     with name_scope(scope or "hinge_loss") as name:
         y, x = _floats(labels, logits)
         return compute_weighted_loss(ops.relu(1.0 - (2.0 * y - 1.0) * x), weights, name, loss_collection, reduction)
@@ -258,7 +258,7 @@ def huber_loss(
     loss_collection: str | None = GraphKeys.LOSSES,
     reduction: str = Reduction.SUM_BY_NONZERO_WEIGHTS,
 ) -> Tensor:
-    """Half the square of an error up to `delta`, and growing linearly from there."""
+    """Half the square of an error up to `delta`, linear from there on."""
     with name_scope(scope or "huber_loss") as name:
         y, p = _floats(labels, predictions)
         error = ops.abs(p - y)
@@ -290,20 +290,20 @@ def mean_pairwise_squared_error(
     scope: str | None = None,
     loss_collection: str | None = GraphKeys.LOSSES,
 ) -> Tensor:
-    """How far differences between the predictions of an example are from those between its labels, squared.
+    """The squared differences between the predictions' pairwise differences within an example and its labels'.
 
     Args:
         labels, predictions: [batch, ...].
         weights: a scalar, or of the rank of the labels.
 
     Raises:
-        InvalidArgumentError: shapes that differ, or whose rank is not known.
+        InvalidArgumentError: the shapes differ, or their rank is unknown.
     """
     with name_scope(scope or "mean_pairwise_squared_error"):
         y, p = _floats(labels, predictions)
         w, differences = _float(weights, "weights"), p - y
         _check_weights(w, differences)
-        rank = p.static_shape.rank if y.static_shape.rank is None else y.static_shape.rank  # their shapes are the same
+        rank = p.static_shape.rank if y.static_shape.rank is None else y.static_shape.rank  # they have one shape
         if rank is None:
             raise errors.InvalidValueError(f"the rank of labels or of predictions must be known: '{p.name}'")
         axes = range(1, rank)
@@ -340,7 +340,7 @@ def sigmoid_cross_entropy(
     loss_collection: str | None = GraphKeys.LOSSES,
     reduction: str = Reduction.SUM_BY_NONZERO_WEIGHTS,
 ) -> Tensor:
-    """The cross entropy of labels that do not exclude each other, moved towards ½ by `label_smoothing` if above 0."""
+    """The cross entropy of labels that do not exclude each other, moved towards ½ by `label_smoothing`."""
     with name_scope(scope or "sigmoid_cross_entropy_loss") as name:
         x = convert_to_tensor(logits, name="logits")
         y = _as(multi_class_labels, x)
@@ -359,10 +359,10 @@ def softmax_cross_entropy(
     loss_collection: str | None = GraphKeys.LOSSES,
     reduction: str = Reduction.SUM_BY_NONZERO_WEIGHTS,
 ) -> Tensor:
-    """The cross entropy of probabilities of exclusive classes, along the last axis; no gradient goes to the labels.
+    """The cross entropy of probabilities of exclusive classes, along the last axis; labels get no gradient.
 
     Args:
-        label_smoothing: this share of a label is spread over all classes.
+        label_smoothing: this fraction of a label is spread over all classes.
     """
     with name_scope(scope or "softmax_cross_entropy_loss") as name:
         x = convert_to_tensor(logits, name="logits")
@@ -382,7 +382,7 @@ def sparse_softmax_cross_entropy(
     loss_collection: str | None = GraphKeys.LOSSES,
     reduction: str = Reduction.SUM_BY_NONZERO_WEIGHTS,
 ) -> Tensor:
-    """The cross entropy of labels that are numbers of classes.
+    """The cross entropy of labels that are class numbers.
 
     Args:
         labels: integers of the shape of the logits without their last axis, or with size 1 there.

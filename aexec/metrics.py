@@ -1,10 +1,9 @@
-"""`aexec.metrics`: measures of a model over many runs, under TensorFlow's names and with its values.
+"""`aexec.metrics`: metrics of a model over many runs, with TensorFlow's names and values.
 
-Each function gives two tensors: the value of all that was counted so far, and an update, which counts what this run has
-and gives the value after it.  The counts are local variables, in the collections `local_variables` and
-`metric_variables`: `local_variables_initializer` begins anew.  Fetch the value in a run of its own: where update and
-value are in one run, it may be that before or after.
-Next to read: `losses.py`, for what is made smaller in training.
+Each function returns two tensors: the value of all that was counted so far, and an update, which counts this run's
+inputs and returns the value after that.  The counts are local variables, in the collections `local_variables` and
+`metric_variables`: `local_variables_initializer` resets them.  Fetch the value in a separate run: in a run with the
+update, it may be that before or after. Next to read: `losses.py`, whose values training minimises.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ __all__ = [
 
 Metric = tuple[Tensor, Tensor]
 
-# Added in `auc`: to where the outermost thresholds are, and to counts that may be zero.
+# Added in `auc` to the outermost thresholds, and to counts that may be zero.
 _THRESHOLD_EPSILON = 1e-7
 _RATE_EPSILON = 1e-6
 
@@ -78,12 +77,12 @@ def _sum(x: Any) -> Tensor:
 
 
 def _ratio(part: Any, whole: Any) -> Tensor:
-    """0 where there is nothing yet."""
+    """`part / whole`, or 0 if the whole is 0, as before the first update."""
     return ops.div_no_nan(part, ops.maximum(whole, 0.0))
 
 
 def _weighted(values: Tensor, weights: Any) -> tuple[Tensor, Tensor]:
-    """Values times weights, and weights in the shape of values."""
+    """Values times weights, and the weights in the shape of the values."""
     w = ops.broadcast_to(_as(weights, dtypes.float32, "weights"), ops.shape(values))
     return values * w, w
 
@@ -103,7 +102,7 @@ def mean(
     Args:
         values: numbers of any shape, counted in float32.
         weights: broadcast to the shape of the values; None for 1 each.
-        metrics_collections, updates_collections: where the value, and the update, are added.
+        metrics_collections, updates_collections: the collections to which the value, and the update, are added.
         name: of the scope of its nodes and variables.
 
     Returns:
@@ -131,7 +130,7 @@ def accuracy(
     updates_collections: Iterable[str] | None = None,
     name: str | None = None,
 ) -> Metric:
-    """How often predictions equal labels; arguments as of `mean`."""
+    """The fraction of predictions that equal labels; arguments as of `mean`."""
     p = convert_to_tensor(predictions, name="predictions")
     y, p = _pair(labels, p, p.dtype.base)
     right = ops.cast(ops.equal(p, y), DstT=dtypes.float32)
@@ -160,7 +159,7 @@ def mean_relative_error(
     updates_collections: Iterable[str] | None = None,
     name: str | None = None,
 ) -> Metric:
-    """The mean of `|predictions - labels| / normalizer`, 0 where that is 0; arguments as of `mean`."""
+    """The mean of `|predictions - labels| / normalizer`, counted as 0 if that is 0; arguments as of `mean`."""
     y, p = _pair(labels, predictions, dtypes.float32)
     error = ops.div_no_nan(ops.abs(y - p), _as(normalizer, dtypes.float32, "normalizer"))
     return mean(error, weights, metrics_collections, updates_collections, name or "mean_relative_error")
@@ -193,11 +192,11 @@ def root_mean_squared_error(
     return _finished(ops.sqrt(value), ops.sqrt(update), metrics_collections, updates_collections)
 
 
-# Of two classes
+# For two classes
 
 
 def _count(what: str, counts: Tensor, weights: Any) -> tuple[Variable, Tensor]:
-    """A variable, and the sum in it after what is true in `counts` has been counted, each with its weight."""
+    """A variable, and its sum after adding the weights of the elements of `counts` that are true."""
     with name_scope(what):
         numbers = ops.cast(counts, DstT=dtypes.float32)
         kept = _kept("count")
@@ -219,7 +218,7 @@ def true_positives(
     updates_collections: Iterable[str] | None = None,
     name: str | None = None,
 ) -> Metric:
-    """How many predictions are true where the label is, both as truth values; arguments as of `mean`."""
+    """The count of true predictions with true labels, both as bools; arguments as of `mean`."""
     y, p = _pair(labels, predictions, dtypes.bool_)
     return _counted(name or "true_positives", ops.logical_and(y, p), weights, metrics_collections, updates_collections)
 
@@ -232,7 +231,7 @@ def true_negatives(
     updates_collections: Iterable[str] | None = None,
     name: str | None = None,
 ) -> Metric:
-    """How many predictions are false where the label is; arguments as of `mean`."""
+    """The count of false predictions with false labels; arguments as of `mean`."""
     y, p = _pair(labels, predictions, dtypes.bool_)
     neither = ops.logical_not(ops.logical_or(y, p))
     return _counted(name or "true_negatives", neither, weights, metrics_collections, updates_collections)
@@ -246,7 +245,7 @@ def false_positives(
     updates_collections: Iterable[str] | None = None,
     name: str | None = None,
 ) -> Metric:
-    """How many predictions are true where the label is false; arguments as of `mean`."""
+    """The count of true predictions with false labels; arguments as of `mean`."""
     y, p = _pair(labels, predictions, dtypes.bool_)
     wrong = ops.logical_and(ops.logical_not(y), p)
     return _counted(name or "false_positives", wrong, weights, metrics_collections, updates_collections)
@@ -260,7 +259,7 @@ def false_negatives(
     updates_collections: Iterable[str] | None = None,
     name: str | None = None,
 ) -> Metric:
-    """How many predictions are false where the label is true; arguments as of `mean`."""
+    """The count of false predictions with true labels; arguments as of `mean`."""
     y, p = _pair(labels, predictions, dtypes.bool_)
     missed = ops.logical_and(y, ops.logical_not(p))
     return _counted(name or "false_negatives", missed, weights, metrics_collections, updates_collections)
@@ -274,7 +273,7 @@ def precision(
     updates_collections: Iterable[str] | None = None,
     name: str | None = None,
 ) -> Metric:
-    """How many of the predictions that are true are right, 0 if none is; arguments as of `mean`."""
+    """The fraction of true predictions that are right, 0 if none is true; arguments as of `mean`."""
     with name_scope(name or "precision"):
         y, p = _pair(labels, predictions, dtypes.bool_)
         right, more_right = _count("true_positives", ops.logical_and(y, p), weights)
@@ -291,7 +290,7 @@ def recall(
     updates_collections: Iterable[str] | None = None,
     name: str | None = None,
 ) -> Metric:
-    """How many of the labels that are true were found, 0 if none is; arguments as of `mean`."""
+    """The fraction of true labels that were predicted, 0 if none is true; arguments as of `mean`."""
     with name_scope(name or "recall"):
         y, p = _pair(labels, predictions, dtypes.bool_)
         found, more_found = _count("true_positives", ops.logical_and(y, p), weights)
@@ -314,12 +313,12 @@ def auc(
 
     Args:
         predictions: between 0 and 1.
-        num_thresholds: at so many, evenly spaced, true and false positives are counted.
+        num_thresholds: the number of evenly spaced thresholds at which true and false positives are counted.
         curve: `"ROC"`, true over false positives, or `"PR"`, precision over recall.
         weights, others: as of `mean`.
 
     Raises:
-        InvalidArgumentError: another curve, fewer than two thresholds, or shapes that differ.
+        InvalidArgumentError: an unknown curve, fewer than two thresholds, or shapes that differ.
     """
     if curve not in ("ROC", "PR"):
         raise errors.InvalidValueError(f"curve must be either ROC or PR, {curve} unknown")
@@ -351,7 +350,9 @@ def auc(
 
 
 def _area(counts: Sequence[Any], curve: str) -> Tensor:
-    """Below a curve, given the true positives, false negatives, true negatives and false positives at thresholds."""
+    """The area below a curve from the true positives, false negatives, true negatives and false positives at
+    thresholds.
+    """
     tp, fn, tn, fp = (convert_to_tensor(count) for count in counts)
     found = (tp + _RATE_EPSILON) / (tp + fn + _RATE_EPSILON)
     if curve == "ROC":
@@ -361,7 +362,7 @@ def _area(counts: Sequence[Any], curve: str) -> Tensor:
     return _sum((x[:-1] - x[1:]) * (y[:-1] + y[1:]) / 2.0)
 
 
-# Of several classes
+# For several classes
 
 
 def mean_iou(
@@ -373,7 +374,7 @@ def mean_iou(
     updates_collections: Iterable[str] | None = None,
     name: str | None = None,
 ) -> Metric:
-    """The mean over classes of what labels and predictions have in common, divided by what either has.
+    """The mean over classes of the intersection of labels and predictions, divided by their union.
 
     Args:
         labels, predictions: numbers of classes, from 0 to `num_classes - 1`, of any shape.

@@ -1,4 +1,4 @@
-"""Optimisers: `aexec.training.AdamOptimizer` and others.
+"""Optimisers, such as `aexec.training.AdamOptimizer`.
 
 Read first `optimizer.py`.
 """

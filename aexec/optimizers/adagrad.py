@@ -1,4 +1,4 @@
-"""Optimisers that divide by the root of what was accumulated of squares: Adagrad and its kin."""
+"""Optimisers that divide by the root of accumulated squares: Adagrad and similar ones."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class AdagradOptimizer(Optimizer):
 
 
 class ProximalAdagradOptimizer(AdagradOptimizer):
-    """Adagrad, then the proximal step of costs `l1 * |v| + l2 / 2 * v²`: Duchi and Singer 2009."""
+    """Adagrad, then the proximal step of the penalties `l1 * |v| + l2 / 2 * v²`: Duchi and Singer 2009."""
 
     default_name = "ProximalAdagrad"
 
@@ -69,7 +69,7 @@ class AdagradDAOptimizer(Optimizer):
     """Adagrad with dual averaging, for sparse models: Duchi et al. 2011.
 
     Args:
-        global_step: how many steps were made: what `minimize` is given too.
+        global_step: the number of steps so far, the same variable that `minimize` gets.
     """
 
     default_name = "AdagradDA"

@@ -1,4 +1,4 @@
-"""Adam and its kin: steps of the size of the first moment over the root of the second."""
+"""Adam and similar optimisers: steps of the size of the first moment over the root of the second."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ class AdamOptimizer(Optimizer):
     `m = beta1 * m + (1 - beta1) * g; s = beta2 * s + (1 - beta2) * g²`
     `v -= learning_rate * √(1 - beta2^t) / (1 - beta1^t) * m / (√s + epsilon)`
 
-    A gradient of rows moves all rows whose averages are not zero, as in TensorFlow.
+    A sparse gradient changes all rows whose averages are not zero, as in TensorFlow.
 
     Args:
-        amsgrad: `s` never becomes smaller, Reddi et al. 2018; for variables in resource form and whole gradients.
+        amsgrad: `s` never decreases, Reddi et al. 2018; for resource variables and dense gradients.
     """
 
     default_name = "Adam"
@@ -118,7 +118,7 @@ class AdamOptimizer(Optimizer):
 
 
 class AdamWOptimizer(AdamOptimizer):
-    """Adam, with a decay of weights that its averages do not see: Loshchilov and Hutter 2019.
+    """Adam, with a weight decay that does not enter its averages: Loshchilov and Hutter 2019.
 
     Before each step, `v -= weight_decay * v`: the decay is not scaled by the learning rate.
     """
@@ -149,7 +149,7 @@ class AdamWOptimizer(AdamOptimizer):
             return super().apply_rows(variable, grad, rows)
 
     def _decayed(self, variable: Variable, grad: Tensor) -> AbstractContextManager[None]:
-        """What is made inside comes after the decay, and that after the gradient, which is of what was there before."""
+        """Context manager: nodes made inside run after the decay, which runs after the gradient of the old value."""
         with control_dependencies([grad]):
             decay = variable.read_value() * self.number("weight_decay", variable.dtype)
             return control_dependencies([variable.assign_sub(decay, read_value=False)])
@@ -159,7 +159,7 @@ class LambOptimizer(AdamOptimizer):
     """Adam's step, scaled for each variable by its norm over that of the step: You et al. 2020.
 
     Args:
-        weight_decay: is added to the step, times the variable.
+        weight_decay: added to the step, times the variable.
     """
 
     default_name = "Lamb"

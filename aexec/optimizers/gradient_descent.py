@@ -1,4 +1,4 @@
-"""Gradient descent: plain, with momentum, and with a proximal step for L1 and L2 costs."""
+"""Gradient descent: plain, with momentum, and with a proximal step for L1 and L2 penalties."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class MomentumOptimizer(Optimizer):
 
 
 class ProximalGradientDescentOptimizer(Optimizer):
-    """Gradient descent, then the proximal step of costs `l1 * |v| + l2 / 2 * v²`: Duchi and Singer 2009."""
+    """Gradient descent, then the proximal step of the penalties `l1 * |v| + l2 / 2 * v²`: Duchi and Singer 2009."""
 
     default_name = "ProximalGradientDescent"
 

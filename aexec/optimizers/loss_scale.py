@@ -1,8 +1,8 @@
 """Loss scaling: gradients in half precision that do not vanish, Micikevicius et al. 2018.
 
-What is computed in float16 loses gradients that are small.  So the loss is multiplied by a scale before it is
-differentiated, and the gradients are divided by it after that.  A scale that is too large gives infinite gradients: a
-`DynamicLossScale` leaves such a step out and becomes smaller, and larger again after many steps that were good.
+Computations in float16 lose small gradients.  So the loss is multiplied by a scale before it is differentiated, and
+the gradients are divided by it afterwards.  A scale that is too large gives infinite gradients: a `DynamicLossScale`
+skips such a step and decreases, and increases again after many good steps.
 
 ::
 
@@ -30,11 +30,11 @@ __all__ = ["DynamicLossScale", "FixedLossScale", "LossScale", "LossScaleOptimize
 
 
 class LossScaleUpdate(NamedTuple):
-    """What becomes of a scale after a step.
+    """The change of a scale after a step.
 
     Attributes:
-        op: changes it.
-        should_apply: a bool: are the gradients good?  None if they are applied in any case.
+        op: changes the scale.
+        should_apply: a bool tensor: True if the gradients are good; None if they are applied in any case.
     """
 
     op: Node
@@ -42,20 +42,20 @@ class LossScaleUpdate(NamedTuple):
 
 
 class LossScale(Protocol):
-    """What a loss is multiplied by."""
+    """The factor of a loss."""
 
     def value(self) -> Tensor:
-        """The scale of now, a float32 scalar."""
+        """The present scale, a float32 scalar."""
 
     def update(self, gradients: Sequence[Any]) -> LossScaleUpdate:
-        """What these gradients, divided by the scale, make of it."""
+        """The change of the scale after these gradients, which were divided by it."""
 
 
 class FixedLossScale:
-    """A scale that stays as it is.
+    """A constant scale.
 
     Raises:
-        InvalidArgumentError: less than 1.
+        InvalidArgumentError: the scale is less than 1.
     """
 
     def __init__(self, scale: float) -> None:
@@ -68,7 +68,7 @@ class FixedLossScale:
         return convert_to_tensor(self._scale, dtypes.float32, "loss_scale")
 
     def update(self, gradients: Sequence[Any]) -> LossScaleUpdate:
-        """Nothing changes it."""
+        """An update that changes nothing."""
         return LossScaleUpdate(group(), None)
 
     def __repr__(self) -> str:
@@ -76,15 +76,16 @@ class FixedLossScale:
 
 
 class DynamicLossScale:
-    """A scale that is as large as gradients allow.  It is of one graph, whose variables it keeps.
+    """A scale that is as large as gradients allow.  It belongs to one graph, whose variables it keeps.
 
     Args:
-        initial: the first one; rather too large than too small, since that is soon mended.
-        increment_period: after so many good steps, one after the other, it becomes larger.
-        multiplier: by what it is multiplied then, and divided after a step that was not good; it is never below 1.
+        initial: the first scale; too large is better than too small, since that is soon corrected.
+        increment_period: after this many consecutive good steps it increases.
+        multiplier: the factor by which it then increases, and by which it decreases after a bad step; it is never below
+            1.
 
     Raises:
-        InvalidArgumentError: numbers that are not of [1, ∞).
+        InvalidArgumentError: a number is not in [1, ∞).
     """
 
     def __init__(self, initial: float = 2.0**15, increment_period: int = 2000, multiplier: float = 2.0) -> None:
@@ -108,17 +109,19 @@ class DynamicLossScale:
         return self._kept
 
     def value(self) -> Tensor:
-        """The scale of now, a float32 scalar."""
+        """The present scale, a float32 scalar."""
         return ops.identity(self._variables()[0])
 
     def update(self, gradients: Sequence[Any]) -> LossScaleUpdate:
-        """Larger after the last of many good steps, smaller if one of the gradients is infinite or NaN."""
+        """An update that increases it after the last of many good steps, and decreases it for infinite or NaN
+        gradients.
+        """
         scale, good = self._variables()
         finite = _all_finite(gradients)
 
         def larger() -> Tensor:
             new = scale.value() * self._multiplier
-            # One that is infinite would be so for ever.
+            # An infinite scale would stay infinite.
             return ops.select_v2(ops.is_finite(new), new, scale.value())
 
         def after_good() -> list[Tensor]:
@@ -130,7 +133,7 @@ class DynamicLossScale:
             return [ops.maximum(scale.value() / self._multiplier, 1.0), 0 * good.value()]
 
         new_scale, new_good = cond(finite, after_good, after_bad)
-        # Both are known before one of them is changed.
+        # Both are computed before one of them changes.
         with control_dependencies([new_scale, new_good]):
             changes = [scale.assign(new_scale, read_value=False), good.assign(new_good, read_value=False)]
         return LossScaleUpdate(group(*changes), finite)
@@ -146,10 +149,10 @@ def _all_finite(gradients: Sequence[Any]) -> Tensor:
 
 
 class LossScaleOptimizer(OptimizerWrapper):
-    """An optimizer that differentiates the loss times a scale, and gives another one the gradients without it.
+    """An optimizer that differentiates the scaled loss, and passes the unscaled gradients to another one.
 
     Args:
-        optimizer: applies the gradients, if they are good: else neither variables nor the global step change.
+        optimizer: applies the gradients if they are good; otherwise neither variables nor the global step change.
         loss_scale: `DynamicLossScale`, `FixedLossScale`, or a number for the latter.
     """
 
@@ -160,7 +163,7 @@ class LossScaleOptimizer(OptimizerWrapper):
         self.loss_scale: LossScale = FixedLossScale(loss_scale) if isinstance(loss_scale, int | float) else loss_scale
 
     def compute_gradients(self, loss: Tensor, *args: Any, **kwargs: Any) -> list[GradientAndVariable]:
-        """As of the optimizer that is wrapped: without the scale, though computed with it."""
+        """As of the wrapped optimizer: computed with the scale, returned without it."""
         with name_scope(self.name):
             scaled = loss * ops.cast(self.loss_scale.value(), DstT=loss.dtype.base)
         pairs = self._optimizer.compute_gradients(scaled, *args, **kwargs)

@@ -1,10 +1,9 @@
-"""`Optimizer`: adds to a graph what changes variables so that a loss becomes smaller.
+"""`Optimizer`: adds nodes to a graph that change variables to minimise a loss.
 
 `minimize` is `compute_gradients`, which differentiates the loss, and `apply_gradients`, which adds one update for each
-variable: a training op that does all of its arithmetic in one kernel, in place.  A subclass says which op, which slots
-each variable has, and the numbers that go with it.  Nodes and slots are called as TensorFlow calls them:
-`Adam/update_w/ApplyAdam`, `w/Adam`, `w/Adam_1`.
-Next to read: `gradient_descent.py`, the shortest one; then `adam.py`.
+variable: a training op that does all of its arithmetic in one kernel, in place.  A subclass gives the op, the slots of
+each variable, and the hyperparameters.  Nodes and slots have TensorFlow's names: `Adam/update_w/ApplyAdam`, `w/Adam`,
+`w/Adam_1`. Next to read: `gradient_descent.py`, the shortest one; then `adam.py`.
 """
 
 from __future__ import annotations
@@ -54,7 +53,7 @@ class Optimizer:
 
     Args:
         learning_rate: a number or a scalar tensor.
-        use_locking: changes of a variable in reference form exclude each other; in resource form they always do.
+        use_locking: updates of a ref variable exclude each other; those of resource variables always do.
         name: of the scope of its nodes, and of its slots.
     """
 
@@ -67,20 +66,20 @@ class Optimizer:
         self._tensors: dict[str, Tensor] = {}
         self._slots: dict[str, dict[Variable, Variable]] = {}
 
-    # What a subclass says
+    # Implemented by subclasses
 
     def update(self, variable: Variable, *, rows: bool) -> Update:
-        """The op that changes a variable, in full or in some rows."""
+        """The op that changes a variable, as a whole or in some rows."""
         raise NotImplementedError
 
     def create_slots(self, variables: Sequence[Variable]) -> None:
-        """Make the variables that are kept besides these."""
+        """Make the slots of these variables."""
 
     def prepare(self) -> None:
-        """Make what all updates share; `number` knows the numbers by now."""
+        """Make nodes that all updates share; called once `number` can be used."""
 
     def finish(self, updates: list[Node], name: str) -> Node:
-        """What has happened when all updates have; `name` is the name of the node."""
+        """A node that runs after all updates; `name` is its name."""
         return group(*updates, name=name)
 
     def apply_slices(self, variable: Variable, grad: IndexedSlices[Tensor]) -> Node:
@@ -102,11 +101,11 @@ class Optimizer:
         return create_node(op, inputs, {"use_locking": self.use_locking, **update.attrs})
 
     def number(self, name: str, dtype: DType) -> Tensor:
-        """One of its numbers as a tensor of that type."""
+        """One of the hyperparameters as a tensor of that type."""
         tensor = self._tensors[name]
         return tensor if tensor.dtype.base is dtype else ops.cast(tensor, DstT=dtype)
 
-    # What users call
+    # Called by users
 
     def minimize(
         self,
@@ -120,7 +119,7 @@ class Optimizer:
         grad_loss: Any = None,
         name: str | None = None,
     ) -> Node:
-        """One step towards a smaller loss: `compute_gradients`, then `apply_gradients`, whose arguments these are.
+        """An operation that makes one step towards a smaller loss: `compute_gradients`, then `apply_gradients`.
 
         Raises:
             InvalidArgumentError: the loss depends on none of the variables; and what those raise.
@@ -150,14 +149,14 @@ class Optimizer:
         colocate: bool = False,
         grad_loss: Any = None,
     ) -> list[GradientAndVariable]:
-        """The gradient of a loss with respect to each variable, None where it does not depend on it.
+        """The gradient of a loss with respect to each variable, None if it does not depend on it.
 
         Args:
-            variables: by default all trainable ones; of partitioned ones, the parts are taken.
-            gate_gradients: use a gradient as soon as it is there (`"none"`), when all those of the same op are
+            variables: by default all trainable ones; partitioned ones count as their parts.
+            gate_gradients: when a gradient may be used: at once (`"none"`), when all those of the same op are computed
                 (`"op"`), or when all are (`"graph"`).
             aggregation, colocate: as for `gradients`.
-            grad_loss: what arrives at the loss; ones by default.
+            grad_loss: the gradient with respect to the loss; ones by default.
 
         Raises:
             InvalidArgumentError: there are no variables, or the loss depends on one whose type is not float16,
@@ -192,15 +191,15 @@ class Optimizer:
         global_step: Variable | None = None,
         name: str | None = None,
     ) -> Node:
-        """An operation that changes the variables, and has run when all of them are changed.
+        """An operation that changes the variables; it has run when all of them are changed.
 
         Args:
-            gradients_and_variables: as `compute_gradients` gives them; those without a gradient stay as they are.
-            global_step: is increased by one after that.
+            gradients_and_variables: as `compute_gradients` returns them; variables without a gradient do not change.
+            global_step: incremented by one after that.
             name: of the scope; by default the optimiser's.
 
         Raises:
-            InvalidArgumentError: no variable has a gradient, or one with a constraint has a gradient of rows only.
+            InvalidArgumentError: no variable has a gradient, or one with a constraint has a sparse gradient.
         """
         pairs = list(gradients_and_variables)
         kept = [(grad, variable) for grad, variable in pairs if grad is not None]
@@ -245,7 +244,7 @@ class Optimizer:
     # Slots
 
     def slot(self, variable: Variable, name: str) -> Variable:
-        """What is kept besides a variable under that name, such as its momentum.  Raises NotFoundError."""
+        """The slot of that name of a variable, such as its momentum.  Raises NotFoundError."""
         found = self._slots.get(name, {}).get(variable)
         if found is None:
             raise errors.UnknownKeyError(
@@ -255,21 +254,21 @@ class Optimizer:
 
     @property
     def slot_names(self) -> list[str]:
-        """Names of the slots that there are by now."""
+        """Names of the slots made so far, sorted."""
         return sorted(self._slots)
 
     def variables(self) -> list[Variable]:
-        """All that it keeps."""
+        """All slots."""
         return [slot for slots in self._slots.values() for slot in slots.values()]
 
     def add_slot(self, name: str, variable: Variable, initializer: Initializer | None = None) -> Variable:
-        """Keep a variable of the same shape, type and device besides `variable`; zeros at first by default."""
+        """Make a slot with the shape, type and device of `variable`; it starts with zeros by default."""
         made = initializer or Zeros()
         shape = [int(size) for size in variable.static_shape if size is not None]
         return self.keep_slot(name, variable, lambda: made(shape, variable.dtype))
 
     def keep_slot(self, name: str, variable: Variable, first: Any, label: str | None = None) -> Variable:
-        """Keep a variable of that first value besides `variable`, unless there is one under that name.
+        """Make a slot with this first value, unless `variable` has one of that name.
 
         Args:
             label: the last part of its name, by default the name of the optimizer.
@@ -300,6 +299,6 @@ def _check_type(name: str, dtype: DType) -> None:
 
 
 def once_each(grad: IndexedSlices[Tensor]) -> tuple[Tensor, Tensor]:
-    """The rows of a gradient and where they are, those that are named twice added up."""
+    """The rows of a gradient and their indices, with repeated rows added up."""
     rows, positions = ops.unique(grad.indices)
     return ops.unsorted_segment_sum(grad.values, positions, ops.size(rows)), rows

@@ -1,4 +1,4 @@
-"""`OptimizerWrapper`: the base of optimizers that give their gradients to another one.
+"""`OptimizerWrapper`: the base of optimizers that pass their gradients to another one.
 
 Next to read: `loss_scale.py`.
 """
@@ -17,7 +17,7 @@ class OptimizerWrapper(Optimizer):
     """An optimizer whose gradients and slots are those of another one.
 
     Args:
-        optimizer: the other one.
+        optimizer: the wrapped one.
         name: of the scope of its own nodes.
     """
 
@@ -27,7 +27,7 @@ class OptimizerWrapper(Optimizer):
         self._optimizer = optimizer
 
     def compute_gradients(self, *args: Any, **kwargs: Any) -> list[GradientAndVariable]:
-        """As of the optimizer that is wrapped."""
+        """As of the wrapped optimizer."""
         return self._optimizer.compute_gradients(*args, **kwargs)
 
     def slot(self, variable: Variable, name: str) -> Variable:

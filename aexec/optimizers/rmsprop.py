@@ -19,7 +19,7 @@ class RMSPropOptimizer(Optimizer):
     `s = decay * s + (1 - decay) * gradient²; m = momentum * m + learning_rate * gradient / √(s + epsilon); v -= m`
 
     Args:
-        centered: of `s`, the square of the moving average of gradients is taken off.
+        centered: subtract the square of the gradients' moving average from `s`.
     """
 
     default_name = "RMSProp"
@@ -59,12 +59,12 @@ class FtrlOptimizer(Optimizer):
     """Follow the regularized leader: McMahan et al. 2013.
 
     Args:
-        learning_rate_power: not positive; 0 for a rate that stays.
+        learning_rate_power: not positive; 0 for a constant rate.
         initial_accumulator_value: not negative.
-        l2_shrinkage_regularization_strength: a cost of magnitude that the accumulators do not see.
+        l2_shrinkage_regularization_strength: a magnitude penalty that does not enter the accumulators.
 
     Raises:
-        InvalidArgumentError: a number that is not as said.
+        InvalidArgumentError: a number is out of its range.
     """
 
     default_name = "Ftrl"

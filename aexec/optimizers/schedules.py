@@ -1,4 +1,4 @@
-"""Learning rates that change with the number of steps: tensors, to be given to an optimiser."""
+"""Learning rates that depend on the number of steps: tensors to pass to an optimiser."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def exponential_decay(
     staircase: bool = False,
     name: str | None = None,
 ) -> Tensor:
-    """`learning_rate * decay_rate ** (global_step / decay_steps)`; in stairs, of whole numbers of `decay_steps`."""
+    """`learning_rate * decay_rate ** (global_step / decay_steps)`; with `staircase` the exponent is rounded down."""
     with name_scope(name or "ExponentialDecay") as scope:
         rate, step, steps = _progress(learning_rate, global_step, decay_steps)
         passed = ops.floor(step / steps) if staircase else step / steps
@@ -89,12 +89,12 @@ def polynomial_decay(
     cycle: bool = False,
     name: str | None = None,
 ) -> Tensor:
-    """From `learning_rate` to `end_learning_rate` in `decay_steps`; with `cycle`, again and again, ever more slowly."""
+    """From `learning_rate` to `end_learning_rate` in `decay_steps`; with `cycle`, repeatedly, ever more slowly."""
     with name_scope(name or "PolynomialDecay") as scope:
         rate, step, steps = _progress(learning_rate, global_step, decay_steps)
         end = convert_to_tensor(end_learning_rate, rate.dtype.base)
         if cycle:
-            # At step 0 the first round has begun already.
+            # At step 0 the first cycle has already begun.
             rounds = ops.select_v2(ops.equal(step, 0.0), 1.0, ops.ceil(step / steps))
             steps = steps * rounds
         else:
@@ -106,7 +106,7 @@ def polynomial_decay(
 def cosine_decay(
     learning_rate: Any, global_step: Any, decay_steps: Any, alpha: float = 0.0, name: str | None = None
 ) -> Tensor:
-    """Half a wave of a cosine, from `learning_rate` to `alpha` times that: Loshchilov and Hutter 2017."""
+    """Half a period of a cosine, from `learning_rate` to `alpha` times that: Loshchilov and Hutter 2017."""
     with name_scope(name or "CosineDecay"):
         rate, step, steps = _progress(learning_rate, global_step, decay_steps)
         return rate * _falling(_half_wave(ops.minimum(step, steps) / steps), alpha)
@@ -121,7 +121,7 @@ def cosine_decay_restarts(
     alpha: float = 0.0,
     name: str | None = None,
 ) -> Tensor:
-    """`cosine_decay` again and again, each time `t_mul` times as long, from `m_mul` times as high."""
+    """`cosine_decay` repeatedly, each time `t_mul` times as long, from `m_mul` times as high."""
     with name_scope(name or "SGDRDecay"):
         rate, step, steps = _progress(learning_rate, global_step, first_decay_steps)
         done = step / steps

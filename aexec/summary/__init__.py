@@ -1,4 +1,4 @@
-"""Summaries: ops that describe tensors for TensorBoard, and the writer of what they give.
+"""Summaries: ops that describe tensors for TensorBoard, and the writer of their outputs.
 
 ::
 
@@ -8,7 +8,7 @@
     async with aexec.summary.FileWriter("logs", graph) as writer:
         await writer.add_summary(await session.run(merged), step)
 
-`summaries.py` are the ops; `file_writer.py` writes; `aexec/io/event_file_writer.py` is the file's format.
+`summaries.py` has the ops, `file_writer.py` the writer, `aexec/io/event_file_writer.py` the file's format.
 """
 
 from aexec.io.event_file_writer import EventFileWriter

@@ -1,7 +1,7 @@
 """`FileWriter`: writes an event file from an event loop.
 
-Events wait in a bounded queue; whoever finds it full waits until a thread has written them.  The loop never does.
-Next to read: `aexec/io/event_file_writer.py`, which is the file.
+Events wait in a bounded queue; if it is full, the caller waits until a thread has written them.  The event loop never
+blocks. Next to read: `aexec/io/event_file_writer.py`, which writes the file.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ __all__ = ["FileWriter"]
 
 
 class FileWriter:
-    """An asynchronous context manager; it may be used without the block, and is to be closed then.
+    """An asynchronous context manager; it can be used without the block, and must be closed then.
 
     Args:
-        logdir: the folder; it is made with the first event.
-        graph: is added at once.
-        max_queue: events that may wait in memory.
-        flush_secs: how old the last writing may be when an event comes, before all are written.
+        logdir: the folder; it is created with the first event.
+        graph: added at once.
+        max_queue: the number of events that may wait in memory.
+        flush_secs: an event that comes this many seconds after the last write writes all of them.
         filename_suffix: end of the file's name.
-        clock: gives seconds since 1970.
+        clock: returns seconds since 1970.
 
-    All `add_` methods raise FailedPreconditionError if it is closed, and an OpError that the system's error stands for.
+    All `add_` methods raise FailedPreconditionError if it is closed, and an OpError for the system's errors.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class FileWriter:
             await self.flush()
 
     async def add_summary(self, summary: bytes | proto.Summary, global_step: int = 0) -> None:
-        """Add what a summary op gave.
+        """Add the output of a summary op.
 
         A tag is described with its first value only, as TensorBoard expects it.
         """
@@ -87,21 +87,21 @@ class FileWriter:
         await self.add_event(proto.Event(wall_time=self._clock(), step=global_step, summary=message))
 
     async def add_graph(self, graph: Graph, global_step: int = 0) -> None:
-        """Add a graph, for the dashboard of graphs."""
+        """Add a graph, for TensorBoard's graph dashboard."""
         await self.add_event(self._graph_event(graph, global_step))
 
     def _graph_event(self, graph: Graph, global_step: int) -> proto.Event:
         return proto.Event(wall_time=self._clock(), step=global_step, graph_def=graph.to_bytes())
 
     async def add_meta_graph(self, meta_graph: MetaGraph, global_step: int = 0) -> None:
-        """Add a graph with what belongs to it."""
+        """Add a graph with its metadata."""
         data = meta_graph.to_bytes()
         await self.add_event(proto.Event(wall_time=self._clock(), step=global_step, meta_graph_def=data))
 
     async def add_run_metadata(
         self, run_metadata: RunMetadata | proto.RunMetadata, tag: str, global_step: int = 0
     ) -> None:
-        """Add what a run was measured to do, to be seen beside the graph.
+        """Add the measurements of a run, which TensorBoard shows beside the graph.
 
         Raises:
             InvalidArgumentError: the tag was used before.
@@ -115,11 +115,11 @@ class FileWriter:
         await self.add_event(event)
 
     async def add_session_log(self, session_log: proto.SessionLog, global_step: int = 0) -> None:
-        """Say that a session started, stopped or saved a checkpoint."""
+        """Record that a session started, stopped or saved a checkpoint."""
         await self.add_event(proto.Event(wall_time=self._clock(), step=global_step, session_log=session_log))
 
     async def flush(self) -> None:
-        """Let readers see all events."""
+        """Write all events to the file, so that readers see them."""
         async with self._lock:
             await run_in_thread(self._write, on_cancel=OnCancel.WAIT)
 
@@ -133,7 +133,7 @@ class FileWriter:
             await run_in_thread(self._file.close, on_cancel=OnCancel.WAIT)
 
     def _write(self) -> None:
-        """In a thread.  The loop may append meanwhile."""
+        """Runs in a thread.  The event loop may append meanwhile."""
         self._file = self._file or self._open()
         while self._waiting:
             self._file.add_event(self._waiting.popleft())

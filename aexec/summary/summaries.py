@@ -1,7 +1,7 @@
-"""Summary ops: each gives a serialised Summary of a tensor, under a tag, and is in the collection `summaries`.
+"""Summary ops: each returns a serialised Summary of a tensor, with a tag, and is in the collection `summaries`.
 
-The tag is the name of the op with its scopes, as TensorFlow makes it; `family` is put before it once more, by which
-TensorBoard groups.  Next to read: `file_writer.py`, which takes what they give.
+The tag is the name of the op with its scopes, as in TensorFlow; `family` is put before it once more, since TensorBoard
+groups by it.  Next to read: `file_writer.py`, which writes their outputs.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _NOT_IN_NAMES = re.compile(r"[^-/\w.]", re.ASCII)
 
 @contextmanager
 def _summary_scope(name: str, family: str | None) -> Iterator[tuple[str, str]]:
-    """Gives the tag, and the scope that the op is named by."""
+    """Yields the tag, and the name scope of the op."""
     family = None if family is None else _clean(family)
     with name_scope(_clean(name) if family is None else f"{family}/{_clean(name)}") as scope:
         tag = scope.rstrip("/")
@@ -46,12 +46,12 @@ def _summary(
 
 
 def scalar(name: str, tensor: Any, collections: Iterable[str] | None = None, family: str | None = None) -> Tensor:
-    """The value of a real scalar.
+    """A summary of the value of a real scalar.
 
     Args:
-        name: of the op; what names may not have becomes `_`.
-        collections: what the summary is added to; by default `GraphKeys.SUMMARIES`.
-        family: is put before the name, and before the tag.
+        name: of the op; invalid characters become `_`.
+        collections: the collections to add the summary to; by default `GraphKeys.SUMMARIES`.
+        family: put before the name, and before the tag.
 
     Returns:
         a string scalar.
@@ -62,7 +62,7 @@ def scalar(name: str, tensor: Any, collections: Iterable[str] | None = None, fam
 
 
 def histogram(name: str, values: Any, collections: Iterable[str] | None = None, family: str | None = None) -> Tensor:
-    """How the elements of a real tensor of any shape are distributed.  Other arguments as of `scalar`."""
+    """A summary with a histogram of a real tensor of any shape.  Other arguments as of `scalar`."""
     with _summary_scope(name, family) as (tag, scope):
         inputs = {"tag": convert_to_tensor(tag, None, "tag"), "values": values}
         return _summary("HistogramSummary", scope, inputs, {}, collections)
@@ -71,10 +71,10 @@ def histogram(name: str, values: Any, collections: Iterable[str] | None = None, 
 def image(
     name: str, tensor: Any, max_outputs: int = 3, collections: Iterable[str] | None = None, family: str | None = None
 ) -> Tensor:
-    """The first images of a batch, under `tag/image/0` and so on.
+    """A summary of the first images of a batch, under `tag/image/0` and so on.
 
     Args:
-        tensor: [batch, height, width, channels] of 1, 3 or 4 channels: uint8, or floats, which are scaled to fit.
+        tensor: [batch, height, width, channels] with 1, 3 or 4 channels: uint8, or floats, which are scaled to fit.
     """
     with _summary_scope(name, family) as (tag, scope):
         inputs = {"tag": convert_to_tensor(tag, None, "tag"), "tensor": tensor}
@@ -89,10 +89,10 @@ def audio(
     collections: Iterable[str] | None = None,
     family: str | None = None,
 ) -> Tensor:
-    """The first sounds of a batch, under `tag/audio/0` and so on.
+    """A summary of the first sounds of a batch, under `tag/audio/0` and so on.
 
     Args:
-        tensor: float32 of [-1, 1], [batch, frames] or [batch, frames, channels].
+        tensor: float32 in [-1, 1], [batch, frames] or [batch, frames, channels].
         sample_rate: frames per second, in hertz.
     """
     with _summary_scope(name, family) as (tag, scope):
@@ -102,7 +102,7 @@ def audio(
 
 
 def text(name: str, tensor: Any, collections: Iterable[str] | None = None) -> Tensor:
-    """Text in Markdown, of any shape; a matrix becomes a table.
+    """A summary of text in Markdown, of any shape; a matrix becomes a table.
 
     Raises:
         InvalidArgumentError: the tensor is not of strings.
@@ -121,7 +121,7 @@ def tensor_summary(
     collections: Iterable[str] | None = None,
     family: str | None = None,
 ) -> Tensor:
-    """A tensor as it is, for the plugin of TensorBoard that `metadata`, a SummaryMetadata, names."""
+    """A summary of the tensor itself, for the TensorBoard plugin that `metadata`, a SummaryMetadata, names."""
     given = b"" if metadata is None else metadata.SerializeToString()
     with _summary_scope(name, family) as (tag, scope):
         inputs = {
@@ -133,7 +133,7 @@ def tensor_summary(
 
 
 def merge(inputs: Sequence[Any], collections: Iterable[str] = (), name: str | None = None) -> Tensor:
-    """One Summary of all that several have.  A run in which two have the same tag fails with InvalidArgumentError."""
+    """One Summary of all values of several.  A run in which two have the same tag fails with InvalidArgumentError."""
     with name_scope(_clean(name or "Merge")):
         made = create_node("MergeSummary", {"inputs": list(inputs)}, {}).output(0)
     require_graph().collections.add_to_each(collections, made)
@@ -141,6 +141,6 @@ def merge(inputs: Sequence[Any], collections: Iterable[str] = (), name: str | No
 
 
 def merge_all(key: str = GraphKeys.SUMMARIES, scope: str | None = None, name: str | None = None) -> Tensor | None:
-    """One Summary of all in a collection, those whose name begins with a match of `scope`; None if there is none."""
+    """One Summary of all in a collection whose names begin with a match of `scope`; None if there are none."""
     found = require_graph().collections.get(key, scope)
     return merge(found, name=name) if found else None
