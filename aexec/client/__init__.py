@@ -1,1 +1,1 @@
-"""Building graphs in Python: placeholders, constants, operators on tensors, scopes, and ops of one's own."""
+"""Building graphs in Python: placeholders, constants, operators on tensors, scopes, and user-defined ops."""

@@ -1,4 +1,4 @@
-"""Functions that build into the current graph: the one whose `with` block is innermost."""
+"""Functions that build into the current graph, that of the innermost `with` block."""
 
 from __future__ import annotations
 
@@ -59,8 +59,8 @@ def constant(value: Any, dtype: Any = None, shape: Any = None, name: str | None 
         shape: if given, the value is reshaped, or repeated if it is a single one.
 
     Raises:
-        InvalidArgumentError: the value is of another kind than `dtype`, a number in it does not
-            fit, or it has another number of elements than `shape`.
+        InvalidArgumentError: the value does not match `dtype`, a number in it is out of range, or it does not have the
+            number of elements of `shape`.
     """
     import numpy as np
 
@@ -77,13 +77,13 @@ def constant(value: Any, dtype: Any = None, shape: Any = None, name: str | None 
 
 
 def zeros(shape: Any, dtype: Any = "float32", name: str | None = None) -> Tensor:
-    """A tensor of zeros (of empty strings, of False): see `ones`."""
+    """A tensor of zeros, of empty strings, or of False: see `ones`."""
     wanted = as_dtype(dtype)
     return _filled(shape, "" if wanted is string else 0, wanted, name or "zeros")
 
 
 def ones(shape: Any, dtype: Any = "float32", name: str | None = None) -> Tensor:
-    """A tensor of ones: a constant where it is small, else filled in each run.
+    """A tensor of ones: a constant if it is small, else filled in each run.
 
     Args:
         shape: ints, or an int tensor, or both in a list.
@@ -91,7 +91,7 @@ def ones(shape: Any, dtype: Any = "float32", name: str | None = None) -> Tensor:
     return _filled(shape, 1, as_dtype(dtype), name or "ones")
 
 
-# Elements; more are filled in by an op, so that the graph does not grow by them.
+# Elements; larger tensors are filled by an op, so that the graph does not grow with them.
 _CONSTANT_BELOW = 1000
 
 
@@ -109,25 +109,25 @@ def _filled(shape: Any, value: Any, dtype: DType, name: str) -> Tensor:
 
 
 def group(*items: GraphElement, name: str | None = None) -> Node:
-    """An operation that has run when all of `items` have."""
+    """An operation that has run when all of `items` have run."""
     with control_dependencies(items):
         return create_node("NoOp", {}, {}, name=name or "group_deps")
 
 
 def identity(value: Any, name: str | None = None) -> Tensor:
-    """The value of a tensor, on the device in force, after what `control_dependencies` asks for."""
+    """A tensor with the same value, on the current device, which waits for the current `control_dependencies`."""
     return create_node("Identity", {"input": convert_to_tensor(value)}, {}, name=name).output(0)
 
 
 def tuple_(
     tensors: Iterable[Any], name: str | None = None, control_inputs: Iterable[GraphElement] | None = None
 ) -> list[Any]:
-    """The same tensors, each to be had only when all of them are there; its name in `aexec` is `tuple`.
+    """The same tensors, each available only when all of them are computed; its name in `aexec` is `tuple`.
 
     Args:
         tensors: tensors, variables, `IndexedSlices`, operations, or None, which stays None.
         name: scope of the new nodes; `tuple` by default.
-        control_inputs: operations that have to run before, too.
+        control_inputs: operations that must run before, too.
 
     Raises:
         InvalidArgumentError: there is no tensor.
@@ -156,7 +156,9 @@ def _after(item: Any, gate: Node) -> Any:
 
 
 def name_scope(name: str | None) -> AbstractContextManager[str]:
-    """Names of nodes made inside begin with `name/`; nests, and is made unique like a node's name."""
+    """Names of nodes made inside begin with `name/`; scopes nest, and their names are made unique like a node's
+    name.
+    """
     return require_graph().build_state.name_scope(name)
 
 
@@ -164,8 +166,8 @@ def device(spec: str | DeviceFunction | None) -> AbstractContextManager[None]:
     """Nodes made inside request a device, e.g. `"/device:CPU:0"`.
 
     Args:
-        spec: a name, which completes what inner blocks request; None, which takes back what outer ones do; or a
-            function that is asked for each node, and gives its request: `node.device` is that of the inner blocks.
+        spec: a name, which completes the requests of inner blocks; None, which cancels those of outer ones; or a
+            function that is called with each node and returns its request: `node.device` is that of the inner blocks.
 
     Raises:
         InvalidArgumentError: not a device name.
@@ -184,7 +186,7 @@ def colocate_with(item: GraphElement) -> AbstractContextManager[None]:
 
 
 def attr_scope(attrs: Mapping[str, Any]) -> AbstractContextManager[None]:
-    """Nodes made inside have these attrs, unless they say otherwise; None for a value takes an outer one back.
+    """Nodes made inside have these attrs, unless they set their own; None as a value cancels an outer one.
 
     Attrs that no op defines begin with `_`, such as `_class`.
     """
@@ -192,12 +194,14 @@ def attr_scope(attrs: Mapping[str, Any]) -> AbstractContextManager[None]:
 
 
 def container(name: str) -> AbstractContextManager[str]:
-    """Variables, queues and tables made inside keep their state in the container `name`, to be reset together."""
+    """Variables, queues and tables made inside keep their state in the container `name`, so that they can be reset
+    together.
+    """
     return require_graph().build_state.container(name)
 
 
 def gradient_override_map(names: Mapping[str, str]) -> AbstractContextManager[None]:
-    """Nodes made inside take for their gradient that of another op: op → name under which a gradient is registered.
+    """Nodes made inside use the gradient of another op: op → name under which a gradient is registered.
 
     ::
 
@@ -213,10 +217,10 @@ def add_to_collection(name: Hashable, value: Any) -> None:
 
 
 def get_collection(name: Hashable, scope: str | None = None) -> list[Any]:
-    """A copy of a collection of the graph; with `scope`, only items whose name begins with a match of that pattern."""
+    """A copy of a collection of the graph; with `scope`, only items whose names begin with a match of that pattern."""
     return require_graph().collections.get(name, scope)
 
 
 def get_collection_ref(name: Hashable) -> list[Any]:
-    """A collection of the graph itself, which may be changed."""
+    """A collection of the graph itself; changes to it take effect."""
     return require_graph().collections.get_ref(name)

@@ -1,4 +1,4 @@
-"""Clipping: values, and the norms of tensors and of lists of them, as gradients are clipped."""
+"""Clipping: of values, and of the norms of tensors and lists of tensors, such as gradients."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from aexec.graph.op_functions import convert_to_tensor
 
 __all__ = ["clip_by_average_norm", "clip_by_global_norm", "clip_by_norm", "clip_by_value", "global_norm"]
 
-# A gradient as `aexec.gradients` gives it.
+# A gradient as `aexec.gradients` returns it.
 _Clipped = Any
 
 
 def clip_by_value(t: Any, clip_value_min: Any, clip_value_max: Any, name: str | None = None) -> _Clipped:
-    """Values below the one are that, values above the other are that; of rows, those that there are."""
+    """Clip values to [clip_value_min, clip_value_max]; of `IndexedSlices`, the values that they have."""
     with name_scope(name or "clip_by_value"):
         return _with_values(t, lambda v: ops.maximum(ops.minimum(v, clip_value_max), clip_value_min))
 
 
 def clip_by_norm(t: Any, clip_norm: Any, axes: Sequence[int] | None = None, name: str | None = None) -> _Clipped:
-    """Scaled down to an L2 norm of `clip_norm`, if it is larger: of the whole, or along some axes."""
+    """Scale down to an L2 norm of `clip_norm`, if it is larger: as a whole, or along some axes."""
 
     def clipped(values: Tensor) -> Tensor:
         over = list(range(values.static_shape.rank or 0)) if axes is None else list(axes)
         total = ops.sum(values * values, over, keep_dims=True)
-        # No root is taken of zero, whose slope is infinite.
+        # The root of zero is avoided, since its derivative is infinite.
         some = ops.greater(total, 0.0)
         norm = ops.select_v2(some, ops.sqrt(ops.select_v2(some, total, ops.ones_like(total))), total)
         shrunk: Tensor = values * clip_norm / ops.maximum(norm, clip_norm)
@@ -41,7 +41,7 @@ def clip_by_norm(t: Any, clip_norm: Any, axes: Sequence[int] | None = None, name
 
 
 def clip_by_average_norm(t: Any, clip_norm: Any, name: str | None = None) -> Tensor:
-    """Scaled down until its L2 norm, divided by how many elements it has, is `clip_norm` at most."""
+    """Scale down until the L2 norm, divided by the number of elements, is at most `clip_norm`."""
     with name_scope(name or "clip_by_average_norm"):
         values = convert_to_tensor(t)
         over = list(range(values.static_shape.rank or 0))
@@ -52,7 +52,7 @@ def clip_by_average_norm(t: Any, clip_norm: Any, name: str | None = None) -> Ten
 
 
 def global_norm(t_list: Sequence[Any], name: str | None = None) -> Tensor:
-    """The L2 norm of all elements of all tensors of a list; None counts nothing.
+    """The L2 norm of all elements of all tensors of a list; None entries are ignored.
 
     Raises:
         InvalidArgumentError: there is no tensor in the list.
@@ -68,13 +68,13 @@ def global_norm(t_list: Sequence[Any], name: str | None = None) -> Tensor:
 def clip_by_global_norm(
     t_list: Sequence[Any], clip_norm: Any, use_norm: Any = None, name: str | None = None
 ) -> tuple[list[_Clipped], Tensor]:
-    """All tensors of a list scaled down together, until their `global_norm` is `clip_norm` at most.
+    """Scale down all tensors of a list together, until their `global_norm` is at most `clip_norm`.
 
     Args:
         use_norm: their norm, if it is known.
 
     Returns:
-        The list, and the norm that it had.  If that is not finite, everything is NaN.
+        The list, and the norm before scaling.  If that is not finite, everything is NaN.
     """
     if not isinstance(t_list, Sequence) or isinstance(t_list, str):
         raise errors.InvalidTypeError(f"`t_list` should be a sequence of tensors, got {type(t_list).__name__}")
@@ -82,7 +82,7 @@ def clip_by_global_norm(
     with name_scope(name or "clip_by_global_norm"):
         limit = convert_to_tensor(clip_norm, norm.dtype.base)
         scale = limit * ops.minimum(1.0 / norm, 1.0 / limit)
-        scale = scale + (norm - norm)  # which is NaN if the norm is not finite
+        scale = scale + (norm - norm)  # NaN if the norm is not finite
         return [None if t is None else _with_values(t, lambda v: ops.identity(v * scale)) for t in t_list], norm
 
 

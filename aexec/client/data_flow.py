@@ -26,7 +26,7 @@ __all__ = [
 
 
 class GraphQueue:
-    """The node that makes a queue, and the nodes that use it.
+    """The node that makes a queue; its methods make the nodes that use it.
 
     Nodes are named after the queue: `q_enqueue`, `q_Dequeue`, `q_Close`, …
 
@@ -42,19 +42,19 @@ class GraphQueue:
         self._base = handle.node.name.rpartition("/")[2]
         known = shapes or [PartialTensorShape(None)] * len(self.types)
         data = tuple(ShapeAndType(Shape.of(shape), dtype) for shape, dtype in zip(known, types, strict=True))
-        handle.node.handle_data = (data,)  # so that shapes of what is taken are inferred
+        handle.node.handle_data = (data,)  # lets the shapes of dequeued elements be inferred
 
     @property
     def name(self) -> str:
-        """Name of the node that makes it, as `Session.queue` takes it."""
+        """The name of the queue's node, as `Session.queue` takes it."""
         return self.handle.node.name
 
     def enqueue(self, element: Any, name: str | None = None) -> Node:
-        """Put an element: a tensor, or a list of one per component."""
+        """Enqueue an element: a tensor, or a list with one per component."""
         return self._put("QueueEnqueueV2", element, name or f"{self._base}_enqueue")
 
     def enqueue_many(self, components: Any, name: str | None = None) -> Node:
-        """Put the rows of a tensor, or of a list of one per component."""
+        """Enqueue the rows of a tensor, or of a list with one tensor per component."""
         return self._put("QueueEnqueueManyV2", components, name or f"{self._base}_EnqueueMany")
 
     def _put(self, op: str, element: Any, name: str) -> Node:
@@ -69,15 +69,15 @@ class GraphQueue:
             return create_node(op, {"handle": self.handle, "components": tensors}, {}, name=scope)
 
     def dequeue(self, name: str | None = None) -> Any:
-        """Take an element: a tensor, or a list of one per component."""
+        """Dequeue an element: a tensor, or a list with one per component."""
         return self._take("QueueDequeueV2", {}, name or f"{self._base}_Dequeue")
 
     def dequeue_many(self, count: Any, name: str | None = None) -> Any:
-        """Take so many elements as a batch: a tensor, or a list of one per component."""
+        """Dequeue `count` elements as a batch: a tensor, or a list with one per component."""
         return self._take("QueueDequeueManyV2", {"n": count}, name or f"{self._base}_DequeueMany")
 
     def dequeue_up_to(self, count: Any, name: str | None = None) -> Any:
-        """The same, but once the queue is closed be content with fewer."""
+        """As `dequeue_many`, but returns fewer elements once the queue is closed and has no more."""
         return self._take("QueueDequeueUpToV2", {"n": count}, name or f"{self._base}_DequeueUpTo")
 
     def _take(self, op: str, inputs: dict[str, Any], name: str) -> Any:
@@ -85,12 +85,12 @@ class GraphQueue:
         return node.output(0) if len(self.types) == 1 else list(node.outputs)
 
     def close(self, *, cancel_pending_enqueues: bool = False, name: str | None = None) -> Node:
-        """Close the queue: after the enqueues that wait, or at once, failing them."""
+        """Close the queue: after the pending enqueues, or at once, failing them."""
         attrs = {"cancel_pending_enqueues": cancel_pending_enqueues}
         return create_node("QueueCloseV2", {"handle": self.handle}, attrs, name=name or f"{self._base}_Close")
 
     def size(self, name: str | None = None) -> Tensor:
-        """Number of elements, int32."""
+        """The number of elements, int32."""
         return create_node("QueueSizeV2", {"handle": self.handle}, {}, name=name or f"{self._base}_Size").output(0)
 
     def is_closed(self, name: str | None = None) -> Tensor:
@@ -108,10 +108,10 @@ def make_queue(
     name: str | None = None,
     **settings: Any,
 ) -> GraphQueue:
-    """A queue of any kind.
+    """Make a queue of any kind.
 
     Args:
-        kind: as `aexec.queues.queue_registry.register_queue_kind` knows it: `"FIFOQueue"`, say.
+        kind: as `aexec.queues.queue_registry.register_queue_kind` knows it, such as `"FIFOQueue"`.
         capacity, types, shapes, shared_name: as `fifo_queue` takes them.
         name: of the node; by default that of the kind.
         settings: the other attrs of its op.
@@ -140,13 +140,13 @@ def make_queue(
 def fifo_queue(
     capacity: int, types: Any, shapes: Any = None, *, shared_name: str | None = None, name: str = "fifo_queue"
 ) -> GraphQueue:
-    """A queue that gives elements in the order in which they were put.
+    """A queue that returns elements in the order in which they were enqueued.
 
     Args:
-        capacity: number of elements; negative for any number.
+        capacity: the most elements; negative for no limit.
         types: of the components, or of the only one.
         shapes: a list of the components' shapes, fully known, or None for any.
-        shared_name: of the resource; nodes of one shared_name share a queue.
+        shared_name: of the resource; nodes with the same shared_name share a queue.
     """
     return make_queue("FIFOQueue", capacity, types, shapes, shared_name=shared_name, name=name)
 
@@ -154,14 +154,16 @@ def fifo_queue(
 def padding_fifo_queue(
     capacity: int, types: Any, shapes: Any, *, shared_name: str | None = None, name: str = "padding_fifo_queue"
 ) -> GraphQueue:
-    """As `fifo_queue`; shapes may leave dimensions open, in which batches are padded."""
+    """As `fifo_queue`; shapes may have unknown dimensions, which are padded in batches."""
     return make_queue("PaddingFIFOQueue", capacity, types, shapes, shared_name=shared_name, name=name)
 
 
 def priority_queue(
     capacity: int, types: Any, shapes: Any = None, *, shared_name: str | None = None, name: str = "priority_queue"
 ) -> GraphQueue:
-    """A queue that gives the smallest first: a component in front of the given ones is the priority, an int64."""
+    """A queue that returns the smallest element first: the first component, before the given ones, is the priority, an
+    int64.
+    """
     return make_queue("PriorityQueue", capacity, types, shapes or [], shared_name=shared_name, name=name)
 
 
@@ -175,7 +177,7 @@ def random_shuffle_queue(
     shared_name: str | None = None,
     name: str = "random_shuffle_queue",
 ) -> GraphQueue:
-    """A queue that gives elements in random order, while `min_after_dequeue` stay in it until it is closed."""
+    """A queue that returns elements in random order; `min_after_dequeue` stay in it until it is closed."""
     seed1, seed2 = get_seed(seed)
     extra = {"min_after_dequeue": min_after_dequeue, "seed": seed1, "seed2": seed2}
     return make_queue("RandomShuffleQueue", capacity, types, shapes, shared_name=shared_name, name=name, **extra)

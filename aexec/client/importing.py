@@ -1,6 +1,6 @@
-"""`import_graph_def`: the nodes of a GraphDef are added to the graph that is being built, under a scope of their own.
+"""`import_graph_def`: adds the nodes of a GraphDef to the graph that is being built, in a scope of their own.
 
-What is done with names and inputs is `aexec/graph/graph_import.py`'s; here tensors of the graph stand for its options.
+`aexec/graph/graph_import.py` handles names and inputs; this module converts tensors of the graph to its options.
 """
 
 from __future__ import annotations
@@ -42,16 +42,16 @@ def import_graph_def(
             `^node` → an operation.
         return_elements: names of imported operations, `node`, and tensors, `node:k`, to be returned.
         name: put before all names, with a `/`, within the scope in force; "" for nothing.
-        uniquify_prefix: `_1`, `_2`, … is put after `name` if it is taken.
+        uniquify_prefix: append `_1`, `_2`, … to `name` if it is taken.
         skip_mapped_nodes: nodes all of whose outputs `input_map` replaces are not imported.
 
     Returns:
-        what `return_elements` names, or None if nothing is asked for.
+        the elements that `return_elements` names, or None if there are no names.
 
     Raises:
-        InvalidArgumentError: an entry of `input_map` that no node uses, something that is asked for and is not
-            there; or what `Graph.from_graph_def` raises.
-        NotFoundError: an op that is not registered.
+        InvalidArgumentError: no node uses an entry of `input_map`, a return element does not exist; or what
+            `Graph.from_graph_def` raises.
+        NotFoundError: an op is not registered.
     """
     try:
         return _import_graph_def(graph_def, input_map, return_elements, name, uniquify_prefix, skip_mapped_nodes)
@@ -99,7 +99,7 @@ def _import_graph_def(
 
 
 def _mapped(key: str, value: Any) -> str:
-    """An entry of the map, by name."""
+    """An entry of the map, with the value replaced by its name."""
     if parse_tensor_name(key).port == CONTROL_PORT:
         if not isinstance(value, Node):
             raise errors.InvalidValueError(f"input_map['{key}'] must be an operation, got {value!r}")
@@ -110,7 +110,7 @@ def _mapped(key: str, value: Any) -> str:
 
 
 def _check_used(flat: proto.FlatGraphDef, mapped: set[str], wanted: Sequence[str]) -> None:
-    """Refuse names that mean nothing in what is imported."""
+    """Refuse names that do not occur in the imported graph."""
     used = {parse_tensor_name(text) for node_def in flat.node for text in node_def.input}
     names = {node_def.name for node_def in flat.node}
     unused = sorted(

@@ -1,4 +1,4 @@
-"""Input pipelines built of queues: producers that go over inputs, and batching.
+"""Input pipelines built of queues: producers that iterate over inputs, and batching.
 
 The functions add nodes to the current graph and queue runners that keep them going::
 
@@ -51,14 +51,14 @@ _initializers: weakref.WeakKeyDictionary[GraphView, list[Node]] = weakref.WeakKe
 
 
 async def initialize(session: Session) -> None:
-    """Set the epoch counters of the session's graph to zero, as is needed before its runners start."""
+    """Set the epoch counters of the session's graph to zero; required before its runners start."""
     nodes = epoch_initializers(session.graph)
     if nodes:
         await session.run([], targets=[node.name for node in nodes])
 
 
 def epoch_initializers(graph: GraphView) -> list[Node]:
-    """What sets the epoch counters of a graph to zero: `local_variables_initializer` runs them, too."""
+    """The operations that set the epoch counters of a graph to zero: `local_variables_initializer` runs them, too."""
     return list(_initializers.get(graph, ()))
 
 
@@ -66,10 +66,10 @@ def epoch_initializers(graph: GraphView) -> list[Node]:
 
 
 def limit_epochs(tensor: Any, num_epochs: int | None = None, name: str | None = None) -> Tensor:
-    """The tensor, `num_epochs` times; then OutOfRangeError.  None for any number of times.
+    """The tensor, `num_epochs` times; then OutOfRangeError.  None for no limit.
 
     Raises:
-        InvalidArgumentError: a number that is not positive.
+        InvalidArgumentError: the number is not positive.
     """
     value = convert_to_tensor(tensor)
     if num_epochs is None:
@@ -95,18 +95,18 @@ def input_producer(
     shared_name: str | None = None,
     name: str | None = None,
 ) -> GraphQueue:
-    """A queue that a runner fills with the rows of a tensor, again and again.
+    """A queue that a runner fills with the rows of a tensor, repeatedly.
 
     Args:
         input_tensor: at least a vector.
-        element_shape: of a row, where it is not known from the tensor.
-        num_epochs: how often each row is given; None for ever.
-        shuffle: give the rows of each epoch in random order, with `seed`.
+        element_shape: of a row, if the tensor's shape does not tell.
+        num_epochs: how often each row is enqueued; None for no limit.
+        shuffle: enqueue the rows of each epoch in random order, with `seed`.
         capacity: of the queue.
         shared_name: sessions that share containers share a queue of this name.
 
     Raises:
-        InvalidArgumentError: the shape of a row is not known.
+        InvalidArgumentError: the shape of a row is unknown.
     """
     with name_scope(name or "input_producer"):
         rows = convert_to_tensor(input_tensor, name="input_tensor")
@@ -132,7 +132,7 @@ def string_input_producer(
     """`input_producer` for strings such as file names.
 
     Raises:
-        InvalidArgumentError: no strings; of a tensor that is found out when it runs.
+        InvalidArgumentError: there are no strings; for a tensor, this is checked when it runs.
     """
     if not isinstance(string_tensor, Tensor) and not len(string_tensor):
         raise errors.InvalidValueError("string_input_producer requires a non-null input tensor")
@@ -159,7 +159,7 @@ def slice_input_producer(
     """One row of each tensor at a time; options as of `input_producer`.
 
     Raises:
-        InvalidArgumentError: no tensors.
+        InvalidArgumentError: there are no tensors.
     """
     if not len(tensor_list):
         raise errors.InvalidValueError("Expected at least one tensor in slice_input_producer().")
@@ -176,25 +176,25 @@ def slice_input_producer(
 def batch(
     tensors: Any, batch_size: Any, num_threads: int = 1, capacity: int = 32, *, name: str | None = None, **options: Any
 ) -> Any:
-    """Batches of what `tensors` give, step after step.
+    """Batches of the values of `tensors`, step after step.
 
     Args:
         tensors: a tensor, or a list or dict of them.
         batch_size: number of elements, an int or an int32 tensor.
-        num_threads: number of tasks that put elements; with more than one their order is lost.
+        num_threads: number of tasks that enqueue elements; with more than one their order is lost.
         capacity: of the queue.
         enqueue_many: the first dimension of each tensor counts elements.
-        shapes: of an element's components, where they are not known from the tensors.
-        dynamic_pad: pad elements to the largest of a batch where their shapes are open.
-        allow_smaller_final_batch: give what is left at the end.
-        keep_input: a bool tensor: put the element only if it is true; a vector with `enqueue_many`.
+        shapes: of an element's components, if the tensors' shapes do not tell.
+        dynamic_pad: pad unknown dimensions of elements to the largest in the batch.
+        allow_smaller_final_batch: return the remaining elements at the end.
+        keep_input: a bool tensor: enqueue the element only if it is true; a vector with `enqueue_many`.
         shared_name: of the queue.
 
     Returns:
         in the form of `tensors`.
 
     Raises:
-        InvalidArgumentError: no tensors, or shapes that are not known well enough.
+        InvalidArgumentError: there are no tensors, or shapes are not known well enough.
     """
     return _batch([tensors] * num_threads, batch_size, capacity, None, name or "batch", **options)
 
@@ -202,7 +202,7 @@ def batch(
 def batch_join(
     tensors_list: Sequence[Any], batch_size: Any, capacity: int = 32, *, name: str | None = None, **options: Any
 ) -> Any:
-    """As `batch`, with a task for each entry of a list of such `tensors`, as different files give them."""
+    """As `batch`, with a task for each entry of a list of such `tensors`, such as those of different files."""
     return _batch(tensors_list, batch_size, capacity, None, name or "batch_join", **options)
 
 
@@ -220,7 +220,7 @@ def shuffle_batch(
     """As `batch`, in random order.
 
     Args:
-        min_after_dequeue: number of elements that stay in the queue, to be mixed with those to come.
+        min_after_dequeue: number of elements that stay in the queue, to be mixed with later ones.
     """
     mix = (min_after_dequeue, seed)
     return _batch([tensors] * num_threads, batch_size, capacity, mix, name or "shuffle_batch", **options)
@@ -277,7 +277,7 @@ def _element_shapes(
 ) -> list[PartialTensorShape]:
     if shapes is not None:
         return [PartialTensorShape.of(shape) for shape in shapes]
-    # One row for each element, also where a vector says which rows are kept.
+    # One row for each element, also if a vector says which rows are kept.
     rows = enqueue_many or (isinstance(keep_input, Tensor) and keep_input.static_shape.rank == 1)
     merged = []
     for tensors in zip(*lists, strict=True):
@@ -290,7 +290,7 @@ def _element_shapes(
 
 
 def _common(first: PartialTensorShape, second: PartialTensorShape) -> PartialTensorShape:
-    """What holds of both shapes."""
+    """The dimensions on which both shapes agree."""
     if first.dims is None or second.dims is None or len(first.dims) != len(second.dims):
         return PartialTensorShape(None)
     return PartialTensorShape([a if a == b else None for a, b in zip(first.dims, second.dims, strict=True)])
@@ -313,7 +313,7 @@ def _enqueue(queue: GraphQueue, tensors: list[Tensor], keep_input: Any, enqueue_
             raise errors.InvalidValueError("keep_input must be a scalar unless enqueue_many is set")
         chosen = ops.reshape(ops.where(keep), constant([-1]))
         return put([ops.gather_v2(tensor, chosen, constant(0)) for tensor in tensors])
-    # Dead if it is false, and so nothing is put.
+    # Dead if it is false, so nothing is enqueued.
     return put([ops.switch(tensor, keep)[1] for tensor in tensors])
 
 

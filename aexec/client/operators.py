@@ -1,11 +1,10 @@
 """Operators on tensors: `x + 1`, `a @ b`, `x[1:, ::2]`, `-x`, `x < y`.
 
 Importing this module gives `TensorOperators` (`graph/nodes/node.py`) its operators, which tensors and variables share.
-A comparison `==` between tensors asks whether they are the same tensor, as keys of feeds must; build
-`aexec.ops.equal(x, y)` for the elementwise one.
+`==` compares tensors by identity, since they are keys of feeds; build `aexec.ops.equal(x, y)` for the elementwise
+comparison.
 
-Nodes and the constants that Python values become are called as TensorFlow calls them: `x + 0.5` is `add`, of `x` and
-`add/y`.
+Nodes, and the constants that Python values become, have TensorFlow's names: `x + 0.5` is `add`, of `x` and `add/y`.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from aexec.graph.tensor_proxy import TensorProxy
 
 __all__: list[str] = []
 
-# Python method → op, for `x op y` and (with the sides swapped) `y op x`; the node is named like the method.
+# Python method → op, for `x op y` and (with the sides swapped) `y op x`; the node has the method's name.
 _BINARY = {
     "add": "AddV2",
     "sub": "Sub",
@@ -40,7 +39,7 @@ _UNARY = {"neg": "Neg", "invert": "LogicalNot"}
 
 
 def _apply(op: str, name: str, left: Any, right: Any) -> Tensor:
-    """`left op right` as the node `name`; the side that is no tensor takes the other's type."""
+    """`left op right` as the node `name`; a side that is not a tensor gets the other's type."""
     if not isinstance(left, Tensor):
         with name_scope(name) as name:
             left = convert_to_tensor(left, right.dtype.base, "x")
@@ -73,7 +72,7 @@ def _abs(self: Tensor | TensorProxy) -> Tensor:
 
 
 def _truediv(left: Any, right: Any) -> Tensor:
-    """Division as Python 3 divides: of integers in float64 (float32 for the narrow ones), as TensorFlow has it."""
+    """Division as in Python 3: integers are divided in float64 (float32 for the narrow ones), as in TensorFlow."""
     dtype = (left if isinstance(left, Tensor) else right).dtype.base
     if not dtype.is_integer:
         return _apply("RealDiv", "truediv", left, right)
@@ -126,7 +125,7 @@ def _getitem(self: Tensor | TensorProxy, key: Any) -> Tensor:
 
 
 def _stack(items: list[Any]) -> Tensor:
-    """Bounds as a vector: a constant if no tensor is among them."""
+    """Bounds as a vector: a constant if none of them is a tensor."""
     dtype = next((item.dtype.base for item in items if isinstance(item, Tensor)), None)
     if dtype is None:
         return convert_to_tensor(np.array(items, np.int32), name="stack")

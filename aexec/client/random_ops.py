@@ -1,4 +1,4 @@
-"""Random tensors: each run gives other ones; the numbers are TensorFlow's for the same seeds."""
+"""Random tensors: new numbers in each run, which equal TensorFlow's for the same seeds."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ def random_uniform(
     seed: int | None = None,
     name: str | None = None,
 ) -> Tensor:
-    """Numbers of [minval, maxval), each as likely as the others.
+    """Numbers uniformly distributed in [minval, maxval).
 
     Args:
         shape: of the result, ints or an int tensor.
-        maxval: 1 by default; integers need one.
+        maxval: 1 by default; required for integers.
         dtype: float16, bfloat16, float32, float64, int32 or int64.
         seed: see `set_random_seed`.
 
@@ -73,7 +73,7 @@ def truncated_normal(
     seed: int | None = None,
     name: str | None = None,
 ) -> Tensor:
-    """Numbers of a normal distribution, those left out that are two `stddev` or more from the mean."""
+    """Numbers of a normal distribution without those that are two `stddev` or more from the mean."""
     return _normal("truncated_normal", ops.truncated_normal, shape, mean, stddev, dtype, seed, name)
 
 

@@ -1,6 +1,6 @@
-"""Seeds of random ops: of the graph, of one op, or neither, as SEMANTICS 15.4 has them from TensorFlow.
+"""Seeds of random ops: of the graph, of one op, or neither, by TensorFlow's rules (SEMANTICS 15.4).
 
-With neither, an op gives other numbers in each session.  With a seed for the graph alone, the ops that have none are
+With neither, an op returns other numbers in each session.  With a seed for the graph only, the ops without a seed are
 counted: a program that builds the same graph gets the same numbers.
 """
 
@@ -10,19 +10,19 @@ from aexec.graph.op_functions import require_graph
 
 __all__ = ["get_seed", "set_random_seed"]
 
-# With a seed for the op and none for the graph, TensorFlow takes this one for the graph.
+# The graph's seed in TensorFlow if an op has a seed and the graph has none.
 _DEFAULT_GRAPH_SEED = 87654321
 
 _LIMIT = 2**31 - 1
 
 
 def set_random_seed(seed: int | None) -> None:
-    """Choose the seed of the graph, for random ops that are built from now on; None for none."""
+    """Set the seed of the graph, for random ops that are built from now on; None removes it."""
     require_graph().build_state.seed = seed
 
 
 def get_seed(op_seed: int | None) -> tuple[int, int]:
-    """The attrs `seed` and `seed2` of a random op with this seed, or none, that is built now; (0, 0) is random."""
+    """The attrs `seed` and `seed2` of a random op with this seed, or None, that is built now; (0, 0) means random."""
     state = require_graph().build_state
     if state.seed is None and op_seed is None:
         return 0, 0

@@ -1,11 +1,11 @@
-"""What the function of a user's op returned, as arrays of the types that the op's signature declares.
+"""Converts the return value of a user op's function to arrays of the types that the op's signature declares.
 
-An op with one output returns its value, one with several a tuple or a list of them, one with none
-None.  A value with a type of its own, such as an array, a NumPy scalar or another library's array, must
-have exactly the declared one.  What has none, that is numbers of Python's and lists of them, is converted
-if it can stand for the type: an int or a float for a float type, an int that fits for an integer type, a
-bool for bool.  Strings are bytes or str, alone, in lists or in arrays.  A resource or a variant is any object.
-Whatever else comes is an error of the op, which says what it expected and what it got.
+An op with one output returns its value, one with several a tuple or a list of them, one with none None.  A value with
+its own type, such as an array, a NumPy scalar or another library's array, must have exactly the declared type.  A value
+without one, that is Python numbers and lists of them, is converted if the type can represent it: an int or a float for
+a float type, an int in range for an integer type, a bool for bool.  Strings are bytes or str, alone, in lists or in
+arrays.  A resource or a variant is any object. Any other value is an error of the op, whose message has the expected
+and the actual type.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class OutputConverter:
         self._op = c.op
         self._types = c.output_types
         ranges = c.op_def.output_ranges(c.attrs)
-        # For messages: `y: float`, and `ys[1]: int32` of a list.
+        # For messages: `y: float`, and `ys[1]: int32` for a list.
         self._names = [
             f"{name}[{i - start}]" if stop - start > 1 else name
             for name, (start, stop) in ranges.items()
@@ -41,7 +41,7 @@ class OutputConverter:
         """The outputs of a node.
 
         Raises:
-            InternalError: the result is not what the signature says.
+            InternalError: the result does not match the signature.
         """
         types = self._types
         if len(types) == 1 and type(result) is np.ndarray and result.dtype == types[0].np and types[0].np.kind != "O":
@@ -82,7 +82,7 @@ class OutputConverter:
         raise self._error(self._output(slot), value, hint)
 
     def _converted(self, value: Any, slot: int) -> Any:
-        """Numbers of Python's, and lists of them; arrays and NumPy scalars in lists keep their types."""
+        """Python numbers, and lists of them, as arrays; arrays and NumPy scalars in lists keep their types."""
         dtype = self._types[slot]
         if type(value) is float and dtype.is_floating:
             with np.errstate(over="ignore"):
@@ -150,7 +150,7 @@ def _flat(value: Any) -> Iterator[Any]:
 
 
 class _NotTextError(Exception):
-    """An item of a string output that is neither bytes nor str: the only argument."""
+    """An item of a string output that is neither bytes nor str; it is the only argument."""
 
 
 def _to_bytes(item: Any) -> bytes:

@@ -1,4 +1,4 @@
-"""Ops of one's own: a Python function, or a coroutine, becomes an op with a kernel.
+"""User-defined ops: a Python function, or a coroutine, becomes an op with a kernel.
 
 ::
 
@@ -8,14 +8,12 @@
     with aexec.Graph() as graph:
         body = fetch_json(aexec.placeholder("string", name="url"), name="body")
 
-The function gets the inputs as arrays, which it cannot write to (they may be the caller's, or
-other nodes' inputs too), and returns the outputs; `user_op_outputs.py` says what is taken for one.
-Attrs come as keyword arguments.  A coroutine may await anything; if the step is cancelled, it is
-cancelled at that await.
+The function gets the inputs as read-only arrays (they may be the caller's, or inputs of other nodes, too), and returns
+the outputs; `user_op_outputs.py` says which values are accepted.  Attrs are keyword arguments.  A coroutine may await
+anything; if the step is cancelled, the coroutine is cancelled at its await.
 
-A definition takes the place of an earlier one by the same function, as `def` does in Python: a
-notebook's cell can run again, and a module be reloaded.  Graphs and sessions made before keep what
-they have.
+A definition replaces an earlier one by the same function, as `def` does in Python, so that a notebook's cell can run
+again, and a module can be reloaded.  Graphs and sessions made before keep the old one.
 """
 
 from __future__ import annotations
@@ -51,7 +49,7 @@ Made = TypeVar("Made", covariant=True)
 
 
 class UserOp(Generic[P, R, Made]):
-    """What `op` makes of a function: call it to add a node of the op to the current graph.
+    """The result of the decorator `op`: call it to add a node of the op to the current graph.
 
     Attributes:
         compute: the function itself.
@@ -75,8 +73,8 @@ class UserOp(Generic[P, R, Made]):
             A tensor, a tuple of them for several outputs, or the node if the op has none.
 
         Raises:
-            InvalidArgumentError: inputs or attrs that the op does not take.
-            TypeError: too few or too many of them.
+            InvalidArgumentError: the op does not take these inputs or attrs.
+            TypeError: there are too few or too many of them.
         """
         made: Made = self._add(*inputs, name=name, **attrs)
         return made
@@ -86,9 +84,9 @@ class UserOp(Generic[P, R, Made]):
 
 
 class _Register(Protocol):
-    """From what a function returns follows what adding a node of its op gives."""
+    """The function's return type determines the result type of the call that adds a node."""
 
-    # Overlapping is meant: None and tuples are results of their own kind.
+    # The overloads overlap on purpose: None and tuples have their own result types.
     @overload
     def __call__(  # type: ignore[overload-overlap]
         self, function: Callable[P, Coroutine[Any, Any, None]]
@@ -123,21 +121,21 @@ def op(
     gradient: GradientFunction | None = None,
     **options: Any,
 ) -> _Register:
-    """Register the decorated function as op and kernel; gives what adds a node of it to a graph, a `UserOp`.
+    """Register the decorated function as op and kernel; returns a `UserOp`, which adds nodes to a graph.
 
     Args:
         signature: `Name(input: type, ...) -> output: type, ...`, in the language of op definitions.
         attrs: `name: type = default` of each attr.
-        stateful: running it once is not running it twice (I/O, randomness); such nodes are never
-            folded or shared.
-        cost: nanoseconds per input element, as `kernel` takes it; a function that may hold up the
-            event loop is run in a worker thread once that has been measured.
+        stateful: running it twice differs from running it once (I/O, randomness); such nodes are never folded or
+            shared.
+        cost: nanoseconds per input element, as `kernel` takes it; a function that is measured to hold up the event loop
+            runs in a worker thread from then on.
         gradient: its gradient function, as `aexec.gradient` takes it.
-        options: more of what `op_registry.register_op` takes, e.g. `shape_fn`.
+        options: other options of `op_registry.register_op`, e.g. `shape_fn`.
 
     Raises:
-        InvalidArgumentError: a malformed signature, or a function that does not take the op's inputs.
-        AlreadyExistsError: the op is registered already, by something else than this function.
+        InvalidArgumentError: the signature is malformed, or the function does not take the op's inputs.
+        AlreadyExistsError: the op is already registered by another function.
     """
     name = signature.partition("(")[0].strip()
 
@@ -157,7 +155,7 @@ def op(
     return cast(_Register, register)
 
 
-# Who defined an op: module and qualified name of its function; None if that may be several.
+# Module and qualified name of the function that defined an op; None if several functions may have them.
 Origin = tuple[str, str] | None
 
 
@@ -173,14 +171,14 @@ class _Definition:
 
 
 class _Definitions:
-    """Which function each user's op came from, so that the same one may define it again."""
+    """The function that defined each user op, so that the same one may define it again."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._by_op: dict[str, _Definition] = {}
 
     def put(self, op: str, origin: Origin, define: Callable[[], OpDef], kernel: KernelRegistration) -> OpDef:
-        """Define an op and register its kernel, in the place of an earlier definition from the same origin."""
+        """Define an op and register its kernel, replacing an earlier definition of the same origin."""
         with self._lock:
             old = self._by_op.get(op)
             replaced = old if old is not None and origin is not None and old.origin == origin else None
@@ -198,7 +196,7 @@ class _Definitions:
                 raise
             if replaced is not None:
                 kernel_registry.global_registry.unregister(replaced.kernel)
-                vars(ops).pop(snake_case(op), None)  # its function, if somebody asked for it
+                vars(ops).pop(snake_case(op), None)  # its cached function, if any
             kernel_registry.global_registry.register(kernel)
             self._by_op[op] = _Definition(origin, kernel)
             return op_def
@@ -208,13 +206,13 @@ _definitions = _Definitions()
 
 
 def _check_parameters(function: Callable[..., Any], op_def: OpDef) -> None:
-    """Can the function be called with the op's inputs?"""
+    """Raise InvalidArgumentError unless the function can be called with the op's inputs."""
     if any(arg.number_attr or arg.type_list_attr for arg in op_def.inputs):
-        return  # as many as a node has
+        return  # the number of inputs depends on the node
     try:
         parameters = inspect.signature(function)
     except (ValueError, TypeError):
-        return  # one written in C may not say
+        return  # a function written in C may not have a signature
     given = {attr.name: None for attr in op_def.attrs if attr.name in parameters.parameters}
     try:
         parameters.bind(*op_def.inputs, **given)
@@ -244,7 +242,7 @@ def _build(function: Callable[..., Any], c: OpKernelConstruction) -> Any:
 
 
 def _read_only(value: Any) -> Any:
-    """A view that cannot be written to; a third of a microsecond, next to nothing for what is read-only already."""
+    """A read-only view, made in a third of a microsecond; a read-only array itself."""
     if type(value) is np.ndarray and value.flags.writeable:
         value = value.view()
         value.flags.writeable = False
