@@ -1,7 +1,7 @@
-"""Op definitions and op functions: a package for each family of ops, imported when one of its ops is first asked for.
+"""Op definitions and op functions: a package for each family of ops, imported when one of its ops is first used.
 
-A definition says what an op is; how it is computed is in `aexec.kernels`, in the family of the same name.
-`families.py` says which op is in which family.
+A definition describes an op; its kernels are in `aexec.kernels`, in the family of the same name. `families.py` maps ops
+to families.
 """
 
 from typing import Any
@@ -21,7 +21,7 @@ def __getattr__(name: str) -> Any:
 
     op = op_functions.function_names().get(name)
     if op is None:
-        # Names like `__wrapped__` are asked for by tools, of every module.
+        # Tools look up names like `__wrapped__` in every module.
         nearest = "" if name.startswith("_") else op_functions.suggest(name)
         raise AttributeError(f"module 'aexec.ops' has no attribute {name!r}{nearest}")
     function = op_functions.make_function(op_registry.global_registry.lookup(op).op_def)

@@ -33,7 +33,7 @@ def broadcast_gradient_args(c: InferenceContext) -> None:
 
 
 def broadcast_to(c: InferenceContext) -> None:
-    """The shape that input 1 says, refined by the dimensions of input 0 that are not 1."""
+    """The shape given by input 1, refined by the dimensions of input 0 that are not 1."""
     shape = c.input(0)
     out = c.make_shape_from_shape_tensor(1)
     if out.dims is not None and shape.dims is not None:
@@ -83,7 +83,7 @@ def edit_distance(c: InferenceContext) -> None:
 
 
 def empty(c: InferenceContext) -> None:
-    """The shape that input 0 says."""
+    """The shape given by input 0."""
     c.set_output(0, c.make_shape_from_shape_tensor(0))
 
 
@@ -96,7 +96,7 @@ def ensure_shape(c: InferenceContext) -> None:
 
 
 def expand_dims(c: InferenceContext) -> None:
-    """Input 0 with a dimension of 1 put in where input 1 says."""
+    """Input 0 with a dimension of 1 inserted at the axis in input 1."""
     shape = c.input(0)
     axis_value = c.input_tensor(1)
     if axis_value is not None and axis_value.size != 1:
@@ -112,7 +112,7 @@ def expand_dims(c: InferenceContext) -> None:
 
 
 def fill(c: InferenceContext) -> None:
-    """The shape that input 0 says."""
+    """The shape given by input 0."""
     c.with_rank(c.input(0), 1)
     c.with_rank(c.input(1), 0)
     dims = c.input_tensor(0)
@@ -135,7 +135,7 @@ def fingerprint(c: InferenceContext) -> None:
 
 
 def identity_n(c: InferenceContext) -> None:
-    """Each output is as its input."""
+    """Each output has the shape of its input."""
     for index in range(c.num_inputs):
         c.set_output(index, c.input(index))
         data = c.input_handle_shapes_and_types(index)
@@ -180,7 +180,7 @@ def pad(c: InferenceContext) -> None:
 
 
 def mirror_pad_grad(c: InferenceContext) -> None:
-    """Input 0 less, in each dimension, both numbers in a row of input 1."""
+    """Input 0 minus, in each dimension, both numbers in a row of input 1."""
     paddings = c.with_rank(c.input(1), 2)
     rank = c.dim(paddings, 0).value
     if rank is None:
@@ -196,7 +196,7 @@ def mirror_pad_grad(c: InferenceContext) -> None:
 
 
 def one_hot(c: InferenceContext) -> None:
-    """Input 0 with a dimension of `depth` put in at `axis`."""
+    """Input 0 with a dimension of `depth` inserted at `axis`."""
     axis = c.attr("axis")
     if axis < -1:
         raise errors.InvalidArgumentError("axis must be >= -1")
@@ -228,7 +228,7 @@ def _merge_all(c: InferenceContext, shape: Shape, indices: range) -> Shape:
 
 
 def pack(c: InferenceContext) -> None:
-    """The inputs' common shape with a dimension as long as their number put in at `axis`."""
+    """The inputs' common shape with a dimension as long as their number inserted at `axis`."""
     count = c.num_inputs
     shape = _merge_all(c, c.input(count - 1), range(count - 2, -1, -1))
     if shape.dims is None:
@@ -247,7 +247,7 @@ def pack(c: InferenceContext) -> None:
 
 
 def unpack(c: InferenceContext) -> None:
-    """Input 0 without the dimension `axis`, which is as long as there are outputs."""
+    """Input 0 without the dimension `axis`, whose size is the number of outputs."""
     shape = c.input(0)
     out = c.unknown_shape()
     if shape.dims is not None:
@@ -282,7 +282,7 @@ def parallel_concat(c: InferenceContext) -> None:
 
 
 def placeholder(c: InferenceContext) -> None:
-    """Attr `shape`; in graphs up to version 21 a scalar there means that nothing was said."""
+    """Attr `shape`; in graphs up to version 21 a scalar there means unknown."""
     shape = c.attr("shape")
     unsaid = c.graph_version <= 21 and shape.rank == 0
     c.set_output(0, c.unknown_shape() if unsaid else c.make_shape_from_partial_tensor_shape(shape))
@@ -296,7 +296,7 @@ def placeholder_with_default(c: InferenceContext) -> None:
 
 
 def reshape(c: InferenceContext) -> None:
-    """The shape that input 1 says; one unknown size follows from the number of elements."""
+    """The shape given by input 1; one unknown size follows from the number of elements."""
     shape, out = c.input(0), c.make_shape_from_shape_tensor(1)
     c.set_output(0, out if out.dims is None or shape.dims is None else reshaped(c, shape, out))
 
@@ -331,7 +331,7 @@ def reshaped(c: InferenceContext, shape: Shape, out: Shape) -> Shape:
 
 
 def _known_elements(c: InferenceContext, shape: Shape) -> tuple[Dimension, list[int]]:
-    """Product of the known dimensions, and which are unknown; a known 0 decides alone."""
+    """The product of the known dimensions, and which are unknown; a known 0 makes the product 0."""
     count = c.num_elements(shape)
     if count.value is not None:
         return count, []
@@ -413,7 +413,7 @@ def shape_of(c: InferenceContext) -> None:
 
 
 def split(c: InferenceContext) -> None:
-    """Input 1 with the dimension that input 0 says divided by the number of outputs."""
+    """Input 1 with the dimension given by input 0 divided by the number of outputs."""
     shape = c.input(1)
     axis = c.make_dim_for_scalar_input_with_negative_indexing(0, shape.rank).value
     if axis is None:
@@ -432,7 +432,7 @@ def split(c: InferenceContext) -> None:
 
 
 def split_v(c: InferenceContext) -> None:
-    """Input 0 with the dimension that input 2 says divided into the sizes of input 1."""
+    """Input 0 with the dimension given by input 2 divided into the sizes of input 1."""
     shape = c.input(0)
     axis = c.make_dim_for_scalar_input_with_negative_indexing(2, shape.rank).value
     sizes = c.input_tensor(1)
@@ -487,7 +487,7 @@ def squeeze(c: InferenceContext) -> None:
             raise errors.InvalidArgumentError(f"squeeze_dims[{index}] not in [{-rank},{rank}).")
     if not listed:
         if None in shape.dims:
-            # Whether an unknown dimension goes depends on its size.
+            # The size of an unknown dimension decides whether it is removed.
             c.set_output(0, c.unknown_shape())
         else:
             c.set_output(0, c.make_shape([d for d in shape.dims if d != 1]))
@@ -528,7 +528,7 @@ def transpose(c: InferenceContext) -> None:
     else:
         rank = count.value if count.value is not None else order.size if order is not None else 0
         if rank < 2:
-            # One axis is written for a vector as well as for a scalar; both stay as they are.
+            # TensorFlow lets one axis stand for a vector or a scalar; both keep their shape.
             c.set_output(0, shape)
             return
     shape = c.with_rank(shape, rank)
@@ -559,7 +559,9 @@ def unique_with_counts(c: InferenceContext) -> None:
 
 
 def unique_v2(c: InferenceContext) -> None:
-    """Distinct parts along the axis that input 1 says (none: of a vector), places, and maybe counts."""
+    """The distinct parts along the axis in input 1 (an empty one: of a vector), positions, and counts if the op has
+    them.
+    """
     shape = c.input(0)
     c.set_output(0, c.unknown_shape() if shape.dims is None else c.unknown_shape_of_rank(len(shape.dims)))
     if c.num_outputs > 2:

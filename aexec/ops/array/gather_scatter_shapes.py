@@ -41,7 +41,7 @@ def gather_v2(c: InferenceContext) -> None:
 
 
 def scatter_nd(c: InferenceContext) -> None:
-    """The shape that input 2 says; inputs 0 and 1 are indices and updates."""
+    """The shape given by input 2; inputs 0 and 1 are indices and updates."""
     indices = c.with_rank_at_least(c.input(0), 1)
     updates = c.with_rank_at_least(c.input(1), 1)
     out = c.make_shape_from_shape_tensor(2)
@@ -69,7 +69,7 @@ def dynamic_partition(c: InferenceContext) -> None:
 
 
 def dynamic_stitch(c: InferenceContext) -> None:
-    """[largest index + 1] + what is left of data behind the dimensions of indices."""
+    """[largest index + 1], followed by the dimensions of data behind those of indices."""
     count = c.attr("N")
     rest = c.unknown_shape()
     size: int | None = 0

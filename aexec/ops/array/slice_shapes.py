@@ -13,9 +13,9 @@ from aexec.ops.nn.window_shapes import data_format, dims_of_format, shape_of_for
 
 @dataclass(slots=True)
 class _Axis:
-    """What a slice does to one dimension of the result.
+    """The effect of a slice on one dimension of the result.
 
-    `source` is the dimension of the input it comes from, None for a new axis.
+    `source` is the dimension of the input that it comes from, None for a new axis.
     """
 
     source: int | None
@@ -118,7 +118,7 @@ def _sliced_size(axis: _Axis, size: int, *, both_known: bool) -> int | None:
 
 
 def strided_slice_grad(c: InferenceContext) -> None:
-    """The shape that input 0 says."""
+    """The shape given by input 0."""
     c.set_output(0, c.make_shape_from_shape_tensor(0))
 
 

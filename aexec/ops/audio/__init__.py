@@ -1,4 +1,4 @@
-"""Sound: WAV files, spectrograms, cepstra.
+"""Audio: WAV files, spectrograms, cepstra.
 
 Importing this registers the family's definitions.
 """

@@ -7,7 +7,7 @@ from aexec.framework.shape_functions.shape_inference import DimensionOrConstant,
 
 
 def switch(c: InferenceContext) -> None:
-    """Each output is as input 0; input 1 is a scalar."""
+    """Each output has the shape of input 0; input 1 is a scalar."""
     c.with_rank(c.input(1), 0)
     data = c.input_handle_shapes_and_types(0)
     for index in range(c.num_outputs):
@@ -17,7 +17,7 @@ def switch(c: InferenceContext) -> None:
 
 
 def merge(c: InferenceContext) -> None:
-    """What all inputs agree on, and the index of the one that came."""
+    """The dimensions on which all inputs agree, and the index of the input that arrived."""
     shapes = [c.input(i) for i in range(c.num_inputs)]
     first = shapes[0]
     if any(s.dims is None or len(s.dims) != len(first.dims or ()) for s in shapes) or first.dims is None:
@@ -40,7 +40,7 @@ def ref_select(c: InferenceContext) -> None:
 
 
 def enter(c: InferenceContext) -> None:
-    """Known only of what stays the same for all iterations: constants, and what handles refer to."""
+    """Known only for values that are the same in all iterations: constants, and the resources of handles."""
     data = c.input_handle_shapes_and_types(0)
     if data is not None:
         c.set_output_handle_shapes_and_types(0, data)
@@ -56,14 +56,14 @@ def loop_cond(c: InferenceContext) -> None:
 
 
 def output_shapes(c: InferenceContext) -> None:
-    """If and Case: what attr `output_shapes` says, if anything."""
+    """For If and Case: the shapes in attr `output_shapes`, if any."""
     if not _explicit_outputs(c):
         for index in range(c.num_outputs):
             c.set_output(index, c.unknown_shape())
 
 
 def while_loop(c: InferenceContext) -> None:
-    """What attr `output_shapes` says, otherwise the shapes that go in."""
+    """The shapes in attr `output_shapes`, otherwise those of the inputs."""
     if not _explicit_outputs(c):
         for index in range(c.num_outputs):
             c.set_output(index, c.input(index))
@@ -83,14 +83,14 @@ def _explicit_outputs(c: InferenceContext) -> bool:
 
 
 def optional_from_value(c: InferenceContext) -> None:
-    """A scalar, which has tensors of the inputs' shapes and types."""
+    """A scalar that holds tensors of the inputs' shapes and types."""
     types = c.attr("Toutput_types")
     c.set_output(0, c.scalar())
     c.set_output_handle_shapes_and_types(0, [ShapeAndType(c.input(i), types[i]) for i in range(c.num_inputs)])
 
 
 def optional_get_value(c: InferenceContext) -> None:
-    """What attr `output_shapes` says."""
+    """The shapes in attr `output_shapes`."""
     c.with_rank(c.input(0), 0)
     shapes, types = c.attr("output_shapes"), c.attr("output_types")
     if len(shapes) != len(types):
@@ -101,7 +101,7 @@ def optional_get_value(c: InferenceContext) -> None:
 
 
 def symbolic_gradient(c: InferenceContext) -> None:
-    """A gradient is as its input; of a variable, as what the handle refers to."""
+    """The shape of the input; for a variable, that of its value."""
     if c.num_inputs < c.num_outputs:
         raise errors.InvalidArgumentError("len(inputs) < len(outputs)")
     types = c.attr("Tin")
@@ -114,7 +114,7 @@ def symbolic_gradient(c: InferenceContext) -> None:
 
 
 def argument(c: InferenceContext) -> None:
-    """Unknown, but for what the function's attrs say of a handle."""
+    """Unknown, except for the function's attrs about a handle."""
     shapes, types = c.attrs.get("_handle_shapes"), c.attrs.get("_handle_dtypes")
     if isinstance(shapes, list) and isinstance(types, list) and len(shapes) == len(types) and shapes:
         c.set_output_handle_shapes_and_types(

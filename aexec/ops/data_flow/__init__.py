@@ -1,4 +1,4 @@
-"""What flows between nodes and steps: queues, barriers, stages, accumulators, tensor arrays, stacks, batches.
+"""Data flow between nodes and steps: queues, barriers, stages, accumulators, tensor arrays, stacks, batches.
 
 Importing this registers the family's definitions.
 """

@@ -33,12 +33,12 @@ def _dequeue(c: InferenceContext, rows: Shape) -> None:
 
 
 def dequeue(c: InferenceContext) -> None:
-    """Components as the handle knows them."""
+    """The components' shapes, as far as the handle knows them."""
     _dequeue(c, c.scalar())
 
 
 def dequeue_many(c: InferenceContext) -> None:
-    """As many rows of components as input 1 says."""
+    """As many rows of components as the value of input 1."""
     value = c.input_tensor(1)
     count = int(value.reshape(())) if value is not None and value.size == 1 else None
     if count is not None and count < 0:
@@ -47,7 +47,7 @@ def dequeue_many(c: InferenceContext) -> None:
 
 
 def dequeue_up_to(c: InferenceContext) -> None:
-    """Up to as many rows of components as input 1 says."""
+    """Up to as many rows of components as the value of input 1."""
     _dequeue(c, c.vector(None))
 
 
@@ -108,7 +108,7 @@ def tensor_array_grad(c: InferenceContext) -> None:
 
 
 def tensor_array_grad_with_shape(c: InferenceContext) -> None:
-    """As `tensor_array_grad`; elements have the dimensions that input 2 says in front."""
+    """As `tensor_array_grad`; elements have the dimensions given by input 2 in front."""
     element = _array(c)
     c.set_output(0, c.vector(2))
     c.set_output(1, c.scalar())

@@ -8,7 +8,7 @@ from aexec.framework.shape_functions.shape_inference import Dimension, Dimension
 
 
 def _set_sized_image(c: InferenceContext, batch: Dimension, size_input: int, channels: Dimension) -> None:
-    """[batch, height, width, channels]; an input says height and width."""
+    """[batch, height, width, channels]; an input gives height and width."""
     c.with_value(c.dim(c.with_rank(c.input(size_input), 1), 0), 2)
     value = c.input_tensor(size_input)
     size: list[DimensionOrConstant] = [None, None] if value is None else value.tolist()
@@ -23,7 +23,7 @@ def adjust_contrast(c: InferenceContext) -> None:
 
 
 def resize(c: InferenceContext) -> None:
-    """Images of the size that input 1 says."""
+    """Images of the size given by input 1."""
     shape = c.with_rank(c.input(0), 4)
     _set_sized_image(c, c.dim(shape, 0), 1, c.dim(shape, 3))
 
@@ -34,13 +34,13 @@ def second_input(c: InferenceContext) -> None:
 
 
 def project(c: InferenceContext) -> None:
-    """Images of the size that input 2 says."""
+    """Images of the size given by input 2."""
     shape = c.with_rank(c.input(0), 4)
     _set_sized_image(c, c.dim(shape, 0), 2, c.dim(shape, 3))
 
 
 def crop_and_resize(c: InferenceContext) -> None:
-    """A piece of the size that input 3 says for each box."""
+    """A piece of the size given by input 3 for each box."""
     shape = c.with_rank(c.input(0), 4)
     boxes = c.with_rank(c.input(1), 2)
     box_ind = c.with_rank(c.input(2), 1)
@@ -50,17 +50,17 @@ def crop_and_resize(c: InferenceContext) -> None:
 
 
 def crop_and_resize_grad_image(c: InferenceContext) -> None:
-    """The images that input 3 says."""
+    """The images given by input 3."""
     c.set_output(0, c.with_rank(c.make_shape_from_shape_tensor(3), 4))
 
 
 def crop_and_resize_grad_boxes(c: InferenceContext) -> None:
-    """As the boxes, input 2."""
+    """The shape of the boxes, input 2."""
     c.set_output(0, c.input(2))
 
 
 def extract_glimpse(c: InferenceContext) -> None:
-    """A piece of the size that input 1 says for each offset, input 2."""
+    """A piece of the size given by input 1 for each offset, input 2."""
     noise = c.attr("noise")
     if noise not in (b"", b"uniform") and c.attr("uniform_noise"):
         raise errors.InvalidArgumentError("The uniform_noise should not be True when noise is not uniform")
@@ -85,7 +85,7 @@ def decode(c: InferenceContext) -> None:
 
 
 def decode_any(c: InferenceContext) -> None:
-    """As `decode`, or of unknown rank, as it may be an animation."""
+    """As `decode`, or of unknown rank, since it may be an animation."""
     c.with_rank(c.input(0), 0)
     channels = _channels(c)
     still = not c.attr("expand_animations")
@@ -105,7 +105,7 @@ def decode_gif(c: InferenceContext) -> None:
 
 
 def decode_and_crop_jpeg(c: InferenceContext) -> None:
-    """[height, width, channels]; input 1 says row, column, height, width."""
+    """[height, width, channels]; input 1 gives row, column, height, width."""
     c.with_rank(c.input(0), 0)
     channels = _channels(c)
     c.with_value(c.dim(c.with_rank(c.input(1), 1), 0), 4)
@@ -169,21 +169,21 @@ def _suppression(*scalars: int) -> ShapeFn:
     return shape_fn
 
 
-# Boxes, scores, and these scalars; the indices of boxes that are kept.
+# Inputs: boxes, scores, and these scalars; output: the indices of boxes that are kept.
 non_max_suppression = _suppression(2)
 non_max_suppression_v2 = _suppression(2, 3)
 non_max_suppression_v3 = _suppression(2, 3, 4)
 
 
 def non_max_suppression_v4(c: InferenceContext) -> None:
-    """Indices, padded on request, and how many are valid."""
+    """Indices, padded on request, and the number of valid ones."""
     _suppress(c, 2, 3, 4)
     c.set_output(0, c.vector(c.make_dim_for_scalar_input(2) if c.attr("pad_to_max_output_size") else None))
     c.set_output(1, c.scalar())
 
 
 def non_max_suppression_v5(c: InferenceContext) -> None:
-    """Indices and scores, padded on request, and how many are valid."""
+    """Indices and scores, padded on request, and the number of valid ones."""
     _suppress(c, 2, 3, 4, 5)
     kept = c.vector(c.make_dim_for_scalar_input(2) if c.attr("pad_to_max_output_size") else None)
     c.set_output(0, kept)
@@ -192,7 +192,7 @@ def non_max_suppression_v5(c: InferenceContext) -> None:
 
 
 def non_max_suppression_with_overlaps(c: InferenceContext) -> None:
-    """Indices; input 0 says how much each pair of boxes overlaps."""
+    """Indices; input 0 has the overlap of each pair of boxes."""
     overlaps = c.with_rank(c.input(0), 2)
     scores = c.with_rank(c.input(1), 1)
     check_scalars(c, 2, 3, 4)
@@ -241,7 +241,7 @@ def draw_bounding_boxes(c: InferenceContext) -> None:
 
 
 def random_crop(c: InferenceContext) -> None:
-    """[height, width, channels] as in input 0, height and width as input 1 says."""
+    """[height, width, channels] as in input 0, height and width as the value of input 1."""
     image = c.with_rank(c.input(0), 3)
     c.merge(c.input(1), c.vector(2))
     size = c.input_tensor(1)

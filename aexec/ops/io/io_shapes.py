@@ -14,7 +14,7 @@ from aexec.framework.shape_functions.shape_inference import InferenceContext, Sh
 
 
 def matching_files(c: InferenceContext) -> None:
-    """Names that match a pattern or some."""
+    """The names that match one pattern or several."""
     c.with_rank_at_most(c.input(0), 1)
     c.set_output(0, c.vector(None))
 
@@ -52,7 +52,7 @@ def save_slices(c: InferenceContext) -> None:
 
 
 def merge_checkpoints(c: InferenceContext) -> None:
-    """Prefixes to merge, and where to."""
+    """Inputs: prefixes to merge, and the destination."""
     c.with_rank(c.input(0), 1)
     c.with_rank(c.input(1), 0)
 
@@ -61,7 +61,7 @@ _SLICE = re.compile(rb"((?:\d+ )*)((?:-|\d+,\d+)(?::(?:-|\d+,\d+))*)")
 
 
 def restore_v2(c: InferenceContext) -> None:
-    """Tensors by name; where a slice of a tensor is asked for, that says its shape."""
+    """Tensors by name; the spec of a slice gives its shape."""
     c.with_rank(c.input(0), 0)
     c.merge(c.with_rank(c.input(1), 1), c.with_rank(c.input(2), 1))
     slices = c.input_tensor(2)
@@ -75,13 +75,13 @@ def restore_v2(c: InferenceContext) -> None:
 
 
 def restore(c: InferenceContext) -> None:
-    """Whatever is in the file; its pattern and the tensor's name are scalars."""
+    """Unknown, since the file decides; its pattern and the tensor's name are scalars."""
     check_scalars(c, 0, 1)
     unknown_shape(c)
 
 
 def restore_slice(c: InferenceContext) -> None:
-    """A tensor by name, or the slice of it that is asked for."""
+    """A tensor by name, or the requested slice of it."""
     check_scalars(c, 0, 1, 2)
     text = c.input_tensor(2)
     c.set_output(0, c.unknown_shape() if text is None else _slice_shape(c, text.item()))

@@ -88,7 +88,7 @@ def banded_triangular_solve(c: InferenceContext) -> None:
 
 
 def tridiagonal_mat_mul(c: InferenceContext) -> None:
-    """As rhs, input 3; inputs 0 to 2 are the diagonals, [..., 1, m]."""
+    """The shape of rhs, input 3; inputs 0 to 2 are the diagonals, [..., 1, m]."""
     diagonals = [c.with_rank_at_least(c.input(i), 2) for i in range(3)]
     rhs, batch = _matrices(c, 3)
     diagonal = c.merge(c.merge(diagonals[0], diagonals[1]), diagonals[2])
@@ -99,7 +99,7 @@ def tridiagonal_mat_mul(c: InferenceContext) -> None:
 
 
 def tridiagonal_solve(c: InferenceContext) -> None:
-    """As rhs, input 1; input 0 holds three diagonals."""
+    """The shape of rhs, input 1; input 0 holds three diagonals."""
     lhs, batch = _matrices(c, 0)
     rhs, rhs_batch = _matrices(c, 1)
     c.merge(batch, rhs_batch)
@@ -125,7 +125,7 @@ def qr(c: InferenceContext) -> None:
 
 
 def svd(c: InferenceContext) -> None:
-    """Singular values, and u and v (vectors without elements if not asked for)."""
+    """Singular values, and u and v (vectors without elements if no attr asks for them)."""
     shape, batch = _matrices(c, 0)
     rows, columns = c.dim(shape, -2), c.dim(shape, -1)
     inner = c.minimum(columns, rows)
@@ -140,7 +140,7 @@ def svd(c: InferenceContext) -> None:
 
 
 def eigen(c: InferenceContext) -> None:
-    """Eigenvalues, and eigenvectors (a vector without elements if not asked for)."""
+    """Eigenvalues, and eigenvectors (a vector without elements if no attr asks for them)."""
     batch, size = _square(c, 0)
     c.set_output(0, c.concatenate(batch, c.vector(size)))
     c.set_output(1, c.concatenate(batch, c.matrix(size, size)) if c.attr("compute_v") else c.vector(0))
@@ -156,7 +156,7 @@ def eigen_stacked(c: InferenceContext) -> None:
 
 
 def diag(c: InferenceContext) -> None:
-    """Input 0 twice over."""
+    """The dimensions of input 0, twice."""
     shape = c.with_rank_at_least(c.input(0), 1)
     c.set_output(0, c.concatenate(shape, shape))
 
@@ -175,7 +175,7 @@ def diag_part(c: InferenceContext) -> None:
 
 
 def matrix_diag(c: InferenceContext) -> None:
-    """Input 0 with its last dimension twice."""
+    """Input 0 with its last dimension repeated."""
     shape = c.with_rank_at_least(c.input(0), 1)
     if shape.dims is None:
         c.set_output(0, c.unknown_shape())
@@ -225,7 +225,7 @@ def _check_diag_bounds(lower: int, upper: int, rows: int, columns: int) -> None:
 
 
 def matrix_diag_part_v2(c: InferenceContext) -> None:
-    """[..., diagonals, longest] of input 0; input 1 says which diagonals."""
+    """[..., diagonals, longest] of input 0; input 1 selects the diagonals."""
     shape = c.with_rank_at_least(c.input(0), 2)
     index_shape = c.with_rank_at_most(c.input(1), 1)
     c.with_rank(c.input(2), 0)
@@ -276,7 +276,7 @@ def _check_diag_count(shape: Shape, lower: int, upper: int) -> None:
 
 
 def _matrix_size(lower: int, upper: int, longest: int, rows: int, columns: int) -> tuple[int, int]:
-    """Rows and columns; -1 in an argument: the smallest that hold the diagonals, square if both are."""
+    """Rows and columns; -1 in an argument stands for the smallest that hold the diagonals, square if both are -1."""
     min_rows, min_columns = longest - min(upper, 0), longest + max(lower, 0)
     if rows == columns == -1:
         rows = columns = max(min_rows, min_columns)
@@ -296,7 +296,7 @@ def _matrix_size(lower: int, upper: int, longest: int, rows: int, columns: int) 
 
 
 def matrix_set_diag_v2(c: InferenceContext) -> None:
-    """Input 0; input 1 holds its diagonals, input 2 says which."""
+    """Input 0; input 1 has its diagonals, input 2 selects them."""
     shape = c.with_rank_at_least(c.input(0), 2)
     diagonal = c.with_rank_at_least(c.input(1), 1)
     index_shape = c.with_rank_at_most(c.input(2), 1)

@@ -16,7 +16,7 @@ from aexec.framework.shape_functions.shape_inference import (
 
 
 def _list_data(c: InferenceContext, complaint: str) -> HandleData | None:
-    """What is known of input 0's elements."""
+    """The known shape of input 0's elements."""
     data = c.input_handle_shapes_and_types(0)
     if data is not None and len(data) > 1:
         raise errors.InvalidArgumentError(complaint)
@@ -24,7 +24,7 @@ def _list_data(c: InferenceContext, complaint: str) -> HandleData | None:
 
 
 def _element_shape(c: InferenceContext, *, wrong_data: str, wrong_type: str) -> tuple[Shape, HandleData | None]:
-    """Shape of the elements of input 0; `wrong_type` has places for both types."""
+    """The shape of the elements of input 0; `wrong_type` is formatted with both types."""
     data = _list_data(c, wrong_data)
     if data is None:
         return c.unknown_shape(), None
@@ -45,7 +45,7 @@ def _set_list(c: InferenceContext, index: int, element: Shape) -> None:
 
 
 def empty_list(c: InferenceContext) -> None:
-    """A list whose elements have the shape that input 0 says."""
+    """A list whose elements have the shape given by input 0."""
     _set_list(c, 0, c.make_shape_from_shape_tensor_treat_scalar_as_unknown_shape(0))
 
 
@@ -101,17 +101,17 @@ def _concat(c: InferenceContext, wanted: Shape) -> None:
 
 
 def concat(c: InferenceContext) -> None:
-    """All elements joined at their first dimension, and how long each is."""
+    """All elements joined along their first dimension, and their lengths."""
     _concat(c, c.make_shape_from_partial_tensor_shape(c.attr("element_shape")))
 
 
 def concat_v2(c: InferenceContext) -> None:
-    """As `concat`; input 1 says the shape of elements."""
+    """As `concat`; input 1 gives the shape of elements."""
     _concat(c, c.make_shape_from_shape_tensor_treat_scalar_as_unknown_shape(1))
 
 
 def split(c: InferenceContext) -> None:
-    """A list of pieces of input 0; input 1 says their shape."""
+    """A list of pieces of input 0; input 1 gives their shape."""
     tensor = c.with_rank_at_least(c.input(0), 1)
     c.with_rank(c.input(2), 1)
     rows = c.concatenate(c.vector(None), c.subshape(tensor, 1))
@@ -121,7 +121,7 @@ def split(c: InferenceContext) -> None:
 
 
 def from_tensor(c: InferenceContext) -> None:
-    """A list of the rows of input 0; input 1 says their shape."""
+    """A list of the rows of input 0; input 1 gives their shape."""
     row = c.subshape(c.input(0), 1)
     element = c.make_shape_from_shape_tensor_treat_scalar_as_unknown_shape(1)
     c.merge(row, element)
@@ -169,7 +169,7 @@ def gather(c: InferenceContext) -> None:
 
 
 def scatter(c: InferenceContext) -> None:
-    """A list of the rows of input 0; input 2 says the shape of elements."""
+    """A list of the rows of input 0; input 2 gives the shape of elements."""
     _set_list(c, 0, c.make_shape_from_shape_tensor_treat_scalar_as_unknown_shape(2))
 
 

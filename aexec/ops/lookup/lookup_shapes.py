@@ -24,12 +24,12 @@ def mutable_table(c: InferenceContext) -> None:
 
 
 def mutable_table_of_tensors(c: InferenceContext) -> None:
-    """A handle that knows scalar keys, and values as attr `value_shape` says."""
+    """A handle that knows scalar keys, and values with the shape in attr `value_shape`."""
     _set_table(c, c.scalar(), c.make_shape_from_partial_tensor_shape(c.attr("value_shape")))
 
 
 def mutable_dense_table(c: InferenceContext) -> None:
-    """A handle that knows keys like input 0, and values as attr `value_shape` says."""
+    """A handle that knows keys like input 0, and values with the shape in attr `value_shape`."""
     _set_table(c, c.with_rank_at_most(c.input(0), 1), c.make_shape_from_partial_tensor_shape(c.attr("value_shape")))
 
 

@@ -19,7 +19,7 @@ from aexec.framework.shape_functions.shape_inference import (
 
 
 def add_n(c: InferenceContext) -> None:
-    """The shape that all inputs have; of variants, also what they refer to."""
+    """The shape that all inputs have; for variants, also those of their values."""
     last = c.num_inputs - 1
     shape = c.input(last)
     for index in range(last - 1, -1, -1):
@@ -39,7 +39,7 @@ def add_n(c: InferenceContext) -> None:
 
 
 def _merged_data(c: InferenceContext, index: int, one: HandleData, other: HandleData) -> HandleData:
-    """What is known of a variant from two inputs that are added; the complaints are TensorFlow's."""
+    """The known values of a variant from two inputs that are added; the messages are TensorFlow's."""
     if len(one) != len(other):
         raise errors.InvalidArgumentError(
             f"shapes_and_types[{index}].size() == {len(one)} != shapes_and_types[0].size() == {len(other)}"
@@ -84,7 +84,7 @@ def select_v2(c: InferenceContext) -> None:
 
 
 def bitcast(c: InferenceContext) -> None:
-    """Input 0 with a last dimension more, or less, if the types differ in size."""
+    """Input 0 with a last dimension added or removed, if the types differ in size."""
     shape = c.input(0)
     given, wanted = c.attr("T"), c.attr("type")
     if shape.dims is None:
@@ -132,7 +132,7 @@ def _scalar_named(c: InferenceContext, *names: str) -> None:
 
 
 def range_shape(c: InferenceContext) -> None:
-    """A vector as long as start, limit and delta, inputs 0 to 2, say."""
+    """A vector; its length follows from start, limit and delta, inputs 0 to 2."""
     _scalar_named(c, "start", "limit", "delta")
     values = [c.input_tensor(i) for i in range(3)]
     if any(value is None for value in values):
@@ -153,7 +153,7 @@ def range_shape(c: InferenceContext) -> None:
 
 
 def lin_space(c: InferenceContext) -> None:
-    """A vector as long as input 2 says."""
+    """A vector as long as the value of input 2."""
     _scalar_named(c, "start", "stop", "num")
     value = c.input_tensor(2)
     if value is not None and value <= 0:
@@ -172,7 +172,7 @@ def cross(c: InferenceContext) -> None:
 
 
 def histogram_fixed_width(c: InferenceContext) -> None:
-    """A vector as long as input 2 says."""
+    """A vector as long as the value of input 2."""
     c.with_value(c.dim(c.with_rank(c.input(1), 1), 0), 2)
     c.with_rank(c.input(2), 0)
     value = c.input_tensor(2)
@@ -182,7 +182,7 @@ def histogram_fixed_width(c: InferenceContext) -> None:
 
 
 def bin_count(c: InferenceContext, index: int) -> int | None:
-    """The number of bins that a scalar input says.  Raises InvalidArgumentError if it is negative."""
+    """The number of bins in a scalar input.  Raises InvalidArgumentError if it is negative."""
     value = c.input_tensor(index)
     if value is None:
         return None
@@ -194,13 +194,13 @@ def bin_count(c: InferenceContext, index: int) -> int | None:
 
 
 def bincount(c: InferenceContext) -> None:
-    """A vector as long as input 1 says."""
+    """A vector as long as the value of input 1."""
     c.with_rank(c.input(1), 0)
     c.set_output(0, c.vector(bin_count(c, 1)))
 
 
 def dense_bincount(c: InferenceContext) -> None:
-    """As many bins as input 1 says, for each row of a matrix."""
+    """As many bins as the value of input 1, for each row of a matrix."""
     shape = c.with_rank_at_most(c.input(0), 2)
     c.with_rank(c.input(1), 0)
     size = bin_count(c, 1)
@@ -215,7 +215,7 @@ def dense_bincount(c: InferenceContext) -> None:
 
 
 def sorted_bound(c: InferenceContext) -> None:
-    """Two matrices; as the second."""
+    """Two matrices; the result has the shape of the second."""
     c.with_rank(c.input(0), 2)
     c.with_rank(c.input(1), 2)
     c.set_output(0, c.input(1))
@@ -229,7 +229,7 @@ def sobol_sample(c: InferenceContext) -> None:
 
 
 def arg_reduction(c: InferenceContext) -> None:
-    """Input 0 without the dimension that input 1 says."""
+    """Input 0 without the dimension given by input 1."""
     shape = c.input(0)
     c.with_rank(c.input(1), 0)
     if shape.dims is None:
@@ -263,7 +263,7 @@ def mat_mul(c: InferenceContext) -> None:
 
 
 def _product_of_matrices(c: InferenceContext) -> tuple[Shape, Shape, Dimension, Dimension, Callable[[], None]]:
-    """Both arrays, rows and columns of the product, and the check of the dimension between."""
+    """Both arrays, and rows and columns of the product; checks the inner dimension."""
     a = c.with_rank_at_least(c.input(0), 2)
     b = c.with_rank_at_least(c.input(1), 2)
     adj_x, adj_y = c.attr("adj_x"), c.attr("adj_y")
@@ -343,7 +343,7 @@ def _has_ellipsis(term: str) -> bool:
 
 
 def _named_dims(c: InferenceContext, index: int, term: str, dims: dict[str, Dimension]) -> Shape:
-    """Note an input's dimensions by label; returns those that its ellipsis stands for."""
+    """Record an input's dimensions by label; returns those under its ellipsis."""
     shape = c.input(index)
     ellipsis = _has_ellipsis(term)
     before, _, after = term.partition("...")

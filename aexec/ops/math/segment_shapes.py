@@ -45,7 +45,7 @@ def sparse_segment_reduction(c: InferenceContext) -> None:
 
 
 def sparse_segment_reduction_with_num_segments(c: InferenceContext) -> None:
-    """As many rows as input 3 says."""
+    """As many rows as the value of input 3."""
     data = c.with_rank_at_least(c.input(0), 1)
     indices, ids = c.with_rank(c.input(1), 1), c.with_rank(c.input(2), 1)
     c.with_rank(c.input(3), 0)
@@ -54,13 +54,13 @@ def sparse_segment_reduction_with_num_segments(c: InferenceContext) -> None:
 
 
 def sparse_segment_reduction_grad(c: InferenceContext) -> None:
-    """As many rows as input 3, output_dim0, says."""
+    """As many rows as the value of input 3, output_dim0."""
     data = _sparse_segments_of_grad(c)
     c.set_output(0, _rows(c, _count(c, 3, "output_dim0"), data))
 
 
 def sparse_segment_reduction_grad_v2(c: InferenceContext) -> None:
-    """Rows that are not empty, and which they are."""
+    """The rows that are not empty, and their indices."""
     data = _sparse_segments_of_grad(c)
     rows = c.unknown_dim()
     c.set_output(0, _rows(c, rows, data))

@@ -18,7 +18,7 @@ def _common_length(c: InferenceContext, first: Dimension, vectors: range) -> Dim
 
 
 def batch_norm_global(c: InferenceContext) -> None:
-    """Image, and four vectors as long as it has channels."""
+    """Image, and four vectors whose length is its number of channels."""
     shape = c.with_rank(c.input(0), 4)
     channels = _common_length(c, c.dim(shape, 3), range(1, 5))
     c.set_output(0, c.replace_dim(shape, 3, channels))
@@ -41,7 +41,7 @@ def in_top_k(c: InferenceContext) -> None:
 
 
 def isotonic_regression(c: InferenceContext) -> None:
-    """Both outputs are as input 0."""
+    """Both outputs have the shape of input 0."""
     c.set_output(0, c.input(0))
     c.set_output(1, c.input(0))
 
@@ -61,7 +61,7 @@ def nth_element(c: InferenceContext) -> None:
 
 
 def softmax_cross_entropy(c: InferenceContext) -> None:
-    """Loss per row, and gradient; logits and labels are broadcast if need be."""
+    """Loss per row, and gradient; logits and labels are broadcast."""
     try:
         both = c.merge(c.with_rank(c.input(0), 2), c.input(1))
     except errors.InvalidArgumentError:
@@ -112,22 +112,22 @@ def _shape_input(c: InferenceContext, index: int, rank: int) -> None:
 
 
 def image_sizes(c: InferenceContext) -> None:
-    """The image that input 0 says."""
+    """The image given by input 0."""
     _shape_input(c, 0, 4)
 
 
 def filter_sizes(c: InferenceContext) -> None:
-    """The filter that input 1 says."""
+    """The filter given by input 1."""
     _shape_input(c, 1, 4)
 
 
 def volume_sizes(c: InferenceContext) -> None:
-    """The image of rank 5 that input 0 says."""
+    """The image of rank 5 given by input 0."""
     _shape_input(c, 0, 5)
 
 
 def volume_filter_sizes(c: InferenceContext) -> None:
-    """The filter of rank 5 that input 1 says."""
+    """The filter of rank 5 given by input 1."""
     _shape_input(c, 1, 5)
 
 
@@ -171,7 +171,7 @@ def dilation_2d(c: InferenceContext) -> None:
 
 
 def fractional_pool(c: InferenceContext) -> None:
-    """Each dimension divided by its ratio; and where rows and columns begin."""
+    """Each dimension divided by its ratio, and the starts of rows and columns."""
     shape = c.with_rank(c.input(0), 4)
     ratios = c.attr("pooling_ratio")
     if len(ratios) != 4:
@@ -191,13 +191,13 @@ def fractional_pool(c: InferenceContext) -> None:
 
 
 def fractional_avg_pool_grad(c: InferenceContext) -> None:
-    """The image that input 0 says."""
+    """The image given by input 0."""
     known = c.input_tensor(0) is not None
     c.set_output(0, c.make_shape_from_shape_tensor(0) if known else c.unknown_shape_of_rank(4))
 
 
 def max_pool_with_argmax(c: InferenceContext) -> None:
-    """Both outputs are as those of MaxPool."""
+    """Both outputs have the shape of MaxPool's."""
     nn.max_pool(c)
     c.set_output(1, c.output(0))
 
@@ -208,7 +208,7 @@ def _merge_pool_grad_grad(c: InferenceContext, pooled: Shape) -> None:
 
 
 def max_pool_grad_grad(c: InferenceContext) -> None:
-    """As MaxPool of the original input; gradients are as what they belong to."""
+    """As MaxPool of the original input; gradients have the shape of their values."""
     nn.max_pool(c)
     _merge_pool_grad_grad(c, c.output(0))
 

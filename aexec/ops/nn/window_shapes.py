@@ -300,7 +300,7 @@ def fused_resize_and_pad_conv_2d(c: InferenceContext) -> None:
 
 
 def _padded_conv(c: InferenceContext, shape: Shape, first: int) -> None:
-    """An image with borders around it is convolved; input `first` are the paddings, the next one is the filter."""
+    """The convolution of an image with padding; input `first` are the paddings, the next one is the filter."""
     c.merge(c.with_rank(c.input(first), 2), c.matrix(4, 2))
     paddings = c.input_tensor(first)
     if paddings is None:
@@ -323,7 +323,7 @@ def _padded_conv(c: InferenceContext, shape: Shape, first: int) -> None:
 
 
 def conv_2d_backprop_input(c: InferenceContext) -> None:
-    """The image that input 0 says; inputs sizes, filter, gradient."""
+    """The image given by input 0; inputs sizes, filter, gradient."""
     letters = data_format(c)
     grad = dims_of_format(c, c.with_rank(c.input(2), 4), letters)
     filter_shape = c.with_rank(c.input(1), 4)

@@ -8,19 +8,19 @@ from aexec.framework.shape_functions.shape_inference import InferenceContext, Sh
 
 
 def decode_raw(c: InferenceContext) -> None:
-    """Input 0 with a dimension of unknown size behind."""
+    """Input 0 with an unknown dimension appended."""
     c.set_output(0, c.concatenate(c.input(0), c.vector(None)))
 
 
 def decode_padded_raw(c: InferenceContext) -> None:
-    """Input 0 with a dimension of as many elements as fit into the bytes that input 1 says."""
+    """Input 0 with a dimension of as many elements as fit into the bytes given by input 1."""
     length = c.make_dim_for_scalar_input(1)
     width = c.divide(length, c.attr("out_type").size, evenly=True)
     c.set_output(0, c.concatenate(c.input(0), c.vector(width)))
 
 
 def decode_csv(c: InferenceContext) -> None:
-    """Each column is as the records, input 0; the others are defaults."""
+    """Each column has the shape of the records, input 0; the other inputs are defaults."""
     for index in range(1, c.num_inputs):
         default = c.with_rank_at_most(c.input(index), 1)
         if default.rank == 1 and (c.dim(default, 0).value or 0) > 1:
@@ -30,7 +30,7 @@ def decode_csv(c: InferenceContext) -> None:
 
 
 def parse_tensor(c: InferenceContext) -> None:
-    """Anything."""
+    """Unknown."""
     unknown_shape(c)
 
 

@@ -58,7 +58,7 @@ _LISTS = ("feature_list_sparse", "feature_list_dense")
 
 
 def _check_same_count(c: InferenceContext, kind: str, count: int, attrs: list[str]) -> None:
-    """Raises InvalidArgumentError unless each of these lists has as many elements as there are such features."""
+    """Raise InvalidArgumentError unless each of these lists has one element per feature of its kind."""
     if any(len(c.attr(attr)) != count for attr in attrs):
         names = ["context_dense_types" if attr == "Tcontext_dense" else attr for attr in attrs]
         sizes = " and ".join(f"{name} ({len(c.attr(attr))})" for name, attr in zip(names, attrs, strict=True))
@@ -91,7 +91,7 @@ def _set_features(c: InferenceContext, examples: Shape) -> None:
     c.set_output_named("context_dense_values", context)
     rows = c.concatenate(examples, c.vector(None))
     lists = [c.concatenate(rows, shape) for shape in _dense_shapes(c, "feature_list_dense_shapes")]
-    # Nothing checks how many shapes a single example's lists have: those that are missing are unknown.
+    # Nothing checks the number of shapes in a single example's lists: missing ones are unknown.
     count = len(c.attr("feature_list_dense_types"))
     c.set_output_named("feature_list_dense_values", (lists + [c.unknown_shape()] * count)[:count])
 

@@ -1,4 +1,4 @@
-"""Quantised numbers, and what stands in for them in training.
+"""Quantised numbers, and fake quantisation for training.
 
 Importing this registers the family's definitions.
 """

@@ -35,7 +35,7 @@ def range_scalars(c: InferenceContext) -> None:
 
 
 def quantize(c: InferenceContext) -> None:
-    """QuantizeV2: input 0, and the range that came about."""
+    """QuantizeV2: input 0, and the range of the result."""
     _check_ranges(c, 1)
     unchanged_shape(c)
     axis = _axis(c)

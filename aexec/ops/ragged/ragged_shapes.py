@@ -22,7 +22,7 @@ def ragged_range(c: InferenceContext) -> None:
 
 
 def ragged_to_tensor(c: InferenceContext) -> None:
-    """The shape that input 0 says; if its rank is not known, a dimension per partition and those of the values."""
+    """The shape given by input 0; if its rank is not known, a dimension per partition and those of the values."""
     shape = c.make_shape_from_shape_tensor_treat_scalar_as_unknown_shape(0)
     values = c.input(1)
     if shape.dims is None and values.dims:
@@ -80,5 +80,5 @@ def ragged_to_variant(c: InferenceContext) -> None:
 
 
 def ragged_to_variant_grad(c: InferenceContext) -> None:
-    """The shape that input 2 says."""
+    """The shape given by input 2."""
     c.set_output(0, c.make_shape_from_shape_tensor_treat_scalar_as_unknown_shape(2))

@@ -1,4 +1,4 @@
-"""Random numbers: stateful, stateless, and samplers of candidates.
+"""Random numbers: stateful, stateless, and candidate samplers.
 
 Importing this registers the family's definitions.
 """

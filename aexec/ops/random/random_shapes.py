@@ -33,25 +33,25 @@ def multinomial(c: InferenceContext) -> None:
 
 
 def parameterized_truncated_normal(c: InferenceContext) -> None:
-    """The shape that input 0 says; parameters are scalars or vectors."""
+    """The shape given by input 0; parameters are scalars or vectors."""
     for index in range(1, 5):
         c.with_rank_at_most(c.input(index), 1)
     _shape_from(c, 0)
 
 
 def per_parameter(c: InferenceContext) -> None:
-    """The shape that input 0 says for each element of input 1."""
+    """The shape given by input 0 for each element of input 1."""
     c.set_output(0, c.concatenate(c.make_shape_from_shape_tensor(0), c.input(1)))
 
 
 def uniform_int(c: InferenceContext) -> None:
-    """The shape that input 0 says; bounds are scalars."""
+    """The shape given by input 0; bounds are scalars."""
     _scalar_bounds(c, 1)
     _shape_from(c, 0)
 
 
 def stateless(c: InferenceContext) -> None:
-    """The shape that input 0 says; input 1 is a seed."""
+    """The shape given by input 0; input 1 is a seed."""
     _check_seed(c, 1)
     _shape_from(c, 0)
 
@@ -71,7 +71,7 @@ def stateless_truncated_normal(c: InferenceContext) -> None:
 
 
 def stateless_with_key(c: InferenceContext) -> None:
-    """The shape that input 0 says; inputs 1 to 3 are key, counter, algorithm."""
+    """The shape given by input 0; inputs 1 to 3 are key, counter, algorithm."""
     key = c.with_rank(c.input(1), 1)
     c.with_rank(c.input(2), 1)
     c.with_rank(c.input(3), 0)
@@ -95,7 +95,7 @@ def key_and_counter(c: InferenceContext) -> None:
 
 
 def stateful(c: InferenceContext) -> None:
-    """The shape that input 2 says; inputs generator, algorithm, shape."""
+    """The shape given by input 2; inputs generator, algorithm, shape."""
     check_scalars(c, 1)
     _shape_from(c, 2)
 
@@ -107,12 +107,12 @@ def stateful_uniform_int(c: InferenceContext) -> None:
 
 
 def stateful_binomial(c: InferenceContext) -> None:
-    """The shape that input 2 says."""
+    """The shape given by input 2."""
     _shape_from(c, 2)
 
 
 def stateful_v1(c: InferenceContext) -> None:
-    """The shape that input 1 says; inputs generator, shape."""
+    """The shape given by input 1; inputs generator, shape."""
     _shape_from(c, 1)
 
 

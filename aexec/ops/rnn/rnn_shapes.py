@@ -50,6 +50,6 @@ def block_lstm(c: InferenceContext) -> None:
 
 
 def block_lstm_grad(c: InferenceContext) -> None:
-    """Each gradient is as what it belongs to: inputs 1 to 8."""
+    """Each gradient has the shape of its value, inputs 1 to 8."""
     for index, rank in enumerate((3, 2, 2, 2, 1, 1, 1, 1)):
         c.set_output(index, c.with_rank(c.input(index + 1), rank))

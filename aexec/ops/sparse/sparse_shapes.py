@@ -88,7 +88,7 @@ def dense_mat_mul(c: InferenceContext) -> None:
 
 
 def to_dense(c: InferenceContext) -> None:
-    """The shape that input 1 says."""
+    """The shape given by input 1."""
     c.set_output(0, c.make_shape_from_shape_tensor(1))
 
 
@@ -110,7 +110,7 @@ def concat(c: InferenceContext) -> None:
 
 
 def split(c: InferenceContext) -> None:
-    """Sparse tensors with as many dimensions as input 3 says."""
+    """Sparse tensors with as many dimensions as the value of input 3."""
     shape = c.input(3)
     count = c.attr("num_split")
     for index in range(count):
@@ -149,7 +149,7 @@ def reshape(c: InferenceContext) -> None:
 
 
 def reduce_dense(c: InferenceContext) -> None:
-    """The shape that input 2 says without the axes that input 3 lists (or with 1 in their place)."""
+    """The shape given by input 2 without the axes that input 3 lists (or with 1 in their place)."""
     shape, axes = c.input_tensor(2), c.input_tensor(3)
     if shape is None or axes is None:
         unknown_shape(c)
@@ -231,7 +231,7 @@ def sparse_count(c: InferenceContext) -> None:
 
 
 def sparse_bincount(c: InferenceContext) -> None:
-    """As many bins as input 3 says, for each row of a matrix."""
+    """As many bins as the value of input 3, for each row of a matrix."""
     size = c.input_tensor(3)
     if size is None:
         unknown_shape(c)

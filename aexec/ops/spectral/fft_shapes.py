@@ -6,7 +6,7 @@ from aexec.framework.shape_functions.shape_inference import InferenceContext, Sh
 
 
 def _real_fft(rank: int, *, forward: bool) -> ShapeFn:
-    """The last `rank` dimensions are as input 1, fft_length, says."""
+    """The last `rank` dimensions have the sizes in input 1, fft_length."""
 
     def shape_fn(c: InferenceContext) -> None:
         shape = c.with_rank_at_least(c.input(0), rank)
@@ -14,7 +14,7 @@ def _real_fft(rank: int, *, forward: bool) -> ShapeFn:
         value = c.input_tensor(1)
         lengths = [None] * rank if value is None else value.tolist()
         if forward and lengths[-1]:
-            # Half of a real array's spectrum says all.
+            # Half of a real array's spectrum determines the rest.
             lengths[-1] = lengths[-1] // 2 + 1
         for i, length in enumerate(lengths):
             shape = c.replace_dim(shape, i - rank, length)

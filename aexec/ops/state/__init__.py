@@ -1,4 +1,4 @@
-"""Variables, of references and of resources, and mutexes.
+"""Ref variables and resource variables, and mutexes.
 
 Importing this registers the family's definitions.
 """

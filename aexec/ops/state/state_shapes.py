@@ -8,7 +8,7 @@ from aexec.framework.shape_functions.shape_inference import InferenceContext, Sh
 
 
 def variable(c: InferenceContext) -> None:
-    """Attr `shape`; in `Variable` a scalar there means that nothing was said."""
+    """Attr `shape`; in `Variable` a scalar there means unknown."""
     shape = c.attr("shape")
     if shape.rank == 0:
         unknown_shape(c)
@@ -72,7 +72,7 @@ def var_handles(c: InferenceContext) -> None:
 
 
 def read_variable(c: InferenceContext) -> None:
-    """The variable's shape; of a variant, also what it refers to."""
+    """The variable's shape; for a variant, also that of its value."""
     data = variable_handle_data(c)
     shape = data[0].shape
     said = c.attrs.get("_shape")

@@ -38,7 +38,7 @@ def string_join(c: InferenceContext) -> None:
 
 
 def string_n_grams(c: InferenceContext) -> None:
-    """N-grams, and row splits as input 1."""
+    """N-grams, and row splits of the shape of input 1."""
     c.with_rank(c.input(0), 1)
     splits = c.with_rank(c.input(1), 1)
     c.set_output(0, c.vector(None))

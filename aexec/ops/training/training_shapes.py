@@ -35,7 +35,7 @@ def apply_update(c: InferenceContext) -> None:
 
 
 def _value_shape(c: InferenceContext, index: int) -> Shape:
-    """Shape of an input, or of the variable that it refers to."""
+    """The shape of an input, or of the variable that it refers to."""
     data = c.input_handle_shapes_and_types(index)
     if data:
         return data[0].shape
