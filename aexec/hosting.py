@@ -100,7 +100,7 @@ from aexec.runtime.session.batched_callable import BatchedCallable, BatchedStep,
 from aexec.runtime.session.callable import canonical_name
 from aexec.runtime.session.callable_cache import CallableCache
 from aexec.runtime.session.partial_run import PartialRun
-from aexec.runtime.session.step import StepState
+from aexec.runtime.session.step_view import StepState
 from aexec.runtime.threads.disposal import dispose, leave_undisposed
 from aexec.runtime.threads.slices import LoopTurns, SliceClock
 from aexec.runtime.threads.worker_pool import OnCancel, end_idle_threads, run_in_thread, run_in_turns

@@ -9,7 +9,7 @@ from typing import Any
 from aexec.framework import errors
 from aexec.framework.html_repr import block, facts_table
 from aexec.framework.waiting.futures import until_done
-from aexec.runtime.session.step import StepState
+from aexec.runtime.session.step_view import StepState
 
 __all__ = ["RemoteStep"]
 

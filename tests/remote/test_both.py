@@ -16,7 +16,7 @@ import aexec
 from aexec import errors
 from aexec.framework import dtypes
 from aexec.remote.remote_session import RemoteSession
-from aexec.runtime.session.step import StepState
+from aexec.runtime.session.step_view import StepState
 from tests.remote.conftest import Open
 from tests.support import gates
 from tests.support.programs.graphs import GraphBuilder

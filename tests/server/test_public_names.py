@@ -56,7 +56,7 @@ def test_the_server_uses_public_names_only(path: Path) -> None:
 @pytest.mark.parametrize(
     "line",
     [
-        "from aexec.runtime.session.step import StepState",
+        "from aexec.runtime.session.step_view import StepState",
         "import aexec.runtime",
         "from aexec import runtime",
         "import aexec\naexec.framework.dtypes",

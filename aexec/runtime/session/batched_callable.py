@@ -21,7 +21,8 @@ from aexec.framework.waiting.inline_call import NeedsThreadError
 from aexec.resources.batcher import Batcher
 from aexec.runtime.config import RunOptions
 from aexec.runtime.session.callable import SessionCallable
-from aexec.runtime.session.step import Step, StepState, StepStatistics
+from aexec.runtime.session.step import Step
+from aexec.runtime.session.step_view import StepState, StepStatistics
 from aexec.runtime.threads.worker_pool import OnCancel, run_in_thread
 
 __all__ = ["BatchTurn", "BatchedCallable", "BatchedStep", "can_be_batched"]

@@ -21,7 +21,8 @@ from aexec.graph.nodes.prune import late_nodes
 from aexec.runtime.feeding.fetches import FetchMapper, to_values
 from aexec.runtime.plans.absent_values import NO_VALUE, UNFED, OnResult
 from aexec.runtime.session.callable import SessionCallable, canonical_name, request_text
-from aexec.runtime.session.step import Step, StepState
+from aexec.runtime.session.step import Step
+from aexec.runtime.session.step_view import StepState
 
 __all__ = ["PartialRun", "PartialRunTable"]
 

@@ -7,7 +7,6 @@ somebody calls `cancel` (over HTTP too), or its first kernel fails.
 from __future__ import annotations
 
 import asyncio
-import enum
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
 from concurrent.futures import Future
@@ -21,8 +20,6 @@ from aexec.framework import errors
 from aexec.framework.device_contract.device import Device
 from aexec.framework.device_contract.device_copies import watching_copies
 from aexec.framework.device_contract.device_memory import accounting_for
-from aexec.framework.html_repr import MAX_ROWS, block, facts_table, lines_table
-from aexec.framework.late_dataclass import dataclass
 from aexec.framework.memory.tensor_buffer import measuring_ns
 from aexec.framework.printed import Prints
 from aexec.framework.state.session_state import DeviceTensor, TensorStore, measured
@@ -35,58 +32,26 @@ from aexec.runtime.debug_level import DEBUG
 from aexec.runtime.feeding.device_ends import DeviceEnds, hand_out
 from aexec.runtime.feeding.feeds import FeedSpec
 from aexec.runtime.feeding.fetches import to_values
-from aexec.runtime.interpreter.executor import NOTHING, Executor, StepEnvironment
+from aexec.runtime.interpreter.executor import Executor, StepEnvironment
 from aexec.runtime.interpreter.partitioned_execution import executor_of
 from aexec.runtime.planning.cached_plan import CachedPlan
 from aexec.runtime.plans.absent_values import OnResult
 from aexec.runtime.plans.partitioned_plan import PartitionedPlan
 from aexec.runtime.plans.plan import Plan
-from aexec.runtime.profiling.tracing import NodeEvent, debug_line
+from aexec.runtime.profiling.tracing import debug_line
 from aexec.runtime.session.session_tensors import SessionTensors
 from aexec.runtime.session.step_places import StepPlaces
-from aexec.runtime.session.step_report import report
+from aexec.runtime.session.step_view import StepState, StepView
 
-__all__ = ["Prepared", "Step", "StepCall", "StepOwner", "StepState", "StepStatistics"]
+__all__ = ["Prepared", "Step"]
 
 T = TypeVar("T")
 
-# How many nodes and feeds a deadline's error lists, and a repr.
-_LINES_OF_AN_ERROR, _LINES_OF_A_REPR = 10, 3
+# How many nodes and feeds a deadline's error lists.
+_LINES_OF_AN_ERROR = 10
 
 # A plan, or a future of it where building it takes a thread.
 Prepared = CachedPlan | asyncio.Future[CachedPlan]
-
-
-class StepState(enum.Enum):
-    """Where a step is in its life."""
-
-    PENDING = "pending"
-    RUNNING = "running"
-    SUCCEEDED = "succeeded"
-    FAILED = "failed"
-    CANCELLED = "cancelled"
-
-
-@dataclass(frozen=True, slots=True)
-class StepStatistics:
-    """A snapshot of a step.
-
-    Attributes:
-        state: where it is in its life.
-        nodes: nodes of its graph after pruning.
-        ready, running: nodes ready to run; nodes offloaded or awaited now.
-        seconds: time since it began, or that it took.
-        live_bytes, peak_bytes: what its tensors take of memory, and took at most; None where that is not counted: it
-            is of traced steps, and of sessions with a limit.
-    """
-
-    state: StepState
-    nodes: int
-    ready: int
-    running: int
-    seconds: float
-    live_bytes: int | None = None
-    peak_bytes: int | None = None
 
 
 class StepOwner(Protocol):
@@ -162,7 +127,7 @@ class StepCall(Protocol):
         ...
 
 
-class Step:
+class Step(StepView):
     """One run of a session.  Made by `Session.start`; await it for the results.
 
     One that `SessionCallable.prepare` made begins when it is first awaited, in the task that awaits it.
@@ -173,26 +138,20 @@ class Step:
     """
 
     __slots__ = (
-        "_began",
         "_build",
-        "_call",
-        "_ended",
         "_error",
-        "_execution",
         "_options",
-        "_placed",
-        "_plan",
         "_prepared",
         "_result",
-        "_state",
         "_task",
         "_timeout",
         "_timer",
         "_values",
-        "environment",
         "metadata",
-        "owner",
     )
+
+    owner: StepOwner
+    _call: StepCall
 
     def __init__(
         self,
@@ -235,19 +194,6 @@ class Step:
         self._error: errors.OpError | None = None
         self._timer: asyncio.TimerHandle | None = None
 
-    @property
-    def id(self) -> int:
-        return self.environment.step_id
-
-    @property
-    def state(self) -> StepState:
-        return self._state
-
-    @property
-    def done(self) -> bool:
-        """Has it ended, in whichever way?"""
-        return self._ended != 0.0
-
     def cancel(self, reason: str = "") -> bool:
         """Ask the step to stop; True if this call is what cancels it.
 
@@ -265,28 +211,6 @@ class Step:
             return False
         manager.start_cancel_with_status(error)
         return True
-
-    def statistics(self) -> StepStatistics:
-        """What the step is doing now, or did."""
-        memory = self.environment.memory
-        work = NOTHING if self._execution is None or self.done else self._execution.statistics()
-        return StepStatistics(
-            self._state,
-            0 if self._plan is None else self._plan.num_nodes,
-            work.ready,
-            work.running,
-            (self._ended or time.perf_counter()) - self._began,
-            *((None, None) if memory is None else (memory.step.in_use, memory.step.peak)),
-        )
-
-    @property
-    def only_waits(self) -> bool:
-        """Is all that goes on of it awaited, and nothing ready, in a thread, or on a device?"""
-        execution = self._execution
-        if execution is None or self.done or execution.statistics().ready:
-            return False
-        running = execution.running()
-        return bool(running) and all(node.where == "awaited" for node in running)
 
     def __await__(self) -> Generator[Any, None, Any]:
         if self._task is not None:
@@ -370,11 +294,6 @@ class Step:
             self._timer = environment.loop.call_later(max(0.0, left), self._deadline_passed)
         self._plan = self._prepared.plan
         self._execution = executor_of(self._plan, environment, environment.cancellation)
-
-    @property
-    def execution(self) -> Executor | None:
-        """What executes the plan, once there is one."""
-        return self._execution
 
     async def _execute(self) -> Sequence[Any]:
         """The plan's fetched values."""
@@ -575,57 +494,6 @@ class Step:
             metadata.step_stats = self.environment.tracer.to_proto()
         if options.output_partition_graphs:
             metadata.partition_graphs.extend(self.owner.executed_graphs(cached))
-
-    def dump(self) -> str:
-        """What the step is doing, for people: itself, then a line per node that runs or waits, and per feed to come."""
-        return "\n  ".join([self._summary(), *self.report()])
-
-    def report(self, limit: int | None = None) -> list[str]:
-        """The lines of `dump` but the first: at most so many, and one that counts the others."""
-        if self.done:
-            return []
-        if self._placed is False and self.owner.places is not None:
-            return [f"waiting for its turn: of the session's steps {self.owner.places.most} may run at a time"]
-        if self._execution is None:
-            return []
-        return report(self._execution, self.environment, [spec.name for spec in self._call.specs], limit)
-
-    def story(self, node: str) -> tuple[NodeEvent, ...]:
-        """What happened to a node of this name in the step, or in functions that it called, in order.
-
-        Raises:
-            FailedPreconditionError: the step is not traced.
-        """
-        tracer = self.environment.tracer
-        if tracer is None:
-            raise errors.FailedPreconditionError(f"{self!r} is not traced: start it with RunOptions(trace=True)")
-        return tracer.story(node)
-
-    def _repr_html_(self) -> str:
-        statistics, status = self.statistics(), self.environment.cancellation.status
-        facts = {"state": self._state.value, "seconds": f"{statistics.seconds:.3f}", "nodes": statistics.nodes or None}
-        if not self.done:
-            facts |= {"ready": statistics.ready, "running": statistics.running}
-        facts |= {"live bytes": statistics.live_bytes, "peak bytes": statistics.peak_bytes}
-        why = [] if status is None else [str(status).partition("\n")[0]]
-        tables = [facts_table(facts), lines_table("why it ends", why), lines_table("at work", self.report(MAX_ROWS))]
-        return block("Step", str(self.id), *tables)
-
-    def __repr__(self) -> str:
-        return self._summary("; ".join(self.report(_LINES_OF_A_REPR)))
-
-    def _summary(self, work: str = "") -> str:
-        """One line: the state, how much is ready and running, this on what that is, and why the step ends or ended."""
-        text = self._state.value
-        if self._execution is not None and not self.done:
-            counts = self._execution.statistics()
-            text += f", {counts.ready} ready, {counts.running} running"
-        if work:
-            text += f" ({work})"
-        status = self.environment.cancellation.status
-        if status is not None:
-            text += f"{'' if self.done else ', to be cancelled'}: {str(status).partition(chr(10))[0]}"
-        return f"<Step {self.id} {text}>"
 
 
 async def _watched(part: Awaitable[T], environment: StepEnvironment) -> T:

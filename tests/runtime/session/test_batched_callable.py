@@ -14,7 +14,7 @@ from aexec import errors
 from aexec.framework import dtypes
 from aexec.framework.shape import PartialTensorShape
 from aexec.runtime.session.batched_callable import BatchedCallable, can_be_batched
-from aexec.runtime.session.step import StepState
+from aexec.runtime.session.step_view import StepState
 from tests.support import gates
 from tests.support.programs.graphs import GraphBuilder
 from tests.support.waiting import until
