@@ -1,4 +1,4 @@
-"""`make_app`: the application, from its configuration alone."""
+"""`make_app`: makes the server's application from its configuration."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def make_app(config: ServerConfig | None = None) -> web.Application:
     app = web.Application(
         middlewares=[*spans, errors_as_responses(server.door.check_out, ended)],
         client_max_size=server.config.max_body_bytes + 1,
-        # Bodies are decompressed by us, within bounds.
+        # Bodies are decompressed by our own code, within limits.
         handler_args={"handler_cancellation": True, "auto_decompress": False, "logger": http_logger},
     )
     app[SERVER] = server
@@ -71,12 +71,12 @@ def make_app(config: ServerConfig | None = None) -> web.Application:
 
 
 def route_table(server: Server) -> list[Route]:
-    """All calls."""
+    """Return all routes."""
     return _routes(server, runs.RunHandlers(server))
 
 
 def _routes(server: Server, run_handlers: runs.RunHandlers) -> list[Route]:
-    """Those under one prefix are tried in order: what is called most comes first."""
+    """Return all routes.  Those under one prefix are matched in order, so the most frequent come first."""
     calls = [
         *runs.routes(run_handlers),
         *runs_in_flight.routes(run_handlers.in_flight),

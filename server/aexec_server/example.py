@@ -17,13 +17,13 @@ __all__ = ["example_graph", "example_requests"]
 
 @aexec.op("ExampleWait(seconds: float) -> seconds_waited: float")
 async def example_wait(seconds: Any) -> Any:
-    """Wait without a thread, and give back how long."""
+    """Wait for `seconds` without a thread, and return them."""
     await asyncio.sleep(float(seconds))
     return seconds
 
 
 def example_graph() -> MetaGraph:
-    """The example model, with a signature for each of its two parts."""
+    """Return the example model, with a signature for each of its two parts."""
     with aexec.Graph() as graph:
         x = aexec.placeholder("float32", [None, 3], name="x")
         weights = aexec.constant([[1.0, 0.0], [0.0, 1.0], [0.5, 0.5]], name="weights")
@@ -38,7 +38,7 @@ def example_graph() -> MetaGraph:
 
 
 def example_requests(address: str) -> list[str]:
-    """Three commands to paste: a run, a run that is cancelled, and a look at the session.
+    """Return three commands to paste: a run, a run that is cancelled, and a description of the session.
 
     Args:
         address: `http://127.0.0.1:8500`.

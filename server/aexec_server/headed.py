@@ -1,6 +1,7 @@
-"""`Headed`: what has the head of a request, which is all that much of what is said about requests needs.
+"""`Headed`: an object with the method, path and headers of a request.
 
-aiohttp makes a request of a message that its parser has read; `handlers/direct_runs.py` does without.
+It is a request of aiohttp's, or the message that aiohttp's parser read, from which `handlers/direct_runs.py` answers
+without a request.
 """
 
 from __future__ import annotations

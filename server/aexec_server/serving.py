@@ -1,4 +1,4 @@
-"""Running the server: in this process alone, or with session hosts (`hosts/front.py`)."""
+"""Runs the server: in this process alone, or with session hosts (`hosts/front.py`)."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ __all__ = ["run_server", "serve"]
 
 
 def serve(config: ServerConfig, *, on_ready: Callable[[str], object] | None = None) -> None:
-    """Serve until a signal comes, on uvloop where there is one.  Arguments as for `run_server`.
+    """Serve until a signal comes, on uvloop if it is installed.  Arguments as for `run_server`.
 
-    The process is the server's: it may have as many files, and so connections, as the system allows, and it ends within
-    `GRACE_SECONDS` after `unready_seconds` and `drain_seconds`, whatever still runs in it, a thread with a kernel that
-    cannot be stopped for example.  If it has to be ended so, its exit status is 1, and where its threads were is
-    written to standard error.
+    This function assumes that the process is the server's own: it raises the limit on open files, and hence on
+    connections, as far as the system allows, and the process ends within `GRACE_SECONDS` after `unready_seconds` and
+    `drain_seconds`, even if a thread is still in a kernel that cannot be stopped. In that case the exit status is 1,
+    and the stacks of the threads are written to standard error.
     """
     raise_file_limit()
     remove_abandoned_folders()
@@ -36,9 +36,9 @@ def serve(config: ServerConfig, *, on_ready: Callable[[str], object] | None = No
 
 
 def _end_within(config: ServerConfig, told: int) -> None:
-    """See `serve`; told more than once, runs may not go on any more."""
+    """End the process within the time that `serve` states; after a second signal runs get no time to end."""
     seconds = GRACE_SECONDS + (config.unready_seconds + config.drain_seconds if told == 1 else 0.0)
-    # By a thread of C's, which needs neither the event loop nor the interpreter's lock.
+    # faulthandler's thread needs neither the event loop nor the GIL.
     faulthandler.dump_traceback_later(seconds, exit=True)
 
 

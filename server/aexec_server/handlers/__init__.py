@@ -1,4 +1,4 @@
 """Handlers of the server's own API: runs, partial runs, sessions, graphs, queues, tensors, status, health, metrics.
 
-Also how models are called.
+They also run models, for the protocols of `protocols`.
 """

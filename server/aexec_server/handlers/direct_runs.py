@@ -1,14 +1,13 @@
-"""`DirectRuns`: small runs, answered where their requests are read.
+"""`DirectRuns`: answers small runs where the bytes of their requests are read.
 
 Most requests to a model server have the same head as the one before, a body that came with it, and a step that takes
-some microseconds.  aiohttp's task, request, route and response would cost several times as much as the step.  So this
-keeps what aiohttp's parser made of a head.  When the same bytes come again, with the whole body, the request is
-decoded, run and answered by one write: a direct run.
+some microseconds. The task, request, route and response of aiohttp cost several times as much as the step. Therefore
+this class remembers what aiohttp's parser made of a head. When the same bytes come again, with the whole body, it
+decodes and runs the request and writes the answer at once: a direct run.
 
-Every other request goes to aiohttp as if nobody had looked at it: one with an unknown head or with preferences, one
-with a wrong body, and one whose run would have to wait for a slot.  If a step turns out not to end at once,
-`RunHandlers.begin_early` keeps it, and the ordinary handler continues it.  Next to read:
-`connections/guarded_connection.py`, which calls this.
+Every other request goes to aiohttp unchanged: one with an unknown head or with preferences, one with a wrong body, and
+one whose run would have to wait for a slot.  If a step turns out not to end at once, `RunHandlers.begin_early` keeps
+it, and the ordinary handler continues it.  Next to read: `connections/guarded_connection.py`, which calls this.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ from aexec_server.requests.tensors import size_of, write_ns
 
 __all__ = ["DIRECT_RUNS", "DirectRuns", "Fate"]
 
-# A request with any other header is left to aiohttp.
+# Requests with any other header are left to aiohttp.
 _DIRECT_HEADERS = frozenset(
     (
         "accept",
@@ -71,7 +70,7 @@ _DIRECT_HEADERS = frozenset(
     )
 )
 _MAX_HEAD = 2048
-# So many heads are remembered, and those before them as long as they are used.
+# Number of heads remembered; as many older ones are kept until they are used, or replaced.
 _MAX_KNOWN = 512
 _BINARY = "application/octet-stream"
 
@@ -83,9 +82,9 @@ class _Known:
     Attributes:
         call: what it asks for.
         length: of its body.
-        headers: who sent it is told by these.
-        caller: who that is, if a front has said it; else it is asked anew each time.
-        coding: of answers that are JSON, and of those with tensors as bytes; None for none.
+        headers: its headers, from which the caller is identified.
+        caller: the caller named by a front; None if the caller is identified anew at each request.
+        coding, binary_coding: compression of answers in JSON, and of those with binary tensors; None for none.
         path: for the log.
     """
 
@@ -99,7 +98,7 @@ class _Known:
 
 
 class Fate(enum.Enum):
-    """What becomes of a request: nothing more, or aiohttp's, or it is to be asked about again in its turn."""
+    """What happens to a request: it was answered, goes to aiohttp, or is to be tried again in its turn."""
 
     ANSWERED = enum.auto()
     ORDINARY = enum.auto()
@@ -110,12 +109,12 @@ class DirectRuns:
     """Answers requests for small runs where their bytes are read; leaves all others to aiohttp.
 
     Args:
-        server: whose requests they are.
-        runs: its runs.
-        routes: all calls.
+        server: the server.
+        runs: the handlers of its runs.
+        routes: all routes.
 
     Attributes:
-        turns: of many that come at once some are read in each turn of the loop.
+        turns: shares the turns of the loop among requests that come at once.
     """
 
     def __init__(self, server: Server, runs: RunHandlers, routes: Iterable[Route]) -> None:
@@ -132,9 +131,9 @@ class DirectRuns:
 
     @staticmethod
     def of(app: web.Application) -> DirectRuns | None:
-        """Those of an application; None if something of it is to see all requests, or all answers.
+        """Return the application's instance; None if a middleware or a signal has to see all requests or answers.
 
-        None too if aiohttp lacks what they need.
+        None too if aiohttp lacks the parts that it needs.
         """
         own = len(app.middlewares) == 1 and not app.on_response_prepare
         return app[DIRECT_RUNS] if own and aiohttp_seam.can_answer_runs else None
@@ -142,16 +141,16 @@ class DirectRuns:
     # Heads
 
     def learn(self, data: bytes, message: RawRequestMessage) -> None:
-        """Remember the head of a request, all of which is in `data`, and of which aiohttp's parser has made `message`.
+        """Remember the head of a request.  `data` holds the whole request, of which aiohttp's parser made `message`.
 
-        It must not be a request in chunks.
+        The body must not have chunked coding.
         """
         size = data.index(b"\r\n\r\n") + 4
         if size > _MAX_HEAD or data[:size] in self._known:
             return
         try:
             known = self._read(message)
-        except Exception:  # whatever it is, it is said where the request is answered
+        except Exception:  # the ordinary handler reports the error
             return
         if known is not None:
             self._remember(data[:size], known)
@@ -189,14 +188,14 @@ class DirectRuns:
     # Requests
 
     def answer(self, transport: asyncio.Transport, data: bytes, arrival: float, end: float, *, again: bool) -> Fate:
-        """Answer a request, or leave it to the ordinary way, in which it may have been begun already.
+        """Answer a request, or leave it to the ordinary handler, for which its run may already have begun.
 
         Args:
-            transport: of a connection on which nothing is on the way.
-            data: what came, which begins with a request.
+            transport: of a connection without a request under way.
+            data: the data received, which begins with a request.
             arrival: when it came, by `time.monotonic`.
-            end: of the slice of time in which that is to be.
-            again: it was asked about before, and its turn has come.
+            end: end of the slice, by `perf_counter`.
+            again: True if the request was told to wait, and its turn has come.
         """
         size = data.find(b"\r\n\r\n") + 4
         head = data[:size]
@@ -232,9 +231,9 @@ class DirectRuns:
             if deadline is not None and decoded >= deadline:
                 return Fate.ORDINARY
             begun = served.call.begin_at_once(*fed, options=options)
-        except Exception:  # as above
+        except Exception:  # the ordinary handler reports the error
             return Fate.ORDINARY
-        if begun is None:  # another session has used up the slice, perhaps
+        if begun is None:  # for example because another session has used up the slice
             return Fate.ORDINARY if again or served.call.line is None else Fate.LATER
         values, step, rest = begun
         if rest is None:
@@ -254,7 +253,7 @@ class DirectRuns:
         return Fate.ORDINARY
 
     def _written(self, known: _Known, run_id: str, run: DirectRun, served: ServedCall, values: Any) -> bytes | None:
-        """The whole answer; None if writing it takes too long, or cannot be done."""
+        """Return the whole answer; None if writing it takes too long or fails."""
         size, nanoseconds = 0, 0.0
         for value in values:
             size += size_of(value)
@@ -265,7 +264,7 @@ class DirectRuns:
             check_answer_size(size, self._most_answer)
             written, json_length = run.write(run_id, served, values)
             body = bytes(written)
-        except Exception:  # as above
+        except Exception:  # the ordinary handler reports the error
             return None
         more = ""
         if json_length is None:
@@ -284,18 +283,18 @@ class DirectRuns:
         )
         return head.encode() + body
 
-    # What aiohttp is at
+    # State of aiohttp's handlers
 
     def passed_on(self, transport: asyncio.BaseTransport) -> None:
-        """A request is aiohttp's, which answers it."""
+        """Note that aiohttp answers a request of this connection."""
         self._passed_on.add(transport)
 
     def is_over(self, transport: asyncio.BaseTransport) -> bool:
-        """Has the handler of the last request of a connection ended?"""
+        """True if the handler of the connection's last request has ended."""
         return transport not in self._passed_on
 
     def ended(self, transport: asyncio.BaseTransport | None) -> None:
-        """It has, or the connection is closed: what was begun for the request is not wanted any more."""
+        """Note that the handler has ended or the connection is closed: a run begun for its request is stopped."""
         if transport is not None:
             self._passed_on.discard(transport)
             self._runs.drop_early(transport)

@@ -1,4 +1,4 @@
-"""The nodes of a session's graph, in the short form in which one draws it: names, ops, edges and shapes."""
+"""Describes the nodes of a session's graph for drawing: names, ops, edges and shapes."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from aexec_server.http.json_text import value_pieces
 
 __all__ = ["routes"]
 
-# More than these can neither be drawn nor looked at.
+# Limits: larger graphs can be neither drawn nor read.
 _MOST_NODES = 20_000
 _MOST_FUNCTIONS = 1000
 _MOST_TEXT = 400
 
 
 def routes(server: Server) -> list[Route]:
-    """`/v1/sessions/{session}/nodes`."""
+    """Return the route `/v1/sessions/{session}/nodes`."""
 
     async def nodes(request: web.Request) -> web.StreamResponse:
         with server.session_of(request).in_use() as hosted:
@@ -43,7 +43,7 @@ def routes(server: Server) -> list[Route]:
 
 
 def _described(graph: aexec.Graph, name: str | None, function: str | None) -> dict[str, Any]:
-    """All nodes, each made when it is its turn, or the one of this name with its attrs; of a graph or a function."""
+    """Describe all nodes of a graph or function lazily, or only the named node, with its attrs."""
     described: dict[str, Any] = {"functions": sorted(graph.library)[:_MOST_FUNCTIONS]}
     shown: Iterator[dict[str, Any]]
     if function is None:
@@ -86,7 +86,9 @@ def _node(node: Any, *, with_attrs: bool) -> dict[str, Any]:
 
 
 def _function_nodes(definition: proto.FunctionDef, *, with_attrs: bool) -> Iterator[dict[str, Any]]:
-    """Arguments, nodes and results of a function, whose types and shapes follow from its calls."""
+    """Describe arguments, nodes and results of a function.  Their types and shapes depend on the call, and are left
+    out.
+    """
 
     def node(name: str, op: str, inputs: list[str], device: str = "", attrs: Any = None) -> dict[str, Any]:
         described = {"name": name, "op": op, "device": device, "inputs": inputs, "outputs": []}

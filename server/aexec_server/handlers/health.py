@@ -1,4 +1,4 @@
-"""Is the process alive, and should it get requests?  Neither question touches a session."""
+"""Liveness and readiness.  Neither touches a session."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["routes"]
 
 
 def routes(server: Server) -> list[Route]:
-    """The health endpoints: the inference protocol's, and the names that orchestrators use."""
+    """Return the health endpoints: the inference protocol's, and the names that orchestrators use."""
 
     async def live(request: web.Request) -> web.Response:
         return json_response({"live": True})

@@ -1,6 +1,6 @@
-"""`GET /metrics`: what a server counts, as Prometheus reads it.
+"""`GET /metrics`: the server's metrics in the Prometheus formats.
 
-With session hosts the front process answers, for all processes together.
+With session hosts the front answers, for all processes together.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ _PATHS = ("/metrics", "/monitoring/prometheus/metrics")
 
 
 def routes(server: Server) -> list[Route]:
-    """Metrics, under the name that most scrapers are told of and that of TensorFlow Serving."""
+    """Return the routes of the metrics, under the usual name and that of TensorFlow Serving."""
     process = CollectorRegistry()
     ProcessCollector(registry=process)
 
     async def metrics(request: web.Request) -> web.Response:
         now = _Collected(server.all_metrics(server.metrics.snapshot()), process)
         write, media = _format(request)
-        # Looking at a process reads files, and much text is written.
+        # In a thread: process metrics read files, and much text is written.
         text = await run_in_thread(lambda: write(now), on_cancel=OnCancel.ABANDON)
         return web.Response(body=text, headers={"Content-Type": media, "Vary": "Accept"})
 

@@ -67,12 +67,12 @@ __all__ = ["PartialRuns", "asked_by_setup", "routes"]
 _SETUP_FIELDS = frozenset({"feeds", "fetches", "targets", "run_id", "options"})
 _SETUP_OPTIONS = frozenset({"timeout_in_ms"})
 _HINT = "feed and fetch all that they were set up for, cancel them, or try again later"
-# Of those that ended with an error that nobody has asked for.
+# Limit on ended partial runs whose error no client has asked for.
 _MAX_ENDED = 100
 
 
 def routes(handlers: PartialRuns) -> list[Route]:
-    """Setting up, and going on."""
+    """Return the routes that set up and continue partial runs."""
     one = "/v1/sessions/{session}"
     call = partial(Route, scope=Scope.RUN)
     return [
@@ -98,10 +98,10 @@ def routes(handlers: PartialRuns) -> list[Route]:
 
 
 class PartialRuns:
-    """Handlers of a server.
+    """Handlers of partial runs.
 
     Attributes:
-        shares: of the places of partial runs.
+        shares: counts each client's partial runs.
     """
 
     def __init__(self, server: Server, admission: Admission, journal: RunJournal) -> None:
@@ -163,7 +163,7 @@ class PartialRuns:
         run = hosted.runs.add(hosted.runs_owner(caller))
         try:
             hosted.runs.rename(run, asked.run_id or self.server.sessions.handles.new())
-            hosted.partial_steps.pop(run.key, None)  # an earlier one, whose error nobody has asked for
+            hosted.partial_steps.pop(run.key, None)  # an earlier step of this id, whose error no client has asked for
             run.check()
             timeout = self._timeout(hosted, asked)
             step = await hosted.session.partial_run_setup(
@@ -185,12 +185,12 @@ class PartialRuns:
         return run.id
 
     def _timeout(self, hosted: HostedSession, asked: RunRequest) -> float | None:
-        """Seconds that the step may take in all."""
+        """Return the seconds that the whole step may take, None for no limit."""
         given = (asked.timeout or hosted.session.config.operation_timeout, self.server.config.max_timeout)
         return min((seconds for seconds in given if seconds is not None), default=None)
 
     async def _until_ended(self, hosted: HostedSession, caller: Caller, part: PartialStep, began: float) -> None:
-        """Note the step's end, however it ends: nobody may ask for a part any more."""
+        """Await the step's end and record it; clients may not ask for a part any more."""
         run = part.run
         try:
             await part.step
@@ -202,7 +202,7 @@ class PartialRuns:
         hosted.runs.remove(run)
         self.journal.ended(hosted, run, began)
         self.shares.give_back(caller.client)
-        # Its error is for who asks next; those that nobody asks for are not kept for ever.
+        # The error is kept for the next request; of those that are never asked for only the newest are kept.
         ended = [handle for handle, other in hosted.partial_steps.items() if other.step.done]
         for handle in ended[:-_MAX_ENDED]:
             del hosted.partial_steps[handle]
@@ -226,7 +226,9 @@ class PartialRuns:
 
     @contextmanager
     def _in_flight(self, hosted: HostedSession, name: str, caller: Caller) -> Iterator[None]:
-        """Somebody waits for a part.  Raises ResourceExhaustedError if there are too many runs in flight."""
+        """Context manager: count a run in flight while a request waits for a part.  Raises ResourceExhaustedError if
+        there are too many.
+        """
         waiting = Run(name, self.server.config.clock())
         self.admission.begin(hosted, waiting, caller)
         try:
@@ -248,7 +250,7 @@ class PartialRuns:
     async def go_on_by_message(
         self, request: web.Request, hosted: HostedSession, handle: str, message: proto.RunStepRequest, size: int
     ) -> web.Response:
-        """A part that a RunStepRequest asks for."""
+        """Run the part that a RunStepRequest asks for."""
         asked = await bodies.beside(size * loop_budget.WIRE_NS, lambda: protobuf.read_run_step(message))
         return await self._part(request, hosted, handle, asked, size, message_answer)
 
@@ -311,7 +313,8 @@ class PartialRuns:
                     dict(zip(names, values, strict=True)),
                 )
         finally:
-            if part.over and hosted.partial_steps.get(handle) is part:  # else another was set up under this name
+            # otherwise another step was set up under this name
+            if part.over and hosted.partial_steps.get(handle) is part:
                 del hosted.partial_steps[handle]
         size = sum(map(size_of, results))
         check_answer_size(size, self.server.config.max_answer_bytes)
@@ -330,7 +333,7 @@ def asked_by_setup(message: proto.PartialRunSetupRequest) -> RunRequest:
 
 
 def _fed_later(names: Iterable[str]) -> dict[str, Any]:
-    """Feeds without values yet.  Raises InvalidArgumentError for a name that comes twice."""
+    """Return feeds without values yet.  Raises InvalidArgumentError for a repeated name."""
     feeds: dict[str, Any] = {}
     for name in names:
         if name in feeds:
@@ -340,7 +343,7 @@ def _fed_later(names: Iterable[str]) -> dict[str, Any]:
 
 
 def _check_part(asked: RunRequest) -> None:
-    """Refuse what is said when a partial run is set up, or not at all."""
+    """Raise InvalidArgumentError if a part has settings that belong to the setup, or that partial runs do not have."""
     if asked.by_signature:
         raise errors.InvalidArgumentError("Partial runs name tensors, and no inputs of a signature")
     plain = RunRequest()

@@ -1,7 +1,8 @@
-"""Queues of a session over HTTP: look at them, put elements in, take some out, close one.
+"""Queues of a session over HTTP: look at them, put elements in, take elements out, close a queue.
 
-Waiting stands in the same lines as the graph's own operations.  Who leaves while waiting has put nothing and taken
-nothing; what was taken for somebody who cannot be answered any more is put back to where it was.
+Clients wait in the same order of arrival as the graph's own operations.  A client that leaves while it waits has put
+nothing and taken nothing; elements that were taken for a client that can no longer be answered are put back in their
+place.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ _MAX_COUNT = 1_000_000
 
 
 def routes(server: Server) -> list[Route]:
-    """Everything under …/queues."""
+    """Return the routes below …/queues."""
     handlers = _Handlers(server)
     all_of_them, one = "/v1/sessions/{session}/queues", "/v1/sessions/{session}/queues/{queue}"
     call = partial(Route, scope=Scope.RUN)
@@ -76,7 +77,7 @@ class _Handlers:
         return await bodies.beside(len(body) * loop_budget.JSON_READ_NS, lambda: TensorBody.of(request, body, allowed))
 
     async def list(self, request: web.Request) -> web.StreamResponse:
-        """GET …/queues: those that were made so far."""
+        """GET …/queues: the queues that exist so far."""
         with self.server.session_of(request).in_use() as hosted:
             queues = (_describe(name, queue) for name, queue in hosted.session.queues().items())
             return await self.server.door.send(request, value_pieces({"queues": queues}), bodies.JSON, in_thread=False)
@@ -138,7 +139,9 @@ class _Handlers:
 
     @asynccontextmanager
     async def _within(self, fields: dict[str, Any], what: str) -> AsyncIterator[asyncio.Timeout]:
-        """Raise DeadlineExceededError if the block takes longer than was asked for, or the server allows."""
+        """Context manager: raise DeadlineExceededError if the block exceeds the request's timeout or the server's
+        maximum.
+        """
         timeout = read_timeout(fields.get("timeout_in_ms", 0), '"timeout_in_ms"', 1e3)
         most = self.server.config.max_timeout
         if most is not None:
@@ -153,7 +156,7 @@ class _Handlers:
 
 
 async def _delivered(request: web.Request, response: web.StreamResponse) -> web.StreamResponse:
-    """Write an answer.  Raises ConnectionError if its client has gone."""
+    """Write an answer.  Raises ConnectionError if the client has left."""
     transport = request.transport
     if transport is None or transport.is_closing():
         raise ConnectionResetError("The client has gone")
@@ -171,7 +174,7 @@ def _answer(read: TensorBody | TensorMessage, name: str, queue: Queue) -> web.Re
 
 
 def _describe(name: str, queue: Queue) -> dict[str, Any]:
-    """What a queue is and has."""
+    """Describe a queue and its state."""
     statistics = queue.statistics()
     return {
         "name": name,
@@ -195,7 +198,7 @@ def _flag(fields: dict[str, Any], name: str) -> bool:
 
 
 def _count(fields: dict[str, Any]) -> int | None:
-    """How many elements are wanted, as a batch; None for one by itself."""
+    """Return the number of elements to take as a batch; None for a single element."""
     count = fields.get("count")
     if count is not None and (type(count) is not int or not 0 <= count <= _MAX_COUNT):
         raise errors.InvalidArgumentError(f'"count" must be a number up to {_MAX_COUNT}, got {str(count)[:40]}')

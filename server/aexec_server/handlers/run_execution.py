@@ -1,4 +1,4 @@
-"""`RunExecution`: executes a run whose request was read: it takes a slot or joins a batch, runs, and writes the answer.
+"""`RunExecution`: executes a run whose request was read: takes a slot or joins a batch, runs, and writes the answer.
 
 Next to read: `runs.py`, which answers the requests, and `core/admission.py`.
 """
@@ -38,7 +38,7 @@ class RunExecution:
     """Executes the runs of a server.
 
     Args:
-        journal: is told of what was over at once.
+        journal: records the direct runs, and the kernels of traced ones.
     """
 
     def __init__(self, server: Server, journal: RunJournal) -> None:
@@ -51,15 +51,15 @@ class RunExecution:
     async def execute(
         self, hosted: HostedSession, run: Run, asked: RunRequest, size: int, arrival: float, write: Writer
     ) -> Answer:
-        """Run what came in `size` bytes, and write the answer.
+        """Execute a run whose request had `size` bytes, and return its answer.
 
-        Whoever cancels this coroutine (a client that leaves) cancels the step.
+        Cancelling this coroutine, as when the client leaves, cancels the step.
         """
         begun = run.begun or await self._begin(hosted, run, asked, size, arrival)
         run.has_begun = True
         values, step, stream = begun.values, begun.step, begun.stream
         metadata = None
-        if step is not None and begun.rest is not None:  # it was not over at once
+        if step is not None and begun.rest is not None:  # otherwise it was over at once
             run.begin(step)
             try:
                 values = await begun.rest
@@ -72,7 +72,7 @@ class RunExecution:
             if begun.sampled:
                 metadata = replace(metadata, step_stats=None, peak_bytes=None)
         if stream is not None:
-            return b"", None  # all was told
+            return b"", None  # the stream has reported everything
         size = 0
         for value in values:
             size += size_of(value)
@@ -87,7 +87,7 @@ class RunExecution:
         )
 
     async def _begin(self, hosted: HostedSession, run: Run, asked: RunRequest, size: int, arrival: float) -> StartedRun:
-        """Begin a run as soon as it is its turn."""
+        """Begin a run once it has a slot or a place in a batch."""
         run.check()
         run.deadline = deadline = self.deadline(hosted.session, asked, arrival, run.timeout)
         stream = run.stream if run.stream is not None and run.stream.watched else None
@@ -130,13 +130,15 @@ class RunExecution:
             run.queued = time.monotonic() - began
 
     def _batch_of(self, hosted: HostedSession, run: Run, asked: RunRequest) -> BatchedCallable | None:
-        """What joins a request with others; None if it is run alone, as one is of which more is asked for."""
+        """Return the batched callable that joins a request with others; None if it runs alone, as traced runs do."""
         if hosted.batch is None or asked.trace or asked.partition_graphs or asked.prints:
             return None
         return hosted.served(asked, by_admin=run.by_admin).batched
 
     def _is_sample(self, asked: RunRequest, served: ServedCall) -> bool:
-        """Is this run traced for the metrics?  Never one of a batch, which would be run alone."""
+        """Decide whether this run is traced for the metrics.  Batched runs are not: tracing would make them
+        run alone.
+        """
         if self.config.kernel_samples is None or asked.trace or served.batched is not None:
             return False
         due = self.sample_is_due
@@ -145,12 +147,12 @@ class RunExecution:
 
     @property
     def sample_is_due(self) -> bool:
-        """Is the next run one that is traced for the metrics?"""
+        """True if the next run is to be traced for the metrics."""
         every = self.config.kernel_samples
         return every is not None and self._samples % every == 0
 
     def passed(self, hosted: HostedSession, run_id: str, seconds: float) -> None:
-        """A run was over at once, and answered."""
+        """Record a direct run, which has been answered."""
         self._samples += 1
         hosted.touch()
         self.journal.passed(hosted, run_id, seconds)
@@ -158,7 +160,7 @@ class RunExecution:
     def deadline(
         self, session: aexec.Session, asked: RunRequest, arrival: float, timeout: float | None = None
     ) -> float | None:
-        """When it must be done, from the request's arrival.
+        """Return when a run must be done, by the clock of `arrival`; None for no deadline.
 
         Args:
             timeout: seconds that a header allows it.
@@ -171,18 +173,18 @@ class RunExecution:
         return self.first_deadline(arrival, wanted, timeout)
 
     def first_deadline(self, arrival: float, *timeouts: float | None) -> float | None:
-        """The first of these, and of what the server allows at most."""
+        """Return the earliest of these deadlines and of the server's maximum; None for no deadline."""
         seconds = min((one for one in (*timeouts, self.config.max_timeout) if one is not None), default=None)
         return None if seconds is None else arrival + seconds
 
 
 def _level(run: Run, asked: RunRequest) -> int:
-    """A run's place in line: what its body says, or else a header."""
+    """Return a run's priority: the body's, or else the header's."""
     return run.priority if asked.priority == DEFAULT_PRIORITY and run.priority is not None else asked.priority
 
 
 def run_options(asked: RunRequest, deadline: float | None, *, trace: bool) -> aexec.RunOptions | None:
-    """What a session is told of a run; None for nothing."""
+    """Return the session's options for a run; None if it has none."""
     if deadline is None and not (trace or asked.partition_graphs or asked.report_memory or asked.prints):
         return None
     return aexec.RunOptions(

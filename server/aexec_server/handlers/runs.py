@@ -1,6 +1,6 @@
-"""Runs over HTTP: start one and wait for it.
+"""Handlers that start a run and wait for it.
 
-Next to read: `run_execution.py`, and `runs_in_flight.py` for those that have begun.
+Next to read: `run_execution.py`, and `runs_in_flight.py` for runs in flight.
 """
 
 from __future__ import annotations
@@ -66,12 +66,12 @@ __all__ = ["RUN_HANDLERS", "RunHandlers", "routes"]
 _OK, _CANCELLED = Code.OK.name, Code.CANCELLED.name
 _BODY = "body of a run"  # in the memory log
 
-# Answers a run in its protocol, given the body and when the request came.
+# Answers a run in its protocol, given the body and the time of the request's arrival.
 Answerer = Callable[[web.Request, HostedSession, Run, bodies.Body, float], Awaitable[web.Response]]
 
 
 def routes(handlers: RunHandlers) -> list[Route]:
-    """Runs of a session."""
+    """Return the routes that run a session."""
     call = partial(Route, scope=Scope.RUN)
     one = "/v1/sessions/{session}"
     headers = (str(RUN_ID), str(JSON_LENGTH), str(TIMEOUT), str(PRIORITY), "Prefer", "Idempotency-Key", str(SECRET))
@@ -101,7 +101,7 @@ class _EarlyRun:
 
 
 class RunHandlers:
-    """Runs of a server: those of sessions, and by `serve` and `execution` those of other protocols."""
+    """Runs of sessions; `serve` and `execution` also serve runs of other protocols."""
 
     def __init__(self, server: Server) -> None:
         self.server = server
@@ -147,7 +147,7 @@ class RunHandlers:
             return await self.server.answered_once.answer(request, preferences.key, body, run)
 
     def direct(self, names: Mapping[str, str], head: RawRequestMessage) -> DirectCall | None:
-        """Of runs of a session with this head."""
+        """Make the direct call for runs of a session with this head; None if the head has preferences."""
         if read_preferences(head) is not None:
             return None
         kind = _DirectMessages if bodies.is_protobuf(bodies.media_type(head)) else _DirectJson
@@ -156,7 +156,7 @@ class RunHandlers:
     async def _respond_later(
         self, request: web.Request, hosted: HostedSession, body: bytes, wait: float
     ) -> web.Response:
-        """Begin a run, and answer with its operation, unless it ends within so many seconds."""
+        """Begin a run, and answer with its operation unless the run ends within `wait` seconds."""
         operation = self.server.operations.begin(caller_of(request))
 
         async def run() -> web.Response:
@@ -191,11 +191,11 @@ class RunHandlers:
         body: bodies.Body | None = None,
         on_run: Callable[[Run], object] | None = None,
     ) -> web.Response:
-        """Answer a request for a run, in whichever protocol: it is listed, can be cancelled, and counts.
+        """Answer a request for a run in any protocol: list the run, let it be cancelled, and count it.
 
         Args:
-            body: of the request, if it was read already.
-            on_run: told of the run before it begins.
+            body: the request's body, if it was read already.
+            on_run: called with the run before it begins.
 
         Raises:
             ResourceExhaustedError: too many runs are in flight.
@@ -214,23 +214,24 @@ class RunHandlers:
                 body = await bodies.read_run_body(request, self.config, budget, _json_length(request))
             if not early:
                 run.ready = self.server.backlog.arrival(request.transport)
-                self.admission.begin(hosted, run, caller)  # a body that does not come keeps nobody else from running
+                # counted only now: a body that does not come must not keep others from running
+                self.admission.begin(hosted, run, caller)
                 admitted = True
-                # Of many that come at once some are read in each turn of the loop, and the runs that there are go on
-                # between.
+                # Shares the turns of the loop: of many requests that come at once some are read in each turn, and runs
+                # go on in between.
                 await self.turns.take_turn(asyncio.get_running_loop())
             self.server.backlog.begun(request.transport)
             buffer = record_network_buffer(_BODY, body)
             response = await answer(request, hosted, run, body, arrival)
-            if run.held is not None:  # what is reserved for the answer is given back when that was sent
+            if run.held is not None:  # the answer's reservation of memory is given back once the answer was sent
                 run.held(response)
             run.outcome = _OK
             response.headers[RUN_ID] = run.id
             return response
         except asyncio.CancelledError as left:
             self.served.left(run)
-            # Else the frames of all who left stay until their connections' tasks have had their turns: for a thousand
-            # of them the garbage collector looked through as much again and again.
+            # Without this the frames of all requests whose clients left stay until their connections' tasks have run:
+            # with a thousand of them the garbage collector scans as much again and again.
             raise left.with_traceback(None) from None
         except errors.OpError as error:
             self.served.failed(run, error)
@@ -245,7 +246,7 @@ class RunHandlers:
             self.served.end(hosted, run, arrival, lambda: trace_of(request).trace_id)
 
     def _listed(self, request: web.Request, hosted: HostedSession) -> tuple[Run, float, Caller, bool]:
-        """A run in the table for a request: when it came, whose it is, and whether it was begun early.
+        """Return the run of a request, listed in the table, its arrival, its caller, and True if it was begun early.
 
         Raises:
             ResourceExhaustedError: too many runs are in flight.
@@ -270,7 +271,7 @@ class RunHandlers:
         """Keep a run that was begun for the request on this connection, until `serve` continues it."""
         hosted.acquire()
         run = hosted.runs.add(hosted.runs_owner(caller))
-        self.admission.begin(hosted, run, caller)  # there is room: `passes` was asked just now
+        self.admission.begin(hosted, run, caller)  # never fails: `passes` has just returned True
         run.by_admin = caller.is_admin
         run.begun, run.deadline = begun, deadline
         self.admission.takes(run)
@@ -280,7 +281,7 @@ class RunHandlers:
 
     def _begun_early(self, request: web.Request, hosted: HostedSession) -> _EarlyRun | None:
         early = self._early.get(request.transport) if self._early and request.transport is not None else None
-        if early is None or early.hosted is not hosted:  # of a model another version may have taken its place
+        if early is None or early.hosted is not hosted:  # another version of the model may have replaced it
             return None
         assert request.transport is not None
         return self._early.pop(request.transport)
@@ -300,7 +301,7 @@ class RunHandlers:
                 begun.step.cancel("nobody waits for it")
                 await begun.rest
         except errors.OpError as error:
-            run.outcome = error.code.name  # it may have failed before that
+            run.outcome = error.code.name  # it may have failed before
         finally:
             self.admission.end(early.hosted, run)
             self.served.end(early.hosted, run, early.arrival)
@@ -345,7 +346,7 @@ class RunHandlers:
 
 
 class _DirectSessionRun:
-    """See `DirectRun`."""
+    """`DirectRun` of a session."""
 
     __slots__ = ("_write", "asked", "hosted")
 
@@ -366,7 +367,7 @@ class _DirectSessionRun:
 
 
 class _DirectJson:
-    """See `DirectCall`."""
+    """`DirectCall` of runs of a session in JSON."""
 
     media = "application/json"
     compresses = False
@@ -390,7 +391,7 @@ class _DirectJson:
 
 
 class _DirectMessages:
-    """The same in protobuf."""
+    """`DirectCall` of runs of a session in protobuf."""
 
     media = bodies.PROTOBUF
     compresses = False
@@ -413,9 +414,9 @@ class _DirectMessages:
 
 
 def _read_headers(request: web.Request, hosted: HostedSession, run: Run) -> None:
-    """Note what the headers say of a run: its name, how long it may take, how urgent it is."""
+    """Read the run's id, timeout and priority from the headers."""
     header_id = request.headers.get(RUN_ID)
-    if header_id is not None:  # so named, it can be cancelled while its body is still on the way
+    if header_id is not None:  # set before the body is read, so that the run can be cancelled meanwhile
         hosted.runs.rename(run, check_run_id(header_id, f"The header {RUN_ID}"))
     timeout = request.headers.get(TIMEOUT)
     if timeout is not None:
@@ -426,7 +427,7 @@ def _read_headers(request: web.Request, hosted: HostedSession, run: Run) -> None
 
 
 def _json_length(request: web.Request) -> int:
-    """Where tensors may begin in the body; whether it is so, is looked at when it is there."""
+    """Return where binary tensors begin in the body by the header, or 0; the header is checked later, with the body."""
     text = request.headers.get(JSON_LENGTH, "")
     return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0
 

@@ -1,4 +1,4 @@
-"""Runs in flight over HTTP: look at them, follow what they do, cancel one."""
+"""Runs in flight over HTTP: list them, follow their events, cancel one."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ __all__ = ["RunsInFlight", "routes"]
 _LAST_ID = ("Last-Event-ID",)
 _CANCEL_FIELDS = frozenset({"reason"})
 _MAX_REASON = 500
-# A trace's objects take so many times the memory of what it is made of.
+# Memory of a trace's JSON objects, in multiples of the size of its message.
 _TRACE_COPIES = 12
-# What waits is listed of steps with at most so many nodes, in so many lines.
+# What a run waits for is reported for steps with at most this many nodes, in at most this many lines.
 _MOST_REPORTED, _MOST_LINES = 20_000, 20
 
 
 def routes(handlers: RunsInFlight) -> list[Route]:
-    """Everything below `/v1/sessions/{session}/runs`."""
+    """Return the routes below `/v1/sessions/{session}/runs`."""
     call = partial(Route, scope=Scope.RUN)
     one = "/v1/sessions/{session}"
     return [
@@ -47,25 +47,25 @@ def routes(handlers: RunsInFlight) -> list[Route]:
 
 
 class RunsInFlight:
-    """Answers what clients ask about runs that are in flight, or were traced."""
+    """Handlers for runs that are in flight or were traced."""
 
     def __init__(self, server: Server) -> None:
         self.server = server
         self.config = server.config
 
     async def list(self, request: web.Request) -> web.StreamResponse:
-        """GET …/runs: those in flight, oldest first."""
+        """GET …/runs: the runs in flight, oldest first."""
         with self.server.session_of(request).in_use() as hosted:
             runs = map(self.describe, hosted.runs.of(self._seen(request, hosted)))
             return await self.server.door.send(request, value_pieces({"runs": runs}), bodies.JSON, in_thread=False)
 
     def _seen(self, request: web.Request, hosted: HostedSession) -> str | None:
-        """Whose runs the caller knows of; None for all."""
+        """Return the owner whose runs the caller may see; None for all owners."""
         caller = caller_of(request)
         return None if caller.is_admin else hosted.runs_owner(caller)
 
     async def get(self, request: web.Request) -> web.Response:
-        """GET …/runs/{run}: one in flight."""
+        """GET …/runs/{run}: a run in flight."""
         with self.server.session_of(request).in_use() as hosted:
             run = self._in_flight(request, hosted)
             return bodies.json_response(self.describe(run) | {"waits_for": _waits_for(run)})
@@ -88,7 +88,7 @@ class RunsInFlight:
             return await write_events(request, self.server.door, media_of_events(request), run.stream, run)
 
     async def trace(self, request: web.Request) -> web.StreamResponse:
-        """GET …/runs/{run}/trace: Chrome's format."""
+        """GET …/runs/{run}/trace: the trace in Chrome's format."""
         with self.server.session_of(request).in_use() as hosted:
             run_id = request.match_info["run"]
             metadata = hosted.runs.traces.find(run_key(hosted.runs_owner(caller_of(request)), run_id))
@@ -100,7 +100,7 @@ class RunsInFlight:
             return await door.send(request, _trace_parts(metadata, door.holding), "application/json; charset=utf-8")
 
     def describe(self, run: Run) -> dict[str, Any]:
-        """What clients are told of a run in flight."""
+        """Describe a run in flight for clients."""
         step = run.step
         description: dict[str, Any] = {
             "run_id": run.id,
@@ -143,7 +143,7 @@ class RunsInFlight:
             return bodies.json_response({"cancelled": cancelled})
 
     def new_stream(self) -> RunStream:
-        """For a run whose outputs are to be told as they come."""
+        """Return a stream for a run whose outputs are reported as they come."""
         return RunStream(self.describe, self.config.max_answer_bytes, watched=True)
 
 
@@ -154,7 +154,7 @@ def _trace_parts(metadata: aexec.RunMetadata, holding: Holding) -> Iterator[str]
 
 
 def _waits_for(run: Run) -> list[str]:
-    """What the nodes of a run do and wait for, a line for each, of the first of them."""
+    """Return lines that say what the run's nodes do and wait for, a limited number of them."""
     step = run.step
     if step is None:
         return ["its turn"]

@@ -1,4 +1,4 @@
-"""Sessions over HTTP: create, list, extend, delete, and what one can look at."""
+"""Sessions over HTTP: create, list, describe, extend, reset and delete them."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _BINARY = frozenset({bodies.OCTETS, bodies.PROTOBUF, "application/protobuf"})
 
 
 def routes(server: Server) -> list[Route]:
-    """Everything under /v1/sessions but runs."""
+    """Return the routes below /v1/sessions, except those of runs."""
     handlers = _Handlers(server)
     all_of_them, one = "/v1/sessions", "/v1/sessions/{session}"
     call = partial(Route, scope=Scope.RUN)
@@ -113,7 +113,7 @@ class _Handlers:
         body = await self._body(request)
 
         async def create() -> web.Response:
-            with self.sessions.asked_for(name):  # it may go on without the request
+            with self.sessions.asked_for(name):  # counted again because creation may outlive the request
                 return await self._create(body, bodies.media_type(request), ttl, name, caller_of(request))
 
         return await self.server.answered_once.answer(request, read_key(request), body, create)
@@ -201,7 +201,7 @@ class _Handlers:
                 fields = bodies.json_object(body) if body.strip() else {}
                 bodies.check_fields(fields, _RESET_FIELDS, "the request")
                 containers = read_names(fields.get("containers", []), '"containers"')
-            # Once begun it goes on if the client leaves.
+            # Shielded: once begun, the reset goes on even if the client leaves.
             resetting = self.server.in_background(hosted.session.reset(containers), f"reset {hosted.session!r}")
             await asyncio.shield(resetting)
         if protobuf:
@@ -209,15 +209,15 @@ class _Handlers:
         return bodies.json_response({})
 
     def _changeable(self, request: web.Request) -> HostedSession:
-        """Raises PermissionDeniedError for a session that is not the client's."""
+        """Return the request's session.  Raises PermissionDeniedError if the client may not change it."""
         return self.server.changeable(self.server.session_of(request), caller_of(request))
 
-    # Looking
+    # Reading
 
     async def list(self, request: web.Request) -> web.StreamResponse:
-        """GET /v1/sessions: the server's own, and those of the caller.
+        """GET /v1/sessions: the server's own sessions, and those of the caller.
 
-        Where there are no tokens a client's handle is its secret, and not told.
+        Without tokens the handle of a client's session is a secret, so such sessions are not listed.
         """
         caller = caller_of(request)
         told = [h for h in self.sessions if h.listed or (caller.name and h.owner is not None and caller.sees(h.owner))]
@@ -227,7 +227,7 @@ class _Handlers:
         return await self.server.door.send(request, value_pieces({"sessions": described}), bodies.JSON, in_thread=False)
 
     async def get(self, request: web.Request) -> web.StreamResponse:
-        """GET /v1/sessions/{session}: what it is, what it does now, and how it is called."""
+        """GET /v1/sessions/{session}: its state, and its signatures."""
         hosted = self.server.session_of(request)
         description = _describe(hosted, caller_of(request))
         with hosted.in_use():
@@ -238,7 +238,7 @@ class _Handlers:
 
     async def graph(self, request: web.Request) -> web.StreamResponse:
         with self.server.session_of(request).in_use() as hosted:
-            # An extension makes a new graph and leaves this one as it is.
+            # Safe without a lock: an extension makes a new graph and leaves this one unchanged.
             graph = hosted.session.graph
             form, media = _graph_form(bodies.accepts(request))
             door = self.server.door
@@ -261,7 +261,7 @@ class _Handlers:
 
 
 def _graph_form(accepted: Iterable[str]) -> tuple[GraphForm, str]:
-    """In which form a client wants a graph, and the media type of that."""
+    """Return the form in which a client wants a graph, and its media type."""
     for media in accepted:
         if media in _BINARY:
             return GraphForm.BYTES, media
@@ -290,13 +290,13 @@ def _describe(hosted: HostedSession, caller: Caller) -> dict[str, Any]:
 
 
 def check_handle(handle: str, hosted: HostedSession) -> None:
-    """A message may repeat the handle of its path, but not name another session."""
+    """Raise InvalidArgumentError if a message names another session than its path."""
     if handle and handle != hosted.handle:
         raise errors.InvalidArgumentError(f"session_handle '{handle[:80]}' is not that of the path, '{hosted.handle}'")
 
 
 def _version(text: str | None) -> int | None:
-    """The graph's version that the address names."""
+    """Parse the graph version in the query; None without one."""
     if text is None:
         return None
     if not (text.isascii() and text.isdigit() and len(text) < _MOST_DIGITS):
@@ -351,7 +351,7 @@ def _name(value: Any) -> str | None:
 
 
 def _graph_def(fields: dict[str, Any], limits: MessageLimits) -> proto.FlatGraphDef:
-    """The field "graph_def" of a JSON request, base64 or JSON form."""
+    """Decode the field "graph_def" of a JSON request, which is base64 or JSON."""
     given = fields.get("graph_def")
     if type(given) is str:
         return bodies.parse_graph(bodies.decode_base64(given, '"graph_def"'), limits)

@@ -1,4 +1,4 @@
-"""How the server is, at `/v1/status`: sessions, runs, memory and the latest errors, of all its processes together."""
+"""`/v1/status`: sessions, runs, memory and the latest errors of all the server's processes together."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from aexec_server.http.bodies import json_response
 __all__ = ["LASTING", "process_status", "routes"]
 
 _KEPT = 50
-# Of several processes, these are added up; some of them count since the beginning.
+# Numbers added up over processes; `LASTING` ones count since the process started.
 _SUMS = ("sessions", "runs_in_flight", "runs", "errors", "tensor_bytes")
 LASTING = ("runs", "errors")
-# So many hosts are named, those with most to do.
+# Number of hosts listed: those with most to do.
 _NAMED = 100
 
 
 def routes(server: Server) -> list[Route]:
-    """`/v1/status`."""
+    """Return the route `/v1/status`."""
 
     async def status(request: web.Request) -> web.Response:
         return json_response(_status(server, named=bool(caller_of(request).name)))
@@ -34,7 +34,7 @@ def routes(server: Server) -> list[Route]:
 
 
 def process_status(server: Server) -> dict[str, Any]:
-    """That of this process."""
+    """Return the numbers of this process."""
     return {
         "sessions": len(server.sessions),
         "runs_in_flight": server.sessions.live_runs,
@@ -45,10 +45,10 @@ def process_status(server: Server) -> dict[str, Any]:
 
 
 def _status(server: Server, *, named: bool) -> dict[str, Any]:
-    """That of all, which the hosts tell of a few times in a second.
+    """Return the status of all processes; hosts report theirs a few times a second.
 
     Args:
-        named: errors are told with what others have named: runs, nodes and what else stands in a path.
+        named: True to report paths, nodes and ops of errors, which may contain names that clients chose.
     """
     here = process_status(server)
     others = server.others()
@@ -72,7 +72,7 @@ def _error(error: dict[str, Any], *, named: bool) -> dict[str, Any]:
 
 
 def _busiest(hosts: Mapping[str, Mapping[str, int]]) -> Sequence[str]:
-    """Names of those with most to do, if there are many."""
+    """Return the names of the hosts with most to do, at most `_NAMED`."""
     if len(hosts) <= _NAMED:
         return list(hosts)
 

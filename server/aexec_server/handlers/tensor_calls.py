@@ -1,6 +1,6 @@
-"""The tensors that a session keeps under handles, over HTTP: `session.tensors` for clients.
+"""The tensors that a session keeps under handles, over HTTP (`session.tensors`).
 
-A handle is what a GetSessionHandle node gave, or what keeping a tensor answered.  To feed one in place of its tensor,
+A handle comes from a GetSessionHandle node or from the answer to keeping a tensor.  To feed it in place of its tensor,
 send the resource handle in a RunStepRequest; GetSessionTensor takes its text.
 """
 
@@ -34,12 +34,12 @@ __all__ = ["routes"]
 
 _FIELDS = frozenset({"name", "datatype", "shape", "data", "parameters"})
 _DEFAULT_NAME = "tensor"
-# Of a message of strings: they, the message, and its bytes.
+# Copies of a string tensor while its message is made: the strings, the message, and its bytes.
 _COPIES = 3
 
 
 def routes(server: Server) -> list[Route]:
-    """Everything under …/tensors."""
+    """Return the routes below …/tensors."""
     handlers = _Handlers(server)
     all_of_them, one = "/v1/sessions/{session}/tensors", "/v1/sessions/{session}/tensors/{tensor}"
     call, may_be_given = partial(Route, scope=Scope.RUN), (str(JSON_LENGTH), "name")
@@ -57,7 +57,7 @@ class _Handlers:
         self.door = server.door
 
     def _session(self, request: web.Request) -> HostedSession:
-        """One whose tensors are the client's."""
+        """Return the request's session.  Raises PermissionDeniedError if its tensors are not the client's."""
         return self.server.changeable(self.server.session_of(request), caller_of(request))
 
     async def list(self, request: web.Request) -> web.StreamResponse:
@@ -126,7 +126,7 @@ class _Handlers:
 
 
 def _found(call: Callable[[str], Any], handle: str) -> Any:
-    """What a call gives of a handle, which is not found if there is none."""
+    """Return the result of a call with a handle; an unknown handle raises NotFoundError."""
     try:
         return call(handle)
     except errors.InvalidArgumentError as error:
@@ -134,7 +134,7 @@ def _found(call: Callable[[str], Any], handle: str) -> Any:
 
 
 def _read(body: TensorBody) -> tuple[str, Any]:
-    """The first part of the handle that a tensor is to have, and the tensor."""
+    """Return the first part of the handle that a tensor is to have, and the tensor."""
     fields = dict(body.fields)
     name = fields.pop("name", _DEFAULT_NAME)
     if type(name) is not str:

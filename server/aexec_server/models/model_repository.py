@@ -1,8 +1,8 @@
 """`ModelRepository`: watches where models come from, and loads and unloads what has changed there.
 
-Those are the models of the configuration, each with its versions, and the subfolders of `model_repository`.  It looks
-again and again, for that works on every file system; a version that could not be loaded, because it was still being
-copied for example, is tried again when its files have changed; if the cluster did not answer, at the next look.
+It watches the models of the configuration, each with its versions, and the subfolders of `model_repository`. It polls,
+because that works on every file system. A version that could not be loaded, for example because it was still being
+copied, is tried again when its files have changed; if the cluster did not answer, at the next look.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ __all__ = ["ModelRepository"]
 
 logger = logging.getLogger(__name__)
 
-# Each version that is wanted with the fingerprint of its files, or what is wrong with the model.
+# The wanted versions with the fingerprints of their files, or the error in finding them.
 Fingerprint = tuple[tuple[int, tuple[int, int] | None], ...] | str
 
 
 class ModelRepository:
-    """Watches the files of models, and loads and unloads versions as these change.
+    """Watches the files of models, and loads and unloads versions when they change.
 
     Args:
-        config: of the server.
-        models: to keep up to date.
+        config: the server's configuration.
+        models: the registry to keep up to date.
 
     Attributes:
-        looked: everything that was there at first has been loaded, or has failed.
+        looked: True once everything that existed at the start has been loaded or has failed.
     """
 
     def __init__(self, config: ServerConfig, models: ModelRegistry) -> None:
@@ -45,18 +45,20 @@ class ModelRepository:
 
     @property
     def ready(self) -> bool:
-        """Has what was there at first been loaded?  A model of the configuration must have a version that serves."""
+        """True once everything that existed at the start has been loaded, and every model of the configuration has a
+        version that serves.
+        """
         return self.looked and all((model := self._models.get(n)) and model.ready for n in self._config.models)
 
     async def watch(self) -> None:
-        """Look again and again, until cancelled."""
+        """Poll until cancelled."""
         while self._config.models or self._config.model_repository:
             await self.look()
             self.looked = True
             await asyncio.sleep(self._config.repository_poll_seconds)
 
     async def sources(self) -> dict[str, ModelSource]:
-        """All models that there are, by name, whether they are served or not."""
+        """Return all models by name, served or not."""
         return await run_in_thread(self._sources, on_cancel=OnCancel.ABANDON)
 
     def _sources(self) -> dict[str, ModelSource]:
@@ -71,7 +73,7 @@ class ModelRepository:
         return sources
 
     async def look(self) -> None:
-        """Load what is new or has changed since the last look, and unload what is gone."""
+        """Load what is new or has changed since the last look, and unload what has gone."""
         sources = await self.sources()
         prints = await run_in_thread(
             lambda: {name: _fingerprint(source) for name, source in sources.items()}, on_cancel=OnCancel.ABANDON
@@ -87,7 +89,8 @@ class ModelRepository:
                 await self._models.load(name, sources[name])
             except errors.OpError as error:
                 logger.error("model %s: %s", name, error)
-                if isinstance(error, errors.UnavailableError):  # its files need not change: the cluster has to answer
+                # to be tried again without a change of files: the cluster did not answer
+                if isinstance(error, errors.UnavailableError):
                     del self._seen[name]
 
 

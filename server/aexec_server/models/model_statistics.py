@@ -1,4 +1,4 @@
-"""`ModelStatistics`: how many requests a model's version has answered, and how long each part of them took."""
+"""`ModelStatistics`: counts and durations of the requests that a version of a model has answered."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ _PARTS = ("success", "fail", "queue", "compute_input", "compute_infer", "compute
 
 @dataclass(slots=True)
 class ModelStatistics:
-    """Numbers and durations of the requests that one version of a model has answered, by part.
+    """Counts and durations of the requests that one version of a model has answered, by phase.
 
     The names are those of the inference protocol's statistics extension.
 
     Attributes:
-        inference_count: rows of all requests that succeeded, 1 for one without a batch dimension.
-        execution_count: steps that were run for them.
+        inference_count: rows of all successful requests; a request without a batch dimension counts as 1.
+        execution_count: steps run for them.
         last_inference: when the last of them ended, in milliseconds since 1970; 0 if there is none.
-        success, fail: whole requests.
-        batched: `count_batch` is told of the steps.
-        queue, compute_input, compute_infer, compute_output: of those that succeeded, how long they waited to be begun,
-            were read and decoded, computed, and written.
+        success, fail: durations of whole requests.
+        batched: True if steps are counted by `count_batch`, not by `count_success`.
+        queue, compute_input, compute_infer, compute_output: durations of the phases of successful requests: waiting for
+            a slot, reading and decoding, computing, writing.
     """
 
     inference_count: int = 0
@@ -54,11 +54,12 @@ class ModelStatistics:
     _batches: dict[int, _Duration] = field(default_factory=dict)
 
     def count_success(self, began: int, read: int, ran: int, rows: int, queued: int) -> None:
-        """A request was answered.
+        """Count a request that was answered.
 
         Args:
             began, read, ran: when it came, was decoded, and had its results, in nanoseconds of the monotonic clock.
-            queued: nanoseconds of this that it stood in line for its turn.
+            rows: of its batch dimension.
+            queued: nanoseconds between `read` and `ran` for which it waited for a slot.
         """
         now = time.monotonic_ns()
         self.inference_count += rows
@@ -72,7 +73,7 @@ class ModelStatistics:
         self.compute_output.add(now - ran)
 
     def count_batch(self, rows: int, ns: int) -> None:
-        """A step of so many rows was run."""
+        """Count a step that ran a batch of `rows` rows."""
         self.execution_count += 1
         self._batches.setdefault(rows, _Duration()).add(ns)
 
@@ -80,7 +81,7 @@ class ModelStatistics:
         self.fail.add(time.monotonic_ns() - began)
 
     def describe(self) -> dict[str, Any]:
-        """As the inference protocol has it."""
+        """Return the statistics as the inference protocol describes them."""
         parts = {name: getattr(self, name) for name in _PARTS}
         return {
             "last_inference": self.last_inference,

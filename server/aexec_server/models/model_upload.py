@@ -1,6 +1,6 @@
-"""Models that clients send with a request to load them: checked, and written to a folder of the server's own.
+"""Models that clients send in a request to load them: checks them, and writes them to a folder of the server's own.
 
-The files of one come as `file:<version>/<path>` in base64, as Triton's repository extension has it.
+The files come as `file:<version>/<path>` in base64, as in Triton's repository extension.
 """
 
 from __future__ import annotations
@@ -29,27 +29,27 @@ _FILE = "file:"
 
 @dataclass(frozen=True, slots=True)
 class LoadRequest:
-    """What a client wants of a load.
+    """What a client asks for in a request to load a model.
 
     Attributes:
-        files: path within the model's folder → contents; empty for what the repository has.
-        policy: which versions, as `ModelSource` has it; absent if that is not said.
+        files: path within the model's folder → contents; empty to load from the repository.
+        policy: a 1-tuple with `ModelSource.versions`; empty if the request does not say.
     """
 
     files: Mapping[str, bytes] = field(default_factory=dict)
     policy: tuple[Any, ...] = ()
 
     def applied_to(self, source: ModelSource) -> ModelSource:
-        """The source, with what the request asks for."""
+        """Return the source with the request's version policy."""
         return replace(source, versions=self.policy[0]) if self.policy else source
 
 
 def read_load_request(body: bytes) -> LoadRequest:
-    """Decode a request to load.
+    """Decode a request to load a model.
 
     Raises:
-        InvalidArgumentError: no such request.
-        UnimplementedError: a setting that would be ignored.
+        InvalidArgumentError: the request is not valid.
+        UnimplementedError: it has a setting that would be ignored.
     """
     fields = bodies.json_object(body) if body.strip() else {}
     bodies.check_fields(fields, _FIELDS, "the request")
@@ -88,7 +88,7 @@ def _file_path(name: str) -> str:
 
 
 def _read_config(text: str) -> tuple[Any, ...]:
-    """The version policy of a model configuration, if it has one."""
+    """Return the version policy of a model configuration as `LoadRequest.policy`."""
     config = bodies.json_object(text.encode(errors="replace"))
     unknown = sorted(config.keys() - _CONFIG_FIELDS)
     if unknown:
@@ -111,14 +111,17 @@ def _read_config(text: str) -> tuple[Any, ...]:
 
 
 class ModelUploads:
-    """A folder of the server's own for what clients send, gone when it ends; each model's part goes with the model."""
+    """Keeps the models that clients send in a temporary folder of the server's own.
+
+    A model's files are deleted when no version needs them any more, and the folder in `close`.
+    """
 
     def __init__(self) -> None:
         self._folder: OwnFolder | None = None
         self._numbers = itertools.count(1)
 
     async def store(self, files: Mapping[str, bytes]) -> ModelSource:
-        """Write the files of a model; what is made of them is not trusted."""
+        """Write the files of a model, and return them as a source that is not trusted."""
         if self._folder is None:
             self._folder = await run_in_thread(OwnFolder, on_cancel=OnCancel.WAIT)
         folder = self._folder.path / str(next(self._numbers))
@@ -126,7 +129,7 @@ class ModelUploads:
         return ModelSource(folder, versions=None, trusted=False, temporary=True)
 
     async def close(self) -> None:
-        """Delete all of them."""
+        """Delete the folder."""
         if self._folder is not None:
             await run_in_thread(self._folder.close, on_cancel=OnCancel.WAIT)
             self._folder = None

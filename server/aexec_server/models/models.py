@@ -1,9 +1,9 @@
-"""The models that the server serves: by name, each with versions of which some are open at a time.
+"""The models that the server serves: each has a name and versions, some of which are open at a time.
 
-A version goes from START through LOADING, AVAILABLE and UNLOADING to END, as TensorFlow Serving calls it.  What is new
-is loaded beside what is there, and takes its place at one stroke; requests that have begun end where they began, and
-only then is an old version closed.  The newest version is the session of the model's name, older ones are called
-`name@version`.  Read `settings/model_source.py` for where models come from, `sessions/store.py` for their sessions.
+A version goes through the states START, LOADING, AVAILABLE, UNLOADING and END, as in TensorFlow Serving. A new version
+is loaded while the old one still serves, and replaces it at once; requests end in the version in which they began, and
+only then is an old version closed. The newest version is the session with the model's name; older ones are named
+`name@version`. `settings/model_source.py` says where models come from, `sessions/store.py` holds their sessions.
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ __all__ = ["Model", "ModelRegistry", "ModelVersion", "VersionState"]
 logger = logging.getLogger(__name__)
 
 _PROGRESS_SECONDS = 5.0
-# Of a version in a path: versions are of 64 bits.
+# Digits of a version in a path: versions are 64-bit numbers.
 _MAX_DIGITS = 19
 
 
 class VersionState(Enum):
-    """Where a version is in its life."""
+    """State of a version."""
 
     START = "START"
     LOADING = "LOADING"
@@ -66,12 +66,13 @@ class ModelVersion:
     """One version of a model.
 
     Attributes:
-        number: of the version.
+        model: name of the model.
+        number: number of the version.
         source: what it is read from.
-        fingerprint: of its files when reading them began.
-        origin: what was asked for when it was loaded.
-        state: where it is in its life.
-        error: why it came to its end, if it did not go as it should.
+        fingerprint: of its files, taken before they were read.
+        origin: the source that it was loaded for.
+        state: its state.
+        error: why it ended, if loading failed or was stopped.
         statistics: of the requests that it has answered.
     """
 
@@ -88,7 +89,7 @@ class ModelVersion:
 
     @property
     def hosted(self) -> HostedSession:
-        """Its session.  Raises UnavailableError if it is not available now, and NotFoundError if it will not be."""
+        """Its session.  Raises UnavailableError while it is not available, NotFoundError once it has ended."""
         if self.state is VersionState.END:
             raise errors.NotFoundError(f"{self} is not served: {self.reason or 'it was unloaded'}")
         if self._hosted is None:
@@ -96,19 +97,19 @@ class ModelVersion:
         return self._hosted
 
     def open(self, hosted: HostedSession) -> None:
-        """From now on it takes requests."""
+        """Make the version available, with this session."""
         self._hosted = hosted
         self.state = VersionState.AVAILABLE
 
     def begin_unloading(self) -> HostedSession:
-        """From now on it takes none; gives the session, which is to be closed."""
+        """Stop taking requests; return the session, which the caller has to close."""
         hosted = self.hosted
         self._hosted = None
         self.state = VersionState.UNLOADING
         return hosted
 
     def is_of(self, source: ModelSource) -> bool:
-        """Was it asked for from the same place?"""
+        """True if it was loaded from the same place."""
         return self.origin is not None and self.origin.source == source.source
 
     def end(self, error: errors.OpError | None = None) -> None:
@@ -117,7 +118,7 @@ class ModelVersion:
 
     @property
     def reason(self) -> str:
-        """Why it came to its end, as clients are told: where its files are is not for them.  "" if it went well."""
+        """Why it ended, in words for clients, without the path of its files; "" if there was no error."""
         if self.error is None:
             return ""
         if not isinstance(self.source, str | Path):
@@ -129,11 +130,14 @@ class ModelVersion:
 
 
 class Model:
-    """A name, and the versions that are known of it.
+    """A model and its versions.
 
     Attributes:
-        versions: by number; those that ended are among them.
-        runs: of all versions, so that a swap hides none.
+        name: its name.
+        source: where its versions come from.
+        runs: table of the runs of all versions, so that replacing a version hides none.
+        versions: by number, ended ones included.
+        changing: held while versions are loaded or retired.
     """
 
     def __init__(self, name: str, source: ModelSource, runs: RunTable) -> None:
@@ -154,18 +158,18 @@ class Model:
         return any(v.state is VersionState.AVAILABLE for v in self.versions.values())
 
     def serves(self, number: int) -> bool:
-        """Does a version of this number take requests?"""
+        """True if the version with this number takes requests."""
         version = self.versions.get(number)
         return version is not None and version.state is VersionState.AVAILABLE
 
     def version_named(self, digits: str | None) -> ModelVersion:
-        """The one of the number that a path has, or the default one; raises as `version`."""
+        """Return the version by the digits in a path, None for the default one.  Raises as `version`."""
         if digits is not None and len(digits) > _MAX_DIGITS:
             raise errors.NotFoundError(f"Model '{self.name}' has no version of {len(digits)} digits")
         return self.version(None if digits is None else int(digits))
 
     def version(self, number: int | None = None) -> ModelVersion:
-        """One that is known, by default the newest that is available, or else the newest.
+        """Return a version by number; by default the newest available one, or else the newest.
 
         Raises:
             NotFoundError: there is none.
@@ -184,7 +188,7 @@ class Model:
         return found
 
     def labelled(self, label: str) -> ModelVersion:
-        """The version that a label stands for.  Raises NotFoundError."""
+        """Return the version that a label stands for.  Raises NotFoundError."""
         number = self.source.labels.get(label)
         if number is None:
             raise errors.NotFoundError(f"Model '{self.name}' has no label '{label[:80]}'")
@@ -192,12 +196,12 @@ class Model:
 
 
 class ModelRegistry:
-    """The models that a server serves, by name, each with its open versions.
+    """The models that a server serves, by name.
 
     Args:
-        config: of the server.
-        sessions: where the models' sessions are.
-        on_halved: told the model's name when a batch has failed and is tried again in halves.
+        config: the server's configuration.
+        sessions: the store that holds the models' sessions.
+        on_halved: called with the model's name when a batch has failed and is retried in halves.
     """
 
     def __init__(
@@ -216,7 +220,7 @@ class ModelRegistry:
         return iter(list(self._models.values()))
 
     def find(self, name: str) -> Model:
-        """Raises NotFoundError if there is no such model."""
+        """Return a model.  Raises NotFoundError."""
         model = self._models.get(name)
         if model is None:
             raise errors.NotFoundError(f"Model '{name[:80]}' is not found")
@@ -228,15 +232,15 @@ class ModelRegistry:
     # Loading
 
     async def load(self, name: str, source: ModelSource, *, again: bool = False) -> None:
-        """Bring what is served of a model up to what there is of it: new versions are loaded, then old ones retired.
+        """Load the wanted versions of a model that are new, then retire those that are not wanted.
 
         Args:
-            again: load versions that are served too, for their files may have changed.
+            again: also reload versions that serve, because their files may have changed.
 
         Raises:
-            InvalidArgumentError: no name for a path.
-            NotFoundError: there is no such model, or no version of it that is wanted.
-            OpError: why a version could not be loaded; others may have been.
+            InvalidArgumentError: the name cannot stand in a path.
+            NotFoundError: there is no such model, or none of the wanted versions exists.
+            OpError: a version could not be loaded; others may have been.
         """
         try:
             check_model_name(name)
@@ -252,7 +256,7 @@ class ModelRegistry:
     async def _bring_up_to_date(
         self, model: Model, source: ModelSource, found: Mapping[int, GraphSource], again: bool
     ) -> None:
-        """Load what is wanted of a source, and retire what is not.  Raises the first failure."""
+        """Load the wanted versions of a source, and retire the others.  Raises the first failure."""
         before, model.source = model.source, source
         failures = await self._load_wanted(model, found, again)
         served = source.wanted([n for n in found if model.serves(n)])
@@ -265,7 +269,7 @@ class ModelRegistry:
             raise failure
 
     async def _clean_up(self, name: str, source: ModelSource) -> None:
-        """Delete the files of a source that is for one use, if no version of the model needs them."""
+        """Delete the files of a temporary source, if no version of the model needs them."""
         if not source.temporary or not isinstance(source.source, Path):
             return
         model = self._models.get(name)
@@ -276,7 +280,7 @@ class ModelRegistry:
     async def _load_wanted(
         self, model: Model, found: Mapping[int, GraphSource], again: bool
     ) -> dict[int, errors.OpError]:
-        """Load what is wanted, with older versions in place of those that cannot be loaded; says what is wrong."""
+        """Load the wanted versions, older ones in place of those that fail; return number → error."""
         failures: dict[int, errors.OpError] = {}
         tried: set[int] = set()
         while wanted := set(model.source.wanted([n for n in found if n not in failures or model.serves(n)])) - tried:
@@ -295,14 +299,14 @@ class ModelRegistry:
         await asyncio.shield(task)
 
     async def _load_version(self, model: Model, number: int, source: GraphSource, again: bool) -> errors.OpError | None:
-        """Load one unless it is there, and its files are as they were; what is wrong with it."""
+        """Load a version, unless it serves and its files are unchanged; return the error, or None."""
         known = model.versions.get(number)
         serves = model.serves(number)
         version = ModelVersion(model.name, number, source)
         version.origin = model.source
         if known is not None and serves and not again and await _unchanged(known):
             return None
-        if not serves:  # one that serves does so until there is another
+        if not serves:  # a version that serves goes on until its successor is ready
             model.versions[number] = version
         try:
             async with _progress(version):
@@ -331,7 +335,7 @@ class ModelRegistry:
             await run_in_thread(self._check_graph, graph, on_cancel=OnCancel.ABANDON)
         session = await self._session_of(loaded, trusted=source.trusted)
         del loaded
-        if isinstance(version.source, str | Path):  # else the program has the graph, too
+        if isinstance(version.source, str | Path):  # otherwise the graph belongs to the program
             session.own_graph()
         try:
             if isinstance(session, ModelSession):
@@ -381,7 +385,7 @@ class ModelRegistry:
         self._sessions.check_graph(graph.to_graph_def())
 
     def _name(self, model: Model) -> None:
-        """The newest version has the model's name."""
+        """Give the newest version the model's name."""
         available = model.available
         for version in available:
             handle = model.name if version is available[-1] else f"{model.name}@{version.number}"
@@ -390,7 +394,7 @@ class ModelRegistry:
     # Unloading
 
     def _retire(self, version: ModelVersion) -> asyncio.Task[None]:
-        """Close a version once nobody uses it any more."""
+        """Close a version once no request uses it."""
         hosted = version.begin_unloading()
         self._sessions.retire(hosted)
         task = asyncio.create_task(self._close_unused(version, hosted), name=f"unload {version}")
@@ -409,14 +413,14 @@ class ModelRegistry:
             logger.info("%s is unloaded", version)
 
     async def unload(self, name: str) -> None:
-        """Take a model out of service; requests that have begun end before it is closed.  Raises NotFoundError."""
+        """Stop serving a model; requests that have begun end before it is closed.  Raises NotFoundError."""
         model = self.find(name)
         async with model.changing:
             for version in model.available:
                 self._retire(version)
 
     async def delete(self, name: str) -> None:
-        """Cancel a model's runs, wait for them, and free what it holds.  Raises NotFoundError."""
+        """Stop serving a model: cancel its runs, wait for them, and free what it holds.  Raises NotFoundError."""
         model = self.find(name)
         async with model.changing:
             closing = [self._retire(version) for version in model.available]
@@ -425,7 +429,7 @@ class ModelRegistry:
             await asyncio.wait(closing)
 
     async def close(self) -> None:
-        """Give up what is being unloaded; the sessions' store closes the others."""
+        """Cancel loading and unloading; the store closes the sessions."""
         for task in self._tasks:
             task.cancel()
         if self._tasks:
@@ -433,7 +437,7 @@ class ModelRegistry:
 
 
 async def _unchanged(version: ModelVersion) -> bool:
-    """Are a version's files those that it was read from?"""
+    """True if a version's files are those that it was read from."""
     return await run_in_thread(fingerprint, version.source, on_cancel=OnCancel.ABANDON) == version.fingerprint
 
 
@@ -459,7 +463,7 @@ def _batched(
 
 @contextlib.asynccontextmanager
 async def _progress(version: ModelVersion) -> AsyncIterator[None]:
-    """Say in the log that it is being loaded, again and again while that goes on."""
+    """Context manager: log every few seconds that the version is still being loaded."""
     began = time.monotonic()
     where = version.source if isinstance(version.source, str | Path) else "memory"
     logger.info("%s is loaded from %s", version, where)
@@ -478,10 +482,10 @@ async def _progress(version: ModelVersion) -> AsyncIterator[None]:
 
 
 async def _warm_up(hosted: HostedSession, version: ModelVersion) -> None:
-    """Make the plans of its signatures, and answer its own requests, before clients wait for that.
+    """Make the plans of the signatures and run the model's warm-up requests, before clients may use it.
 
     Raises:
-        OpError: a request of its own fails, or is none.
+        OpError: a warm-up request fails or is not valid.
     """
     session = hosted.session
     for name, signature in session.signatures.items():

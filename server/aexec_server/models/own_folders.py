@@ -1,7 +1,7 @@
-"""Temporary folders of a server, which are gone when it ends; the next server deletes those of one that was killed.
+"""Temporary folders of a server: deleted when it ends, or by the next server if it was killed.
 
-Each has a file that its process holds locked.  The system lets go of the lock when the process ends, however that is,
-and gives it to whoever asks next, so a folder whose lock can be had is nobody's.
+Each folder has a file that its process holds locked.  The system releases the lock when the process ends, in whatever
+way; so a folder whose lock can be taken is abandoned.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ __all__ = ["OwnFolder", "remove_abandoned_folders"]
 
 logger = logging.getLogger(__name__)
 
-_PREFIX = "aexec-"  # short, as paths of sockets in it are
+_PREFIX = "aexec-"  # short, because sockets lie in it and their paths are limited
 _LOCK = ".lock"
 
 
 class OwnFolder:
-    """A new folder among the temporary files; a context manager that gives its path, and deletes it.
+    """A new temporary folder; a context manager that returns its path and deletes it at the end.
 
     Attributes:
         path: of the folder.
@@ -37,14 +37,14 @@ class OwnFolder:
 
     def __init__(self) -> None:
         self.path = Path(tempfile.mkdtemp(prefix=_PREFIX))
-        # Locked before it has its name: without a lock, or a file to lock, nobody takes the folder for abandoned.
+        # Locked before it is renamed: without a file of the final name nobody takes the folder for abandoned.
         self._lock = os.open(self.path / "new", os.O_CREAT | os.O_RDWR, 0o600)
         if fcntl is not None:
             fcntl.flock(self._lock, fcntl.LOCK_EX)
         os.rename(self.path / "new", self.path / _LOCK)
 
     def close(self) -> None:
-        """Delete it with all that is in it."""
+        """Delete the folder with everything in it."""
         shutil.rmtree(self.path, ignore_errors=True)
         os.close(self._lock)
 
@@ -56,7 +56,7 @@ class OwnFolder:
 
 
 def remove_abandoned_folders() -> None:
-    """Delete the folders of this user's servers that have ended without doing so."""
+    """Delete folders that killed servers of this user have left."""
     if fcntl is None:
         return
     for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
@@ -68,14 +68,14 @@ def remove_abandoned_folders() -> None:
 
 @contextlib.contextmanager
 def _abandoned(folder: Path) -> Iterator[bool]:
-    """Is a folder ours, and its process gone?  Meanwhile it stays so.  Raises OSError if that cannot be told."""
+    """Context manager: True if a folder is ours and its process has ended; its lock is held inside.  Raises OSError."""
     status = folder.lstat()
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid():
         yield False
         return
     lock = os.open(folder / _LOCK, os.O_RDWR | os.O_NOFOLLOW)
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # BlockingIOError: its process lives
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # BlockingIOError: its process is alive
         yield True
     finally:
         os.close(lock)
