@@ -50,21 +50,20 @@ async def run_server(
 ) -> None:
     """Serve in this event loop until SIGTERM or SIGINT, or until the calling task is cancelled.
 
-    On a signal readiness turns false; after `unready_seconds` no connection is accepted any more, and runs may go on
-    for `drain_seconds`; then they are cancelled with the reason `shutdown`.  A second signal cancels
-    them at once.
+    On a signal the server becomes unready; after `unready_seconds` it accepts no further connection, and runs may go on
+    for `drain_seconds`; then they are cancelled with the reason `shutdown`. A second signal cancels them at once.
 
     Args:
         config: settings; default settings if None.  With `hosts` the sessions are in processes of their own.
         on_ready: called with the server's address, `http://127.0.0.1:8500`, when it listens; with `grpc_port` then also
             with `grpc://127.0.0.1:8501`.
-        app: an application made by `make_app`, perhaps with routes of one's own.
+        app: an application made by `make_app`, to which routes may have been added.
 
     Raises:
         OSError: the address cannot be listened on.
-        FailedPreconditionError: others than this machine could use it without a token, or the installed aiohttp lacks a
+        FailedPreconditionError: other machines could use the server without a token, or the installed aiohttp lacks a
             part that guards it against them (`aiohttp_seam.py`).
-        InvalidArgumentError: an application with settings that ask for session hosts.
+        InvalidArgumentError: `app` has settings that ask for session hosts.
     """
     await _run(config, on_ready, app, lambda _: None)
 

@@ -1,4 +1,4 @@
-"""Runs of models, in whichever protocol they are asked for: read, run, timed and answered in one way."""
+"""Runs of models, the same for all protocols of HTTP: reads a request, runs it, times it, and answers."""
 
 from __future__ import annotations
 
@@ -28,26 +28,26 @@ __all__ = ["DirectModelCall", "ModelRequest", "Read", "execute_model_run", "mode
 
 
 def model_names(models: Iterable[Model]) -> web.Response:
-    """The names of all models, whatever their states."""
+    """Answer with the names of all models, whatever their states."""
     return bodies.json_response({"models": sorted(model.name for model in models)})
 
 
 class ModelRequest(Protocol):
-    """A request that was read, and knows how it is answered."""
+    """A decoded request that knows how it is answered."""
 
     @property
     def asked(self) -> RunRequest: ...
 
     @property
     def rows(self) -> int:
-        """How many rows it has, as the model's statistics count them."""
+        """Number of rows, for the model's statistics."""
         ...
 
     def check(self, served: ServedCall) -> None:
-        """Refuse before the run what its answer could not hold."""
+        """Check before the run that the answer can hold the outputs.  Raises OpError."""
 
     def write(self, version: ModelVersion, served: AnswerForm, values: Sequence[Any]) -> Answer:
-        """The answer; in a thread, if it is large."""
+        """Write the answer; called in a thread if it is large."""
 
 
 Read = Callable[[bodies.Body, HostedSession], Awaitable[ModelRequest]]
@@ -64,7 +64,7 @@ async def run_model(
 
     Args:
         read: decodes the body.
-        on_run: told of the run before it begins.
+        on_run: called with the run before it begins.
 
     Raises:
         NotFoundError, UnavailableError: the version does not serve.
@@ -94,7 +94,9 @@ async def execute_model_run(
     size: int,
     arrival: float,
 ) -> Answer:
-    """Read a request of `size` bytes, execute its run, and write the answer; the model's statistics count it."""
+    """Read a request of `size` bytes, execute its run, and write the answer; the model's statistics count the
+    request.
+    """
     began = int(arrival * 1e9)
     ran = 0
 
@@ -127,9 +129,9 @@ class DirectModelCall:
     """A `DirectCall` of a model.
 
     Args:
-        version: finds the version that serves.  Raises what keeps it from that.
-        read: decodes a body.  None for one that takes too long; raises what is wrong with it.
-        style: how the answer's JSON has its numbers.
+        version: returns the version that serves; raises OpError if there is none.
+        read: decodes a body; returns None if that would take too long, and raises OpError if the body is not valid.
+        style: how numbers are written in the answer's JSON.
     """
 
     media = "application/json"
@@ -156,7 +158,7 @@ class DirectModelCall:
 
 
 class _DirectModelRun:
-    """See `DirectRun`."""
+    """`DirectRun` of a model."""
 
     __slots__ = ("_version", "_wanted", "asked", "check", "hosted")
 

@@ -28,7 +28,7 @@ __all__ = ["ServedRuns"]
 
 T = TypeVar("T")
 
-# With these a run is refused because there is too much to do.
+# Errors by which a run is refused because of overload.
 _TOO_MUCH = (OverloadError, ShareError)
 
 
@@ -36,9 +36,9 @@ class ServedRuns:
     """Lists, admits and records the runs of a server.
 
     Attributes:
-        journal: records those that have ended.
-        execution: executes those whose request was read.
-        turns: of many that come at once, some are read in each turn of the loop.
+        journal: records runs that have ended.
+        execution: executes runs whose requests were read.
+        turns: shares the turns of the loop among requests that come at once.
     """
 
     def __init__(self, server: Server) -> None:
@@ -58,7 +58,7 @@ class ServedRuns:
         trace_id: Callable[[], str] = new_trace_id,
         begun: StartedRun | None = None,
     ) -> T:
-        """Do the work of a run whose request is here: it is listed, can be cancelled, and counts.
+        """Execute a run whose request has arrived in full: list it, let it be cancelled, and count it.
 
         Cancelling this cancels the work; then the run counts as one whose client has left.
 
@@ -67,7 +67,7 @@ class ServedRuns:
             timeout: seconds from then in which the run has to end; None for no limit but the server's.
             work: executes the run, as by `RunExecution.execute`.
             trace_id: returns the id of the request's trace.
-            begun: what `begin_at_once` has begun of it.
+            begun: the run as `begin_at_once` has begun it.
 
         Raises:
             ResourceExhaustedError: too many runs are in flight.
@@ -102,11 +102,11 @@ class ServedRuns:
     def begin_at_once(
         self, hosted: HostedSession, caller: Caller, asked: RunRequest, deadline: float | None
     ) -> StartedRun | None:
-        """Begin a run that may be over at once, without a place in the list of runs.
+        """Begin a run that may be over at once, without listing it.
 
         Returns:
-            The run, which is over if it has no `rest`; None for one that has to be begun in the ordinary way, which
-            then says what is wrong with it.
+            The run, which is over if it has no `rest`; None for a run that has to begin in the ordinary way, which also
+            reports its errors.
         """
         if asked.trace or asked.partition_graphs or caller.quotas.runs is not None or self.execution.sample_is_due:
             return None
@@ -143,17 +143,17 @@ class ServedRuns:
         return run
 
     def left(self, run: Run) -> None:
-        """Note that nobody waits for the run any more."""
+        """Note that the run's client has left."""
         run.outcome, run.left = Code.CANCELLED.name, True
         if run.stream is not None:
             run.error = errors.CancelledError("The client who asked for it has gone")
 
     def failed(self, run: Run, error: errors.OpError) -> None:
-        """Note with which error the run ends."""
+        """Note the error with which the run ends."""
         run.outcome, run.shed, run.error = error.code.name, isinstance(error, _TOO_MUCH), error
 
     def end(self, hosted: HostedSession, run: Run, arrival: float, trace_id: Callable[[], str] = new_trace_id) -> None:
-        """Take a run off the list, and record it."""
+        """Remove a run from the list, and record it."""
         run.held = None
         hosted.runs.remove(run)
         hosted.release()

@@ -1,4 +1,6 @@
-"""Triton's classification extension: of an output the highest values, with the places where they are."""
+"""Triton's classification extension: sends the highest values of an output, with their indices, instead of the
+output.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ __all__ = ["check_classes", "read_class_count", "top_classes"]
 
 
 def read_class_count(value: Any) -> int:
-    """The parameter `classification` of an output; 0 for none.  Raises InvalidArgumentError for no such number."""
+    """Return the parameter `classification` of an output; 0 if it is not given.  Raises InvalidArgumentError if it is
+    not valid.
+    """
     if value is None:
         return 0
     if type(value) is not int or value < 0:
@@ -23,19 +27,19 @@ def read_class_count(value: Any) -> int:
 
 
 def check_classes(name: str, dtype: DType) -> None:
-    """Raise InvalidArgumentError for a type that has no highest values."""
+    """Raise InvalidArgumentError for a type whose values cannot be ranked."""
     if dtype is dtypes.string or dtype is dtypes.bool_ or dtype.is_complex:
         raise errors.InvalidArgumentError(f"class result not available for output '{name}' due to unsupported type")
 
 
 def top_classes(array: npt.NDArray[Any], count: int) -> npt.NDArray[Any]:
-    """`b"0.900000:7"` for each of the highest values, from the highest on, of equal ones the first first.
+    """Return texts such as `b"0.900000:7"` for the highest values, in descending order; equal values keep their order.
 
-    Of a vector, and of a single value, these are of all elements together; else those of each row of the first axis.
+    For a vector or a scalar these are the highest of all elements, otherwise those of each row of the first axis.
     """
     rows = array.reshape(1, -1) if array.ndim < 2 else array.reshape(len(array), -1)
     most = min(count, rows.shape[1])
-    # From behind, so that a stable sort has the first of equal values last.
+    # Sorted in reverse, so that a stable sort puts the first of equal values last.
     order = rows.shape[1] - 1 - np.argsort(rows[:, ::-1], axis=1, kind="stable")[:, ::-1][:, :most]
     values = np.take_along_axis(rows, order, axis=1)
     form = "{}:{}" if array.dtype.kind in "iu" else "{:f}:{}"

@@ -1,6 +1,7 @@
-"""Inference requests as Triton's gRPC service has them, and the messages that answer them.
+"""Inference requests in the messages of Triton's gRPC service, and the messages that answer them.
 
-They mean what `inference_request.py` reads from JSON: only the form of tensors and of parameters differs.
+They have the meaning of the JSON that `inference_request.py` reads; only the encoding of tensors and parameters
+differs.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from aexec_server.settings.message_scan import MessageLimits
 __all__ = ["InferenceByMessage", "parse_infer", "plain_parameters", "read_infer_message"]
 
 _RAW_OUTPUTS = inference.ModelInferResponse.DESCRIPTOR.fields_by_name["raw_output_contents"].number
-# The field of InferTensorContents that elements of a type are in; 16-bit floats have none.
+# The field of InferTensorContents with the elements of each type; 16-bit floats have none.
 _CONTENTS: Mapping[DType, str] = {
     dtypes.bool_: "bool_contents",
     dtypes.int8: "int_contents",
@@ -51,16 +52,16 @@ _CONTENTS: Mapping[DType, str] = {
     dtypes.string: "bytes_contents",
 }
 
-# What an integer has there; shorter ones are checked.
+# Size of an integer in such a field; values of smaller types are range-checked.
 _FIELD_BYTES = 4
 
 
 @dataclass(slots=True)
 class InferenceByMessage(InferenceRequest):
-    """A request that is answered with a message."""
+    """An inference request that is answered with a message."""
 
     def write(self, version: ModelVersion, served: AnswerForm, values: Sequence[Any]) -> Answer:
-        """A ModelInferResponse, whose tensors are raw bytes."""
+        """Return a ModelInferResponse whose tensors are raw bytes."""
         response = inference.ModelInferResponse(
             model_name=version.model, model_version=str(version.number), id=self.id or ""
         )
@@ -74,7 +75,7 @@ class InferenceByMessage(InferenceRequest):
 
 
 def plain_parameters(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """The values of a map of parameters, of whichever message; None for one without a value."""
+    """Return the values of a map of parameters, of any message type; None for a parameter without a value."""
     return {name: _plain(parameter) for name, parameter in parameters.items()}
 
 
@@ -84,7 +85,7 @@ def _plain(parameter: Any) -> Any:
 
 
 def parse_infer(data: bytes, limits: MessageLimits) -> tuple[inference.ModelInferRequest, list[memoryview]]:
-    """A request, and its raw contents if they are not in it.  Raises as `bodies.parse_message`."""
+    """Decode a request; large raw contents are returned beside it.  Raises as `bodies.parse_message`."""
     rest, raw = infer_apart(data)
     message, _ = bodies.parse_message(inference.ModelInferRequest, rest, limits)
     return message, raw
@@ -96,12 +97,12 @@ def read_infer_message(
     """Decode a request.
 
     Args:
-        raw: its raw contents, if they are not in the message.
+        raw: the raw contents that `parse_infer` has taken out of the message.
 
     Raises:
-        InvalidArgumentError: no such request; names what is wrong.
+        InvalidArgumentError: the request is not valid; the message says what is wrong.
         NotFoundError: a tensor lies in shared memory.
-        UnimplementedError: a parameter for what this server does not do.
+        UnimplementedError: a parameter asks for what this server cannot do.
     """
     asked = RunRequest(by_signature=True, fetches=None, as_message=True)
     if message.parameters:
@@ -118,7 +119,7 @@ def read_infer_message(
 
 
 def _classes(outputs: Sequence[inference.ModelInferRequest.InferRequestedOutputTensor]) -> dict[str, int]:
-    """Of which outputs the highest values are wanted."""
+    """Return output → number of highest values, for outputs with the parameter `classification`."""
     found = {}
     for output in outputs:
         if output.parameters:
@@ -133,7 +134,7 @@ def _classes(outputs: Sequence[inference.ModelInferRequest.InferRequestedOutputT
 def _read_inputs(
     feeds: dict[str, Any], message: inference.ModelInferRequest, raw: Sequence[bytes | memoryview]
 ) -> None:
-    """The tensors by name: all in raw bytes, or each in the field of its type."""
+    """Read the tensors by name: all from raw bytes, or each from the field of its type."""
     if raw and len(raw) != len(message.inputs):
         raise errors.InvalidArgumentError(
             f"expected raw_input_contents for each of {len(message.inputs)} inputs, got {len(raw)}"

@@ -1,6 +1,6 @@
-"""Models as the Open Inference Protocol v2 tells of them, over HTTP and over gRPC.
+"""Descriptions of models and changes of them in the Open Inference Protocol v2, for HTTP and gRPC.
 
-What is told is plain values, in the names of the protocol's fields: `inference_protocol.py` sends them as JSON,
+Descriptions are plain values under the names of the protocol's fields: `inference_protocol.py` sends them as JSON,
 `rpc/inference_service.py` as messages.
 """
 
@@ -56,7 +56,7 @@ _STATES = {
 
 
 def find_model(models: ModelRegistry, name: str) -> Model:
-    """Raises NotFoundError."""
+    """Return a model.  Raises NotFoundError."""
     try:
         return models.find(name)
     except errors.NotFoundError as error:
@@ -64,7 +64,7 @@ def find_model(models: ModelRegistry, name: str) -> Model:
 
 
 def find_version(models: ModelRegistry, name: str, digits: str | None) -> ModelVersion:
-    """The version of a model that a request names; None or "" is the default one.
+    """Return the version of a model that a request names; None or "" means the default one.
 
     Raises:
         InvalidArgumentError: the version is no number.
@@ -87,12 +87,12 @@ def _unknown(error: errors.NotFoundError) -> errors.NotFoundError:
 
 
 def describe_server() -> dict[str, Any]:
-    """Name, version and extensions."""
+    """Describe the server: name, version and extensions."""
     return {"name": "aexec", "version": aexec.__version__, "extensions": _EXTENSIONS}
 
 
 def describe_model(models: ModelRegistry, version: ModelVersion) -> dict[str, Any]:
-    """What a model takes and gives; the lists of tensors are iterators."""
+    """Describe a model's inputs and outputs; the lists of tensors are iterators."""
     signature = version.hosted.session.signature()
     return {
         "name": version.model,
@@ -104,7 +104,7 @@ def describe_model(models: ModelRegistry, version: ModelVersion) -> dict[str, An
 
 
 def describe_config(version: ModelVersion) -> dict[str, Any]:
-    """What Triton's clients look up there; a batch dimension is one of the shape here."""
+    """Describe the model as Triton's configuration does.  The batch dimension is part of the shapes."""
     signature = version.hosted.session.signature()
     return {
         "name": version.model,
@@ -123,7 +123,7 @@ def _config_tensors(infos: Mapping[str, TensorInfo]) -> Iterator[dict[str, Any]]
 
 
 def _tensors(infos: Mapping[str, TensorInfo]) -> Iterator[dict[str, Any]]:
-    """As the protocol has them: -1 for a size that is open, and for all sizes of an open rank."""
+    """Describe tensors as the protocol does: -1 for an unknown size, and for all sizes of an unknown rank."""
     return (
         {
             "name": name,
@@ -135,12 +135,12 @@ def _tensors(infos: Mapping[str, TensorInfo]) -> Iterator[dict[str, Any]]:
 
 
 def is_ready(server: Server, version: ModelVersion) -> bool:
-    """Can it be run?"""
+    """True if the version can be run now."""
     return version.state is VersionState.AVAILABLE and not server.draining
 
 
 def versions_with_statistics(models: ModelRegistry, name: str | None, digits: str | None) -> list[ModelVersion]:
-    """One version, all of a model, or all of all models.  Raises as `find_version`."""
+    """Return one version, all versions of a model, or those of all models.  Raises as `find_version`."""
     if not name:
         return [version for model in models for version in model.versions.values()]
     if digits:
@@ -149,7 +149,7 @@ def versions_with_statistics(models: ModelRegistry, name: str | None, digits: st
 
 
 def describe_statistics(versions: Iterable[ModelVersion]) -> dict[str, Any]:
-    """How often they were run, and how long that took; those that ended are left out."""
+    """Describe the counts and durations of versions, except ended ones."""
     served = (v for v in versions if v.state is not VersionState.END)
     return {"model_stats": [{"name": v.model, "version": str(v.number)} | v.statistics.describe() for v in served]}
 
@@ -158,7 +158,7 @@ def describe_statistics(versions: Iterable[ModelVersion]) -> dict[str, Any]:
 
 
 async def index_models(server: Server, *, only_ready: bool) -> list[dict[str, str]]:
-    """All models that there are, those that are not loaded too."""
+    """List all models, including those that are not loaded."""
     entries = [_index_entry(v) for model in server.models for v in model.versions.values()]
     known = {model.name for model in server.models}
     others = (await server.repository.sources()).keys() - known
@@ -183,11 +183,11 @@ def check_changeable(server: Server, caller: Caller, name: str) -> None:
 
 
 async def load_model(server: Server, name: str, asked: LoadRequest) -> None:
-    """Load what the request brings, or what the repository has.
+    """Load the files in a request, or the model in the repository.
 
     Raises:
         NotFoundError: the repository has no such model.
-        OpError: why it could not be loaded.
+        OpError: it could not be loaded.
     """
     if asked.files:
         source = await server.uploads.store(asked.files)
@@ -199,16 +199,18 @@ async def load_model(server: Server, name: str, asked: LoadRequest) -> None:
             sent = "" if known is None else ": it was sent, and its files went when it was unloaded"
             raise errors.NotFoundError(f"Model '{name[:80]}' is not in the model repository{sent}")
         source = sources[name] if known is None or gone else known.source
-    # Once begun it goes on, even if who asked for it goes away.
+    # Shielded: once begun, loading goes on even if the client leaves.
     await server.models.load_shielded(name, asked.applied_to(source))
 
 
 def check_unload_parameters(parameters: Mapping[str, Any]) -> None:
-    """Raise InvalidArgumentError for parameters that are unknown; no model has dependents."""
+    """Raise InvalidArgumentError for unknown parameters.  `unload_dependents` has no effect: no model has
+    dependents.
+    """
     bodies.check_fields(dict(parameters), _UNLOAD_PARAMETERS, "the parameters")
 
 
 async def unload_model(server: Server, name: str) -> None:
-    """Take a model out of service.  Raises NotFoundError."""
+    """Stop serving a model.  Raises NotFoundError."""
     find_model(server.models, name)
     await server.models.unload(name)

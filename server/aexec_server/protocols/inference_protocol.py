@@ -1,8 +1,8 @@
 """The Open Inference Protocol v2, under /v2: a model is a session with a signature, whose names clients use.
 
-github.com/open-inference/open-inference-protocol, and of Triton's extensions binary tensor data, statistics, the model
-repository, and model configuration as far as there is any.  `inference_request.py` reads requests,
-`inference_models.py` says what models are; health is in `handlers/health.py`.
+github.com/open-inference/open-inference-protocol, and Triton's extensions for binary tensor data, statistics, the model
+repository, and (in part) model configuration. `inference_request.py` reads requests, `inference_models.py` describes
+models; health is in `handlers/health.py`.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ _UNLOAD_FIELDS = frozenset({"parameters"})
 
 
 def routes(server: Server, runs: RunHandlers) -> list[Route]:
-    """Everything under /v2 but health."""
+    """Return the routes below /v2, except health."""
     handlers = _Handlers(server, runs)
     model, version = "/v2/models/{model}", "/v2/models/{model}/versions/{version}"
     both = (model, version)
@@ -135,7 +135,7 @@ def routes(server: Server, runs: RunHandlers) -> list[Route]:
 
 
 def _settings_routes(handlers: _Handlers, call: Callable[..., Route], front: Callable[..., Route]) -> list[Route]:
-    """Triton's calls for settings and shared memory."""
+    """Return the routes of Triton's calls for settings and shared memory."""
     model = "/v2/models/{model}"
     traces = [(front, "/v2"), (call, model), (call, model + "/versions/{version}")]
     found = [
@@ -170,7 +170,7 @@ class _Handlers:
         return find_version(self.server.models, names["model"], names.get("version"))
 
     def direct(self, names: Mapping[str, str], head: RawRequestMessage) -> DirectCall | None:
-        """Of inferences with this head."""
+        """Make the direct call for inferences with this head."""
         refuse_preferences(head)
         length, repeated = head.headers.get(_JSON_LENGTH), RepeatedInference()
         return DirectModelCall(
@@ -191,7 +191,7 @@ class _Handlers:
         )
 
     async def infer_stream(self, request: web.Request) -> web.StreamResponse:
-        """POST …/infer_stream: outputs as they come, each in an answer of its own."""
+        """POST …/infer_stream: outputs as soon as they are computed, each as an event."""
         self.server.check_accepting()
         version = self._version(request)
         length = request.headers.get(_JSON_LENGTH)
@@ -206,7 +206,7 @@ class _Handlers:
             request, self.server.door, media_of_events(request), stream, running, (f'{head},"outputs":[{{', "]}")
         )
 
-    # What there is
+    # Descriptions
 
     async def server_metadata(self, request: web.Request) -> web.Response:
         """GET /v2"""
@@ -222,7 +222,7 @@ class _Handlers:
         return await self._told(request, version, describe_model(self.server.models, version))
 
     async def _told(self, request: web.Request, version: ModelVersion, described: dict[str, Any]) -> web.StreamResponse:
-        """An answer with the signature of a version."""
+        """Send a description that contains a version's signature."""
         in_thread = not loop_budget.DEFAULT.allows(signatures_ns(version.hosted.session))
         return await self.server.door.send(request, value_pieces(described), bodies.JSON, in_thread=in_thread)
 
@@ -312,7 +312,7 @@ def _memory_kind(request: web.Request) -> str:
 
 
 def _texts(name: str, value: Any) -> list[str]:
-    """One text or several.  Raises InvalidArgumentError."""
+    """Return one text or a list of texts as a list.  Raises InvalidArgumentError."""
     texts = value if type(value) is list else [value]
     if not all(type(text) is str for text in texts):
         raise bodies.expected(f"trace setting {name[:80]!r} must be a string, a list of strings, or null", value)
@@ -322,7 +322,7 @@ def _texts(name: str, value: Any) -> list[str]:
 def _read_at_once(
     header: str | None, body: bytes, hosted: HostedSession, repeated: RepeatedInference
 ) -> InferenceRequest | None:
-    """As `_read`; None for what takes too long."""
+    """As `_read`; None if reading would take too long on the event loop."""
     if header == "0":
         return read_raw(body, hosted.session.signature())
     length = parse_header_length(header, body)

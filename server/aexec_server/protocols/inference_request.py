@@ -2,7 +2,7 @@
 
     {"id": "7", "inputs": [{"name": "x", "shape": [1, 2], "datatype": "FP32", "data": [1, 2]}]}
 
-Read `requests/run_request.py` first, whose tensor list this is too.
+Read `requests/run_request.py` first: the tensor list is the same.
 """
 
 from __future__ import annotations
@@ -42,11 +42,12 @@ __all__ = [
 
 _FIELDS = frozenset({"id", "parameters", "inputs", "outputs"})
 _MAX_ID = 1024
-# Bytes of JSON that are remembered.
+# `RepeatedInference` remembers JSON up to this many bytes.
 _MAX_KNOWN = 2048
-# Of models that keep something between the requests of a sequence, which is none here.
+# Parameters of models that keep state between the requests of a sequence, which no model here does.
 _SEQUENCES = ("sequence_id", "sequence_start", "sequence_end")
-# Whether the client of a stream wants an answer without tensors at the end of each request; here each has one answer.
+# Asks a stream to end each request with an answer without tensors; has no effect here, where each request has one
+# answer.
 _FINAL_RESPONSE = "triton_enable_empty_final_response"
 _INPUT_PARAMETERS = frozenset({"binary_data_size"})
 _OUTPUT_PARAMETERS = frozenset({"binary_data"})
@@ -54,12 +55,12 @@ _OUTPUT_PARAMETERS = frozenset({"binary_data"})
 
 @dataclass(slots=True)
 class InferenceRequest:
-    """One request.
+    """One inference request.
 
     Attributes:
         asked: the run.
-        id: what the client calls the request, or None; it is echoed.
-        classes: by name, of which outputs the highest values are wanted, and how many.
+        id: the client's id of the request, which is echoed; or None.
+        classes: output → number of highest values that are wanted instead of it.
     """
 
     asked: RunRequest
@@ -72,7 +73,7 @@ class InferenceRequest:
         return self.asked.rows
 
     def check(self, served: ServedCall) -> None:
-        """Refuse what the protocol has no form for, and tensors of other types than the model's.
+        """Check before the run that the types of inputs are the model's, and that the protocol can send the outputs.
 
         Raises:
             InvalidArgumentError: an input has another type.
@@ -91,7 +92,7 @@ class InferenceRequest:
                 check_classes(name, dtype)
 
     def outputs(self, served: AnswerForm, values: Sequence[Any]) -> tuple[Sequence[DType], Sequence[Any]]:
-        """Types and values of what is sent for each output: itself, or its classes."""
+        """Return types and values to send for the outputs: the outputs themselves, or their highest values."""
         if not self.classes:
             return served.dtypes, values
         kinds, sent = list(served.dtypes), list(values)
@@ -102,7 +103,7 @@ class InferenceRequest:
         return kinds, sent
 
     def write(self, version: ModelVersion, served: AnswerForm, values: Sequence[Any]) -> Answer:
-        """The answer."""
+        """Write the answer."""
         head = f'"model_name":"{version.model}","model_version":"{version.number}"'
         if self.id is not None:
             head += f',"id":{bodies.encode_json(self.id)}'
@@ -124,8 +125,8 @@ def read_inference(body: bodies.Body, header_length: int | None) -> InferenceReq
         body: JSON, followed by the tensors of the binary extension if there is a `header_length`.
 
     Raises:
-        InvalidArgumentError: no such request; names what is wrong.
-        UnimplementedError: a parameter for what this server does not do.
+        InvalidArgumentError: the request is not valid; the message says what is wrong.
+        UnimplementedError: a parameter asks for what this server cannot do.
     """
     fields = bodies.json_object(body if header_length is None else body[:header_length])
     if not _FIELDS.issuperset(fields):
@@ -149,7 +150,7 @@ def read_inference(body: bodies.Body, header_length: int | None) -> InferenceReq
 
 
 def _read_outputs(asked: RunRequest, outputs: Any) -> dict[str, int]:
-    """Note which outputs are wanted; returns of which the classes are."""
+    """Set the outputs that are wanted; return those with the parameter `classification`, with its value."""
     classes: dict[str, int] = {}
     for output in outputs if type(outputs) is list else ():
         if type(output) is dict and type(output.get("parameters")) is dict:
@@ -162,10 +163,10 @@ def _read_outputs(asked: RunRequest, outputs: Any) -> dict[str, int]:
 
 
 def _known_parameters(given: Any, known: frozenset[str]) -> Any:
-    """Those of a tensor that mean something here: as in Triton, others are for models that read them.
+    """Return the parameters of a tensor that have a meaning here; as in Triton, others are for models that read them.
 
     Raises:
-        NotFoundError: the tensor lies in shared memory, of which there is none.
+        NotFoundError: the tensor is in shared memory, of which there is none.
     """
     if type(given) is not dict:
         return given
@@ -184,10 +185,13 @@ def check_no_region(parameters: Mapping[str, Any]) -> None:
 
 
 class RepeatedInference:
-    """Reads the requests of a client that differ in the bytes of their tensors only: their JSON is read twice."""
+    """Reads a client's requests faster if only the bytes of their tensors differ.
+
+    The JSON that precedes the bytes is parsed twice at most.
+    """
 
     def __init__(self) -> None:
-        self._seen: bytes | None = b""  # None: its tensors are not all bytes
+        self._seen: bytes | None = b""  # last JSON seen; None if its tensors are not all binary
         self._known: _Known | None = None
 
     def read(self, body: bytes, header_length: int) -> InferenceRequest:
@@ -212,13 +216,13 @@ class RepeatedInference:
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """What follows from the JSON of a request.
+    """What the JSON of a request determines.
 
     Attributes:
-        text: it.
+        text: the JSON.
         asked, id, classes: as of an `InferenceRequest`, without feeds.
-        tensors: name, type, shape and end in the body of each.
-        size: of the body.
+        tensors: name, type, shape and end in the body of each tensor.
+        size: of the body, in bytes.
     """
 
     text: bytes
@@ -230,7 +234,7 @@ class _Known:
 
 
 def _known(text: bytes, read: InferenceRequest) -> _Known | None:
-    """None if not all tensors are bytes after the JSON."""
+    """Return what the JSON determines; None if a tensor does not follow it as bytes."""
     listed, end = [], len(text)
     for tensor in bodies.json_object(text)["inputs"]:
         name, size = tensor["name"], (tensor.get("parameters") or {}).get("binary_data_size")
@@ -251,11 +255,11 @@ def read_id(value: Any) -> str | None:
 def set_parameters(asked: RunRequest, value: Any) -> None:
     """Apply the parameters of a request.
 
-    As in Triton, those that are unknown are for models that read them, but none begins with `triton_`.
+    As in Triton, unknown parameters are for models that read them, but their names may not begin with `triton_`.
 
     Raises:
-        InvalidArgumentError: a parameter that is none.
-        UnimplementedError: one for what this server does not do.
+        InvalidArgumentError: a parameter is not valid.
+        UnimplementedError: a parameter asks for what this server cannot do.
     """
     if type(value) is not dict:
         raise bodies.expected('"parameters" must be an object', value)
@@ -274,10 +278,11 @@ def set_parameters(asked: RunRequest, value: Any) -> None:
 
 
 def read_raw(body: bodies.Body, signature: Signature) -> InferenceRequest:
-    """A request without JSON: the body is the one input's bytes, of a batch of one; all outputs are binary.
+    """Read a request without JSON: the body is the bytes of the only input, a batch of one; all outputs are sent as
+    bytes.
 
     Raises:
-        InvalidArgumentError: the model has several inputs, or the bytes do not say their shape.
+        InvalidArgumentError: the model has several inputs, or the shape does not follow from the number of bytes.
     """
     if len(signature.inputs) != 1:
         raise errors.InvalidArgumentError(
@@ -293,7 +298,7 @@ def read_raw(body: bodies.Body, signature: Signature) -> InferenceRequest:
 
 
 def _raw_shape(name: str, info: TensorInfo, size: int) -> tuple[int, ...]:
-    """The one shape that these bytes can have: the first size is 1 if it is open, one more follows from the bytes."""
+    """Infer the shape from the number of bytes: an unknown first size is 1, and one further unknown size follows."""
     if info.dtype is None or info.shape.dims is None or not has_datatype(info.dtype):
         raise errors.InvalidArgumentError(f"The shape of '{name}' is not known: send it in JSON")
     dims = [1 if axis == 0 and dim is None else dim for axis, dim in enumerate(info.shape.dims)]

@@ -1,7 +1,7 @@
-"""Triton's calls for settings and shared memory, as far as there is any: what they tell, and what they refuse.
+"""Triton's calls for settings and shared memory: what they return, and what they refuse.
 
-Traces are asked for with a run, or exported by OpenTelemetry, and the log is set where the server is started; memory is
-never shared with clients.  So settings can be read, and be set to what they are.
+Traces are requested with a run or exported by OpenTelemetry, the log is configured at the start of the server, and
+memory is never shared with clients. So settings can be read, and set only to the values that they have.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _TRACES = {"trace_level": ["OFF"]}
 
 
 def change_trace_settings(given: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
-    """The settings after a change; one without values is cleared, which changes nothing.
+    """Return the settings after a change. Clearing a setting (no values) has no effect.
 
     Raises:
         UnimplementedError: a setting would differ from what it is.
@@ -37,7 +37,7 @@ def change_trace_settings(given: Mapping[str, Sequence[str]]) -> dict[str, list[
 
 
 def _log_settings() -> dict[str, str | bool | int]:
-    """The settings of the log by name."""
+    """Return the settings of the log by name."""
     level = logging.getLogger("aexec_server").getEffectiveLevel()
     return {
         "log_file": "",
@@ -50,7 +50,7 @@ def _log_settings() -> dict[str, str | bool | int]:
 
 
 def change_log_settings(given: Mapping[str, object]) -> dict[str, str | bool | int]:
-    """The settings after a change.
+    """Return the settings after a change.
 
     Raises:
         InvalidArgumentError: there is no such setting.
@@ -70,7 +70,7 @@ def change_log_settings(given: Mapping[str, object]) -> dict[str, str | bool | i
 
 
 def check_region(kind: str, name: str) -> None:
-    """Raise NotFoundError for a region's name, as none is registered; "" stands for all regions.
+    """Raise NotFoundError for the name of a region, because none can be registered; accept "", which means all regions.
 
     Args:
         kind: `system` or `cuda`.
@@ -80,7 +80,7 @@ def check_region(kind: str, name: str) -> None:
 
 
 def refuse_region(kind: str, name: str) -> errors.UnimplementedError:
-    """The refusal to register a region."""
+    """Return the error for a request to register a region."""
     return errors.UnimplementedError(
         f"failed to register {kind} shared memory region '{name[:80]}': this server reads no memory of its clients; "
         "send tensors in requests"

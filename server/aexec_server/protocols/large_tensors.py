@@ -1,6 +1,6 @@
-"""Takes the bytes of large tensors out of requests before protobuf reads them, so that it need not copy them.
+"""Takes the bytes of large tensors out of requests before protobuf parses them, which saves a copy.
 
-What is unusual, as a tensor whose content comes twice, is left in the message: protobuf then says what it means.
+Unusual messages, such as those with a tensor's content twice, are left unchanged, and protobuf decides what they mean.
 """
 
 from __future__ import annotations
@@ -15,25 +15,25 @@ from aexec.proto import inference, serving
 
 __all__ = ["infer_apart", "predict_apart"]
 
-# Bytes; copying less costs nothing.
+# Contents below this many bytes are left in the message: copying them costs little.
 _LARGE = 2**16
-# Fields of a message that are looked at.
+# Messages with more fields than this are left unchanged.
 _MOST_FIELDS = 1000
 _CONTENT = proto.TensorProto.TENSOR_CONTENT_FIELD_NUMBER
 _INPUTS = serving.PredictRequest.INPUTS_FIELD_NUMBER
 _RAW = inference.ModelInferRequest.RAW_INPUT_CONTENTS_FIELD_NUMBER
 _KEY, _VALUE = 1, 2  # of an entry of a map
 
-# Where a field begins, where its payload begins, and where it ends.
+# Offsets of a field's start, of its payload's start, and of its end.
 _Place = tuple[int, int, int]
 
 
 class _UnusualError(Exception):
-    """The message is left to protobuf."""
+    """The message is unusual, and is left to protobuf."""
 
 
 def predict_apart(data: bytes) -> tuple[bytes, dict[str, memoryview]]:
-    """A PredictRequest without the contents of its large inputs, and these contents by the input's name."""
+    """Return a PredictRequest without the contents of its large inputs, and these contents by input name."""
     contents: dict[str, memoryview] = {}
     try:
         if len(data) >= _LARGE:
@@ -65,7 +65,7 @@ def _inputs_apart(data: bytes, contents: dict[str, memoryview]) -> Iterator[byte
 
 
 def _entry(data: bytes, start: int, end: int) -> tuple[str, _Place]:
-    """The key of a map's entry, and where its value is."""
+    """Return the key of a map's entry, and the place of its value."""
     found = dict(_fields(data, start, end))
     if found.keys() != {_tag(_KEY), _tag(_VALUE)}:
         raise _UnusualError
@@ -74,7 +74,7 @@ def _entry(data: bytes, start: int, end: int) -> tuple[str, _Place]:
 
 
 def _content(data: bytes, tensor: _Place) -> _Place | None:
-    """Where the content of a tensor is; None for one whose elements are elsewhere, or have no fixed size."""
+    """Return the place of a tensor's content; None if its elements are elsewhere or have no fixed size."""
     found = list(_fields(data, tensor[1], tensor[2]))
     tags = [tag for tag, _ in found]
     if len(set(tags)) < len(tags):
@@ -84,7 +84,7 @@ def _content(data: bytes, tensor: _Place) -> _Place | None:
 
 
 def infer_apart(data: bytes) -> tuple[bytes, list[memoryview]]:
-    """A ModelInferRequest without its raw contents, and these contents; all are left in a small message."""
+    """Return a ModelInferRequest without its raw contents, and these contents; a small message keeps them all."""
     raw: list[memoryview] = []
     try:
         if len(data) >= _LARGE:
@@ -108,7 +108,7 @@ def _tag(number: int) -> int:
 
 
 def _fields(data: bytes, start: int, end: int) -> Iterator[tuple[int, _Place]]:
-    """Tag and place of each field of a message.  Raises _UnusualError if there are very many."""
+    """Iterate over tag and place of a message's fields.  Raises _UnusualError if there are too many."""
     for count, (tag, at, payload, after) in enumerate(wire_format.fields(data, start, end)):
         if count == _MOST_FIELDS:
             raise _UnusualError

@@ -1,7 +1,7 @@
 """Requests of TensorFlow Serving's gRPC services as runs, and the messages that answer them.
 
-Inputs and outputs are named by a signature: `RunRequest.values` alone gives inputs their positions.  A request is read
-and answered as those of the REST API are (`serving_request.py`), whose meaning of examples this shares.
+Inputs and outputs have the names of a signature.  Requests are read and answered as those of the REST API
+(`serving_request.py`); both share the meaning of examples.
 """
 
 from __future__ import annotations
@@ -53,14 +53,14 @@ __all__ = [
 ]
 
 _OUTPUTS = serving.PredictResponse.OUTPUTS_FIELD_NUMBER
-# Bytes of a request, and elements of its tensors, that are not measured.
+# Requests up to this many bytes, and elements of their tensors, are not measured first.
 _SMALL = 1024
 _KEY, _VALUE = 1, 2  # of an entry of a map
 _PREDICTS = ("", "tensorflow/serving/predict", CLASSIFY, REGRESS)
 
 
 def spec_of(version: ModelVersion, signature: str | None = None) -> serving.ModelSpec:
-    """The model that has answered, with the name of the signature if it answered by one."""
+    """Return the spec of the model that has answered, with the signature's name if there is one."""
     spec = serving.ModelSpec(name=version.model, signature_name=signature or "")
     spec.version.value = version.number
     return spec
@@ -68,7 +68,7 @@ def spec_of(version: ModelVersion, signature: str | None = None) -> serving.Mode
 
 @lru_cache(maxsize=1024)
 def _spec_field(model: str, number: int, signature: str) -> bytes:
-    """The field of a PredictResponse that says which model has answered."""
+    """Return the encoded field `model_spec` of a PredictResponse."""
     spec = serving.ModelSpec(name=model, signature_name=signature)
     spec.version.value = number
     return serving.PredictResponse(model_spec=spec).SerializeToString()
@@ -83,7 +83,7 @@ class PredictByMessage:
 
     Attributes:
         asked: the run.
-        kinds: the type of each input, as DataType has it.
+        kinds: input → its DataType in the message.
     """
 
     asked: RunRequest
@@ -95,11 +95,11 @@ class PredictByMessage:
         return self.asked.rows
 
     def check(self, served: ServedCall) -> None:
-        """Raise InvalidArgumentError for an input of another type than the signature's."""
+        """Raise InvalidArgumentError if an input's type differs from the signature's."""
         check_types(self.kinds, served)
 
     def write(self, version: ModelVersion, served: AnswerForm, values: Sequence[Any]) -> Answer:
-        """A PredictResponse, with elements in the fields of their types, where clients read them."""
+        """Write a PredictResponse with elements in the fields of their types, where clients read them."""
         parts: list[bytes | memoryview] = []
         for name, value, dtype in zip(served.names, values, served.dtypes, strict=True):
             tensor = tensor_to_field_parts(as_array(value, dtype), dtype)
@@ -110,7 +110,7 @@ class PredictByMessage:
 
 
 def check_types(kinds: Mapping[str, int], served: ServedCall) -> None:
-    """Raise InvalidArgumentError for an input of another type than the signature's."""
+    """Raise InvalidArgumentError if an input's type differs from the signature's."""
     for at, (name, dtype) in enumerate(zip(served.inputs, served.input_dtypes, strict=True)):
         if kinds[name] != dtype.enum:
             got = dtypes.as_dtype(kinds[name])
@@ -118,7 +118,7 @@ def check_types(kinds: Mapping[str, int], served: ServedCall) -> None:
 
 
 def parse_small_predict(data: bytes) -> serving.PredictRequest | None:
-    """A small request whose tensors cannot be large; None for any other, which is to be measured first."""
+    """Parse a small request whose tensors cannot be large; None for any other, which must be measured first."""
     if len(data) > _SMALL:
         return None
     try:
@@ -132,7 +132,7 @@ def parse_small_predict(data: bytes) -> serving.PredictRequest | None:
 
 
 def parse_predict(data: bytes, limits: MessageLimits) -> tuple[serving.PredictRequest, dict[str, memoryview]]:
-    """A request, and the contents of its large tensors, which are not in it.  Raises as `bodies.parse_message`."""
+    """Decode a request; the contents of its large tensors are returned beside it.  Raises as `bodies.parse_message`."""
     rest, contents = predict_apart(data)
     message, _ = bodies.parse_message(serving.PredictRequest, rest, limits)
     return message, contents
@@ -144,12 +144,12 @@ def read_predict_message(
     """Decode a predict request.
 
     Args:
-        contents: of tensors by name, if these are not in the message.
+        contents: contents of large tensors by name, which `parse_predict` has taken out of the message.
 
     Raises:
         FailedPreconditionError: the model has no such signature.
-        InvalidArgumentError: inputs or outputs that the signature has not, or a tensor that is none.
-        UnimplementedError: an option for what this server does not do.
+        InvalidArgumentError: the signature lacks an input or output, or a tensor is not valid.
+        UnimplementedError: an option asks for what this server cannot do.
     """
     if message.HasField("predict_streamed_options"):
         raise errors.UnimplementedError("PredictStreamedOptions are not supported: requests are whole here")
@@ -189,7 +189,7 @@ def _predict_signature(session: aexec.Session, name: str | None) -> Signature:
 
 
 def _check_inputs(given: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
-    """Raise InvalidArgumentError if the names differ."""
+    """Raise InvalidArgumentError if the names of inputs differ from the signature's."""
     if len(given) == len(wanted) and all(name in wanted for name in given):
         return
     sets = [f"{{{','.join(sorted(names)[:MAX_NAMES])}}}" for names in _differences(given, wanted)]
@@ -205,7 +205,7 @@ def _differences(given: Iterable[str], wanted: Iterable[str]) -> tuple[set[str],
 
 
 def _check_outputs(names: Sequence[str], known: Mapping[str, Any]) -> None:
-    """Raise InvalidArgumentError for names that the signature has not, or that come twice."""
+    """Raise InvalidArgumentError for names that the signature lacks, or that are repeated."""
     seen: set[str] = set()
     for name in names:
         if name not in known:
@@ -223,14 +223,14 @@ def _check_outputs(names: Sequence[str], known: Mapping[str, Any]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Method:
-    """What a signature of one method gives, as a message.
+    """How the outputs of signatures with one method name become a message.
 
     Attributes:
         name: of the method.
-        what: in the words of errors.
-        result: makes the message of what a run gave, by the names of outputs, for so many examples.
-        response: the message that has such a result alone.
-        field: the name of the result among those of several.
+        what: its name in error messages.
+        result: makes the result message from outputs by name, for a number of examples.
+        response: the message type with one such result.
+        field: name of the result's field in a MultiInferenceResponse.
     """
 
     name: str
@@ -265,11 +265,11 @@ _METHODS = {
 
 @dataclass(slots=True)
 class ExamplesByMessage:
-    """A request with examples for one signature: to classify, or for regression.
+    """A request with examples for one signature, for classification or regression.
 
     Attributes:
         asked: the run, which is fed a vector of serialised Example messages.
-        method: the signature's.
+        method: the signature's method.
     """
 
     asked: RunRequest
@@ -281,10 +281,10 @@ class ExamplesByMessage:
         return self.asked.rows
 
     def check(self, served: ServedCall) -> None:
-        """Everything has a form."""
+        """Accept all outputs."""
 
     def write(self, version: ModelVersion, served: AnswerForm, values: Sequence[Any]) -> Answer:
-        """A ClassificationResponse or a RegressionResponse."""
+        """Write a ClassificationResponse or a RegressionResponse."""
         outputs = dict(zip(served.names, zip(values, served.dtypes, strict=True), strict=True))
         response = self.method.response(model_spec=spec_of(version, self.asked.signature or DEFAULT_SIGNATURE))
         response.result.CopyFrom(self.method.result(outputs, self.rows))
@@ -297,7 +297,7 @@ def read_examples_message(
     """Decode a request with examples for one signature.
 
     Raises:
-        InvalidArgumentError: no such signature, or one of another method; no examples.
+        InvalidArgumentError: there is no such signature, it has another method, or there are no examples.
     """
     method = _METHODS[CLASSIFY if isinstance(message, serving.ClassificationRequest) else REGRESS]
     name = message.model_spec.signature_name
@@ -309,12 +309,12 @@ def read_examples_message(
 
 @dataclass(frozen=True, slots=True)
 class _Task:
-    """One signature that is asked for, with others.
+    """One of several signatures in a request.
 
     Attributes:
-        signature: its name, as the request has it.
-        method: what is made of its outputs.
-        tensors: the name of each output → that of its tensor.
+        signature: its name in the request.
+        method: how its outputs become a message.
+        tensors: name of each output → name of its tensor.
     """
 
     signature: str
@@ -324,7 +324,7 @@ class _Task:
 
 @dataclass(slots=True)
 class TasksByMessage:
-    """Several signatures of a model for the same examples: one run, by the names of tensors.
+    """A request for several signatures of a model on the same examples, in one run that names tensors.
 
     Attributes:
         asked: the run.
@@ -340,10 +340,10 @@ class TasksByMessage:
         return self.asked.rows
 
     def check(self, served: ServedCall) -> None:
-        """Everything has a form."""
+        """Accept all outputs."""
 
     def write(self, version: ModelVersion, served: AnswerForm, values: Sequence[Any]) -> Answer:
-        """A MultiInferenceResponse."""
+        """Write a MultiInferenceResponse."""
         by_tensor = dict(zip(served.names, zip(values, served.dtypes, strict=True), strict=True))
         response = serving.MultiInferenceResponse()
         for task in self.tasks:
@@ -357,8 +357,9 @@ def read_multi_inference(message: serving.MultiInferenceRequest, session: aexec.
     """Decode a request with examples for several signatures of one model.
 
     Raises:
-        InvalidArgumentError: several models, no such signature, one that comes twice, or no examples.
-        UnimplementedError: a method that has no result.
+        InvalidArgumentError: the tasks name several models, a signature is unknown or repeated, or there are no
+            examples.
+        UnimplementedError: a method has no result message.
     """
     _check_tasks(message.tasks)
     inputs: set[str] = set()
@@ -378,7 +379,7 @@ def read_multi_inference(message: serving.MultiInferenceRequest, session: aexec.
 
 
 def _check_tasks(tasks: Sequence[serving.InferenceTask]) -> None:
-    """Raise for tasks of several models, or that come twice, or of a method that has no result."""
+    """Raise if tasks name several models, are repeated, or have a method without a result message."""
     if not 0 < len(tasks) <= MAX_NAMES:
         raise errors.InvalidArgumentError(f"A request has 1 to {MAX_NAMES} tasks, got {len(tasks)}")
     seen: set[str] = set()
@@ -399,11 +400,11 @@ def _check_tasks(tasks: Sequence[serving.InferenceTask]) -> None:
 
 
 def read_session_run(message: serving.SessionRunRequest) -> RunRequest:
-    """The step that a request asks for, by the names of tensors or by those of a signature.
+    """Return the step that a request asks for, by names of tensors or of a signature.
 
     Raises:
-        InvalidArgumentError: a tensor that is none, or targets beside a signature's names.
-        UnimplementedError: an option that would be ignored, though the run depends on it.
+        InvalidArgumentError: a tensor is not valid, or targets are given with names of a signature.
+        UnimplementedError: an option is set that would be ignored though the run depends on it.
     """
     if max(len(message.feed), len(message.fetch), len(message.target)) > MAX_NAMES:
         raise errors.InvalidArgumentError(f"A step may have at most {MAX_NAMES} feeds, fetches and targets each")
@@ -430,7 +431,7 @@ def session_run_answer(
     values: Sequence[Any],
     metadata: aexec.RunMetadata | None,
 ) -> Answer:
-    """A SessionRunResponse, with dense tensors as a session service sends them."""
+    """Write a SessionRunResponse with dense tensors, as a session service sends them."""
     response = serving.SessionRunResponse(model_spec=spec_of(version, asked.signature))
     for name, value, dtype in zip(served.names, values, served.dtypes, strict=True):
         tensor = tensor_to_proto(as_array(value, dtype), dtype, compact=False, content_strings=True)
@@ -455,10 +456,10 @@ def _signature_for_examples(session: aexec.Session, name: str, method: _Method) 
 
 
 def _serialized_examples(given: serving.Input) -> Any:
-    """The examples as messages' bytes, each with the features of the context.  Raises InvalidArgumentError."""
+    """Return the serialised examples, each merged with the context's features.  Raises InvalidArgumentError."""
     examples = getattr(given, given.WhichOneof("kind") or "example_list").examples
     if not examples:
         raise errors.InvalidArgumentError("Input is empty")
-    # A field that comes twice is merged, so that bytes one behind the other are a message of both.
+    # Concatenated messages parse as their merger: repeated occurrences of a field are merged.
     context = given.example_list_with_context.context.SerializeToString()
     return np.fromiter((context + example.SerializeToString() for example in examples), object, len(examples))

@@ -1,6 +1,6 @@
-"""Models as TensorFlow Serving tells of them, over HTTP and over gRPC, with its codes and words.
+"""Descriptions of models as TensorFlow Serving gives them, over HTTP and gRPC, with its error codes and words.
 
-`tensorflow_serving.py` sends what is told as JSON, `rpc/prediction_service.py` and `rpc/model_service.py` as messages.
+`tensorflow_serving.py` sends them as JSON, `rpc/prediction_service.py` and `rpc/model_service.py` as messages.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ DEFAULT_SIGNATURE = "serving_default"
 def _find_version(
     models: ModelRegistry, name: str, digits: str | None = None, label: str | None = None
 ) -> ModelVersion:
-    """The version that a request names by its number or its label, by default the newest that is available.
+    """Return the version that a request names by number or label, by default the newest available one.
 
     Raises:
         NotFoundError: there is no such model, or no such version.
@@ -56,7 +56,7 @@ def _find_version(
 def served_version(
     models: ModelRegistry, name: str, digits: str | None = None, label: str | None = None
 ) -> ModelVersion:
-    """The same, of a version that takes requests.
+    """As `_find_version`, but the version must take requests.
 
     Raises:
         UnavailableError: it is being loaded or unloaded.
@@ -72,7 +72,7 @@ def served_version(
 def known_versions(
     models: ModelRegistry, name: str, digits: str | None = None, label: str | None = None
 ) -> list[ModelVersion]:
-    """All versions of a model, the newest first; or the one that is named.  Raises as `served_version`."""
+    """Return all versions of a model, the newest first, or only the named one.  Raises as `served_version`."""
     if digits is not None or label is not None:
         return [_find_version(models, name, digits, label)]
     model = models.get(name)
@@ -82,13 +82,13 @@ def known_versions(
 
 
 def _no_servable(name: str, digits: str | None, why: str = "") -> errors.NotFoundError:
-    """There is no such model, where clients know TensorFlow Serving's very words, or `why` it has no such version."""
+    """Return the error for a missing model in TensorFlow Serving's words, which clients match; `why` adds a reason."""
     asked = f"Latest({name[:80]})" if digits is None else f"Specific({name[:80]}, {digits[:20]})"
     return errors.NotFoundError(f"Servable not found for request: {asked}{why and f': {why}'}")
 
 
 def describe_versions(versions: list[ModelVersion]) -> dict[str, Any]:
-    """The versions and their states, in the names of GetModelStatusResponse."""
+    """Describe versions and their states under the names of GetModelStatusResponse."""
     return {
         "model_version_status": [
             {
@@ -105,7 +105,7 @@ def describe_versions(versions: list[ModelVersion]) -> dict[str, Any]:
 
 
 def signature_messages(session: aexec.Session) -> dict[str, proto.SignatureDef]:
-    """The signatures of a model by name; of a graph without any, what it takes and gives as a whole."""
+    """Return the signatures of a model by name; for a graph without any, one of all its inputs and outputs."""
     signatures: Mapping[str, Signature] = session.signatures or {DEFAULT_SIGNATURE: session.signature()}
     return {name: signature.to_proto() for name, signature in signatures.items()}
 
@@ -115,11 +115,11 @@ def signature_messages(session: aexec.Session) -> dict[str, proto.SignatureDef]:
 
 @dataclass(frozen=True, slots=True)
 class ServedModel:
-    """A model that is to be served.
+    """A model that a client wants to be served.
 
     Attributes:
         name: its name.
-        folder: where it is; "" for where the server's settings have it.
+        folder: its folder; "" for that in the server's settings.
         versions, labels: as of a `ModelSource`.
     """
 
@@ -130,13 +130,13 @@ class ServedModel:
 
 
 async def serve_models(server: Server, caller: Caller, wanted: Sequence[ServedModel]) -> None:
-    """Serve these models, of those that the server's settings and its repository have, and unload the others.
+    """Serve these models and unload the others. Only models of the server's settings and repository can be served.
 
     Raises:
         PermissionDeniedError: the caller may not change models.
-        InvalidArgumentError: a name that comes twice, or a folder that is not the model's.
+        InvalidArgumentError: a name is repeated, or a folder is not the model's.
         NotFoundError: the server has no such model.
-        OpError: why a version could not be loaded; the models before it are served as asked.
+        OpError: a version could not be loaded; the models before it in the list are served as asked.
     """
     server.check_accepting()
     if not server.may_change_models(caller):

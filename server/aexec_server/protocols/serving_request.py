@@ -5,7 +5,7 @@ A predict request has its tensors row by row or column by column:
     {"instances": [{"x": 1, "y": 2}, {"x": 3, "y": 4}]}       answered by {"predictions": […]}
     {"inputs": {"x": [1, 3], "y": [2, 4]}}                    answered by {"outputs": {…}}
 
-www.tensorflow.org/tfx/serving/api_rest says the rest.  Next to read: `tensorflow_serving.py`.
+www.tensorflow.org/tfx/serving/api_rest describes the rest. Next to read: `tensorflow_serving.py`.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ REGRESS = "tensorflow/serving/regress"
 _PREDICT_FIELDS = frozenset({"signature_name", "instances", "inputs"})
 _EXAMPLES_FIELDS = frozenset({"signature_name", "context", "examples"})
 _MIN_INT64, _MAX_INT64 = dtypes.int64.min, dtypes.int64.max
-# Outputs so named are bytes even where they happen to be text.
+# Outputs with this suffix are bytes even if they happen to be valid text.
 _BYTES = "_bytes"
 
 
@@ -65,7 +65,7 @@ class PredictRequest:
 
     Attributes:
         asked: the run.
-        instances: how many there are if its tensors came row by row, and go so; else None.
+        instances: number of rows if the tensors are given, and answered, row by row; else None.
     """
 
     asked: RunRequest
@@ -77,14 +77,14 @@ class PredictRequest:
         return self.asked.rows if self.instances is None else self.instances
 
     def check(self, served: ServedCall) -> None:
-        """Refuse outputs that have no JSON form.  Raises InvalidArgumentError or UnimplementedError."""
+        """Check that the outputs have a JSON form.  Raises InvalidArgumentError or UnimplementedError."""
         _check_form(served)
 
     def write(self, version: ModelVersion, served: AnswerForm, values: Sequence[Any]) -> Answer:
-        """`{"predictions": […]}` or `{"outputs": …}`.
+        """Write `{"predictions": […]}` or `{"outputs": …}`.
 
         Raises:
-            InvalidArgumentError: row by row, an output does not have as many rows as the inputs.
+            InvalidArgumentError: the request is row by row, and an output has another number of rows.
         """
         arrays = [tensors.as_array(value, dtype) for value, dtype in zip(values, served.dtypes, strict=True)]
         outputs = list(zip(served.names, arrays, served.dtypes, strict=True))
@@ -114,7 +114,7 @@ def read_predict(body: bytes, signature_of: SignatureOf) -> PredictRequest:
     """Decode a predict request.
 
     Raises:
-        InvalidArgumentError: no such request; names what is wrong.
+        InvalidArgumentError: the request is not valid; the message says what is wrong.
         NotFoundError: there is no such signature.
     """
     fields = bodies.json_object(body)
@@ -132,14 +132,14 @@ def read_predict(body: bytes, signature_of: SignatureOf) -> PredictRequest:
 
 
 def only_input(signature: Signature, what: str) -> str:
-    """The name of the one input of a signature.  Raises InvalidArgumentError if there are several."""
+    """Return the name of a signature's only input.  Raises InvalidArgumentError if it has several."""
     if len(signature.inputs) != 1:
         raise errors.InvalidArgumentError(f"{what} must name the inputs, for there are {listed(signature.inputs)}")
     return next(iter(signature.inputs))
 
 
 def _named(value: Any, signature: Signature) -> dict[str, Any]:
-    """Values by name; one for the only input needs none."""
+    """Return values by name; a bare value is that of the only input."""
     if type(value) is dict and not _is_bytes(value):
         return value
     return {only_input(signature, '"inputs"'): value}
@@ -171,7 +171,7 @@ def _rows(array: Any) -> list[Any]:
 
 
 def _object(names: Sequence[str], texts: Sequence[str]) -> str:
-    """One bare value, or an object of several."""
+    """Write one bare value, or an object of several."""
     if len(texts) == 1:
         return texts[0]
     return f"{{{','.join([f'{name}:{text}' for name, text in zip(names, texts, strict=True)])}}}"
@@ -188,7 +188,7 @@ def _text(name: str, array: Any, dtype: DType, style: JsonStyle | None) -> str:
 
 @dataclass(slots=True)
 class ExamplesRequest:
-    """A request with examples for a signature that classifies.
+    """A request with examples for a signature with the method of classification.
 
     Attributes:
         asked: the run, which is fed a vector of serialised Example messages.
@@ -203,14 +203,15 @@ class ExamplesRequest:
         return self.asked.rows
 
     def check(self, served: ServedCall) -> None:
-        """Refuse outputs that have no JSON form.  Raises InvalidArgumentError or UnimplementedError."""
+        """Check that the outputs have a JSON form.  Raises InvalidArgumentError or UnimplementedError."""
         _check_form(served)
 
     def write(self, version: ModelVersion, served: AnswerForm, values: Sequence[Any]) -> Answer:
-        """`{"results": [[[label, score], …], …]}`; without classes labels are empty, without scores these are 0.
+        """Write `{"results": [[[label, score], …], …]}`; without classes the labels are empty, without scores the
+        scores are 0.
 
         Raises:
-            FailedPreconditionError: the model gives neither, or other shapes.
+            FailedPreconditionError: the model has neither output, or their shapes are wrong.
         """
         labels, weights = class_scores(_by_name(served, values))
         results = [
@@ -222,12 +223,14 @@ class ExamplesRequest:
 
 @dataclass(slots=True)
 class RegressRequest(ExamplesRequest):
-    """The same for a signature with one value for each example."""
+    """A request with examples for a signature with the method of regression."""
 
     method: ClassVar[str] = REGRESS
 
     def write(self, version: ModelVersion, served: AnswerForm, values: Sequence[Any]) -> Answer:
-        """`{"results": [value, …]}`.  Raises FailedPreconditionError if there is not one for each example."""
+        """Write `{"results": [value, …]}`.  Raises FailedPreconditionError unless there is one value for each
+        example.
+        """
         outputs = _by_name(served, values)
         array = example_values(outputs, self.rows)
         text = tensors.people_text(array, outputs["outputs"][1], self.asked.style)
@@ -239,10 +242,11 @@ def _by_name(served: AnswerForm, values: Sequence[Any]) -> dict[str, tuple[Any, 
 
 
 def class_scores(outputs: Mapping[str, tuple[Any, DType]]) -> tuple[Any, Any]:
-    """Labels and scores of what a model that classifies gave; without classes labels are empty, without scores 0.
+    """Return labels and scores from a model's outputs; without classes the labels are empty, without scores the scores
+    are 0.
 
     Raises:
-        FailedPreconditionError: it gave neither, or other shapes.
+        FailedPreconditionError: it has neither output, or their shapes are wrong.
     """
     given = {name: tensors.as_array(value, dtype) for name, (value, dtype) in outputs.items()}
     classes, scores = given.get("classes"), given.get("scores")
@@ -256,10 +260,10 @@ def class_scores(outputs: Mapping[str, tuple[Any, DType]]) -> tuple[Any, Any]:
 
 
 def example_values(outputs: Mapping[str, tuple[Any, DType]], examples: int) -> Any:
-    """The value of each of so many examples, of what a model for regression gave.
+    """Return the value of each example from a model's outputs.
 
     Raises:
-        FailedPreconditionError: there is not one for each.
+        FailedPreconditionError: there is not one value for each of the `examples`.
     """
     if "outputs" in outputs:
         array = tensors.as_array(*outputs["outputs"])
@@ -274,7 +278,7 @@ def read_examples(body: bytes, signature_of: SignatureOf, kind: type[ExamplesReq
     """Decode a request with examples: maps of features, to which those of the context are added.
 
     Raises:
-        InvalidArgumentError: no such request, or the signature is for something else.
+        InvalidArgumentError: the request is not valid, or the signature has another method.
         NotFoundError: there is no such signature.
     """
     fields = bodies.json_object(body)
@@ -312,7 +316,7 @@ def _features(given: dict[str, Any], where: str) -> proto.Features:
 def _set_feature(feature: proto.Feature, items: list[Any], what: str) -> None:
     """Add the items to a feature that has none.
 
-    As in TensorFlow Serving no items leave the feature's kind open, and true is 1.
+    As in TensorFlow Serving, an empty list leaves the feature's kind unset, and true is 1.
     """
     kinds = {type(item) for item in items}
     try:
@@ -322,7 +326,7 @@ def _set_feature(feature: proto.Feature, items: list[Any], what: str) -> None:
             feature.bytes_list.value.extend([tensors.string_bytes(what, item) for item in items])
         elif kinds <= {int, bool} and all(_MIN_INT64 <= item <= _MAX_INT64 for item in items):
             feature.int64_list.value.extend(map(int, items))
-        elif kinds in ({float}, {int}):  # a whole number beyond 64 bits can only be a float
+        elif kinds in ({float}, {int}):  # an integer beyond 64 bits can only be a float
             feature.float_list.value.extend(FeedSpec(what, dtypes.float32).convert(items).tolist())
         else:
             raise errors.InvalidArgumentError(

@@ -1,7 +1,7 @@
 """TensorFlow Serving's REST API, under /v1/models: predict, classify, regress, status and metadata.
 
-Paths are matched whatever the case of their fixed parts, as TensorFlow Serving does.  `serving_request.py` reads
-requests and writes answers.
+The fixed parts of paths are matched case-insensitively, as in TensorFlow Serving. `serving_request.py` reads requests
+and writes answers.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _PATHS = (_MODEL, _MODEL + "/versions/{version}", _MODEL + "/labels/{label}")
 
 
 def routes(server: Server, runs: RunHandlers) -> list[Route]:
-    """Everything under /v1/models."""
+    """Return the routes below /v1/models."""
     handlers = _Handlers(server, runs)
     call = partial(Route, ignore_case=True, scope=Scope.RUN, process=AnsweredBy.MODELS)
 
@@ -85,7 +85,7 @@ class _Handlers:
         return served_version(self.server.models, names["model"], names.get("version"), names.get("label"))
 
     def direct(self, names: Mapping[str, str], head: RawRequestMessage) -> DirectCall | None:
-        """Of predictions with this head."""
+        """Make the direct call for predictions with this head."""
         refuse_preferences(head)
 
         def read(body: bytes, hosted: HostedSession) -> ModelRequest | None:
@@ -145,7 +145,7 @@ def _metadata_parts(version: ModelVersion, session: aexec.Session) -> Iterator[s
 
 
 def _described(message: proto.SignatureDef) -> dict[str, Any]:
-    """A SignatureDef in JSON, empty fields included."""
+    """Return a SignatureDef as JSON, empty fields included."""
     return json_format.MessageToDict(
         message, preserving_proto_field_name=True, always_print_fields_with_no_presence=True
     )

@@ -6,13 +6,13 @@ from aexec_server.settings.server_config import ServerConfig
 
 __all__ = ["server_options"]
 
-# Bytes of a call's metadata: beyond the first number calls may be refused, beyond the second they are.
+# Bytes of a call's metadata: calls above the first limit may be refused, calls above the second are.
 _METADATA_BYTES = 8 * 1024
 _MOST_METADATA_BYTES = 16 * 1024
-# Clients may ask this often whether the server is there; who does so more often twice is cut off.
+# Least interval of clients' pings; a client that pings more often this many times is disconnected.
 _PING_SECONDS = 10.0
 _PING_STRIKES = 2
-# After so long without a word from a client the server asks whether it is there, and waits so long for the answer.
+# After this time without data from a client the server pings it, and waits this long for the answer.
 _KEEPALIVE_SECONDS = 60.0
 _KEEPALIVE_TIMEOUT_SECONDS = 20.0
 
@@ -20,9 +20,9 @@ _KEEPALIVE_TIMEOUT_SECONDS = 20.0
 def server_options(config: ServerConfig) -> list[tuple[str, int]]:
     """The options of `grpc.aio.server`."""
     return [
-        ("grpc.so_reuseport", 0),  # two servers never share a port by accident
+        ("grpc.so_reuseport", 0),  # two servers must not share a port by accident
         ("grpc.max_receive_message_length", config.max_body_bytes),
-        ("grpc.max_send_message_length", -1),  # answers have max_answer_bytes
+        ("grpc.max_send_message_length", -1),  # answers are limited by max_answer_bytes
         ("grpc.max_metadata_size", _METADATA_BYTES),
         ("grpc.absolute_max_metadata_size", _MOST_METADATA_BYTES),
         ("grpc.max_concurrent_streams", config.max_runs),

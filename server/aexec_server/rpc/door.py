@@ -1,7 +1,7 @@
-"""`Door`: does for every gRPC call what `core/access.py` and `http/error_responses.py` do for requests of HTTP.
+"""`Door`: does for every gRPC call what `core/access.py` and `http/error_responses.py` do for HTTP requests.
 
-It admits the caller, decodes the request within limits, makes a status of errors, and records the call.  It knows of
-`grpc` only what a servicer context can do, so that it can be imported without that.
+It admits the caller, decodes the request within limits, turns errors into a status, and records the call. Of `grpc` it
+uses only the methods of a servicer context, so it can be imported without that package.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _TRACERESPONSE = TRACERESPONSE.lower()
 
 
 class Context(Protocol):
-    """What is needed of a `grpc.aio.ServicerContext`."""
+    """The part of `grpc.aio.ServicerContext` that is used."""
 
     def invocation_metadata(self) -> Any: ...
     def peer(self) -> str: ...
@@ -52,7 +52,7 @@ class Door:
     Args:
         server: the server.
         grpc_code: returns `grpc`'s own form of a code.
-        behind_front: a front passes the calls on, which says who calls, and records them.
+        behind_front: the calls come from a front, which names the caller and records them.
     """
 
     def __init__(self, server: Server, grpc_code: Callable[[Code], Any], *, behind_front: bool = False) -> None:
@@ -63,7 +63,7 @@ class Door:
         self._unsent = UnsentAnswers(server)
 
     def behavior(self, method: Method) -> Callable[[Any, Context], Any]:
-        """What `grpc` calls for each call of a method, with the request's bytes or an iterator of requests' bytes."""
+        """Return the function that `grpc` calls with the bytes of a request, or with an iterator of them."""
         if method.response_streams:
 
             async def stream(data: Any, context: Context) -> AsyncIterator[bytes]:
@@ -118,7 +118,7 @@ class Door:
                 yield await self._request(call.method, data)
 
     async def _request(self, method: Method, data: bytes) -> Any:
-        """A request, decoded within limits, or its bytes."""
+        """Decode a request within limits; with `encoded` return its bytes."""
         return data if method.encoded else await bodies.read_message(method.request, data, self._limits)
 
     def _admit(self, call: Call) -> None:
@@ -161,7 +161,7 @@ class Door:
                 log_access("gRPC", method.path, int(code), call.seconds, call.run_id, trace_id)
 
     def _noted(self, call: Call, error: errors.OpError) -> errors.OpError:
-        """The error that the client may see, after noting that it is answered with."""
+        """Return the error that the client may see, after counting it."""
         path = call.method.path
         shown = public_error(error, f"gRPC {shortened(path)} (trace {call.trace.trace_id})")
         if not self._behind_front:

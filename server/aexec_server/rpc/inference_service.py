@@ -1,6 +1,6 @@
 """`inference.GRPCInferenceService`: Triton's service, of which KServe's V2 protocol over gRPC is a part.
 
-It tells and does what `protocols/inference_protocol.py` does over HTTP.
+It offers over gRPC what `protocols/inference_protocol.py` offers over HTTP.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _SERVICE = "inference.GRPCInferenceService"
 
 
 def inference_methods(server: Server, runs: RunHandlers) -> list[Method]:
-    """The rows of the service."""
+    """Return the rows of the service."""
     calls = _InferenceService(server, runs)
     changes = Scope.MANAGE if server.config.allow_model_changes else Scope.ADMIN
 
@@ -73,7 +73,7 @@ def inference_methods(server: Server, runs: RunHandlers) -> list[Method]:
 
 
 def _memory_rows(row: Callable[..., Method]) -> list[Method]:
-    """Shared memory, of which there is none."""
+    """Return the rows for shared memory, which no client can register."""
     found = []
     for kind in ("System", "Cuda"):
         prefix = f"{kind}SharedMemory"
@@ -123,7 +123,7 @@ class _InferenceService:
 
         return answer_stream(requests, infer)
 
-    # What there is
+    # Descriptions
 
     async def server_live(self, call: Call, request: inference.ServerLiveRequest) -> inference.ServerLiveResponse:
         return inference.ServerLiveResponse(live=True)
@@ -202,17 +202,17 @@ _LOG_FIELDS = {bool: "bool_param", int: "uint32_param", str: "string_param"}
 
 
 def _message(kind: type[M], described: Mapping[str, Any]) -> M:
-    """A message of what is told in the names of its fields."""
+    """Return a message with the described fields."""
     return json_format.ParseDict(_listed(described), kind())
 
 
 def _listed(value: Any) -> Any:
-    """The same with lists in place of iterators."""
+    """Return a description with lists in place of iterators."""
     if isinstance(value, Mapping):
         return {name: _listed(item) for name, item in value.items()}
     return value if isinstance(value, str | int | float | bool) else [_listed(item) for item in value]
 
 
 async def _described(kind: type[M], version: ModelVersion, describe: Callable[[], Mapping[str, Any]]) -> M:
-    """A message of a version's signature, made in a thread if that is large."""
+    """Describe a version's signature as a message, in a thread if it is large."""
     return await bodies.beside(signatures_ns(version.hosted.session), lambda: _message(kind, describe()))

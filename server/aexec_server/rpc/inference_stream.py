@@ -1,7 +1,7 @@
-"""`answer_stream`: answers a stream of inference requests, in their order and each as soon as it may be sent.
+"""`answer_stream`: answers a stream of inference requests in their order.
 
-Some requests of a stream run beside each other, so that they can share a batch.  An error is told in the stream, which
-goes on.  The next request is read when there is room for it, and the next answer is written when the client has taken
+Several requests of a stream run at once, so that they can share a batch. An error is sent as an answer, and the stream
+goes on. The next request is read when there is room for it, and the next answer is written when the client has taken
 the one before: a client that does not read keeps no more than a few requests in memory.
 """
 
@@ -20,10 +20,10 @@ from aexec_server.rpc.rpc_status import status_message
 
 __all__ = ["WhenTaken", "answer_stream"]
 
-# Requests of a stream that are read and not answered.
+# Requests of a stream that may be read and not yet answered.
 _AT_ONCE = 16
 _RESPONSE = inference.ModelStreamInferResponse.DESCRIPTOR.fields_by_name["infer_response"].number
-# Added to a response, as each is the only one of its request.
+# Added to each response, which is the only one of its request.
 _FINAL = inference.ModelInferResponse(
     parameters={"triton_final_response": inference.InferParameter(bool_param=True)}
 ).SerializeToString()
@@ -54,7 +54,7 @@ class _Answer:
         return b"".join(wire_format.enclosed(_RESPONSE, [response, _FINAL]))
 
     def taken(self) -> None:
-        """Give back what counts for it."""
+        """Give back the memory and shares that count for the answer."""
         for call in self._taken:
             call()
         self._taken.clear()

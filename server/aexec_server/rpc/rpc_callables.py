@@ -1,4 +1,4 @@
-"""`RpcCallables`: what MakeCallable, RunCallable and ReleaseCallable of TensorFlow's master service do.
+"""`RpcCallables`: implements MakeCallable, RunCallable and ReleaseCallable of TensorFlow's master service.
 
 A callable is a number that stands for feeds, fetches, targets and options, which RunCallable then need not repeat.
 """
@@ -26,7 +26,7 @@ from aexec_server.sessions.store import HostedSession
 
 __all__ = ["RpcCallables"]
 
-# Of one session.
+# Limit for one session.
 _MAX_CALLABLES = 1000
 
 

@@ -1,4 +1,4 @@
-"""`RpcModelRuns`: runs of models that gRPC calls ask for, as `handlers/model_calls.py` runs those of HTTP."""
+"""`RpcModelRuns`: runs models for gRPC calls, as `handlers/model_calls.py` does for HTTP requests."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from aexec_server.sessions.store import HostedSession
 
 __all__ = ["RpcModelRuns"]
 
-# Bytes of requests whose runs may be over at once.
+# Size in bytes up to which a request is tried at once, on the chance that its run ends at once.
 _SMALL = 2**14
 
 
@@ -76,7 +76,9 @@ class RpcModelRuns:
             raise
 
     def _begin_at_once(self, call: Call, hosted: HostedSession, wanted: ModelRequest) -> StartedRun | None:
-        """The run, if it may be over at once; what is wrong with it is said where it begins in the ordinary way."""
+        """Begin the run if it may end at once, else return None; errors are reported when it begins in the ordinary
+        way.
+        """
         try:
             wanted.check(hosted.served(wanted.asked, by_admin=call.caller.is_admin))
         except errors.OpError:
