@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -448,21 +449,26 @@ def to_field_parts(array: Array, dtype: DType) -> list[bytes | memoryview]:
     are the array's own bytes.
     """
     field = value_field(dtype)
-    message = _without_elements(array.shape, dtype)
-    message.tensor_shape.SetInParent()
+    head = _head(array.shape, dtype)
+    values = proto.TensorProto()
     if not dtype.size:
-        _put_objects(message, array, dtype, field, in_content=False)
-        return [message.SerializeToString()]
+        _put_objects(values, array, dtype, field, in_content=False)
+        return [head, values.SerializeToString()]
     flat = np.ascontiguousarray(_converted(array, dtype) if array.dtype != dtype.np else array).reshape(-1)
-    if field not in _AS_IN_MEMORY:
-        for start in range(0, len(flat), _PIECE):
-            _put_values(message, flat[start : start + _PIECE], dtype, field)
-            let_others_run()
-        return [message.SerializeToString()]
-    parts: list[bytes | memoryview] = [message.SerializeToString()]
-    if flat.size:
-        parts += enclosed(_FIELD_NUMBERS[field], [flat.view(np.uint8).data])
-    return parts
+    if field in _AS_IN_MEMORY:
+        return [head, *(enclosed(_FIELD_NUMBERS[field], [flat.view(np.uint8).data]) if flat.size else ())]
+    for start in range(0, len(flat), _PIECE):
+        _put_values(values, flat[start : start + _PIECE], dtype, field)
+        let_others_run()
+    return [head, values.SerializeToString()]
+
+
+@lru_cache(maxsize=1024)
+def _head(shape: tuple[int, ...], dtype: DType) -> bytes:
+    """A tensor on the wire without its elements; a scalar's shape is there too, empty."""
+    message = _without_elements(shape, dtype)
+    message.tensor_shape.SetInParent()
+    return message.SerializeToString()
 
 
 def _parts_of_strings(array: Array) -> list[bytes | memoryview]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from urllib.parse import unquote
 
 __all__ = ["host_of"]
 
 
+@lru_cache(maxsize=1024)  # of the calls of a connection it is the same
 def host_of(peer: str) -> str:
     """`127.0.0.1` for `ipv4:127.0.0.1:4711`, `::1` for `ipv6:%5B::1%5D:4711`; "" for what is no such address."""
     kind, _, rest = peer.partition(":")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Awaitable, Callable
 
@@ -50,6 +51,8 @@ class RpcModelRuns:
         wanted: ModelRequest | None = None
         begun: StartedRun | None = None
         if size <= _SMALL:
+            # Of many that come at once some are read and run in each turn of the loop.
+            await self._served.turns.take_turn(asyncio.get_running_loop())
             wanted = await self._read_small(version, call, read)
             decoded = time.monotonic_ns()
             begun = self._begin_at_once(call, hosted, wanted)
