@@ -255,16 +255,15 @@ class PartialRuns:
         return await self._part(request, hosted, handle, asked, size, message_answer)
 
     async def rpc_part(
-        self, hosted: HostedSession, caller: Caller, name: str, message: proto.RunStepRequest, size: int
+        self, hosted: HostedSession, caller: Caller, name: str, asked: RunRequest, size: int
     ) -> tuple[bytes, object]:
-        """A part that a RunStepRequest asks for by gRPC.
+        """A part that is asked for by gRPC, in so many bytes.
 
         Returns:
             The encoded response, and what counts its memory as long as it is kept.
         """
         handle = run_key(hosted.runs_owner(caller), name)
         with hosted.in_use(), self._in_flight(hosted, name, caller):
-            asked = await bodies.beside(size * loop_budget.WIRE_NS, lambda: protobuf.read_run_step(message))
             # TensorFlow's client says with each part how long it waits for it.
             timeout, asked.timeout = asked.timeout, None
             try:

@@ -13,7 +13,7 @@ from aexec import proto
 from aexec.hosting import wire_format
 from aexec.proto import inference, serving
 
-__all__ = ["infer_apart", "predict_apart"]
+__all__ = ["infer_apart", "predict_apart", "run_step_apart"]
 
 # Contents below this many bytes are left in the message: copying them costs little.
 _LARGE = 2**16
@@ -21,8 +21,9 @@ _LARGE = 2**16
 _MOST_FIELDS = 1000
 _CONTENT = proto.TensorProto.TENSOR_CONTENT_FIELD_NUMBER
 _INPUTS = serving.PredictRequest.INPUTS_FIELD_NUMBER
+_FEED = proto.RunStepRequest.FEED_FIELD_NUMBER
 _RAW = inference.ModelInferRequest.RAW_INPUT_CONTENTS_FIELD_NUMBER
-_KEY, _VALUE = 1, 2  # of an entry of a map
+_KEY, _VALUE = 1, 2  # of an entry of a map, and of a NamedTensorProto
 
 # Offsets of a field's start, of its payload's start, and of its end.
 _Place = tuple[int, int, int]
@@ -59,9 +60,41 @@ def _inputs_apart(data: bytes, contents: dict[str, memoryview]) -> Iterator[byte
             yield view[at:end]
             continue
         contents[name] = view[place[1] : place[2]]
-        rest = [view[tensor[1] : place[0]], view[place[2] : tensor[2]]]
-        key = wire_format.enclosed(_KEY, [name.encode()])
-        yield from wire_format.enclosed(_INPUTS, [*key, *wire_format.enclosed(_VALUE, rest)])
+        yield from _without(view, _INPUTS, name, tensor, place)
+
+
+def run_step_apart(data: bytes) -> tuple[bytes, dict[int, memoryview]]:
+    """A RunStepRequest without the contents of its large feeds, and these contents by the feed's position."""
+    contents: dict[int, memoryview] = {}
+    try:
+        if len(data) >= _LARGE:
+            return b"".join(_feeds_apart(data, contents)), contents
+    except (DecodeError, IndexError, UnicodeDecodeError, _UnusualError):
+        pass
+    return data, {}
+
+
+def _feeds_apart(data: bytes, contents: dict[int, memoryview]) -> Iterator[bytes | memoryview]:
+    view, position = memoryview(data), 0
+    for tag, (at, payload, end) in _fields(data, 0, len(data)):
+        if tag != _tag(_FEED):
+            yield view[at:end]
+            continue
+        name, tensor = _entry(data, payload, end)
+        place = _content(data, tensor) if end - payload >= _LARGE else None
+        if place is None:
+            yield view[at:end]
+        else:
+            contents[position] = view[place[1] : place[2]]
+            yield from _without(view, _FEED, name, tensor, place)
+        position += 1
+
+
+def _without(view: memoryview, number: int, name: str, tensor: _Place, content: _Place) -> Iterator[bytes | memoryview]:
+    """A field with a name and a tensor, whose content is left out."""
+    rest = [view[tensor[1] : content[0]], view[content[2] : tensor[2]]]
+    key = wire_format.enclosed(_KEY, [name.encode()])
+    yield from wire_format.enclosed(number, [*key, *wire_format.enclosed(_VALUE, rest)])
 
 
 def _entry(data: bytes, start: int, end: int) -> tuple[str, _Place]:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
+import numpy as np
 from google.protobuf.message import DecodeError
 
 import aexec
 from aexec import errors, proto
-from aexec.hosting import DType, dtypes, tensor_from_proto, tensor_to_proto
+from aexec.hosting import DType, dtypes, tensor_from_proto, tensor_to_parts, tensor_to_proto, wire_format
 from aexec_server.requests.run_request import MAX_NAMES, RunRequest
 from aexec_server.requests.tensors import as_array
 
@@ -22,6 +24,12 @@ __all__ = [
     "tensor_message",
 ]
 
+# Arrays of at least this many bytes are not copied.
+_LARGE = 2**14
+_FETCHED = proto.RunStepResponse.TENSOR_FIELD_NUMBER
+_METADATA = proto.RunStepResponse.METADATA_FIELD_NUMBER
+_NAME, _TENSOR = proto.NamedTensorProto.NAME_FIELD_NUMBER, proto.NamedTensorProto.TENSOR_FIELD_NUMBER
+_NOTHING_APART: Mapping[int, memoryview] = MappingProxyType({})
 # Messages up to this many bytes stay small when decoded; _OBJECTS are types whose elements are objects.
 _SMALL = 1024
 _OBJECTS = (dtypes.string.enum, dtypes.resource.enum, dtypes.variant.enum)
@@ -47,8 +55,11 @@ def parse_small_run(body: bytes) -> proto.RunStepRequest | None:
     return message if message.SerializeToString() == body else None
 
 
-def read_run_step(message: proto.RunStepRequest) -> RunRequest:
+def read_run_step(message: proto.RunStepRequest, contents: Mapping[int, memoryview] = _NOTHING_APART) -> RunRequest:
     """Return the run that a message asks for.  The message must have been measured.
+
+    Args:
+        contents: what was taken out of the message, by the position of the feed.
 
     Raises:
         InvalidArgumentError: a tensor is not valid, a feed is given twice, or there are too many names.
@@ -57,10 +68,10 @@ def read_run_step(message: proto.RunStepRequest) -> RunRequest:
     if max(len(message.feed), len(message.fetch), len(message.target)) > MAX_NAMES:
         raise errors.InvalidArgumentError(f"A step may have at most {MAX_NAMES} feeds, fetches and targets each")
     request = RunRequest(fetches=tuple(message.fetch), targets=tuple(message.target), as_message=True)
-    for feed in message.feed:
+    for position, feed in enumerate(message.feed):
         if feed.name in request.feeds:
             raise errors.InvalidArgumentError(f'Endpoint "{feed.name}" fed more than once.')
-        request.feeds[feed.name] = tensor_from_proto(feed.tensor)
+        request.feeds[feed.name] = tensor_from_proto(feed.tensor, content=contents.get(position))
     if message.options.ListFields():
         request.set_options(message.options)
     return request
@@ -70,10 +81,19 @@ def run_step_response(
     names: Sequence[str], dtypes: Sequence[DType], values: Sequence[Any], metadata: aexec.RunMetadata | None
 ) -> bytes:
     """Return the serialized answer: tensors in the order asked for, dense, as TensorFlow's services send them."""
-    message = proto.RunStepResponse(metadata=proto.RunMetadata() if metadata is None else metadata.to_proto())
+    parts: list[bytes | memoryview] = []
     for name, dtype, value in zip(names, dtypes, values, strict=True):
-        message.tensor.add(name=name).tensor.CopyFrom(tensor_message(value, dtype))
-    return message.SerializeToString()
+        tensor = wire_format.enclosed(_TENSOR, _tensor_parts(value, dtype))
+        parts += wire_format.enclosed(_FETCHED, [*wire_format.enclosed(_NAME, [name.encode()]), *tensor])
+    parts += wire_format.enclosed(_METADATA, [b"" if metadata is None else metadata.to_proto().SerializeToString()])
+    return b"".join(parts)
+
+
+def _tensor_parts(value: Any, dtype: DType) -> Sequence[bytes | memoryview]:
+    """Return the encoded message of a value in parts; the bytes of a large array are not copied."""
+    if isinstance(value, np.ndarray) and value.nbytes >= _LARGE and dtype.size:
+        return tensor_to_parts(value, dtype)
+    return [tensor_message(value, dtype).SerializeToString()]
 
 
 def tensor_message(value: Any, dtype: DType) -> proto.TensorProto:

@@ -8,6 +8,7 @@ there, after which such clients make a new one.  Callables are in `rpc_callables
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from typing import NoReturn
 from weakref import WeakSet
 
@@ -20,6 +21,7 @@ from aexec_server.handlers.partial_runs import asked_by_setup
 from aexec_server.handlers.runs import RunHandlers
 from aexec_server.http import bodies
 from aexec_server.http.error_responses import public_error
+from aexec_server.protocols.large_tensors import run_step_apart
 from aexec_server.requests import protobuf
 from aexec_server.requests.run_response import is_soon_written, message_answer
 from aexec_server.requests.run_table import Run
@@ -157,26 +159,30 @@ class _Master:
     async def run_step(self, call: Call, data: bytes) -> bytes:
         """RunStep: a run, or a part of a partial run; errors are in the response for who asks for that."""
         message = protobuf.parse_small_run(data)
+        contents: Mapping[int, memoryview] = {}
         if message is None:
-            message = await bodies.read_message(proto.RunStepRequest, data, self._limits)
+            rest, contents = run_step_apart(data)
+            message = await bodies.read_message(proto.RunStepRequest, rest, self._limits)
         try:
-            return await self._run(call, message, len(data))
+            return await self._run(call, message, contents, len(data) - sum(map(len, contents.values())))
         except errors.OpError as error:
             if not message.store_errors_in_response_body:
                 raise
             return protobuf.error_in_response(public_error(error, "RunStep by gRPC")).SerializeToString()
 
-    async def _run(self, call: Call, message: proto.RunStepRequest, size: int) -> bytes:
+    async def _run(
+        self, call: Call, message: proto.RunStepRequest, contents: Mapping[int, memoryview], size: int
+    ) -> bytes:
+        """Run what a message asks for, of whose bytes so many are still to be decoded."""
         hosted = self._session(message.session_handle, call)
+        asked = await bodies.beside(size * loop_budget.WIRE_NS, lambda: protobuf.read_run_step(message, contents))
         if message.partial_run_handle:
             answer, counted = await self._runs.partial_runs.rpc_part(
-                hosted, call.caller, message.partial_run_handle, message, size
+                hosted, call.caller, message.partial_run_handle, asked, size
             )
             call.keep_until_sent(counted)
             return answer
-
         execution = self._served.execution
-        asked = await bodies.beside(size * loop_budget.WIRE_NS, lambda: protobuf.read_run_step(message))
         deadline = execution.deadline(hosted.session, asked, call.arrival, call.timeout)
         begun = self._served.begin_at_once(hosted, call.caller, asked, deadline)
         if begun is not None and begun.rest is None and is_soon_written(asked, begun.values):

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from aexec_server.protocols.large_tensors import infer_apart, predict_apart
+from aexec_server.protocols.large_tensors import infer_apart, predict_apart, run_step_apart
+from aexec_server.requests.protobuf import read_run_step
 
 from aexec import proto
+from aexec.framework.wire import tensor_codec
 from aexec.framework.wire.wire_format import enclosed
 from aexec.proto import inference, serving
 
@@ -75,3 +77,19 @@ class TestInfer:
     def test_small_requests_and_no_requests_are_left_as_they_are(self, size: int) -> None:
         data = inference.ModelInferRequest(model_name="m", raw_input_contents=[bytes(size)]).SerializeToString()[:-1]
         assert infer_apart(data) == (data, [])
+
+
+def test_run_step_without_its_large_feeds_is_the_same_run() -> None:
+    large, small = np.arange(2**15, dtype=np.float32), np.float32([1, 2])
+    message = proto.RunStepRequest(session_handle="s", fetch=["y:0"], options=proto.RunOptions(timeout_in_ms=7))
+    for name, value in (("a:0", small), ("b:0", large), ("c:0", large[::-1].copy())):
+        message.feed.add(name=name).tensor.CopyFrom(tensor_codec.to_proto(value, compact=False))
+    data = message.SerializeToString()
+    rest, contents = run_step_apart(data)
+    assert len(rest) < 1000 and contents.keys() == {1, 2}
+    asked = read_run_step(proto.RunStepRequest.FromString(rest), contents)
+    expected = read_run_step(message)
+    assert (asked.timeout, asked.fetches, [*asked.feeds]) == (0.007, ("y:0",), ["a:0", "b:0", "c:0"])
+    for name, value in expected.feeds.items():
+        np.testing.assert_array_equal(asked.feeds[name], value)
+    assert run_step_apart(message.feed[0].SerializeToString())[1] == {}

@@ -118,7 +118,7 @@ class TestLimits:
         budget = rpc.server.body_budget
         for client in ("a", "b", "c", "d", "e", "f", "g", "h"):
             budget.shares.hold(type("C", (), {"client": client})(), budget.shares.most // 8)
-        request = proto.RunStepRequest(session_handle="x", target=["y"])
+        request = proto.RunStepRequest(session_handle="x", target=["y" * 5000])
         assert (await rpc.refused(f"{MASTER}RunStep", request, proto.RunStepResponse))[0] == "RESOURCE_EXHAUSTED"
 
     async def test_large_metadata_is_refused(self, rpc: RpcClient) -> None:
