@@ -19,7 +19,7 @@ from aexec.framework.dtypes import DType
 from aexec.framework.kernel_contract.float_errors import FLOAT_ERRORS, OVERFLOW_RAISED
 from aexec.framework.shape import UNKNOWN_RANK, PartialTensorShape
 from aexec.framework.waiting.inline_call import InlineCallError, check_inline
-from aexec.framework.waiting.loop_budget import CAST_NS, DEFAULT, OBJECT_NS, let_others_run
+from aexec.framework.waiting.loop_budget import CAST_NS, DEFAULT, HOP_NS, OBJECT_NS, let_others_run
 from aexec.graph.nodes.node import Node, Tensor
 from aexec.runtime.feeding.foreign_arrays import FOREIGN_ARRAYS
 from aexec.runtime.feeding.nested_lists import list_to_array, num_leaves, objects_to_numbers
@@ -27,6 +27,8 @@ from aexec.runtime.feeding.type_patterns import Pattern, TypePatterns
 
 __all__ = ["FeedSpec", "converted", "in_host_memory", "register_feed_type"]
 
+# Converting as many objects never holds up the loop: a budget allows a hop's time at least.
+_FEW_LEAVES = int(HOP_NS / OBJECT_NS)
 # The number of strings that are checked before other threads get their turn.
 _AT_ONCE = DEFAULT.pieces(OBJECT_NS)
 
@@ -202,7 +204,8 @@ class FeedSpec:
         """Convert a value that is no suitable array; raises as `convert`."""
         value = in_host_memory(value, self.name)
         if isinstance(value, list | tuple):
-            check_inline(num_leaves(value) * OBJECT_NS)
+            if (leaves := num_leaves(value)) > _FEW_LEAVES:
+                check_inline(leaves * OBJECT_NS)
         elif isinstance(value, np.ndarray):
             if "O" in (value.dtype.kind, self._np.kind):
                 check_inline(value.size * OBJECT_NS)

@@ -26,7 +26,7 @@ from aexec.framework.state.session_state import DeviceTensor, TensorStore, measu
 from aexec.framework.waiting.cancellation import wait
 from aexec.framework.waiting.futures import complete_from, until_done
 from aexec.framework.waiting.inline_call import NeedsThreadError, check_inline
-from aexec.framework.waiting.loop_budget import COPY_NS, current_budget, use_budget
+from aexec.framework.waiting.loop_budget import COPY_NS, current_budget
 from aexec.runtime.config import RunMetadata, RunOptions
 from aexec.runtime.debug_level import DEBUG
 from aexec.runtime.feeding.device_ends import DeviceEnds, hand_out
@@ -414,7 +414,7 @@ class Step(StepView):
         """What the execution is fed, in the plan's order."""
         if not self._values:
             return ()
-        use_budget(self.environment.slices.budget)
+        self.environment.slices.use_limits()
         return list(map(self.owner.tensors.feed, self._call.specs, self._values))
 
     async def _save_tensors(self, tensors: TensorStore) -> None:

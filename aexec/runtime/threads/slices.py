@@ -19,7 +19,7 @@ from collections import deque
 from time import perf_counter
 
 from aexec.framework.waiting.intra_op import HelperThreads, use_helpers
-from aexec.framework.waiting.loop_budget import LoopBudget, use_budget
+from aexec.framework.waiting.loop_budget import LoopBudget, current_budget, use_budget
 
 __all__ = ["LoopTurns", "SliceClock"]
 
@@ -33,7 +33,7 @@ class SliceClock:
     """Says when the open slice is over for one session.
 
     Args:
-        budget: the loop budget, which has the length of a slice.
+        budget: the loop budget, which has the length of a slice; a session with helpers has one of its own.
         helpers: the threads that help the session's kernels.
         turns: the slices and the line to use in place of the loop's.
         patience: when the first in line has waited for more than this many slices, runs that begin go behind it;
@@ -62,12 +62,17 @@ class SliceClock:
 
     def open(self, loop: asyncio.AbstractEventLoop) -> float:
         """Returns the end of the open slice; opens one if the loop has had its turn since the last."""
-        use_budget(self.budget)  # in an open one, too: others share the loop
-        use_helpers(self._helpers)
         turns = self._turns or self._turns_of(loop)
+        if current_budget() is not self.budget:
+            self.use_limits()
         if turns.worker is not self:
             turns.take_part(self, loop)
         return turns.began + self._length
+
+    def use_limits(self) -> None:
+        """Use the session's budget and helpers for the work on this thread from now on; others may share the loop."""
+        use_budget(self.budget)
+        use_helpers(self._helpers)
 
     def enter(self, loop: asyncio.AbstractEventLoop) -> float:
         """`open`, for a run that begins; returns 0, a slice that is over, if others have waited for too long.

@@ -7,7 +7,7 @@ Callers come from tokens (`tokens.py`), `core/access.py` finds that of each requ
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 from aiohttp import web
@@ -58,24 +58,23 @@ class Caller:
         scopes: what it may do; ADMIN includes all.
         quotas: the most that it may have.
         address: without a token, its address as `client_at` names it.
+        client: the client that it counts as for shares: its token's name, or else its address.
+        is_admin: True if ADMIN is among its scopes.
     """
 
     name: str
     scopes: frozenset[Scope]
     quotas: Quotas = NO_QUOTAS
     address: str = ""
+    client: str = field(init=False, repr=False, compare=False)
+    is_admin: bool = field(init=False, repr=False, compare=False)
 
-    @property
-    def client(self) -> str:
-        """The client that it counts as for shares: its token's name, or else its address."""
-        return self.name or self.address
-
-    @property
-    def is_admin(self) -> bool:
-        return Scope.ADMIN in self.scopes
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "client", self.name or self.address)
+        object.__setattr__(self, "is_admin", Scope.ADMIN in self.scopes)
 
     def may(self, scope: Scope) -> bool:
-        return scope in self.scopes or Scope.ADMIN in self.scopes
+        return scope in self.scopes or self.is_admin
 
     def sees(self, owner: str | None) -> bool:
         """True if it may see things of `owner`, or with None those of the server."""

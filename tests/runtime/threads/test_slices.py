@@ -15,6 +15,7 @@ import pytest
 import aexec
 from aexec.framework.kernel_contract.kernel_registry import kernel
 from aexec.framework.op_contract.op_registry import register_op
+from aexec.framework.waiting.intra_op import HelperThreads, at_once, use_helpers
 from aexec.framework.waiting.loop_budget import LoopBudget, current_budget, use_budget
 from aexec.runtime.interpreter import node_runner
 from aexec.runtime.threads import slices
@@ -235,6 +236,21 @@ def test_whoever_works_in_a_slice_works_by_its_budget(line: Line) -> None:
         assert current_budget() is line.clock.budget
     finally:
         use_budget(before)
+
+
+def test_slice_that_was_used_with_another_line_has_its_helpers_again(line: Line) -> None:
+    before, helpers = current_budget(), HelperThreads(3)
+    try:
+        mine, other = SliceClock(LoopBudget(1.0), helpers), SliceClock(LoopBudget(1.0), turns=LoopTurns())
+        mine.open(line.loop)
+        assert at_once(8) == 3
+        other.open(line.loop)
+        assert at_once(8) == 1
+        mine.open(line.loop)
+        assert (at_once(8), current_budget()) == (3, mine.budget)
+    finally:
+        use_budget(before)
+        use_helpers(None)
 
 
 def count_processor_time(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,7 @@ from aexec.framework.state.resource_manager import ResourceManager
 from aexec.framework.state.session_state import SessionState
 from aexec.framework.types import MemoryType
 from aexec.framework.waiting.cancellation import CancellationManager
-from aexec.framework.waiting.loop_budget import DEFAULT
+from aexec.framework.waiting.loop_budget import DEFAULT, LoopBudget
 from aexec.graph.graph import Graph
 from aexec.graph.nodes.node import Node
 from aexec.graph.partitioning.node_memory_types import memory_types_for_node
@@ -71,7 +71,7 @@ async def run_plan(
     cancellation = cancellation or CancellationManager()
     loop, pool = asyncio.get_running_loop(), WorkerPool(1, 1)
     make = executor_of_type(executor).factory
-    slices = SliceClock(DEFAULT, pool.helpers)
+    slices = SliceClock(LoopBudget(), pool.helpers)
     environment = StepEnvironment(loop, pool, slices, ResourceManager(), cancellation, SessionState(None), make)
     try:
         return await make(plan, environment, cancellation).run(values)
