@@ -21,6 +21,7 @@ from aexec_server.core.server_state import Server
 from aexec_server.handlers.run_execution import RunExecution, run_options
 from aexec_server.requests.run_request import RunRequest
 from aexec_server.requests.run_table import Run, StartedRun
+from aexec_server.requests.served_call import ServedCall
 from aexec_server.sessions.store import HostedSession
 from aexec_server.watching.trace_context import new_trace_id
 
@@ -100,9 +101,17 @@ class ServedRuns:
             self.end(hosted, run, arrival, trace_id)
 
     def begin_at_once(
-        self, hosted: HostedSession, caller: Caller, asked: RunRequest, deadline: float | None
+        self,
+        hosted: HostedSession,
+        caller: Caller,
+        asked: RunRequest,
+        deadline: float | None,
+        check: Callable[[ServedCall], object] | None = None,
     ) -> StartedRun | None:
         """Begin a run that may be over at once, without listing it.
+
+        Args:
+            check: raises if the request does not fit what is run.
 
         Returns:
             The run, which is over if it has no `rest`; None for a run that has to begin in the ordinary way, which also
@@ -114,6 +123,8 @@ class ServedRuns:
             served = hosted.served(asked, by_admin=caller.is_admin)
             if served.batched is not None or not self.admission.passes(hosted):
                 return None
+            if check is not None:
+                check(served)
             fed = asked.values(served.inputs, served.input_dtypes)
             begun = served.call.begin_at_once(*fed, options=run_options(asked, deadline, trace=False))
         except Exception:

@@ -7,8 +7,8 @@ The bytes of a request are given back when it was answered or its client has lef
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 
 from aiohttp import web
 
@@ -67,14 +67,9 @@ class BodyBudget:
             return
         self._give_back(caller_of(request), size)
 
-    @contextmanager
-    def holding(self, caller: Caller, size: int) -> Iterator[None]:
+    def holding(self, caller: Caller, size: int) -> AbstractContextManager[None]:
         """Context manager: count the bytes of a message inside.  Raises as `take`."""
-        self.shares.take(caller, size)
-        try:
-            yield
-        finally:
-            self._give_back(caller, size)
+        return _Held(self.shares, self._give_back, caller, size)
 
     def _give_back(self, caller: Caller, size: int) -> None:
         self.shares.give_back(caller.client, size)
@@ -83,3 +78,23 @@ class BodyBudget:
             self._given_back = 0
             loop = asyncio.get_running_loop()
             loop.call_later(_RETURN_AFTER, loop.run_in_executor, None, return_freed_memory)
+
+
+class _Held:
+    """See `BodyBudget.holding`."""
+
+    __slots__ = ("_caller", "_give_back", "_shares", "_size")
+
+    def __init__(
+        self, shares: ClientShares, give_back: Callable[[Caller, int], object], caller: Caller, size: int
+    ) -> None:
+        self._shares = shares
+        self._give_back = give_back
+        self._caller = caller
+        self._size = size
+
+    def __enter__(self) -> None:
+        self._shares.take(self._caller, self._size)
+
+    def __exit__(self, *error: object) -> None:
+        self._give_back(self._caller, self._size)

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
+from types import TracebackType
 from typing import Any, Protocol
 
 from google.protobuf.message import Message
@@ -71,7 +72,7 @@ class Door:
             async def stream(data: Any, context: Context) -> AsyncIterator[bytes]:
                 call = _new_call(method, context)
                 try:
-                    with self._recorded(call):
+                    with _Recorded(self._record, self._server.spans, call):
                         async for response in self._responses(call, data):
                             yield response
                 except errors.OpError as error:
@@ -82,7 +83,7 @@ class Door:
         async def unary(data: Any, context: Context) -> bytes:
             call = _new_call(method, context)
             try:
-                with self._recorded(call):
+                with _Recorded(self._record, self._server.spans, call):
                     response = await self._response(call, data)
                     self._unsent.count(call, len(response))
                     return response
@@ -136,33 +137,26 @@ class Door:
         if scope is not Scope.OPEN:
             self._server.check_accepting()
 
-    @contextmanager
-    def _recorded(self, call: Call) -> Iterator[None]:
-        """Context manager: record a call that ends when this ends.
+    def _record(self, call: Call, error: BaseException | None) -> errors.OpError | None:
+        """Record a call that has ended; returns the error that its client may see, if there is one.
 
-        Raises:
-            OpError: the call failed; any other exception is logged, and becomes an InternalError.
+        An exception that is no OpError is logged, and becomes an InternalError.
         """
-        method, spans = call.method, self._server.spans
-        code = Code.CANCELLED
-        try:
-            with nullcontext() if spans is None or not method.traced else _traced(spans, call):
-                yield
+        code, shown = Code.CANCELLED, None
+        if error is None:
             code = Code.OK
-        except errors.OpError as error:
-            code = error.code
-            raise self._noted(call, error) from None
-        except Exception as error:
-            code = Code.INTERNAL
+        elif isinstance(error, errors.OpError):
+            code, shown = error.code, self._noted(call, error)
+        elif isinstance(error, Exception):
             internal = errors.InternalError()
             internal.__cause__ = error
-            raise self._noted(call, internal) from None
-        finally:
-            if not self._behind_front:
-                self._server.metrics.calls.add((method.path, code.name))
-            if self._server.config.access_log:
-                trace_id = call.trace.trace_id if call.has_trace or code is not Code.OK else ""
-                log_access("gRPC", method.path, int(code), call.seconds, call.run_id, trace_id)
+            code, shown = Code.INTERNAL, self._noted(call, internal)
+        if not self._behind_front:
+            self._server.metrics.calls.add((call.method.path, code.name))
+        if self._server.config.access_log:
+            trace_id = call.trace.trace_id if call.has_trace or code is not Code.OK else ""
+            log_access("gRPC", call.method.path, int(code), call.seconds, call.run_id, trace_id)
+        return shown
 
     def _noted(self, call: Call, error: errors.OpError) -> errors.OpError:
         """Return the error that the client may see, after counting it."""
@@ -189,6 +183,32 @@ def _new_call(method: Method, context: Context) -> Call:
     if call.has_trace:
         context.set_trailing_metadata(((_TRACERESPONSE, str(call.trace)),))
     return call
+
+
+class _Recorded:
+    """Context manager: records a call, which has a span, when it ends.  Raises the error that the client may see."""
+
+    __slots__ = ("_call", "_record", "_span")
+
+    def __init__(
+        self, record: Callable[[Call, BaseException | None], errors.OpError | None], spans: Spans | None, call: Call
+    ) -> None:
+        self._record = record
+        self._call = call
+        self._span = None if spans is None or not call.method.traced else _traced(spans, call)
+
+    def __enter__(self) -> None:
+        if self._span is not None:
+            self._span.__enter__()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._span is not None:
+            self._span.__exit__(kind, error, traceback)
+        shown = self._record(self._call, error)
+        if shown is not None:
+            raise shown from None
 
 
 @contextmanager

@@ -7,7 +7,7 @@ import time
 from collections.abc import Awaitable, Callable
 
 from aexec import errors
-from aexec.hosting import loop_budget
+from aexec.hosting import NeedsThreadError, loop_budget
 from aexec_server.handlers.model_calls import ModelRequest, execute_model_run
 from aexec_server.handlers.runs import RunHandlers
 from aexec_server.http import bodies
@@ -47,17 +47,54 @@ class RpcModelRuns:
         Raises:
             OpError: the version does not serve, too many runs are in flight, or the run failed.
         """
-        hosted = version.hosted
-        wanted: ModelRequest | None = None
-        begun: StartedRun | None = None
-        if size <= _SMALL:
-            # Of many that come at once some are read and run in each turn of the loop.
-            await self._served.turns.take_turn(asyncio.get_running_loop())
-            wanted = await self._read_small(version, call, read)
-            decoded = time.monotonic_ns()
-            begun = self._begin_at_once(call, hosted, wanted)
-            if begun is not None and begun.rest is None and is_soon_written(wanted.asked, begun.values):
-                return self._write_at_once(call, version, wanted, begun, decoded)
+        hosted = version.hosted.acquire()
+        try:
+            if size <= _SMALL:
+                return await self._run_small(call, version, hosted, size, read)
+            return await self._run(call, version, hosted, size, read)
+        finally:
+            hosted.release()
+
+    async def _run_small(
+        self,
+        call: Call,
+        version: ModelVersion,
+        hosted: HostedSession,
+        size: int,
+        read: Callable[[HostedSession], ModelRequest],
+    ) -> bytes:
+        # Of many that come at once some are read and run in each turn of the loop.
+        await self._served.turns.take_turn(asyncio.get_running_loop())
+        try:
+            wanted = read(hosted)
+        except NeedsThreadError:
+            return await self._run(call, version, hosted, size, read)
+        except errors.OpError:
+            version.statistics.count_failure(int(call.arrival * 1e9))
+            raise
+        decoded = time.monotonic_ns()
+        deadline = self._execution.deadline(hosted.session, wanted.asked, call.arrival, call.timeout)
+        begun = self._served.begin_at_once(hosted, call.caller, wanted.asked, deadline, wanted.check)
+        if begun is None or begun.rest is not None or not is_soon_written(wanted.asked, begun.values):
+            return await self._run(call, version, hosted, size, read, wanted, begun)
+        ran = time.monotonic_ns()
+        call.run_id = hosted.runs.add_ended(hosted.runs_owner(call.caller))
+        written, _ = wanted.write(version, begun.served, begun.values)
+        version.statistics.count_success(int(call.arrival * 1e9), decoded, ran, wanted.rows, 0)
+        self._execution.passed(hosted, call.run_id, call.seconds)
+        return bytes(written)
+
+    async def _run(
+        self,
+        call: Call,
+        version: ModelVersion,
+        hosted: HostedSession,
+        size: int,
+        read: Callable[[HostedSession], ModelRequest],
+        wanted: ModelRequest | None = None,
+        begun: StartedRun | None = None,
+    ) -> bytes:
+        """As `run`; `wanted` and `begun` are what there is already."""
 
         async def reading() -> ModelRequest:
             if wanted is not None:
@@ -68,37 +105,6 @@ class RpcModelRuns:
             return execute_model_run(self._execution, version, hosted, run, reading(), size, call.arrival)
 
         return await self._serve(call, hosted, work, begun)
-
-    async def _read_small(
-        self, version: ModelVersion, call: Call, read: Callable[[HostedSession], ModelRequest]
-    ) -> ModelRequest:
-        try:
-            return await bodies.beside(0, lambda: read(version.hosted))
-        except errors.OpError:
-            version.statistics.count_failure(int(call.arrival * 1e9))
-            raise
-
-    def _begin_at_once(self, call: Call, hosted: HostedSession, wanted: ModelRequest) -> StartedRun | None:
-        """Begin the run if it may end at once, else return None; errors are reported when it begins in the ordinary
-        way.
-        """
-        try:
-            wanted.check(hosted.served(wanted.asked, by_admin=call.caller.is_admin))
-        except errors.OpError:
-            return None
-        deadline = self._execution.deadline(hosted.session, wanted.asked, call.arrival, call.timeout)
-        return self._served.begin_at_once(hosted, call.caller, wanted.asked, deadline)
-
-    def _write_at_once(
-        self, call: Call, version: ModelVersion, wanted: ModelRequest, begun: StartedRun, decoded: int
-    ) -> bytes:
-        ran = time.monotonic_ns()
-        hosted = version.hosted
-        call.run_id = hosted.runs.add_ended(hosted.runs_owner(call.caller))
-        written, _ = wanted.write(version, begun.served, begun.values)
-        version.statistics.count_success(int(call.arrival * 1e9), decoded, ran, wanted.rows, 0)
-        self._execution.passed(hosted, call.run_id, call.seconds)
-        return bytes(written)
 
     async def run_step(
         self, call: Call, version: ModelVersion, size: int, read: Callable[[], RunRequest], write: Writer
