@@ -57,6 +57,11 @@ class CalledOffError(BaseException):
     """Raised inside work that must stop.  A BaseException, so that code which handles errors does not catch it."""
 
 
+# The part of its time that a short work may spend on announced pieces.  The rest is for work that takes longer than
+# anybody knew; what is known to take long is better begun in a thread.
+_ANNOUNCED_SHARE = 1 / 8
+
+
 class _TooLongError(CalledOffError):
     """The work has used up its time on the event loop and must be done in a thread."""
 
@@ -71,10 +76,11 @@ class ShortWork:
         look_at: `go_on` need not be called before this time, by `perf_counter`.
     """
 
-    __slots__ = ("_end", "_seconds", "look_at")
+    __slots__ = ("_announced", "_end", "_seconds", "look_at")
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
+        self._announced = 0.0  # nanoseconds of all pieces that were announced
         # By this thread's processor time, which is read less often, because the clock is cheaper.
         self._end = self.look_at = 0.0
 
@@ -97,12 +103,15 @@ class ShortWork:
     def go_on(self) -> None:
         """Stop the work if its time is used up."""
         if perf_counter() > self.look_at:
-            self.expect(0)
+            if thread_time() > self._end:
+                raise _TooLongError
             self.look_at = perf_counter() + self._end - thread_time()
 
     def expect(self, nanoseconds: float) -> None:
-        """Stop the work if a piece that takes this long does not fit into the time that is left."""
-        if thread_time() + nanoseconds * 1e-9 > self._end:
+        """Stop the work if the announced pieces take too large a share of its time, or this one all that is left."""
+        self._announced += nanoseconds
+        too_long = self._announced * 1e-9 > _ANNOUNCED_SHARE * self._seconds
+        if too_long or thread_time() + nanoseconds * 1e-9 > self._end:
             raise _TooLongError
 
     def give_way(self) -> bool:

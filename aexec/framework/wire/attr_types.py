@@ -16,9 +16,10 @@ from aexec import proto
 from aexec.framework import dtypes, errors
 from aexec.framework.dtypes import DType
 from aexec.framework.late_dataclass import dataclass
-from aexec.framework.memory.allocator import note_kept
+from aexec.framework.memory.allocator import WATCHED_CALLS, note_kept
 from aexec.framework.shape import PartialTensorShape
 from aexec.framework.waiting.long_work import expect
+from aexec.framework.waiting.loop_budget import MEASURE_NS
 from aexec.framework.wire import tensor_codec
 
 if TYPE_CHECKING:
@@ -124,13 +125,17 @@ class TensorAttr:
             message = self.to_proto()
             is_large = message is self._encoded
             if is_large:
-                expect(tensor_codec.decode_ns(message))
+                expect(tensor_codec.decode_ns(message) + self._counting_ns())
             self._array = tensor_codec.from_proto(message)
             if is_large:
                 note_kept(self._array)
             if self._array.nbytes > _KEPT_BYTES and any(self._array.strides):
                 self._encoded = None  # from now on the array holds the data
         return self._array
+
+    def _counting_ns(self) -> float:
+        """The time in which whoever watches the running call adds up the array's bytes, in ns."""
+        return MEASURE_NS * self.num_elements if WATCHED_CALLS[0] and self.dtype_enum == dtypes.string.enum else 0.0
 
     def to_proto(self) -> proto.TensorProto:
         """The tensor as a message: the original one if it was not decoded yet.  Not to be modified."""

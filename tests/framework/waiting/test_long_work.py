@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from contextlib import nullcontext
 from itertools import count
 
 import pytest
@@ -199,6 +200,20 @@ def test_short_work_does_not_begin_what_takes_long() -> None:
 
     with pytest.raises(NeedsThreadError):
         ShortWork(0.5).do(work)
+
+
+@pytest.mark.parametrize(("pieces", "fits"), [(4, True), (5, False)])
+def test_announced_pieces_of_short_work_are_added_up(pieces: int, fits: bool) -> None:
+    begun = []
+
+    def work() -> None:
+        for piece in range(pieces):
+            expect(1e9)  # of a second, of which nothing is spent here
+            begun.append(piece)
+
+    with nullcontext() if fits else pytest.raises(NeedsThreadError):
+        ShortWork(33.0).do(work)
+    assert begun == [*range(4)]
 
 
 def test_short_work_within_short_work_has_its_own_time() -> None:

@@ -12,7 +12,7 @@ import pytest
 
 import aexec
 from aexec import errors, proto
-from aexec.framework.dtypes import bool_, float32
+from aexec.framework.dtypes import bool_, float32, string
 from aexec.framework.kernel_contract.kernel_registry import kernel
 from aexec.framework.kernel_contract.op_kernel import Compute, OpKernelConstruction
 from aexec.framework.op_contract import op_registry
@@ -64,6 +64,21 @@ async def test_small_graph_that_takes_long_is_planned_in_a_thread_after_all(kind
         assert await session.run("y:0") == 1
     on_the_loop, in_thread = made_in
     assert on_the_loop == threading.main_thread().name and in_thread.startswith("planner")
+
+
+@pytest.mark.parametrize(("count", "limit", "on_loop"), [(1, 100 * MB, True), (2, None, True), (2, 100 * MB, False)])
+async def test_constants_that_take_long_to_count_are_planned_in_a_thread(
+    count: int, limit: int | None, on_loop: bool
+) -> None:
+    """Each has 20 000 strings, which take 0.6 ms to decode and 2 ms to count; 4 ms in all are for a thread."""
+    g = made_so("quick")
+    for i in range(count):
+        strings = proto.TensorProto(dtype=7, string_val=[b"%d" % n for n in range(20_000)])
+        strings.tensor_shape.dim.add(size=20_000)
+        g(f"c{i}", "Const", dtype=string, value=strings)
+    async with aexec.Session(g.graph(), config=aexec.SessionConfig(session_bytes=limit)) as session:
+        await session.run([f"c{i}:0" for i in range(count)] + ["y:0"])
+    assert (made_in[-1] == threading.main_thread().name) is on_loop
 
 
 async def test_body_that_takes_long_is_planned_in_a_thread_after_all() -> None:
