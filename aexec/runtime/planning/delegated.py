@@ -34,7 +34,7 @@ from aexec.graph.partitioning.regions import Region, find_regions
 from aexec.graph.passes import WorkingGraph
 from aexec.runtime.config import SessionConfig
 from aexec.runtime.functions.function_calls import run_nested
-from aexec.runtime.plans.call_estimates import own_ns
+from aexec.runtime.plans.call_estimates import usual_ns
 from aexec.runtime.plans.plan import Kind, Plan, PlanKey, PlanNode
 from aexec.runtime.plans.plan_builder import build_plan
 from aexec.runtime.plans.region_nodes import may_wait, put_regions
@@ -404,7 +404,7 @@ def _expected_ns(graph: WorkingGraph, node: Node, called: BuiltKernel | PlanNode
     inputs = [
         _array_like(graph, endpoint, dtype) for endpoint, dtype in zip(node.in_edges, node.input_types, strict=True)
     ]
-    expected = own_ns(called.cost, inputs) * called.estimate.scale
+    expected = usual_ns(called.cost, called.estimate, inputs)
     return expected if expected < math.inf else 0.0  # its cost depends on values, which are not known yet
 
 

@@ -11,13 +11,21 @@ from collections.abc import Sequence
 from math import inf
 from typing import Any
 
-from aexec.framework.kernel_contract.node_estimate import CallEvent, MeasuredCall
+from aexec.framework.kernel_contract.node_estimate import CallEvent, MeasuredCall, NodeEstimate
 from aexec.framework.kernel_contract.op_kernel import Cost
 from aexec.framework.kernel_contract.output_sizes import Broadcast, Varying, expected_ns
 from aexec.framework.waiting.loop_budget import current_budget
 from aexec.runtime.plans.plan import PlanNode
 
-__all__ = ["correct_estimate", "correct_in_thread", "heavy_ns", "is_light", "light_elements", "own_ns", "took_at_most"]
+__all__ = [
+    "correct_estimate",
+    "correct_in_thread",
+    "heavy_ns",
+    "is_light",
+    "light_elements",
+    "took_at_most",
+    "usual_ns",
+]
 
 # The least estimate, in ns, of a call that may be made on the loop or in a thread.
 _CALL_NS = 1000.0
@@ -32,7 +40,7 @@ def heavy_ns(node: PlanNode, inputs: Sequence[Any]) -> float:
     Returns:
         The estimate, uncorrected, in ns; infinity where the kernel cannot tell.
     """
-    expected, estimate = own_ns(node.cost, inputs), node.estimate
+    expected, estimate = _own_ns(node.cost, inputs), node.estimate
     if not current_budget().allows(expected * estimate.factor):
         return expected
     if not estimate.asks_always:  # calls of another plan may have ended a suspicion
@@ -42,7 +50,7 @@ def heavy_ns(node: PlanNode, inputs: Sequence[Any]) -> float:
 
 def is_light(node: PlanNode, inputs: Sequence[Any]) -> bool:
     """True if this call would not hold up the loop even if it took twice its estimate."""
-    return current_budget().allows(2 * own_ns(node.cost, inputs) * node.estimate.scale)
+    return current_budget().allows(2 * _own_ns(node.cost, inputs) * node.estimate.scale)
 
 
 def light_elements(node: PlanNode, most: int) -> int:
@@ -61,7 +69,7 @@ def light_elements(node: PlanNode, most: int) -> int:
     return most if cost * most <= allowed else int(allowed / cost)
 
 
-def own_ns(cost: Cost, inputs: Sequence[Any]) -> float:
+def _own_ns(cost: Cost, inputs: Sequence[Any]) -> float:
     """The kernel's own estimate of a call, in ns: a function of the inputs, or a number per element.
 
     It is never less than a call takes by itself.  Otherwise there would be nothing to correct, and a short call that
@@ -73,6 +81,17 @@ def own_ns(cost: Cost, inputs: Sequence[Any]) -> float:
     except Exception:
         return inf
     return max(_CALL_NS, estimate) if estimate > 0 else 0.0
+
+
+def usual_ns(cost: Cost, estimate: NodeEstimate, inputs: Sequence[Any]) -> float:
+    """How long a call usually takes, in ns: the kernel's own estimate, corrected; infinity where it cannot tell.
+
+    A call that is expected to be too short to be measured was measured only where something held it up.  So a scale
+    above 1 does not count then, unless the node is heavy.
+    """
+    own = _own_ns(cost, inputs)
+    is_measured = estimate.asks_always or own >= current_budget().measured_seconds * 1e9
+    return own * (estimate.scale if is_measured else min(1.0, estimate.scale))
 
 
 def correct_estimate(node: PlanNode, inputs: Any, elapsed_ns: float) -> None:
@@ -96,7 +115,7 @@ def took_at_most(node: PlanNode, expected_ns: float, elapsed_ns: float) -> None:
 
 def _measured(node: PlanNode, event: CallEvent, inputs: Any, elapsed_ns: float) -> None:
     if node.check:  # nobody asks for the estimates of other nodes
-        _learn(node, event, own_ns(node.cost, inputs), elapsed_ns)
+        _learn(node, event, _own_ns(node.cost, inputs), elapsed_ns)
 
 
 def _learn(node: PlanNode, event: CallEvent, expected_ns: float, elapsed_ns: float) -> None:

@@ -9,9 +9,16 @@ import numpy as np
 import pytest
 
 import aexec
-from aexec.framework.kernel_contract.node_estimate import EstimateState
+from aexec.framework.kernel_contract.node_estimate import EstimateState, NodeEstimate
 from aexec.framework.kernel_contract.output_sizes import Varying
-from aexec.runtime.plans.call_estimates import correct_estimate, correct_in_thread, heavy_ns, is_light, took_at_most
+from aexec.runtime.plans.call_estimates import (
+    correct_estimate,
+    correct_in_thread,
+    heavy_ns,
+    is_light,
+    took_at_most,
+    usual_ns,
+)
 from aexec.runtime.plans.compilation_policy import COMPILE_AT, LOOKS, SUSPICIOUS
 from aexec.runtime.plans.plan import Plan, PlanNode
 from tests.support.node_estimates import begin, suspect
@@ -172,3 +179,22 @@ async def test_new_plan_begins_with_what_is_known(node: PlanNode) -> None:
     other.estimate = node.estimate
     other.ask(1)
     assert (other.check, other.usual_check) == (2, 1)
+
+
+@pytest.mark.parametrize(
+    ("scale", "asks_always", "own_ns", "usual"),
+    [
+        (1.0, False, 10_000.0, 10_000.0),
+        (0.5, False, 10_000.0, 5_000.0),
+        (5.0, False, 10_000.0, 10_000.0),  # too short to be measured, but when something held it up
+        (5.0, True, 10_000.0, 50_000.0),
+        (5.0, False, 100_000.0, 500_000.0),
+        (0.5, False, 100_000.0, 50_000.0),
+    ],
+)
+def test_usual_time_does_not_follow_from_calls_that_were_held_up(
+    scale: float, asks_always: bool, own_ns: float, usual: float
+) -> None:
+    estimate = NodeEstimate()
+    estimate.scale, estimate.asks_always = scale, asks_always
+    assert usual_ns(lambda *_: own_ns, estimate, ()) == usual
