@@ -1,12 +1,11 @@
 """TensorFlow's graph mode under its own names: `import aexec.compat.v1 as tf`.
 
-A program that was written for `tensorflow.compat.v1` runs after this import in place of that, with `tf.Session`, whose
-methods wait; or with `tf.AsyncSession`, whose `run` is awaited.  All it names is aexec's: these are tables of names,
-and adapters where TensorFlow's arguments differ.  What is not there says, when it is asked for, what to use in its
-place.
+A program that was written for `tensorflow.compat.v1` runs with this import instead, with `tf.Session`, whose methods
+block; or with `tf.AsyncSession`, whose `run` is awaited.  All its names are aexec's functions: the modules are tables
+of names, and adapters if TensorFlow's arguments differ.  A missing name raises an error that says what to use instead.
 
-Importing it makes a default graph, which is built into outside of all `with graph.as_default():` blocks, and gives
-tensors TensorFlow's other methods (`tensors.py`).  docs/from-tensorflow.md lists names.  Next to read: `namespace.py`.
+Importing it makes a default graph, which is current outside of all `with graph.as_default():` blocks, and gives tensors
+TensorFlow's other methods (`tensors.py`).  docs/from-tensorflow.md lists names.  Next to read: `namespace.py`.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ _tensors.get_default_graph()
 
 
 def disable_eager_execution(*ignored: Any) -> None:
-    """Nothing: graphs are all there is."""
+    """Does nothing, since there is only graph mode."""
 
 
 disable_v2_behavior = disable_control_flow_v2 = disable_tensor_equality = disable_eager_execution
@@ -34,7 +33,7 @@ newaxis = None
 _TYPES = """bfloat16 complex128 complex64 double float16 float32 float64 half int16 int32 int64 int8 qint16 qint32 qint8
 quint16 quint8 resource string uint16 uint32 uint64 uint8 variant""".split()
 
-# Ops whose name and arguments are TensorFlow's.
+# Ops whose name and arguments equal TensorFlow's.
 _SAME = """batch_to_space_nd bitcast broadcast_to check_numerics cholesky diag diag_part dynamic_partition
 dynamic_stitch extract_volume_patches fft fft2d fft3d guarantee_const identity_n ifft
 ifft2d ifft3d matching_files matrix_band_part matrix_determinant matrix_inverse read_file
@@ -68,7 +67,7 @@ uniform_unit_scaling_initializer variance_scaling_initializer zeros_initializer"
 _MESSAGES = """AttrValue ConfigProto Event GPUOptions GraphDef GraphOptions HistogramProto MetaGraphDef NameAttrList
 NodeDef OptimizerOptions RunMetadata RunOptions SessionLog Summary""".split()
 
-# TensorFlow's name → where the thing is; see `namespace`.
+# TensorFlow's name → the place of its implementation; see `namespace`.
 NAMES = {
     **_MATH,
     **{name: f"aexec:{name}" for name in (*_TYPES, *_OURS)},

@@ -1,4 +1,4 @@
-"""`tf.app`: runs a program's `main` with the words of the command line that are no flags.
+"""`tf.app`: runs a program's `main` with the arguments of the command line that are not flags.
 
 Next to read: `flags.py`.
 """
@@ -15,6 +15,6 @@ __all__ = ["flags", "run"]
 
 
 def run(main: Callable[[list[str]], Any] | None = None, argv: Sequence[str] | None = None) -> None:
-    """`tf.app.run`: read the flags, call `main`, and exit with what it gives."""
+    """`tf.app.run`: read the flags, call `main`, and exit with its result."""
     found = main or sys.modules["__main__"].main
     sys.exit(found(flags.FLAGS(sys.argv if argv is None else argv, known_only=True)))

@@ -59,7 +59,7 @@ __all__ = [
 def convert_to_tensor(
     value: Any, dtype: Any = None, name: str | None = None, preferred_dtype: Any = None, dtype_hint: Any = None
 ) -> Tensor:
-    """`tf.convert_to_tensor`; a preferred type is taken if the value fits it."""
+    """`tf.convert_to_tensor`; a preferred type is used if it can represent the value."""
     wanted = None if dtype is None else as_dtype(dtype)
     hint = chosen(preferred_dtype=preferred_dtype, dtype_hint=dtype_hint)
     if wanted is None and hint is not None and not isinstance(value, Tensor | TensorProxy):
@@ -83,7 +83,7 @@ def cast(x: Any, dtype: Any, name: str | None = None) -> Tensor:
 
 
 def to_dtype(dtype: dtypes.DType) -> Any:
-    """`tf.to_float` and its kin: a cast to that type."""
+    """`tf.to_float` and similar functions: a cast to that type."""
 
     def to(x: Any, name: str | None = None) -> Tensor:
         return cast(x, dtype, name)
@@ -103,38 +103,38 @@ reverse = renamed(ops.reverse_v2, "tensor axis name", "reverse")
 
 
 def batch_gather(params: Any, indices: Any, name: str | None = None) -> Tensor:
-    """`tf.batch_gather`: rows of each of many tensors."""
+    """`tf.batch_gather`: gathers rows for each tensor of a batch."""
     places = _convert(indices)
     return ops.gather_v2(params, places, rank_of(places) - 1, batch_dims=rank_of(places) - 1, name=name)
 
 
 def rank_of(value: Tensor) -> int:
-    """Raises InvalidArgumentError if the rank of a tensor is not known."""
+    """The rank of a tensor.  Raises InvalidArgumentError if it is unknown."""
     if value.static_shape.rank is None:
         raise errors.InvalidValueError(f"the rank of '{value.name}' must be known")
     return value.static_shape.rank
 
 
 def zeros_like(tensor: Any, dtype: Any = None, name: str | None = None, optimize: bool = True) -> Tensor:
-    """`tf.zeros_like`; whether it is made ahead of the run is left to the session."""
+    """`tf.zeros_like`; the session decides whether to compute it before the run."""
     return ops.zeros_like(_convert(tensor) if dtype is None else cast(tensor, dtype), name=name)
 
 
 def ones_like(tensor: Any, dtype: Any = None, name: str | None = None, optimize: bool = True) -> Tensor:
-    """`tf.ones_like`; whether it is made ahead of the run is left to the session."""
+    """`tf.ones_like`; the session decides whether to compute it before the run."""
     return ops.ones_like(_convert(tensor) if dtype is None else cast(tensor, dtype), name=name)
 
 
 def eye(
     num_rows: int, num_columns: int | None = None, batch_shape: Any = None, dtype: Any = "float32", name: str = "eye"
 ) -> Tensor:
-    """`tf.eye`, of sizes that are known."""
+    """`tf.eye`, for known sizes."""
     one = np.eye(num_rows, num_columns, dtype=as_dtype(dtype).np)
     return constant(np.broadcast_to(one, [*(batch_shape or ()), *one.shape]), dtype, name=name)
 
 
 def range(start: Any, limit: Any = None, delta: Any = 1, dtype: Any = None, name: str = "range") -> Tensor:
-    """`tf.range`: the types of the bounds are brought to one."""
+    """`tf.range`: the bounds are converted to one type."""
     first, last = (0, start) if limit is None else (start, limit)
     bounds = [first, last, delta]
     if dtype is None:
@@ -165,7 +165,7 @@ def concat(values: Any, axis: Any, name: str = "concat") -> Tensor:
     """`tf.concat`.
 
     Raises:
-        ValueError: the axis is no scalar, as where the arguments come in the order of before TensorFlow 1.
+        ValueError: the axis is not a scalar, as with the argument order from before TensorFlow 1.
     """
     values = list(values) if isinstance(values, list | tuple) else [values]
     if len(values) > 1:
@@ -176,7 +176,7 @@ def concat(values: Any, axis: Any, name: str = "concat") -> Tensor:
 
 
 def stack(values: Any, axis: int = 0, name: str = "stack") -> Tensor:
-    """`tf.stack`; what is no list is a value that is whole already."""
+    """`tf.stack`; a value that is not a list is returned unchanged."""
     if not isinstance(values, list | tuple | np.ndarray):
         return ops.identity(values, name=name)
     return ops.pack(list(values), axis=axis, name=name)
@@ -228,7 +228,7 @@ def strided_slice(
 def split(
     value: Any, num_or_size_splits: Any, axis: Any = 0, num: int | None = None, name: str = "split"
 ) -> list[Tensor]:
-    """`tf.split`: into so many equal parts, or parts of these sizes."""
+    """`tf.split`: into that many equal parts, or parts of these sizes."""
     if isinstance(num_or_size_splits, int):
         return ops.split(axis, value, num_or_size_splits, name=name)
     sizes = _convert(num_or_size_splits)
@@ -271,7 +271,7 @@ def gather(
     axis: Any = None,
     batch_dims: int = 0,
 ) -> Tensor:
-    """`tf.gather`; of a variable only the rows are read.  Indices are always checked."""
+    """`tf.gather`; for a variable only the rows are read.  Indices are always checked."""
     from aexec.variables.variable import Variable
 
     if axis is None:
@@ -282,7 +282,7 @@ def gather(
 
 
 def where(condition: Any, x: Any = None, y: Any = None, name: str | None = None) -> Tensor:
-    """`tf.where`: places of what is true, or elements of the one and the other."""
+    """`tf.where`: indices of true elements, or elements of `x` and `y`."""
     if x is None and y is None:
         return ops.where(condition, name=name)
     if x is None or y is None:
@@ -311,7 +311,7 @@ def one_hot(
 
 
 def boolean_mask(tensor: Any, mask: Any, name: str = "boolean_mask", axis: int | None = None) -> Tensor:
-    """`tf.boolean_mask`: what is left where the mask is true."""
+    """`tf.boolean_mask`: the elements for which the mask is true."""
     with name_scope(name):
         value, keep = _convert(tensor, name="tensor"), _convert(mask, dtypes.bool_, "mask")
         first, width = axis or 0, rank_of(keep)
@@ -335,7 +335,9 @@ def sequence_mask(lengths: Any, maxlen: Any = None, dtype: Any = dtypes.bool_, n
 
 
 def repeat(input: Any, repeats: Any, axis: int | None = None, name: str | None = None) -> Tensor:
-    """`tf.repeat`: each element, or slice along an axis, as often, or each so often as a vector says."""
+    """`tf.repeat`: repeats each element, or slice along an axis, a number of times, or each as often as a vector
+    says.
+    """
     with name_scope(name or "Repeat"):
         value = _convert(input)
         if axis is None:
@@ -350,7 +352,7 @@ def repeat(input: Any, repeats: Any, axis: int | None = None, name: str | None =
 
 
 def _repeated(size: Tensor, repeats: Tensor) -> Tensor:
-    """Numbers below `size`, each so often as `repeats`, a vector of that size or a scalar, says."""
+    """Numbers below `size`, each repeated as often as `repeats`, a vector of that size or a scalar, says."""
     many = ops.broadcast_to(repeats, ops.reshape(size, [1]))
     columns = ops.range(cast(0, many.dtype.base), ops.max(many, [0]), cast(1, many.dtype.base))
     return ops.where(ops.less(columns, ops.expand_dims(many, 1)))[:, 0]
@@ -417,12 +419,12 @@ def broadcast_static_shape(shape_x: Any, shape_y: Any) -> TensorShape:
 
 
 def _broadcast(a: int | None, b: int | None) -> int | None:
-    """The size of two sizes that may be broadcast; with 1 it is the other one."""
+    """The size to which two sizes broadcast."""
     if 1 in (a, b):
         return b if a == 1 else a
     return b if a is None else a
 
 
 def setdiff1d(x: Any, y: Any, index_dtype: Any = "int32", name: str | None = None) -> tuple[Tensor, Tensor]:
-    """`tf.setdiff1d`: what is in the first only, and where."""
+    """`tf.setdiff1d`: the elements that only `x` has, and their indices."""
     return ops.list_diff(x, y, out_idx=as_dtype(index_dtype), name=name)

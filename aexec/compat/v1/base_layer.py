@@ -1,4 +1,4 @@
-"""`tf.layers.Layer`: the base of layers that programs write.
+"""`tf.layers.Layer`: the base of layers that programs define.
 
 Next to read: `rnn_cell.py`, whose cells are layers, and `layers.py`.
 """
@@ -27,14 +27,14 @@ def _snake(name: str) -> str:
 
 
 class Layer:
-    """A layer with weights of its own, which `build` makes with the first call; `call` computes.
+    """A layer with its own weights, which the first call makes by `build`; `call` computes.
 
-    The weights are in a variable scope called like the layer, which is opened with the first call.
+    The weights are in a variable scope named after the layer, which the first call opens.
 
     Attributes:
-        trainable: are the weights?
-        built: has it made its weights?
-        input_spec: nothing here asks for it.
+        trainable: whether the weights are trainable.
+        built: True once the weights are made.
+        input_spec: unused here.
     """
 
     trainable = True
@@ -57,21 +57,21 @@ class Layer:
         self._losses: list[Tensor] = []
         self._updates: list[Any] = []
 
-    # What a program's own layer overrides
+    # Overridden by a program's own layer
 
     def build(self, input_shape: Any) -> None:
         """Make the weights, given the static shape of the inputs."""
         self.built = True
 
     def call(self, inputs: Any, *args: Any, **kwargs: Any) -> Any:
-        """What the layer computes."""
+        """The layer's outputs."""
         return inputs
 
     def compute_output_shape(self, input_shape: Any) -> Any:
         """The shape of the outputs."""
         raise NotImplementedError
 
-    # What it calls
+    # Called by it
 
     def add_weight(
         self,
@@ -87,7 +87,7 @@ class Layer:
         aggregation: Any = None,
         partitioner: Any = None,
     ) -> Any:
-        """A variable of the layer, made with the first call and found by later ones."""
+        """A variable of the layer, made by the first call and returned by later ones."""
         made = get_variable(
             name,
             list(shape),
@@ -112,12 +112,12 @@ class Layer:
             get_default_graph().collections.add(GraphKeys.REGULARIZATION_LOSSES, loss)
 
     def add_update(self, updates: Any, inputs: Any = None) -> None:
-        """Add operations that are to run with each step, and to the graph's update ops."""
+        """Add operations that must run with each step, also to the graph's update ops."""
         for update in leaves_of(updates):
             self._updates.append(update)
             get_default_graph().collections.add(GraphKeys.UPDATE_OPS, update)
 
-    # What users call
+    # Called by users
 
     def __call__(self, inputs: Any, *args: Any, scope: Any = None, **kwargs: Any) -> Any:
         self._open(scope)
@@ -134,7 +134,7 @@ class Layer:
         return found
 
     def apply(self, inputs: Any, *args: Any, **kwargs: Any) -> Any:
-        """As a call."""
+        """The same as a call."""
         return self(inputs, *args, **kwargs)
 
     def _open(self, scope: Any) -> None:
@@ -165,7 +165,7 @@ class Layer:
 
     @property
     def dtype(self) -> Any:
-        """The type of its weights; before the first call that which was asked for."""
+        """The type of its weights; before the first call the requested type."""
         return self._dtype
 
     @property
@@ -175,7 +175,7 @@ class Layer:
 
     @property
     def trainable_weights(self) -> list[Any]:
-        """Those that training changes."""
+        """The weights that training changes."""
         return [weight for weight in self._weights if self.trainable and _is_trainable(weight)]
 
     @property
@@ -189,16 +189,16 @@ class Layer:
 
     @property
     def losses(self) -> list[Tensor]:
-        """What `add_loss` was given."""
+        """The losses added by `add_loss`."""
         return list(self._losses)
 
     @property
     def updates(self) -> list[Any]:
-        """What `add_update` was given."""
+        """The updates added by `add_update`."""
         return list(self._updates)
 
     def count_params(self) -> int:
-        """How many numbers the weights have."""
+        """The number of elements of all weights."""
         total = 0
         for weight in self.weights:
             count = 1

@@ -1,4 +1,4 @@
-"""What is in a checkpoint, with TensorFlow's functions, over `aexec/io/tensor_bundle.py`.
+"""The contents of a checkpoint by TensorFlow's functions, over `aexec/io/tensor_bundle.py`.
 
 Next to read: `training.py`.
 """
@@ -25,7 +25,7 @@ __all__ = [
 
 
 class NewCheckpointReader:
-    """`tf.train.NewCheckpointReader`: of a checkpoint's prefix."""
+    """`tf.train.NewCheckpointReader`: reads the checkpoint of a prefix."""
 
     def __init__(self, filepattern: str) -> None:
         self._bundle = BundleReader(filepattern)
@@ -40,17 +40,17 @@ class NewCheckpointReader:
         return {name: dtype for name, (dtype, _) in self._described.items()}
 
     def has_tensor(self, tensor_str: str) -> bool:
-        """Is there one of that name?"""
+        """True if there is a tensor of that name."""
         return tensor_str in self._described
 
     def get_tensor(self, tensor_str: str) -> Any:
-        """A value.  Raises NotFoundError."""
-        with self._bundle:  # which opens its files again when it reads
+        """The value of a tensor.  Raises NotFoundError."""
+        with self._bundle:  # it opens its files when it reads
             return self._bundle.read(tensor_str)
 
 
 def load_checkpoint(ckpt_dir_or_file: str) -> NewCheckpointReader:
-    """`tf.train.load_checkpoint`: a prefix, or a folder, of which the latest is read."""
+    """`tf.train.load_checkpoint`: from a prefix, or a folder, whose latest checkpoint is read."""
     return NewCheckpointReader(_prefix(ckpt_dir_or_file))
 
 
@@ -60,7 +60,7 @@ def _prefix(ckpt_dir_or_file: str) -> str:
 
 
 def list_variables(ckpt_dir_or_file: str) -> list[tuple[str, list[int]]]:
-    """`tf.train.list_variables`: names and shapes, by name."""
+    """`tf.train.list_variables`: names and shapes, sorted by name."""
     return sorted(load_checkpoint(ckpt_dir_or_file).get_variable_to_shape_map().items())
 
 
@@ -70,15 +70,15 @@ def load_variable(ckpt_dir_or_file: str, name: str) -> Any:
 
 
 def init_from_checkpoint(ckpt_dir_or_file: str, assignment_map: Any) -> None:
-    """`tf.train.init_from_checkpoint`: have variables begin with values of a checkpoint.
+    """`tf.train.init_from_checkpoint`: make variables start with values of a checkpoint.
 
-    Their initializers then restore.  Call it before an operation that runs them is made.
+    Their initializers then restore the values.  Call it before you make an operation that runs them.
 
     Args:
-        assignment_map: name in the checkpoint → variable or its name; `scope/` → `scope/` for all inside.
+        assignment_map: name in the checkpoint → variable or its name; `scope/` → `scope/` for all names inside.
 
     Raises:
-        ValueError: a variable or a tensor is not there, or its shape is another one.
+        ValueError: a variable or a tensor does not exist, or its shape differs.
     """
     prefix = _prefix(ckpt_dir_or_file)
     reader = NewCheckpointReader(prefix)
@@ -96,7 +96,7 @@ def init_from_checkpoint(ckpt_dir_or_file: str, assignment_map: Any) -> None:
 
 
 def _matched(theirs: str, ours: Any, shapes: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Names in a checkpoint and variables that an entry of an assignment map stands for."""
+    """Yields the names in a checkpoint and the variables that an entry of an assignment map stands for."""
     variables = {v.op.name: v for v in get_default_graph().collections.get("variables")}
     if not isinstance(ours, str):
         yield from ((theirs, one) for one in (ours if isinstance(ours, list) else [ours]))

@@ -39,7 +39,7 @@ class ClusterSpec:
         return self._jobs[job_name]
 
     def num_tasks(self, job_name: str) -> int:
-        """How many tasks a job has."""
+        """The number of tasks of a job."""
         return len(self._of(job_name))
 
     def task_indices(self, job_name: str) -> list[int]:
@@ -53,12 +53,12 @@ class ClusterSpec:
         return self._of(job_name)[task_index]
 
     def job_tasks(self, job_name: str) -> list[str | None]:
-        """Addresses of a job's tasks, None where a number is left out."""
+        """Addresses of a job's tasks, None for missing numbers."""
         tasks = self._of(job_name)
         return [tasks.get(index) for index in range(max(tasks, default=-1) + 1)]
 
     def as_dict(self) -> dict[str, Any]:
-        """Addresses by job: a list where no number is left out."""
+        """Addresses by job: a list if no number is missing."""
         whole = {job: sorted(tasks) == list(range(len(tasks))) for job, tasks in self._jobs.items()}
         return {job: self.job_tasks(job) if whole[job] else dict(tasks) for job, tasks in self._jobs.items()}
 
@@ -79,7 +79,7 @@ class ClusterSpec:
 
 
 class Server:
-    """`tf.train.Server`: tasks are served by `aexec serve`, and this refuses to."""
+    """`tf.train.Server`: refuses to serve tasks, which `aexec serve` does."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""`tf.compat`: strings and bytes as each other; and `tf.compat.v1`, which is `tf` itself."""
+"""`tf.compat`: conversion between strings and bytes; and `tf.compat.v1`, which is `tf` itself."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ bytes_or_text_types = (bytes, str)
 
 
 def as_bytes(bytes_or_text: Any, encoding: str = "utf-8") -> bytes:
-    """`tf.compat.as_bytes`.  Raises TypeError for what is neither."""
+    """`tf.compat.as_bytes`.  Raises TypeError for other types."""
     if isinstance(bytes_or_text, bytearray):
         return bytes(bytes_or_text)
     if isinstance(bytes_or_text, str):
@@ -43,7 +43,7 @@ def as_bytes(bytes_or_text: Any, encoding: str = "utf-8") -> bytes:
 
 
 def as_text(bytes_or_text: Any, encoding: str = "utf-8") -> str:
-    """`tf.compat.as_text`.  Raises TypeError for what is neither."""
+    """`tf.compat.as_text`.  Raises TypeError for other types."""
     if isinstance(bytes_or_text, str):
         return bytes_or_text
     if isinstance(bytes_or_text, bytes):
@@ -55,7 +55,7 @@ as_str = as_text
 
 
 def as_str_any(value: Any, encoding: str = "utf-8") -> str:
-    """`tf.compat.as_str_any`: also of what is no string."""
+    """`tf.compat.as_str_any`: also converts other values than strings."""
     return as_text(value, encoding) if isinstance(value, bytes) else str(value)
 
 
@@ -65,5 +65,5 @@ def path_to_str(path: Any) -> Any:
 
 
 def forward_compatible(year: int, month: int, day: int) -> bool:
-    """`tf.compat.forward_compatible`: graphs are for this version."""
+    """`tf.compat.forward_compatible`: always True, since graphs are for this version."""
     return True

@@ -92,7 +92,7 @@ def while_loop(
     maximum_iterations: Any = None,
     return_same_structure: bool = False,
 ) -> Any:
-    """`tf.while_loop`; where memory is swapped to is left to the session."""
+    """`tf.while_loop`; the session decides where memory is swapped to."""
     found = _while_loop.while_loop(
         cond,
         body,
@@ -239,7 +239,7 @@ def hessians(
         return list(_jacobian.hessians(ys, xs if isinstance(xs, list | tuple) else [xs]))
 
 
-# What a run checks and prints
+# Checks and prints of a run
 
 
 def Assert(condition: Any, data: Sequence[Any], summarize: int | None = None, name: str | None = None) -> Node:  # noqa: N802
@@ -298,7 +298,7 @@ def assert_rank(
     message: str | None = None,
     name: str | None = None,
 ) -> Node:
-    """`tf.assert_rank`: at once where the rank is known, else in each run."""
+    """`tf.assert_rank`: checks now if the rank is known, else in each run."""
     value = convert_to_tensor(x)
     if value.static_shape.rank is not None and value.static_shape.rank != rank:
         raise errors.InvalidValueError(
@@ -328,7 +328,7 @@ def print_(*inputs: Any, **kwargs: Any) -> Node:
     """`tf.print`: an operation that prints to standard error, or `output_stream`.
 
     Raises:
-        UnimplementedError: a stream that is none of the process.
+        UnimplementedError: the stream is not one of the process's.
     """
     stream = kwargs.pop("output_stream", sys.stderr)
     summarize, sep, name = kwargs.pop("summarize", 3), kwargs.pop("sep", " "), kwargs.pop("name", None)

@@ -1,8 +1,7 @@
-"""`Coordinator`, queue runners and queues as programs with threads use them, over `aexec.queues`.
+"""`Coordinator`, queue runners and queues for programs with threads, over `aexec.queues`.
 
-With a `tf.Session` the runners are tasks on the session's own event loop, and the coordinator may be told and asked
-from any thread; with an `AsyncSession` they are tasks of the program's loop, and `join` is awaited.
-Next to read: `training.py`.
+With a `tf.Session` the runners are tasks on the session's own event loop, and the coordinator can be used from any
+thread; with an `AsyncSession` they are tasks of the program's loop, and `join` is awaited. Next to read: `training.py`.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ __all__ = [
 
 
 class _Told(_Coordinator):
-    """A coordinator that threads can wait for, too."""
+    """A coordinator for which threads can wait, too."""
 
     def __init__(self, clean: tuple[type[BaseException], ...]) -> None:
         super().__init__(clean)
@@ -67,56 +66,56 @@ class Coordinator:
         self._threads: list[Any] = []
 
     def start(self, session: Any, runners: Iterable[_runners.QueueRunner] | None) -> list[Any]:
-        """Start queue runners, which this stops."""
+        """Start queue runners, which this coordinator stops."""
         self._session = session
         tasks: list[Any] = in_session(session, _runners.start_queue_runners, self.ours, runners)
         return tasks
 
     def _on_loop(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """On the loop of the session, if there is one that is open."""
+        """Call a function on the loop of the session, if there is an open one, else here."""
         if isinstance(self._session, Session):
             try:
                 return self._session.waiting.wait(lambda _: function(*arguments))
             except errors.FailedPreconditionError:
-                pass  # it is closed: nothing of it runs any more
+                pass  # it is closed: nothing of it runs
         return function(*arguments)
 
     def should_stop(self) -> bool:
-        """Has anybody asked for the stop?"""
+        """True if the stop was requested."""
         return self.ours.should_stop()
 
     def request_stop(self, ex: Any = None) -> None:
-        """Ask for the stop, with an error if there is one, or what `sys.exc_info` gives of it."""
+        """Request the stop, with an error if there is one, or a result of `sys.exc_info`."""
         error = ex[1] if isinstance(ex, tuple) else ex
         self._on_loop(self.ours.request_stop, error)
 
     def clear_stop(self) -> None:
-        """Begin anew."""
+        """Clear the stop and its error."""
         self._on_loop(self.ours.clear_stop)
 
     def wait_for_stop(self, timeout: float | None = None) -> bool:
-        """Wait for the stop, at most so many seconds; is it asked for?"""
+        """Wait for the stop, at most `timeout` seconds; returns whether it was requested."""
         return self.ours.stopped.wait(timeout)
 
     def register_thread(self, thread: threading.Thread) -> None:
-        """Have `join` wait for a thread."""
+        """Make `join` wait for a thread."""
         self._threads.append(thread)
 
     @contextmanager
     def stop_on_exception(self) -> Iterator[None]:
-        """An error in the block asks for the stop and goes no further."""
+        """Context manager: an error in the block requests the stop and is not raised."""
         try:
             yield
         except Exception as error:
             self.request_stop(error)
 
     def raise_requested_exception(self) -> None:
-        """Raise the error that is kept, if there is one."""
+        """Raise the stored error, if there is one."""
         self.ours.raise_requested_exception()
 
     @property
     def joined(self) -> bool:
-        """Has `join` ended?"""
+        """True once `join` has ended."""
         return self.ours.joined
 
     def join(
@@ -125,7 +124,7 @@ class Coordinator:
         stop_grace_period_secs: float = 120,
         ignore_live_threads: bool = False,
     ) -> Any:
-        """Wait until the stop is asked for, or all threads have ended; then for them; raise the error kept.
+        """Wait until the stop is requested, or all threads have ended; then for the threads; raise the stored error.
 
         Raises:
             RuntimeError: threads do not end, or tasks had to be cancelled.
@@ -178,7 +177,7 @@ class QueueRunner(_runners.QueueRunner):
     def create_threads(
         self, sess: Any, coord: Coordinator | None = None, daemon: bool = True, start: bool = True
     ) -> list[Any]:
-        """Start it; the tasks, which need no starting."""
+        """Start it; returns the tasks, which are already started."""
         return _started(sess, coord, [self])
 
 
@@ -195,7 +194,7 @@ def start_queue_runners(
     start: bool = True,
     collection: str = "queue_runners",
 ) -> list[Any]:
-    """`tf.train.start_queue_runners`: tasks, which `coord.join` takes for threads."""
+    """`tf.train.start_queue_runners`: returns tasks, which `coord.join` accepts as threads."""
     refuse("start_queue_runners", collection=None if collection == "queue_runners" else collection)
     return _started(default_session() if sess is None else sess, coord, None)
 
@@ -211,7 +210,7 @@ def _started(session: Any, coord: Coordinator | None, runners: list[_runners.Que
 
 
 def _shapes(shapes: Any) -> Any:
-    """One shape alone is the shape of the only component."""
+    """A single shape is the shape of the only component."""
     if shapes is None:
         return None
     if isinstance(shapes, PartialTensorShape | TensorShape):

@@ -1,4 +1,4 @@
-"""`tf.debugging`: a table of what a run checks."""
+"""`tf.debugging`: a table of checks in a run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The default session: the one whose `with` block is innermost in the task or thread.
+"""The default session: that of the innermost `with` block in the task or thread.
 
 Next to read: `session.py`.
 """
@@ -19,7 +19,7 @@ _entered: ContextVar[tuple[Any, ...]] = ContextVar("aexec_compat_sessions", defa
 
 @contextmanager
 def entered(session: Any) -> Iterator[None]:
-    """A session is the default one in the block."""
+    """Context manager: a session is the default one inside."""
     before = _entered.get()
     _entered.set((*before, session))
     try:
@@ -29,13 +29,13 @@ def entered(session: Any) -> Iterator[None]:
 
 
 def get_default_session() -> Any:
-    """The session whose block is innermost in this context, or None."""
+    """The session of the innermost block in this context, or None."""
     sessions = _entered.get()
     return sessions[-1] if sessions else None
 
 
 def default_session() -> Any:
-    """The session whose block is innermost.  Raises NoSessionError if there is none."""
+    """The session of the innermost block.  Raises NoSessionError if there is none."""
     session = get_default_session()
     if session is None:
         raise errors.NoSessionError(

@@ -1,4 +1,4 @@
-"""`tf.distributions`: the distributions that training programs draw from and take logarithms of.
+"""`tf.distributions`: distributions with samples and log probabilities, for training programs.
 
 Next to read: `random.py`.
 """
@@ -24,11 +24,11 @@ __all__ = ["Bernoulli", "Categorical", "Distribution", "Normal", "Uniform", "kl_
 
 
 class Distribution:
-    """The base of distributions: a subclass has `_draw` and `log_prob`, and what else it can compute.
+    """The base of distributions: a subclass has `_draw` and `log_prob`, and other functions that it can compute.
 
     Attributes:
         name: scope of its nodes.
-        dtype: of what is drawn.
+        dtype: of samples.
     """
 
     def __init__(self, name: str, dtype: dtypes.DType, shape: Tensor) -> None:
@@ -37,14 +37,14 @@ class Distribution:
         self._shape = shape
 
     def batch_shape_tensor(self, name: str = "batch_shape_tensor") -> Tensor:
-        """How many distributions it is of."""
+        """The shape of the batch of distributions."""
         return self._shape
 
     def _draw(self, shape: Tensor, seed: int | None) -> Tensor:
         raise NotImplementedError
 
     def sample(self, sample_shape: Any = (), seed: int | None = None, name: str = "sample") -> Tensor:
-        """Numbers drawn: [*sample_shape, *batch_shape]."""
+        """Samples of shape [*sample_shape, *batch_shape]."""
         with name_scope(f"{self.name}/{name}"):
             many = convert_to_tensor(
                 np.array(sample_shape, np.int32) if not isinstance(sample_shape, Tensor) else sample_shape
@@ -62,7 +62,7 @@ class Distribution:
 
 
 def _sum_of_ones(*values: Tensor) -> Tensor:
-    """The shape to which values are broadcast."""
+    """The shape to which the values broadcast."""
     shape = ops.shape(values[0])
     for value in values[1:]:
         shape = ops.broadcast_args(shape, ops.shape(value))
@@ -94,7 +94,7 @@ class Normal(Distribution):
             return -0.5 * ops.square(z) - (0.5 * math.log(2 * math.pi) + ops.log(self.scale))
 
     def cdf(self, value: Any, name: str = "cdf") -> Tensor:
-        """The probability of no more than a value."""
+        """The cumulative distribution function."""
         z = (convert_to_tensor(value, self.dtype) - self.loc) / self.scale
         return 0.5 * ops.erfc(z * -math.sqrt(0.5))
 
@@ -211,12 +211,12 @@ class Bernoulli(Distribution):
         return self.probs * (1.0 - self.probs)
 
     def mode(self, name: str = "mode") -> Tensor:
-        """What is more likely."""
+        """The likelier value."""
         return ops.cast(ops.greater(self.probs, 0.5), DstT=self.dtype)
 
 
 class Categorical(Distribution):
-    """`tf.distributions.Categorical`: numbers of classes, by their logits or probabilities along the last axis."""
+    """`tf.distributions.Categorical`: class numbers, by their logits or probabilities along the last axis."""
 
     def __init__(
         self,
@@ -239,7 +239,7 @@ class Categorical(Distribution):
 
     @property
     def event_size(self) -> Tensor:
-        """How many classes there are."""
+        """The number of classes."""
         return ops.shape(self.logits)[-1]
 
     def _draw(self, shape: Tensor, seed: int | None) -> Tensor:
@@ -264,7 +264,7 @@ class Categorical(Distribution):
         return -ops.sum(ops.mul_no_nan(log_softmax(self.logits), self.probs), [-1])
 
     def mode(self, name: str = "mode") -> Tensor:
-        """The class that is most likely."""
+        """The likeliest class."""
         return ops.cast(ops.arg_max(self.logits, -1), DstT=self.dtype)
 
 
@@ -278,7 +278,7 @@ def _seeds(seed: int | None) -> dict[str, Any]:
 def kl_divergence(
     distribution_a: Distribution, distribution_b: Distribution, allow_nan_stats: bool = True, name: str | None = None
 ) -> Tensor:
-    """`tf.distributions.kl_divergence`, of two of one kind.  Raises NotImplementedError for others."""
+    """`tf.distributions.kl_divergence`, of two distributions of one kind.  Raises NotImplementedError for others."""
     a: Any = distribution_a
     b: Any = distribution_b
     with name_scope(name or "KullbackLeibler"):

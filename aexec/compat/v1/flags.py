@@ -31,9 +31,9 @@ __all__ = [
 
 
 class FlagValues:
-    """Flags by name, as attributes.  The command line is read with the first one that is, or by a call.
+    """Flags by name, as attributes.  The command line is parsed when the first one is read, or by a call.
 
-    Raises AttributeError for a flag that is not defined, SystemExit for a command line that is wrong.
+    Raises AttributeError for a flag that is not defined, SystemExit for an invalid command line.
     """
 
     def __init__(self) -> None:
@@ -44,7 +44,7 @@ class FlagValues:
         self.__dict__["_parsed"] = False
 
     def define(self, name: str, default: Any, help: str | None, short_name: str | None = None, **settings: Any) -> None:
-        """Define a flag, with what `argparse` is to be told of it."""
+        """Define a flag, with settings for `argparse`."""
         names = [f"--{name}", *([f"-{short_name}"] if short_name else [])]
         if name in self._values:
             raise ValueError(f"The flag '{name}' is defined twice.")
@@ -53,15 +53,15 @@ class FlagValues:
         self._values[name] = default
 
     def require(self, name: str) -> None:
-        """Have the command line say a flag, if it has no default."""
+        """Make a flag required on the command line, if it has no default."""
         self._required.add(name)
 
     def validate(self, name: str, check: Callable[[Any], bool], message: str) -> None:
-        """Have a flag's value checked when the command line is read."""
+        """Check a flag's value when the command line is parsed."""
         self._validators.append((name, check, message))
 
     def __call__(self, argv: Sequence[str], known_only: bool = False) -> list[str]:
-        """Read a command line, whose first word is the program: that and the words that are no flags."""
+        """Parse a command line, whose first word is the program; returns that and the words that are not flags."""
         found, rest = self._parser.parse_known_args(list(argv[1:]))
         unknown = [word for word in rest if word.startswith("-") and word != "--"]
         if unknown and not known_only:
@@ -77,11 +77,11 @@ class FlagValues:
         return [argv[0], *(word for word in rest if word != "--")]
 
     def is_parsed(self) -> bool:
-        """Has a command line been read?"""
+        """True if a command line was parsed."""
         return bool(self._parsed)
 
     def mark_as_parsed(self) -> None:
-        """Take the defaults for what is read."""
+        """Use the defaults as if a command line had been parsed."""
         self.__dict__["_parsed"] = True
 
     def flag_values_dict(self) -> dict[str, Any]:
@@ -235,7 +235,7 @@ def register_validator(
 
 
 def validator(flag_name: str, message: str = "Flag validation failed", flag_values: Any = FLAGS) -> Any:
-    """`tf.flags.validator`: a decorator of what checks a flag."""
+    """`tf.flags.validator`: decorates a function that checks a flag."""
 
     def register(checker: Callable[[Any], bool]) -> Callable[[Any], bool]:
         flag_values.validate(flag_name, checker, message)

@@ -1,4 +1,4 @@
-"""Scopes with TensorFlow's arguments, and functions of a graph that is given.
+"""Scopes with TensorFlow's arguments, and functions that take a graph.
 
 Next to read: `aexec/client/building.py`.
 """
@@ -69,7 +69,7 @@ def add_to_collections(names: Iterable[Hashable] | str, value: Any) -> None:
 
 
 def group(*inputs: Any, name: str | None = None) -> Node:
-    """`tf.group`: of operations, tensors and variables, also in lists, tuples and dicts, nested or not."""
+    """`tf.group`: of operations, tensors and variables, also in nested lists, tuples and dicts."""
     items = [item for item in leaves_of(inputs) if item is not None]
     for item in items:
         if not isinstance(item, Node | Tensor | TensorProxy):
@@ -106,12 +106,12 @@ class AggregationMethod:
 
 
 def executing_eagerly() -> bool:
-    """`tf.executing_eagerly`: graphs are all there is."""
+    """`tf.executing_eagerly`: always False, since there is only graph mode."""
     return False
 
 
 def is_tensor(x: Any) -> bool:
-    """`tf.is_tensor`: is it a tensor, a variable, or a sparse tensor?"""
+    """`tf.is_tensor`: True for a tensor, a variable, or a sparse tensor."""
     return isinstance(x, Tensor | TensorProxy | SparseTensor)
 
 
@@ -123,7 +123,7 @@ def register_gradient(op_type: str) -> Callable[[Any], Any]:
 
 
 def no_gradient(op_type: str) -> None:
-    """`tf.NotDifferentiable`: no gradient flows through an op."""
+    """`tf.NotDifferentiable`: declare that an op has no gradient."""
     if not isinstance(op_type, str):
         raise errors.InvalidTypeError(f"op_type must be a string, got {op_type!r}")
     gradient_registry.no_gradient(op_type)

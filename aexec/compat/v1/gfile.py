@@ -1,4 +1,4 @@
-"""`tf.gfile` and `tf.io.gfile`: files of the machine, with TensorFlow's names and errors.
+"""`tf.gfile` and `tf.io.gfile`: local files, with TensorFlow's names and errors.
 
 Next to read: Python's `pathlib` and `shutil`, which they call.
 """
@@ -80,39 +80,39 @@ class GFile:
         return self._file
 
     def read(self, n: int = -1) -> Any:
-        """The rest, or so much of it."""
+        """Read the rest, or at most `n` bytes or characters."""
         return self._opened.read(n)
 
     def readline(self) -> Any:
-        """A line with its end."""
+        """Read a line with its end."""
         return self._opened.readline()
 
     def readlines(self) -> list[Any]:
-        """The lines that are left."""
+        """Read the remaining lines."""
         return self._opened.readlines()
 
     def write(self, file_content: Any) -> None:
-        """Append text, or bytes."""
+        """Write text, or bytes."""
         self._opened.write(file_content)
 
     def seek(self, offset: int = 0, whence: int = 0) -> None:
-        """Go to a place."""
+        """Move the position."""
         self._opened.seek(offset, whence)
 
     def tell(self) -> int:
-        """The place."""
+        """The present position."""
         return self._opened.tell()
 
     def size(self) -> int:
-        """Bytes of the file."""
+        """The file's size in bytes."""
         return int(Stat(self.name).length)
 
     def seekable(self) -> bool:
-        """Can a place be gone to?"""
+        """True if the position can be moved."""
         return self._opened.seekable()
 
     def flush(self) -> None:
-        """Have what was written reach the file."""
+        """Write buffered data to the file."""
         if self._file is not None:
             self._file.flush()
 
@@ -133,12 +133,12 @@ class GFile:
 
 
 class _Statistics:
-    """What a file system knows of a file.
+    """Statistics of a file.
 
     Attributes:
         length: bytes.
-        mtime_nsec: when it was last changed.
-        is_directory: is it a folder?
+        mtime_nsec: time of the last change.
+        is_directory: True for a folder.
     """
 
     def __init__(self, found: os.stat_result, is_directory: bool) -> None:
@@ -148,12 +148,12 @@ class _Statistics:
 
 
 def Exists(filename: Any) -> bool:  # noqa: N802
-    """Is there a file or folder?"""
+    """True if there is a file or folder."""
     return os.path.exists(filename)
 
 
 def IsDirectory(dirname: Any) -> bool:  # noqa: N802
-    """Is it a folder?"""
+    """True for a folder."""
     return os.path.isdir(dirname)
 
 
@@ -165,7 +165,7 @@ def Glob(filename: Any) -> list[str]:  # noqa: N802
 
 @_raising
 def ListDirectory(dirname: Any) -> list[str]:  # noqa: N802
-    """Names of what is in a folder.  Raises NotFoundError."""
+    """The sorted names in a folder.  Raises NotFoundError."""
     if not os.path.isdir(dirname):
         raise errors.NotFoundError(f"Could not find directory {os.fspath(dirname)}")
     return sorted(os.listdir(dirname))
@@ -173,13 +173,13 @@ def ListDirectory(dirname: Any) -> list[str]:  # noqa: N802
 
 @_raising
 def MkDir(dirname: Any) -> None:  # noqa: N802
-    """Make a folder, whose parent is there."""
+    """Make a folder; its parent must exist."""
     os.mkdir(dirname)
 
 
 @_raising
 def MakeDirs(dirname: Any) -> None:  # noqa: N802
-    """Make a folder and those that it is in, where they are not there."""
+    """Make a folder and its missing parents."""
     os.makedirs(dirname, exist_ok=True)
 
 
@@ -191,13 +191,13 @@ def Remove(filename: Any) -> None:  # noqa: N802
 
 @_raising
 def DeleteRecursively(dirname: Any) -> None:  # noqa: N802
-    """Delete a folder with all that is in it."""
+    """Delete a folder with its contents."""
     shutil.rmtree(dirname)
 
 
 @_raising
 def Copy(oldpath: Any, newpath: Any, overwrite: bool = False) -> None:  # noqa: N802
-    """Copy a file.  Raises AlreadyExistsError if there is one of the new name, unless it may be overwritten."""
+    """Copy a file.  Raises AlreadyExistsError if the new name exists, unless `overwrite`."""
     _check_free(newpath, overwrite)
     shutil.copyfile(oldpath, newpath)
 
@@ -221,7 +221,7 @@ def Stat(filename: Any) -> Any:  # noqa: N802
 
 
 def Walk(top: Any, in_order: bool = True) -> Iterator[tuple[str, list[str], list[str]]]:  # noqa: N802
-    """Folder, folders in it, and files in it, of a folder and all below."""
+    """Yields folder, its folders, and its files, for a folder and all below."""
     return os.walk(Path(top), topdown=in_order)
 
 

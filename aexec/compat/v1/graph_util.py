@@ -25,7 +25,7 @@ def convert_variables_to_constants(
     variable_names_whitelist: Any = None,
     variable_names_blacklist: Any = None,
 ) -> proto.GraphDef:
-    """`tf.graph_util.convert_variables_to_constants`: what the outputs need, of the session's graph.
+    """`tf.graph_util.convert_variables_to_constants`: the part of the session's graph that the outputs need.
 
     Raises:
         UnimplementedError: with an `AsyncSession`: await `aexec.saved_model.freeze`.
@@ -42,7 +42,7 @@ def extract_sub_graph(graph_def: proto.GraphDef, dest_nodes: Sequence[str]) -> p
     """`tf.graph_util.extract_sub_graph`: the nodes that these need.
 
     Raises:
-        NotFoundError: there is none of that name.
+        NotFoundError: there is no node of that name.
     """
     nodes = {node.name: node for node in graph_def.node}
     pending, needed = list(dest_nodes), set[str]()

@@ -139,7 +139,7 @@ def per_image_standardization(image: Any) -> Tensor:
 
 
 def convert_image_dtype(image: Any, dtype: Any, saturate: bool = False, name: str | None = None) -> Tensor:
-    """`tf.image.convert_image_dtype`: the whole range of the one type is that of the other, floats have [0, 1]."""
+    """`tf.image.convert_image_dtype`: maps the whole range of one type to that of the other; floats have [0, 1]."""
     with name_scope(name or "convert_image"):
         x, wanted = convert_to_tensor(image), as_dtype(dtype)
         given = x.dtype.base
@@ -234,7 +234,7 @@ def central_crop(image: Any, central_fraction: float) -> Tensor:
 
 
 def total_variation(images: Any, name: str | None = None) -> Tensor:
-    """`tf.image.total_variation`: how much neighbours differ, of one image or of each."""
+    """`tf.image.total_variation`: the total difference of neighbours, for one image or each of several."""
     with name_scope(name or "total_variation"):
         x = convert_to_tensor(images)
         axes = list(range(rank_of(x) - 3, rank_of(x)))
@@ -273,7 +273,7 @@ def extract_image_patches(
 
 
 def resize_image_with_crop_or_pad(image: Any, target_height: int, target_width: int) -> Tensor:
-    """`tf.image.resize_image_with_crop_or_pad`: cut, or surrounded by zeros, to a size, about the middle."""
+    """`tf.image.resize_image_with_crop_or_pad`: cropped, or padded with zeros, to a size, around the middle."""
     with name_scope("crop_to_bounding_box"):
         value = convert_to_tensor(image)
         axes = value.static_shape.rank
@@ -298,7 +298,7 @@ def resize_image_with_crop_or_pad(image: Any, target_height: int, target_width: 
 
 
 def rot90(image: Any, k: int = 1, name: str | None = None) -> Tensor:
-    """`tf.image.rot90`: so many quarters counter-clockwise."""
+    """`tf.image.rot90`: rotates by `k` quarters counter-clockwise."""
     with name_scope(name or "rot90"):
         value = convert_to_tensor(image)
         rank = value.static_shape.rank

@@ -1,4 +1,4 @@
-"""TensorFlow's initializers: ours, which may be given a type, or be given as a class.
+"""TensorFlow's initializers: aexec's, which can also be made with a type, or be passed as a class.
 
 Next to read: `optimizers.py`.
 """
@@ -34,7 +34,7 @@ __all__ = [
 
 
 class _Typed:
-    """An initializer and the type that it takes where none is asked for."""
+    """An initializer with its default type."""
 
     def __init__(self, initializer: _ours.Initializer, dtype: Any) -> None:
         self._initializer = initializer
@@ -50,7 +50,7 @@ class _Typed:
 
 
 def _initializer(make: Callable[..., _ours.Initializer], arguments: str = "") -> type:
-    """A class of TensorFlow's, with these arguments and a type."""
+    """A class with TensorFlow's name of an initializer, these arguments and a type."""
     prepare = renamed(
         lambda dtype=None, **given: (make(**given), dtype),
         arguments if "dtype" in arguments else f"{arguments} dtype",

@@ -58,7 +58,7 @@ def parse_example(
     name: str | None = None,
     example_names: Any = None,
 ) -> dict[str, Any]:
-    """`tf.parse_example`: serialised examples as tensors, and sparse ones, by the names of their features."""
+    """`tf.parse_example`: serialised examples as tensors and sparse tensors, by feature name."""
     fixed = {key: features[key] for key in sorted(features) if isinstance(features[key], FixedLenFeature)}
     varying = {key: features[key] for key in sorted(features) if isinstance(features[key], VarLenFeature)}
     if len(fixed) + len(varying) != len(features):
@@ -94,7 +94,7 @@ def _default(feature: FixedLenFeature) -> Tensor:
 def parse_single_example(
     serialized: Any, features: Mapping[str, Any], name: str | None = None, example_names: Any = None
 ) -> dict[str, Any]:
-    """`tf.parse_single_example`: of one serialised example."""
+    """`tf.parse_single_example`: for one serialised example."""
     found = parse_example(ops.expand_dims(serialized, 0), features, name, example_names)
     return {key: _first(value) for key, value in found.items()}
 
@@ -150,7 +150,7 @@ tf_record_iterator = renamed(record.read_records, "path options=compression", "t
 
 
 class _Reader:
-    """A reader: takes names of files from a queue, and gives records.
+    """A reader: takes names of files from a queue, and returns records.
 
     Attributes:
         reader_ref: its handle.
@@ -164,18 +164,18 @@ class _Reader:
         return ops.reader_read_v2(self.reader_ref, getattr(queue, "handle", queue), name=name)
 
     def read_up_to(self, queue: Any, num_records: Any, name: str | None = None) -> tuple[Tensor, Tensor]:
-        """So many keys and values, or fewer."""
+        """At most that many keys and values."""
         handle = getattr(queue, "handle", queue)
         return ops.reader_read_up_to_v2(
             self.reader_ref, handle, convert_to_tensor(num_records, dtypes.int64), name=name
         )
 
     def num_records_produced(self, name: str | None = None) -> Tensor:
-        """How many records it gave."""
+        """The number of records that it returned."""
         return ops.reader_num_records_produced_v2(self.reader_ref, name=name)
 
     def reset(self, name: str | None = None) -> Any:
-        """Begin anew."""
+        """Reset the reader."""
         return ops.reader_reset_v2(self.reader_ref, name=name)
 
 

@@ -45,7 +45,7 @@ qr = renamed(ops.qr, "input full_matrices name", "qr")
 
 
 def svd(tensor: Any, full_matrices: bool = False, compute_uv: bool = True, name: str | None = None) -> Any:
-    """`tf.svd`: singular values, and the vectors if they are asked for."""
+    """`tf.svd`: singular values, and the vectors if `compute_uv`."""
     found = ops.svd(tensor, compute_uv=compute_uv, full_matrices=full_matrices, name=name)
     return found if compute_uv else found[0]
 
@@ -71,7 +71,7 @@ def matrix_transpose(a: Any, name: str = "matrix_transpose", conjugate: bool = F
 
 
 def adjoint(matrix: Any, name: str | None = None) -> Tensor:
-    """`tf.linalg.adjoint`: transposed, and conjugated."""
+    """`tf.linalg.adjoint`: the conjugate transpose."""
     return matrix_transpose(matrix, name or "adjoint", conjugate=True)
 
 
@@ -82,7 +82,7 @@ def trace(x: Any, name: str | None = None) -> Tensor:
 
 
 def logdet(matrix: Any, name: str | None = None) -> Tensor:
-    """`tf.linalg.logdet`: of a matrix that is positive definite."""
+    """`tf.linalg.logdet`: for a positive definite matrix."""
     with name_scope(name or "logdet"):
         chol = ops.cholesky(convert_to_tensor(matrix))
         return 2.0 * ops.sum(ops.log(ops.matrix_diag_part(chol)), [-1])

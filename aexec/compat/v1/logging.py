@@ -1,4 +1,4 @@
-"""`tf.logging`: TensorFlow's names of a logger of Python's, `tensorflow`, which shows warnings at first.
+"""`tf.logging`: TensorFlow's names for the Python logger `tensorflow`, which shows warnings by default.
 
 Next to read: Python's own `logging`.
 """
@@ -54,12 +54,12 @@ def get_logger() -> _logging.Logger:
 
 
 def get_verbosity() -> int:
-    """From which level on messages are shown."""
+    """The lowest level that is shown."""
     return _logger.getEffectiveLevel()
 
 
 def set_verbosity(v: Any) -> None:
-    """Show messages from a level on, on standard error where the program has not said where."""
+    """Show messages from a level on, on standard error unless the program has configured handlers."""
     if not _logging.getLogger().handlers and not _logger.handlers:
         handler = _logging.StreamHandler()
         handler.setFormatter(_logging.Formatter("%(levelname)s:%(name)s:%(message)s"))
@@ -68,7 +68,7 @@ def set_verbosity(v: Any) -> None:
 
 
 def flush() -> None:
-    """Nothing: handlers flush themselves."""
+    """Does nothing: handlers flush themselves."""
 
 
 def log_if(level: int, msg: str, condition: Any, *args: Any) -> None:
@@ -78,12 +78,12 @@ def log_if(level: int, msg: str, condition: Any, *args: Any) -> None:
 
 
 def log_first_n(level: int, msg: str, n: int, *args: Any) -> None:
-    """Log only the first times."""
+    """Log only the first `n` times."""
     _counts[msg] += 1
     log_if(level, msg, _counts[msg] <= n, *args)
 
 
 def log_every_n(level: int, msg: str, n: int, *args: Any) -> None:
-    """Log the first of each `n` times."""
+    """Log the first of every `n` times."""
     log_if(level, msg, _counts[msg] % n == 0, *args)
     _counts[msg] += 1

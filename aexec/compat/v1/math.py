@@ -1,4 +1,4 @@
-"""`tf.math`: a table of functions, most of which `tf` has, too.
+"""`tf.math`: a table of functions, most of which are in `tf`, too.
 
 Next to read: `math_ops.py`.
 """
@@ -22,7 +22,7 @@ __all__ = ["NAMES", "abs", "add", "angle", "complex", "conj", "imag", "log_sigmo
 
 
 def abs(x: Any, name: str | None = None) -> Tensor:
-    """`tf.abs`: of complex numbers, too."""
+    """`tf.abs`: also of complex numbers."""
     value = convert_to_tensor(x)
     if not value.dtype.is_complex:
         return ops.abs(value, name=name)
@@ -30,25 +30,25 @@ def abs(x: Any, name: str | None = None) -> Tensor:
 
 
 def add(x: Any, y: Any, name: str | None = None) -> Tensor:
-    """`tf.add`: of strings, too."""
+    """`tf.add`: also of strings."""
     left = convert_to_tensor(x, y.dtype.base if isinstance(y, Tensor | TensorProxy) else None, "x")
     return (ops.add if left.dtype.base is string else ops.add_v2)(left, y, name=name)
 
 
 def round(x: Any, name: str | None = None) -> Tensor:
-    """`tf.round`: integers stay as they are."""
+    """`tf.round`: integers are returned unchanged."""
     value = convert_to_tensor(x)
     return value if value.dtype.is_integer else ops.round(value, name=name)
 
 
 def real(input: Any, name: str | None = None) -> Tensor:
-    """`tf.real`: of real numbers they themselves."""
+    """`tf.real`: real numbers are returned unchanged."""
     value = convert_to_tensor(input)
     return ops.real(value, Tout=real_type(value.dtype), name=name) if value.dtype.is_complex else value
 
 
 def imag(input: Any, name: str | None = None) -> Tensor:
-    """`tf.imag`: of real numbers zeros."""
+    """`tf.imag`: zeros for real numbers."""
     value = convert_to_tensor(input)
     if not value.dtype.is_complex:
         return ops.zeros_like(value, name=name)
@@ -56,7 +56,7 @@ def imag(input: Any, name: str | None = None) -> Tensor:
 
 
 def angle(input: Any, name: str | None = None) -> Tensor:
-    """`tf.angle`: of real numbers 0, or pi where they are negative."""
+    """`tf.angle`: for real numbers 0, or pi if they are negative."""
     value = convert_to_tensor(input)
     if value.dtype.is_complex:
         return ops.angle(value, Tout=real_type(value.dtype), name=name)
@@ -64,14 +64,14 @@ def angle(input: Any, name: str | None = None) -> Tensor:
 
 
 def complex(real: Any, imag: Any, name: str | None = None) -> Tensor:
-    """`tf.complex`: of the type whose parts have the type of these."""
+    """`tf.complex`: of the complex type whose parts have the type of `real`."""
     part = convert_to_tensor(real, name="real")
     whole = complex128 if part.dtype.base is float64 else complex64
     return ops.complex(part, imag, Tout=whole, name=name)
 
 
 def conj(x: Any, name: str | None = None) -> Tensor:
-    """`tf.conj`: of real numbers they themselves."""
+    """`tf.conj`: real numbers are returned unchanged."""
     value = convert_to_tensor(x)
     return ops.conj(value, name=name) if value.dtype.is_complex else value
 
@@ -87,10 +87,10 @@ def logical_xor(x: Any, y: Any, name: str = "LogicalXor") -> Tensor:
     return ops.not_equal(convert_to_tensor(x, name="x"), y, name=name)
 
 
-# What `tf` has under the same names.
+# Names that `tf` has, too.
 NAMES = {
     **{
-        # Ops of the same name.
+        # Ops with the same name.
         name: f"ops:{name}"
         for name in """acos acosh asin asinh atan atan2 atanh betainc ceil cos cosh cross digamma div_no_nan
         erf erfc exp expm1 floor greater greater_equal igamma igammac invert_permutation is_finite is_inf is_nan

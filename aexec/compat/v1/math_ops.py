@@ -60,7 +60,7 @@ __all__ = [
 
 
 def _axes(value: Tensor, axis: Any) -> Any:
-    """The axes that are reduced: all of them where none are given."""
+    """The axes to reduce: all if none are given."""
     if axis is not None:
         return axis
     if value.static_shape.rank is None:
@@ -84,7 +84,7 @@ def _reduction(op: Callable[..., Tensor], name: str) -> Callable[..., Tensor]:
         if not keep and axis is None and reduction_indices is None:
             set_shape(
                 made.node, made.index, PartialTensorShape([])
-            )  # which inference cannot tell if the rank is unknown
+            )  # inference does not know it if the rank is unknown
         return made
 
     reduce.__name__ = reduce.__qualname__ = name
@@ -109,7 +109,7 @@ def reduce_logsumexp(
     reduction_indices: Any = None,
     keep_dims: bool | None = None,
 ) -> Tensor:
-    """`tf.reduce_logsumexp`: no exponential of it overflows."""
+    """`tf.reduce_logsumexp`, computed without overflow."""
     axis = chosen(axis=axis, reduction_indices=reduction_indices)
     with name_scope(name or "ReduceLogSumExp"):
         value = convert_to_tensor(input_tensor)
@@ -182,7 +182,7 @@ def matmul(
     grad_b: bool = False,
     name: str | None = None,
 ) -> Tensor:
-    """`tf.matmul`: of matrices, or of many that are stacked.  That one has many zeros is not made use of."""
+    """`tf.matmul`: of matrices, or stacks of matrices.  The hints for sparse factors are ignored."""
     refuse("matmul", output_type=output_type, grad_a=grad_a, grad_b=grad_b)
     left, right = convert_to_tensor(a), None
     right = convert_to_tensor(b, left.dtype.base)
@@ -211,7 +211,7 @@ def divide(x: Any, y: Any, name: str | None = None) -> Tensor:
 
 
 def div(x: Any, y: Any, name: str | None = None) -> Tensor:
-    """`tf.div`: of integers, rounded down."""
+    """`tf.div`: integers are rounded down."""
     left = convert_to_tensor(x)
     function = ops.floor_div if left.dtype.is_integer else ops.real_div
     return function(left, y, name=name or "div")
@@ -240,7 +240,7 @@ def accumulate_n(inputs: Any, shape: Any = None, tensor_dtype: Any = None, name:
 
 
 def scalar_mul(scalar: Any, x: Any, name: str | None = None) -> Any:
-    """`tf.scalar_mul`; rows stay rows."""
+    """`tf.scalar_mul`; `IndexedSlices` stay `IndexedSlices`."""
     from aexec.framework.indexed_slices import IndexedSlices
 
     if isinstance(x, IndexedSlices):
@@ -259,7 +259,7 @@ def cumprod(x: Any, axis: Any = 0, exclusive: bool = False, reverse: bool = Fals
 
 
 def einsum(equation: str, *inputs: Any, name: str | None = None, optimize: str = "greedy") -> Tensor:
-    """`tf.einsum`; in which order many tensors are multiplied is left to the kernel."""
+    """`tf.einsum`; the kernel decides the order of products of many tensors."""
     return ops.einsum(list(inputs), equation, name=name)
 
 
@@ -289,7 +289,7 @@ def norm(
 
 
 def tensordot(a: Any, b: Any, axes: Any, name: str | None = None) -> Tensor:
-    """`tf.tensordot`, as an `einsum`: the ranks have to be known."""
+    """`tf.tensordot`, as an `einsum`: the ranks must be known."""
     with name_scope(name or "Tensordot"):
         left = convert_to_tensor(a)
         right = convert_to_tensor(b, left.dtype.base)
@@ -314,7 +314,7 @@ def tensordot(a: Any, b: Any, axes: Any, name: str | None = None) -> Tensor:
 
 
 class TopKV2(NamedTuple):
-    """What `tf.nn.top_k` gives."""
+    """The result of `tf.nn.top_k`."""
 
     values: Tensor
     indices: Tensor
@@ -323,12 +323,12 @@ class TopKV2(NamedTuple):
 def top_k(
     input: Any, k: Any = 1, sorted: bool = True, index_type: Any = dtypes.int32, name: str | None = None
 ) -> TopKV2:
-    """`tf.nn.top_k`: the largest values of the last axis, and where they are."""
+    """`tf.nn.top_k`: the largest values along the last axis, and their indices."""
     return TopKV2(*ops.top_kv2(input, k, sorted=sorted, index_type=index_type, name=name))
 
 
 def _ordered(values: Any, axis: int, direction: str, name: str) -> tuple[Tensor, Tensor]:
-    """Values in order along an axis, and where they were."""
+    """Sorted values along an axis, and their indices."""
     if direction not in ("ASCENDING", "DESCENDING"):
         raise errors.InvalidValueError(f"{direction} is not a valid sort direction")
     with name_scope(name):
@@ -337,7 +337,7 @@ def _ordered(values: Any, axis: int, direction: str, name: str) -> tuple[Tensor,
         order = [int(place) for place in np.arange(last + 1)]
         order[axis % (last + 1)], order[last] = last, axis % (last + 1)
         turned = x if order[last] == last else ops.transpose(x, order)
-        # Upside down; of integers, the smallest of which has no opposite, without changing a sign.
+        # Flipped; for integers by inverting bits, since the smallest integer has no negative.
         flipped = ops.invert if x.dtype.is_integer else ops.neg
         ascending = direction == "ASCENDING"
         found, places = top_k(flipped(turned) if ascending else turned, ops.shape(turned)[-1])
@@ -353,14 +353,14 @@ def sort(values: Any, axis: int = -1, direction: str = "ASCENDING", name: str | 
 def argsort(
     values: Any, axis: int = -1, direction: str = "ASCENDING", stable: bool = False, name: str | None = None
 ) -> Tensor:
-    """`tf.argsort`; what is equal stays in its order."""
+    """`tf.argsort`; always stable."""
     return _ordered(values, axis, direction, name or "argsort")[1]
 
 
 def searchsorted(
     sorted_sequence: Any, values: Any, side: str = "left", out_type: Any = dtypes.int32, name: str | None = None
 ) -> Tensor:
-    """`tf.searchsorted`: of the last axis."""
+    """`tf.searchsorted`: along the last axis."""
     with name_scope(name or "searchsorted"):
         x = convert_to_tensor(sorted_sequence)
         y = convert_to_tensor(values, x.dtype.base)
@@ -397,7 +397,7 @@ def confusion_matrix(
     name: str | None = None,
     weights: Any = None,
 ) -> Tensor:
-    """`tf.confusion_matrix`: how often each label, a row, was predicted as each, a column."""
+    """`tf.confusion_matrix`: how often each label, a row, was predicted as each class, a column."""
     with name_scope(name or "confusion_matrix"):
         truth, guess = cast(labels, dtypes.int64), cast(predictions, dtypes.int64)
         if num_classes is None:

@@ -1,4 +1,4 @@
-"""`tf.metrics`: a table of measures over many runs.
+"""`tf.metrics`: a table of metrics over many runs.
 
 Next to read: `aexec/metrics.py`.
 """
@@ -29,7 +29,7 @@ def precision_at_k(
     updates_collections: Any = None,
     name: str | None = None,
 ) -> Any:
-    """`tf.metrics.precision_at_k`: the share of the `k` classes predicted first that are among the labels of a row."""
+    """`tf.metrics.precision_at_k`: the fraction of the `k` top predicted classes that are among a row's labels."""
     refuse("precision_at_k", class_id=class_id, labels=labels if isinstance(labels, SparseTensor) else None)
     with name_scope(name or f"precision_at_{k}"):
         _, top = ops.top_kv2(predictions, k)

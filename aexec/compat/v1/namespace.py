@@ -1,10 +1,10 @@
-"""`namespace`: what makes a module a table of TensorFlow's names, each with where the thing is, or why it is not there.
+"""`namespace`: makes a module a table of TensorFlow's names, each with its implementation, or why it is missing.
 
 ::
 
     __getattr__, __dir__ = namespace(__name__, {"abs": "ops:abs", "matmul": "math_ops:matmul"}, {"foo": "use bar"})
 
-Things are imported when they are first asked for.  Next to read: `__init__.py`, the largest of the tables.
+Implementations are imported when they are first used.  Next to read: `__init__.py`, the largest of the tables.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ def namespace(
 
     Args:
         module: its name.
-        names: TensorFlow's name → `where:attribute`, or `where` for a module.  `ops:` and what begins with `aexec` is
-            ours; other places are modules beside this one.  What follows a `|` are TensorFlow's names of arguments, as
-            `renamed` takes them.
-        missing: TensorFlow's name → what to use in its place, or why it is not there.
+        names: TensorFlow's name → `where:attribute`, or `where` for a module.  `ops:` and places that begin with
+            `aexec` are aexec's; other places are modules beside this one.  After a `|` are TensorFlow's names of
+            arguments, as `renamed` takes them.
+        missing: TensorFlow's name → what to use instead, or why it is missing.
     """
     why = missing or {}
 
@@ -55,11 +55,11 @@ def namespace(
 
 
 class MissingModules(MetaPathFinder):
-    """Says of modules of TensorFlow's that a package does not have why, where `import` would name them only.
+    """Explains why a package lacks some of TensorFlow's modules, where `import` would only name them.
 
     Args:
         package: its name.
-        missing: name of a module → what to use in its place, or why it is not there.
+        missing: name of a module → what to use instead, or why it is missing.
     """
 
     def __init__(self, package: str, missing: Mapping[str, str]) -> None:
@@ -67,7 +67,7 @@ class MissingModules(MetaPathFinder):
         self._missing = missing
 
     def find_spec(self, fullname: str, path: object = None, target: object = None) -> None:
-        """Asked after all other finders.  Raises ModuleNotFoundError for a module of the package."""
+        """Called after all other finders.  Raises ModuleNotFoundError for a module of the package."""
         if not fullname.startswith(self._prefix):
             return
         name = fullname.removeprefix(self._prefix)
@@ -100,7 +100,7 @@ def _unknown(module: str, name: str) -> str:
 
 
 def chosen(default: Any = None, /, **values: Any) -> Any:
-    """The value of the one argument that is not None, of several that TensorFlow has for the same.
+    """The value of the one argument that is not None, of several that TensorFlow has for the same purpose.
 
     Raises:
         InvalidArgumentError: more than one is given; or none, and there is no default.
@@ -114,14 +114,14 @@ def chosen(default: Any = None, /, **values: Any) -> Any:
 
 
 def refuse(function: str, **values: Any) -> None:
-    """Raise UnimplementedError if an argument is given that aexec has nothing for."""
+    """Raise UnimplementedError if an argument is given that aexec does not support."""
     for name, value in values.items():
         if value is not None and not (isinstance(value, int | float) and value == 0):
             raise errors.UnsupportedError(f"{function}: {name}={value!r} is not supported")
 
 
 def listed(argument: str, value: Any) -> list[Any]:
-    """The elements of a list or tuple of tensors.  Raises TypeError if it is none: an array is one value."""
+    """The elements of a list or tuple of tensors.  Raises TypeError for other values: an array is one value."""
     if not isinstance(value, list | tuple):
         raise errors.InvalidTypeError(f"Expected list for '{argument}' argument, not {value!r:.100}.")
     return list(value)
@@ -131,16 +131,16 @@ def _parameters(function: Callable[..., Any]) -> Mapping[str, Parameter]:
     try:
         return signature(function).parameters
     except ValueError:
-        return {}  # one written in C may not say
+        return {}  # a function written in C may not have a signature
 
 
 def renamed(ours: Callable[..., Any], arguments: str, name: str) -> Callable[..., Any]:
-    """A function of ours with TensorFlow's order and names of arguments.
+    """A function of aexec with TensorFlow's order and names of arguments.
 
     Args:
-        arguments: names in TensorFlow's order: `theirs`, or `theirs=ours` where they differ; `theirs=` for one that
-            changes nothing here; `theirs!` for one that is not supported, and `theirs!value` for one of which only this
-            value is.  Those that are not given, or None, are ours to choose.
+        arguments: names in TensorFlow's order: `theirs`, or `theirs=ours` if they differ; `theirs=` for one that is
+            ignored here; `theirs!` for one that is not supported, and `theirs!value` for one of which only this value
+            is.  Arguments that are missing, or None, get aexec's defaults.
         name: of the function.
     """
     names: dict[str, str] = {}
@@ -183,13 +183,13 @@ def renamed(ours: Callable[..., Any], arguments: str, name: str) -> Callable[...
 
 
 def made_with(ours: type, arguments: str, *bases: type, **members: Any) -> Any:
-    """A class of ours that is made with TensorFlow's arguments, and may be subclassed.
+    """A class of aexec that is made with TensorFlow's arguments, and may be subclassed.
 
     Args:
         ours: the class.
         arguments: as of `renamed`.
-        bases: its base classes; by default ours.
-        members: more of its attributes.
+        bases: its base classes; by default `ours`.
+        members: further attributes.
     """
     prepare = renamed(dict, arguments, ours.__name__)
 

@@ -15,12 +15,12 @@ __all__ = ["assert_same_structure", "flatten", "is_nested", "map_structure", "pa
 
 
 def is_nested(seq: Any) -> bool:
-    """`tf.nest.is_nested`: is it a container?"""
+    """`tf.nest.is_nested`: True for a container."""
     return isinstance(seq, list | tuple | Mapping)
 
 
 def flatten(structure: Any, expand_composites: bool = False) -> list[Any]:
-    """`tf.nest.flatten`: the leaves, dicts in the order of their keys."""
+    """`tf.nest.flatten`: the leaves; dicts in the order of their keys."""
     return leaves_of(structure)
 
 
@@ -39,7 +39,7 @@ def pack_sequence_as(structure: Any, flat_sequence: Sequence[Any], expand_compos
 
 
 def assert_same_structure(nest1: Any, nest2: Any, check_types: bool = True, expand_composites: bool = False) -> None:
-    """`tf.nest.assert_same_structure`.  Raises ValueError for another form, TypeError for another kind of container."""
+    """`tf.nest.assert_same_structure`.  Raises ValueError for different forms, TypeError for different containers."""
     if is_nested(nest1) != is_nested(nest2) or (is_nested(nest1) and len(nest1) != len(nest2)):
         raise InvalidValueError(
             f"The two structures don't have the same nested structure. First structure: {nest1!r}, "
@@ -58,7 +58,7 @@ def assert_same_structure(nest1: Any, nest2: Any, check_types: bool = True, expa
 
 
 def map_structure(func: Callable[..., Any], *structure: Any, check_types: bool = True, **kwargs: Any) -> Any:
-    """`tf.nest.map_structure`: a function of the leaves at each place."""
+    """`tf.nest.map_structure`: calls a function with the leaves at each position."""
     for other in structure[1:]:
         assert_same_structure(structure[0], other, check_types)
     leaves = zip(*(flatten(one) for one in structure), strict=True)

@@ -31,7 +31,7 @@ def dropout(
     name: str | None = None,
     rate: Any = None,
 ) -> Tensor:
-    """`tf.nn.dropout`: which part is dropped, or kept."""
+    """`tf.nn.dropout`: by the probability to drop, or to keep."""
     if keep_prob is not None:
         if rate is not None:
             raise errors.InvalidValueError("Cannot specify both rate and keep_prob")
@@ -54,7 +54,7 @@ def l2_normalize(x: Any, axis: Any = None, epsilon: float = 1e-12, name: str | N
 def softmax_cross_entropy_with_logits(
     labels: Any = None, logits: Any = None, dim: int = -1, name: str | None = None, axis: int | None = None
 ) -> Tensor:
-    """`tf.nn.softmax_cross_entropy_with_logits`: no gradient goes to the labels."""
+    """`tf.nn.softmax_cross_entropy_with_logits`: labels get no gradient."""
     axis = dim if axis is None else axis
     return nn.softmax_cross_entropy_with_logits(ops.stop_gradient(labels), logits, axis, name)
 

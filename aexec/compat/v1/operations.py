@@ -1,7 +1,7 @@
 """`tf.Operation`: the nodes of a `tf.Graph`, with TensorFlow's methods; and TensorFlow's other methods of tensors.
 
-Nodes of other graphs stay as they are.  Tensors of all graphs have these methods from when this module is imported.
-Next to read: `shapes.py`.
+Nodes of other graphs are unchanged.  Tensors of all graphs have these methods once this module is imported. Next to
+read: `shapes.py`.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Operation(Node):
 
     @property
     def inputs(self) -> tuple[Tensor, ...]:
-        """The tensors that it takes."""
+        """Its input tensors."""
         nodes = self.graph.nodes
         return tuple([nodes[node_id].output(slot) for node_id, slot in self.in_edges])
 
@@ -49,11 +49,11 @@ class Operation(Node):
         return [nodes[node_id] for node_id in self.control_edges]
 
     def colocation_groups(self) -> list[bytes]:
-        """`loc:@name` of each operation that it shares a device with; by default its own."""
+        """`loc:@name` of each operation that it is colocated with; by default its own."""
         return [f"loc:@{name}".encode() for name in self.colocated_with or [self.name]]
 
     def get_attr(self, name: str) -> Any:
-        """An attr: shapes, tensors and functions as messages.  Raises ValueError if it has none of this name."""
+        """An attr: shapes, tensors and functions as messages.  Raises ValueError if there is none of this name."""
         if name not in self.attrs:
             raise errors.InvalidValueError(f"Operation '{self.name}' has no attr named '{name}'.")
         return _as_message(self.attrs[name])
@@ -91,7 +91,7 @@ def _as_message(value: Any) -> Any:
 
 
 def _session(given: Any) -> Any:
-    """The session that is given, or entered.  Raises ValueError if there is none."""
+    """The given session, or the entered one.  Raises ValueError if there is none."""
     return default_session() if given is None else given
 
 
@@ -111,7 +111,7 @@ def _get_shape(self: Any) -> TensorShape:
 
 
 def _set_shape(self: Tensor, shape: Any) -> None:
-    """Say more of the static shape than inference knows; a run does not check it."""
+    """Refine the static shape; a run does not check it."""
     more = TensorShape(self.static_shape)
     more.assert_is_compatible_with(shape, "Incompatible shapes: Shapes {} and {} are not compatible")
     more = more.merge_with(shape)
@@ -121,12 +121,12 @@ def _set_shape(self: Tensor, shape: Any) -> None:
 
 
 def _set_variable_shape(self: TensorProxy, shape: Any) -> None:
-    """Check that the value may have this shape.  Raises ValueError if not."""
+    """Raise ValueError unless the value may have this shape."""
     TensorShape(self.static_shape).merge_with(shape)
 
 
 def _ndim(self: Any) -> int:
-    """The rank.  Raises ValueError if it is not known."""
+    """The rank.  Raises ValueError if it is unknown."""
     rank = self.static_shape.rank
     if rank is None:
         raise errors.InvalidValueError(f"the rank of {self!r} is not known")
@@ -134,7 +134,7 @@ def _ndim(self: Any) -> int:
 
 
 def consumers(self: Tensor) -> list[Node]:
-    """The operations that take it."""
+    """The operations that use it as input."""
     return [node for node in self.graph.nodes if self.endpoint in node.in_edges]  # type: ignore[attr-defined]
 
 
@@ -142,7 +142,7 @@ _MASKS = ("begin_mask", "end_mask", "ellipsis_mask", "new_axis_mask", "shrink_ax
 
 
 def _assign_to_slice(self: Tensor) -> Callable[..., Any]:
-    """What changes the part of a variable that a slice is of.  Raises AttributeError for other tensors."""
+    """The method that assigns to the variable's part that a slice selects.  Raises AttributeError for other tensors."""
     nodes = self.graph.nodes
     node = self.node
     source = nodes[node.in_edges[0][0]] if node.op == "StridedSlice" else None
@@ -162,7 +162,7 @@ def _assign_to_slice(self: Tensor) -> Callable[..., Any]:
 
 
 class _Reference:
-    """What stands for a tensor or variable as a key: `deref` gives it."""
+    """A hashable reference to a tensor or variable, for use as a key; `deref` returns that."""
 
     __slots__ = ("_referent",)
 
@@ -170,7 +170,7 @@ class _Reference:
         self._referent = referent
 
     def deref(self) -> Any:
-        """What it stands for."""
+        """The tensor or variable."""
         return self._referent
 
     def __eq__(self, other: object) -> bool:
@@ -181,17 +181,17 @@ class _Reference:
 
     @property
     def _key(self) -> Any:
-        # Operators of variables build nodes; tensors are made anew for each use.
+        # Operators of variables build nodes; tensors are new objects at each use.
         return self._referent if isinstance(self._referent, Tensor) else id(self._referent)
 
 
 def _ref(self: Any) -> _Reference:
-    """What stands for it as a key."""
+    """A hashable reference to it, for use as a key."""
     return _Reference(self)
 
 
 def _give(to: type, **methods: Any) -> None:
-    """Methods to a class of aexec's, those that it has left as they are."""
+    """Add methods to a class of aexec, unless it has them."""
     for name, method in methods.items():
         if not hasattr(to, name):
             setattr(to, name, method)

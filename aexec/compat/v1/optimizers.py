@@ -41,7 +41,7 @@ _GATES = {0: "none", 1: "op", 2: "graph"}
 class Optimizer(_Optimizer):
     """`tf.train.Optimizer`: an optimiser with TensorFlow's methods, for programs to call and to override.
 
-    What a program's own optimiser overrides, `_apply_dense` say, is called in place of ours; what it does not is ours.
+    A method that a program's own optimiser overrides, such as `_apply_dense`, is called instead of aexec's.
     """
 
     GATE_NONE = 0
@@ -74,7 +74,7 @@ class Optimizer(_Optimizer):
         name: str | None = None,
         grad_loss: Any = None,
     ) -> Node:
-        """One step towards a smaller loss."""
+        """An operation that makes one step towards a smaller loss."""
         pairs = self.compute_gradients(
             loss,
             var_list=var_list,
@@ -102,7 +102,7 @@ class Optimizer(_Optimizer):
         aggregation: str = "add_n",
         colocate: bool = False,
     ) -> list[GradientAndVariable]:
-        """The gradient of a loss, and the variable, for each of the variables; a wrapper gives our own arguments."""
+        """The gradient of a loss for each variable, with the variable; a wrapper passes aexec's own arguments."""
         return super().compute_gradients(
             loss,
             [var_list] if isinstance(var_list, Variable) else var_list,
@@ -126,18 +126,18 @@ class Optimizer(_Optimizer):
         return self.name
 
     def get_slot(self, var: Variable, name: str) -> Variable | None:
-        """What is kept besides a variable under that name, or None."""
+        """The slot of that name of a variable, or None."""
         return self._slots.get(name, {}).get(var)
 
     def get_slot_names(self) -> list[str]:
-        """Names of the slots that there are by now."""
+        """Names of the slots made so far."""
         return self.slot_names
 
     def variables(self) -> list[Variable]:
-        """All that it keeps, by name."""
+        """All slots and other variables of the optimiser, sorted by name."""
         return sorted([*super().variables(), *self._non_slot_variables()], key=lambda variable: variable.name)
 
-    # What a program's own optimiser overrides.  Ours calls it; by default it calls ours.
+    # Overridden by a program's own optimiser.  aexec's calls these; by default they call aexec's.
 
     def _create_slots(self, var_list: Sequence[Variable]) -> None:
         super().create_slots(var_list)
@@ -186,7 +186,7 @@ class Optimizer(_Optimizer):
     def finish(self, updates: list[Node], name: str) -> Node:
         return self._finish(updates, name)
 
-    # What it calls.
+    # Called by it.
 
     def _zeros_slot(self, var: Variable, slot_name: str, op_name: str) -> Variable:
         return self._get_or_make_slot_with_initializer(var, Zeros(), var.static_shape, var.dtype, slot_name, op_name)
@@ -205,7 +205,7 @@ class Optimizer(_Optimizer):
 
     @property
     def _non_slots(self) -> dict[tuple[str, Any], Variable]:
-        """Variables that stand beside no other one, by name and graph."""
+        """Variables that belong to no other variable, by name and graph."""
         found: dict[tuple[str, Any], Variable] = self.__dict__.setdefault("_by_name", {})
         return found
 
@@ -237,7 +237,7 @@ class Optimizer(_Optimizer):
 
 
 def _entry(of: str, name: str) -> property:
-    """An entry of a dict of ours as an attribute."""
+    """An entry of a dict of aexec's optimiser as an attribute."""
 
     def get(self: _Optimizer) -> Any:
         return getattr(self, of)[name]
@@ -251,10 +251,10 @@ def _entry(of: str, name: str) -> property:
 def _optimizer(
     ours: type[_Optimizer], arguments: str, numbers: str = "_learning_rate=learning_rate"
 ) -> type[Optimizer]:
-    """An optimiser of ours with TensorFlow's arguments.
+    """An optimiser of aexec with TensorFlow's arguments.
 
     Args:
-        numbers: names of attributes that its subclasses know, and of the numbers that these are.
+        numbers: names of attributes that subclasses use, and of the numbers that these are.
     """
     members: dict[str, Any] = {}
     for pair in numbers.split():
@@ -329,15 +329,15 @@ class SyncReplicasOptimizer(Optimizer, training.SyncReplicasOptimizer):
         )
 
     def get_slot(self, var: Variable, name: str) -> Variable | None:
-        """As of the optimiser that it is made of."""
+        """As of the wrapped optimiser."""
         found: Variable | None = cast(Optimizer, self._optimizer).get_slot(var, name)
         return found
 
     def make_session_run_hook(self, is_chief: bool, num_tokens: int = -1) -> Any:  # type: ignore[override]
-        """The hook of the session that takes the rounds: there is one, the chief's."""
+        """The session hook that completes the rounds: there is only the chief's."""
         refuse("make_session_run_hook", is_chief=None if is_chief else is_chief or "False")
         return training.SyncReplicasOptimizer.make_session_run_hook(self, max(0, num_tokens))
 
     def get_chief_queue_runner(self) -> Any:
-        """`make_session_run_hook` has it."""
+        """Refuses; `make_session_run_hook` includes it."""
         refuse("get_chief_queue_runner", use="make_session_run_hook")

@@ -27,7 +27,7 @@ def multinomial(
     output_dtype: Any = None,
     dtype: Any = None,
 ) -> Tensor:
-    """`tf.multinomial`, `tf.random.categorical`: classes, as likely as their logits say."""
+    """`tf.multinomial`, `tf.random.categorical`: classes with the probabilities of their logits."""
     first, second = get_seed(seed)
     wanted = chosen("int64", output_dtype=output_dtype, dtype=dtype)
     return ops.multinomial(logits, num_samples, seed=first, seed2=second, output_dtype=as_dtype(wanted), name=name)
@@ -41,7 +41,7 @@ def categorical(
 
 
 def random_crop(value: Any, size: Any, seed: int | None = None, name: str | None = None) -> Tensor:
-    """`tf.random_crop`: a part of that size, at random."""
+    """`tf.random_crop`: a part of that size, at a random position."""
     with name_scope(name or "random_crop"):
         whole, part = convert_to_tensor(value), convert_to_tensor(size, "int32")
         room = ops.shape(whole) - part + 1

@@ -1,4 +1,4 @@
-"""`tf.raw_ops`: each op by its name, with its own arguments, which are named: `tf.raw_ops.MatMul(a=a, b=b)`.
+"""`tf.raw_ops`: each op by its name, with its own arguments as keywords: `tf.raw_ops.MatMul(a=a, b=b)`.
 
 Next to read: `aexec/ops/`.
 """
@@ -13,10 +13,10 @@ from aexec import ops as _ops
 from aexec.graph.op_functions import function_names as _function_names
 from aexec.graph.op_functions import snake_case as _snake_case
 
-# A name of this module that began with a letter would hide an op: there is one called Any.
+# Names here must not begin with a letter, since they would hide ops: there is one called Any.
 __all__: list[str] = []
 
-# What TensorFlow's Python calls an argument otherwise than the op: the op's name → the other one, and of which ops.
+# Arguments that TensorFlow's Python names differently from the op: the op's name → the other one, and the ops.
 _OTHERWISE = {
     "reduction_indices": ("axis", "All Any EuclideanNorm Max Mean Min Prod Sum"),
     "split_dim": ("axis", "Split SplitV"),
@@ -42,7 +42,7 @@ def __dir__() -> list[str]:
 
 
 def _named_only(function: _typing.Callable[..., _typing.Any], op: str) -> _typing.Callable[..., _typing.Any]:
-    """The function of an op, with TensorFlow's names, and none by place."""
+    """The function of an op, with TensorFlow's argument names, as keywords only."""
     given = _inspect.signature(function)
     ours = {theirs: name for name, (theirs, of) in _OTHERWISE.items() if op in of.split()}
     names = {name: theirs for theirs, name in ours.items()}

@@ -1,4 +1,4 @@
-"""`tf.nn.rnn_cell`: recurrent cells, ours under TensorFlow's arguments, and the base of those that programs write.
+"""`tf.nn.rnn_cell`: aexec's recurrent cells with TensorFlow's arguments, and the base of cells that programs define.
 
 Next to read: `aexec/nn/recurrent_cells.py`.
 """
@@ -31,7 +31,7 @@ __all__ = [
 
 
 class RNNCell(Layer, nn.RNNCell):
-    """`tf.nn.rnn_cell.RNNCell`: a program's own cell has a `call(inputs, state)`, or a `__call__` of its own."""
+    """`tf.nn.rnn_cell.RNNCell`: a program's own cell has a `call(inputs, state)`, or its own `__call__`."""
 
     def __call__(self, inputs: Any, state: Any, scope: Any = None) -> tuple[Tensor, Any]:  # type: ignore[override]
         with variable_scope(get_variable_scope() if scope is None else scope) as opened:
@@ -40,7 +40,7 @@ class RNNCell(Layer, nn.RNNCell):
 
 
 class _OfOurs(RNNCell):
-    """A cell of ours under TensorFlow's name, which programs may subclass."""
+    """A cell of aexec with TensorFlow's name, which programs may subclass."""
 
     @property
     def weights(self) -> list[Any]:
@@ -58,7 +58,7 @@ class _OfOurs(RNNCell):
 
 
 class _Weighted(_OfOurs):
-    """A cell of ours that has weights: `build` makes them, and `call` computes; a subclass may override both."""
+    """A cell of aexec that has weights: `build` makes them, and `call` computes; a subclass may override both."""
 
     @property
     def _num_units(self) -> int:
@@ -79,7 +79,7 @@ class _Weighted(_OfOurs):
         return found
 
     def call(self, inputs: Any, state: Any) -> Any:
-        """One moment."""
+        """Compute one time step."""
         return super()._step(inputs, state)  # type: ignore[misc]
 
 
@@ -88,7 +88,7 @@ def _cell(ours: type[nn.RNNCell], arguments: str) -> Any:
     return made_with(ours, arguments, base, ours, __call__=ours.__call__)
 
 
-# Weights are shared as the scope says, and have the type of the inputs.
+# Weights are shared according to the scope, and have the type of the inputs.
 BasicLSTMCell = _cell(nn.BasicLSTMCell, "num_units forget_bias state_is_tuple!True activation reuse= name dtype=")
 BasicRNNCell = _cell(nn.BasicRNNCell, "num_units activation reuse= name dtype=")
 GRUCell = _cell(nn.GRUCell, "num_units activation reuse= kernel_initializer bias_initializer name dtype=")

@@ -48,7 +48,7 @@ def simple_save(
     outputs: Mapping[str, Any],
     legacy_init_op: Any = None,
 ) -> Any:
-    """`tf.saved_model.simple_save`: to be awaited with an `AsyncSession`."""
+    """`tf.saved_model.simple_save`; awaited with an `AsyncSession`."""
     refuse("simple_save", legacy_init_op=legacy_init_op)
     signature = predict_signature_def(inputs, outputs)
     return in_session(session, saved_model.save_saved_model, export_dir, {"serving_default": signature})

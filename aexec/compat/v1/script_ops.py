@@ -1,4 +1,4 @@
-"""`tf.py_func`: a Python function as an op, whose results and errors are taken as TensorFlow takes them.
+"""`tf.py_func`: a Python function as an op, whose results and errors are handled as in TensorFlow.
 
 Next to read: `aexec/client/user_ops.py`.
 """
@@ -20,7 +20,7 @@ __all__ = ["py_func"]
 
 _numbers = itertools.count()
 
-# What a function raises → what the step raises; all else is an UnknownError.
+# Exceptions of a function → those of the step; any other becomes an UnknownError.
 _ERRORS: tuple[tuple[type[Exception], type[errors.OpError]], ...] = (
     (ValueError, errors.InvalidArgumentError),
     (TypeError, errors.InvalidArgumentError),
@@ -33,10 +33,10 @@ _ERRORS: tuple[tuple[type[Exception], type[errors.OpError]], ...] = (
 def py_func(
     func: Callable[..., Any], inp: Sequence[Any], Tout: Any, stateful: bool = True, name: str | None = None
 ) -> Any:
-    """`tf.py_func`, as an op of one's own (`aexec.op`), which a GraphDef does not carry to other processes.
+    """`tf.py_func`, as a user-defined op (`aexec.op`), which a GraphDef does not carry to other processes.
 
     Args:
-        func: is called with arrays, and gives an array, or a list or tuple of as many as there are types.
+        func: called with arrays; returns an array, or a list or tuple with one per type.
         Tout: the type of the result, or a list of types.
     """
     if not callable(func):
@@ -59,7 +59,7 @@ def py_func(
 
 
 def _called(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
-    """The function's result; its errors are raised as steps raise them, those of aexec as they are."""
+    """The function's result; its errors become those of steps, except for aexec's own."""
     try:
         return function(*arguments)
     except errors.OpError:
@@ -70,7 +70,7 @@ def _called(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
 
 
 def _arrays(result: Any, types: Sequence[DType], name: str) -> list[Any]:
-    """The result as arrays of these types; raises InvalidArgumentError if there are not as many, or of others."""
+    """The result as arrays of these types.  Raises InvalidArgumentError if their number or types differ."""
     found = result if isinstance(result, list | tuple) else [] if result is None else [result]
     if len(found) != len(types):
         raise errors.InvalidArgumentError(

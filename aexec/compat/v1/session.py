@@ -8,8 +8,8 @@
     async with tf.AsyncSession() as sess:
         await sess.run(train, feed_dict={x: batch})
 
-Both are aexec's: a `SyncSession`, and a `Session`.  What takes a session here, `saver.save(sess, path)`, waits with the
-one and is awaited with the other.  Next to read: `training.py`.
+They are an aexec `SyncSession` and `Session`.  Functions that take a session here, such as `saver.save(sess, path)`,
+block with the one and are awaited with the other.  Next to read: `training.py`.
 """
 
 from __future__ import annotations
@@ -50,7 +50,9 @@ register_fetch_type(SparseTensor, lambda sparse: sparse[:], lambda parts: Sparse
 
 
 def in_session(session: Any, function: Callable[..., Any], *arguments: Any, **settings: Any) -> Any:
-    """Call an asynchronous function of ours with a session: its result, or with an `AsyncSession` what to await."""
+    """Call an asynchronous function of aexec with a session; returns its result, or an awaitable with an
+    `AsyncSession`.
+    """
     if isinstance(session, Session):
         return session.waiting.wait(function, *arguments, **settings)
     ours = session.awaitable if isinstance(session, AsyncSession) else session
@@ -58,7 +60,7 @@ def in_session(session: Any, function: Callable[..., Any], *arguments: Any, **se
 
 
 def waited(coroutine: Coroutine[Any, Any, Any]) -> Any:
-    """What a coroutine gives that needs no session, waited for: it runs on an event loop of its own."""
+    """Run a coroutine that needs no session on an event loop of its own, and return its result."""
     thread = LoopThread("aexec.compat")
     try:
         return thread.wait(coroutine)
@@ -67,7 +69,7 @@ def waited(coroutine: Coroutine[Any, Any, Any]) -> Any:
 
 
 def load(variable: Any, value: Any, session: Any = None) -> Any:
-    """`Variable.load`: give it a value in a session."""
+    """`Variable.load`: assign a value in a session."""
     initializer = variable.initializer
     source, slot = initializer.in_edges[1]
     given = initializer.graph.nodes[source].output(slot)
@@ -75,11 +77,11 @@ def load(variable: Any, value: Any, session: Any = None) -> Any:
 
 
 def _feeds(graph: Graph, feed_dict: Mapping[Any, Any] | None) -> dict[Any, Any]:
-    """What is fed, for each tensor, as TensorFlow takes it.
+    """The fed values by tensor, as TensorFlow takes them.
 
     Raises:
-        TypeError: a key stands for no tensor of the graph, or a number does not fit the tensor's type.
-        ValueError: a value has another shape than its tensor, or a structure another form than its key.
+        TypeError: a key is not a tensor of the graph, or a number does not fit the tensor's type.
+        ValueError: a value does not have its tensor's shape, or a structure not the form of its key.
     """
     if not feed_dict:
         return {}
@@ -96,12 +98,12 @@ def _fed_tensor(graph: Graph, key: Any) -> Tensor:
     return cast(Tensor, found)
 
 
-# Longer lists are converted where they hold up no event loop, and their numbers have to fit as they are.
+# Longer lists are converted in a thread, and their numbers must fit the type without truncation.
 _MAX_LEAVES = 10_000
 
 
 def _fed(tensor: Tensor, value: Any) -> Any:
-    """A value in the tensor's type, whose fractions are cut off if that has none, and of its shape."""
+    """A value in the tensor's type and shape; fractions are truncated if the type has none."""
     if isinstance(value, Tensor | Node | TensorProxy):
         raise errors.InvalidTypeError(
             f"The value of a feed cannot be a tf.Tensor object: feed an array, a number or a list for {tensor.name}"
@@ -130,10 +132,10 @@ def _has_another_type(value: Any, wanted: np.dtype[Any]) -> bool:
 def _cast(tensor: Tensor, value: Any, wanted: np.dtype[Any]) -> Any:
     try:
         with np.errstate(all="ignore"), warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # imaginary parts are cut off, too
+            warnings.simplefilter("ignore")  # imaginary parts are dropped, too
             made = np.asarray(value).astype(wanted)
     except (ValueError, TypeError, OverflowError):
-        return value  # The session says what is wrong with it.
+        return value  # The session raises the error.
     if isinstance(value, int) and made.item() != value:
         raise errors.InvalidTypeError(
             f"Type of feed value {value} with type {type(value)} is not compatible with Tensor type {wanted} of "
@@ -162,7 +164,7 @@ def _described(devices: Iterable[Any]) -> list[DeviceAttributes]:
     return [DeviceAttributes(device.name, device.type) for device in devices]
 
 
-# Steps name the node in errors of these codes.
+# Steps name the node in errors with these codes.
 _OF_ARGUMENTS = (errors.Code.INVALID_ARGUMENT, errors.Code.NOT_FOUND)
 
 
@@ -175,7 +177,7 @@ def _can_be_fetched(fetches: Any) -> bool:
 
 
 class _Entering:
-    """What both kinds have: they become the default session, and their graph the one that is being built."""
+    """The part that both kinds share: they become the default session, and their graph the current one."""
 
     graph: Graph
     sess_str: str
@@ -188,12 +190,12 @@ class _Entering:
 
     @property
     def closed(self) -> bool:
-        """Has `close` been called?"""
+        """True once `close` was called."""
         return self._closed
 
     @contextmanager
     def _call(self, fetches: Any) -> Iterator[None]:
-        """Around a call: what it raises before a step begins is Python's own, too.
+        """Context manager around a call: errors before a step begins are Python's own exceptions, too.
 
         Raises:
             InvalidStateError: the session is closed.
@@ -214,19 +216,19 @@ class _Entering:
 
     @contextmanager
     def as_default(self) -> Iterator[Any]:
-        """Be the default session; it stays open afterwards."""
+        """Context manager: it is the default session inside; it stays open afterwards."""
         with entered(self), self.graph:
             yield self
 
 
 class Session(_Entering):
-    """A session whose methods wait: `aexec.SyncSession` with TensorFlow's arguments.
+    """A session whose methods block: `aexec.SyncSession` with TensorFlow's arguments.
 
     It is open when it is made.  Leave its `with` block, or call `close`.
 
     Args:
         target: as of `aexec.Session`.
-        graph: by default the one being built.
+        graph: by default the current one.
         config: a `tf.ConfigProto`.
 
     Attributes:
@@ -259,7 +261,7 @@ class Session(_Entering):
         return found
 
     def make_callable(self, fetches: Any, feed_list: Sequence[Any] = (), accept_options: bool = False) -> Any:
-        """A function of the values fed."""
+        """A function of the fed values."""
         with self._call(fetches):
             call = self.waiting.make_callable(fetches, feed_list)
 
@@ -270,12 +272,12 @@ class Session(_Entering):
         return run
 
     def partial_run_setup(self, fetches: Any, feeds: Sequence[Any] = ()) -> Any:
-        """Begin a run that is fed and fetched in parts; a handle for `partial_run`."""
+        """Begin a run that is fed and fetched in parts; returns a handle for `partial_run`."""
         with self._call(fetches):
             return self.waiting.partial_run_setup(fetches, feeds).handle
 
     def partial_run(self, handle: str, fetches: Any, feed_dict: Mapping[Any, Any] | None = None) -> Any:
-        """Go on with it."""
+        """Continue a partial run."""
         with self._call(fetches):
             return self.waiting.partial_run(handle, fetches, _feeds(self.graph, feed_dict))
 
@@ -284,7 +286,7 @@ class Session(_Entering):
         return _described(self.waiting.devices())
 
     def close(self) -> None:
-        """Cancel what runs, and close.  Idempotent."""
+        """Cancel all runs, and close.  Idempotent."""
         self._closed = True
         self.waiting.close()
 
@@ -348,7 +350,7 @@ class AsyncSession(_Entering):
         return found
 
     def make_callable(self, fetches: Any, feed_list: Iterable[Any] = (), accept_options: bool = False) -> Any:
-        """A coroutine function of the values fed."""
+        """A coroutine function of the fed values."""
         with self._call(fetches):
             call = self.awaitable.make_callable(fetches, feed_list)
 
@@ -373,7 +375,7 @@ class AsyncSession(_Entering):
         return _described(self.awaitable.devices())
 
     async def close(self) -> None:
-        """Cancel what runs, and close.  Idempotent."""
+        """Cancel all runs, and close.  Idempotent."""
         self._closed = True
         await self.awaitable.close()
 

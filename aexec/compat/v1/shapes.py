@@ -1,7 +1,7 @@
 """`TensorShape` and `Dimension`: static shapes with TensorFlow's methods, whose sizes have a `value`.
 
-What `x.shape` and `x.get_shape()` give in a `tf.Graph`.  A known size is an int, too.  aexec's own functions read
-`PartialTensorShape`, which `PartialTensorShape.of` makes of these.  Next to read: `tensors.py`.
+`x.shape` and `x.get_shape()` return them in a `tf.Graph`.  A known size is an int, too.  aexec's own functions use
+`PartialTensorShape`; `PartialTensorShape.of` converts.  Next to read: `tensors.py`.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ _bare_sizes = False
 
 
 def enable_v2_tensorshape() -> None:
-    """Have shapes give their sizes as ints and None."""
+    """Make shapes return their sizes as ints and None."""
     global _bare_sizes
     _bare_sizes = True
 
 
 def disable_v2_tensorshape() -> None:
-    """Have shapes give their sizes as `Dimension`s, as at first."""
+    """Make shapes return their sizes as `Dimension`s, the default."""
     global _bare_sizes
     _bare_sizes = False
 
 
 class _UnknownDimension:
-    """What known and unknown sizes share, and an unknown one: what is computed with it is unknown, too."""
+    """An unknown size, and the code that known ones share: arithmetic with an unknown size is unknown."""
 
     @property
     def value(self) -> int | None:
@@ -49,7 +49,7 @@ class _UnknownDimension:
         return None
 
     def is_compatible_with(self, other: Any) -> bool:
-        """Could both be the size of one tensor?"""
+        """True if both could be the size of one tensor."""
         theirs = dimension_value(Dimension(other))
         return self.value is None or theirs is None or self.value == theirs
 
@@ -59,7 +59,7 @@ class _UnknownDimension:
             raise errors.InvalidValueError(f"Dimensions {self} and {Dimension(other)} are not compatible")
 
     def merge_with(self, other: Any) -> Any:
-        """What is known from both.  Raises ValueError if they contradict each other."""
+        """The size known from both.  Raises ValueError if they contradict each other."""
         self.assert_is_compatible_with(other)
         return Dimension(other) if self.value is None else self
 
@@ -99,7 +99,7 @@ class _UnknownDimension:
     def __rtruediv__(self, other: Any) -> Any:
         raise _not_divided(other, self)
 
-    # With an unknown size nothing is equal, different or less: None.
+    # Comparisons with an unknown size are None.
 
     def __eq__(self, other: Any) -> Any:
         return _compared(self, other, lambda a, b: a == b)
@@ -155,10 +155,10 @@ class Dimension(metaclass=_Sizes):
     """`tf.Dimension`: a size, or None for an unknown one."""
 
     def __new__(cls, value: Any) -> Any:
-        """What stands for a size.
+        """The object for a size.
 
         Raises:
-            TypeError: it is no whole number.
+            TypeError: it is not an integer.
             ValueError: it is negative.
         """
         if isinstance(value, _UnknownDimension):
@@ -182,7 +182,7 @@ def _not_divided(a: Any, b: Any) -> errors.OpError:
 
 
 def _computed(a: Any, b: Any, compute: Callable[[int, int], int]) -> Any:
-    """The size that two make, or what other operand there is decides."""
+    """The size computed from two, or NotImplemented if the other operand must decide."""
     try:
         left, right = Dimension(a).value, Dimension(b).value
     except (TypeError, ValueError):
@@ -205,12 +205,12 @@ def dimension_value(dimension: Any) -> int | None:
 
 
 def dimension_at_index(shape: Any, index: int) -> Any:
-    """`tf.dimension_at_index`: the `Dimension` there, which is unknown if the rank is."""
+    """`tf.dimension_at_index`: the `Dimension` at an index, unknown if the rank is."""
     return Dimension(dimension_value(TensorShape(shape)[index]))
 
 
 def _partial(shape: Any) -> PartialTensorShape:
-    """What a shape is made of.  Raises TypeError or ValueError if it is none."""
+    """The shape that a value stands for.  Raises TypeError or ValueError if it is not a shape."""
     if shape is None:
         return UNKNOWN_RANK
     if isinstance(shape, TensorShape):
@@ -224,21 +224,21 @@ def _partial(shape: Any) -> PartialTensorShape:
 
 
 def _size(size: Any) -> int | None:
-    # A -1 stands for an unknown size in messages, and programs write it so.
+    # -1 stands for an unknown size in messages, and in some programs.
     return None if type(size) is int and size == -1 else dimension_value(Dimension(size))
 
 
 class TensorShape:
-    """`tf.TensorShape`: a static shape of which rank and sizes may be unknown.
+    """`tf.TensorShape`: a static shape whose rank and sizes may be unknown.
 
     Args:
         dims: the sizes, with None for unknown ones; None if the rank is unknown; or another shape, or message.
 
     Attributes:
-        partial: what aexec's own functions read.
+        partial: the `PartialTensorShape` for aexec's own functions.
 
     Raises:
-        TypeError, ValueError: this is no shape.
+        TypeError, ValueError: the value is not a shape.
     """
 
     __slots__ = ("partial",)
@@ -264,7 +264,7 @@ class TensorShape:
         return None if self.partial.dims is None else [_shown(size) for size in self.partial.dims]
 
     def as_list(self) -> list[int | None]:
-        """The sizes, None for those that are not known.  Raises ValueError if the rank is not."""
+        """The sizes, None for unknown ones.  Raises ValueError if the rank is unknown."""
         return list(self._known("as_list() is not defined on an unknown TensorShape."))
 
     def as_proto(self) -> proto.TensorShapeProto:
@@ -276,15 +276,15 @@ class TensorShape:
         return self.partial.num_elements
 
     def is_fully_defined(self) -> bool:
-        """Are all sizes known?"""
+        """True if all sizes are known."""
         return self.partial.is_fully_defined
 
     def is_compatible_with(self, other: Any) -> bool:
-        """Could both be the shape of one tensor?"""
+        """True if both could be the shape of one tensor."""
         return self.partial.is_compatible_with(_partial(other))
 
     def is_subtype_of(self, other: Any) -> bool:
-        """Is a tensor of this shape one of the other, too?"""
+        """True if every tensor of this shape has the other shape, too."""
         theirs = _partial(other).dims
         mine = self.partial.dims
         if theirs is None or mine is None:
@@ -292,19 +292,19 @@ class TensorShape:
         return len(mine) == len(theirs) and all(b in (None, a) for a, b in zip(mine, theirs, strict=True))
 
     def merge_with(self, other: Any) -> TensorShape:
-        """What is known from both.  Raises ValueError if they contradict each other."""
+        """The shape known from both.  Raises ValueError if they contradict each other."""
         self.assert_is_compatible_with(other, "Shapes {} and {} are not compatible")
         return TensorShape(self.partial.merge_with(_partial(other)))
 
     def most_specific_compatible_shape(self, other: Any) -> TensorShape:
-        """The shape of which both are: sizes that differ are unknown."""
+        """The most specific shape that includes both: sizes that differ become unknown."""
         mine, theirs = self.partial.dims, _partial(other).dims
         if mine is None or theirs is None or len(mine) != len(theirs):
             return TensorShape(None)
         return TensorShape([a if a == b else None for a, b in zip(mine, theirs, strict=True)])
 
     def concatenate(self, other: Any) -> TensorShape:
-        """The sizes of both, one after the other; of unknown rank if one is."""
+        """The sizes of both, concatenated; of unknown rank if one is."""
         mine, theirs = self.partial.dims, _partial(other).dims
         return TensorShape(None if mine is None or theirs is None else mine + theirs)
 
@@ -409,7 +409,7 @@ def _shown(size: int | None) -> Any:
 
 
 def _of_unknown(index: Any) -> Any:
-    """What is known of a part of a shape of unknown rank."""
+    """The value of an index or slice of a shape of unknown rank."""
     if not isinstance(index, slice):
         return _shown(None)
     if index.step is not None:

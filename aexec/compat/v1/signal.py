@@ -45,7 +45,7 @@ def frame(
     axis: int = -1,
     name: str | None = None,
 ) -> Tensor:
-    """`tf.signal.frame`: windows of the last axis, each so far behind the one before."""
+    """`tf.signal.frame`: windows of the last axis, each `frame_step` after the previous one."""
     refuse("frame", axis=None if axis == -1 else axis)
     with name_scope(name or "frame"):
         value = convert_to_tensor(signal)
@@ -85,7 +85,7 @@ def stft(
 
 
 def rfft(input_tensor: Any, fft_length: Any = None, name: str | None = None) -> Tensor:
-    """`tf.signal.rfft`: of real numbers along the last axis, with zeros behind them if they are fewer than said."""
+    """`tf.signal.rfft`: of real numbers along the last axis, padded with zeros to the length."""
     with name_scope(name or "rfft"):
         value = convert_to_tensor(input_tensor)
         if fft_length is None:
@@ -97,7 +97,7 @@ def rfft(input_tensor: Any, fft_length: Any = None, name: str | None = None) -> 
 
 
 def irfft(input_tensor: Any, fft_length: Any = None, name: str | None = None) -> Tensor:
-    """`tf.signal.irfft`: real numbers of a spectrum, by default twice as many as it has, less two."""
+    """`tf.signal.irfft`: real numbers of a spectrum; by default 2 (n - 1) for n frequencies."""
     value = convert_to_tensor(input_tensor)
     if fft_length is None:
         fft_length = ops.maximum((ops.shape(value)[-1:] - 1) * 2, 0)

@@ -1,4 +1,4 @@
-"""`tf.sparse`: sparse tensors, each of three tensors that ops take one by one.
+"""`tf.sparse`: sparse tensors, each made of three tensors that ops take separately.
 
 Next to read: `sparse_ops.py`, then `session.py`, which feeds and fetches them.
 """
@@ -32,7 +32,7 @@ __all__ = [
 
 
 class SparseTensorValue(NamedTuple):
-    """What a run is fed for a sparse tensor, and gives: arrays."""
+    """The arrays that a run takes, and returns, for a sparse tensor."""
 
     indices: Any
     values: Any
@@ -40,7 +40,7 @@ class SparseTensorValue(NamedTuple):
 
 
 class SparseTensor(_sparse_tensor.SparseTensor[Tensor]):
-    """A sparse tensor: [n, rank] places, int64; [n] values; [rank] sizes, int64."""
+    """A sparse tensor: indices [n, rank], int64; values [n]; sizes [rank], int64."""
 
     def __new__(cls, indices: Any, values: Any, dense_shape: Any) -> SparseTensor:
         return super().__new__(  # type: ignore[type-var]  # mypy has no bound for generic named tuples
@@ -52,7 +52,7 @@ class SparseTensor(_sparse_tensor.SparseTensor[Tensor]):
 
     @classmethod
     def from_value(cls, sparse_tensor_value: Any) -> SparseTensor:
-        """A constant of a `SparseTensorValue`, or the sparse tensor that is given."""
+        """A constant of a `SparseTensorValue`; a sparse tensor is returned unchanged."""
         return sparse_tensor_value if isinstance(sparse_tensor_value, cls) else cls(*sparse_tensor_value)
 
     @property
@@ -62,7 +62,7 @@ class SparseTensor(_sparse_tensor.SparseTensor[Tensor]):
 
     @property
     def graph(self) -> Any:
-        """The graph that it is of."""
+        """The graph of its tensors."""
         return self.values.graph
 
     @property
@@ -72,25 +72,25 @@ class SparseTensor(_sparse_tensor.SparseTensor[Tensor]):
 
     @property
     def shape(self) -> TensorShape:
-        """As much as is known of the shape of the whole."""
+        """The known static shape of the whole tensor."""
         said: TensorShape | None = self.__dict__.get("said")
         known = shape_of_vector(self.dense_shape)
         return known if said is None else known.merge_with(said)
 
     def get_shape(self) -> TensorShape:
-        """As much as is known of the shape of the whole."""
+        """The known static shape of the whole tensor."""
         return self.shape
 
     def set_shape(self, shape: Any) -> None:
-        """Say more of the shape than `dense_shape` tells.  Raises ValueError if it contradicts."""
+        """Refine the shape that `dense_shape` tells.  Raises ValueError if it contradicts."""
         self.said = self.shape.merge_with(shape)
 
     def with_values(self, new_values: Any) -> SparseTensor:
-        """The same places with other values."""
+        """The same indices with other values."""
         return SparseTensor(self.indices, new_values, self.dense_shape)
 
     def consumers(self) -> list[Node]:
-        """The operations that take one of its parts."""
+        """The operations that use one of its parts as input."""
         return list(dict.fromkeys(node for part in self for node in consumers(part)))
 
     def eval(self, feed_dict: Mapping[Any, Any] | None = None, session: Any = None) -> SparseTensorValue:
@@ -103,7 +103,7 @@ class SparseTensor(_sparse_tensor.SparseTensor[Tensor]):
             other = convert_to_tensor(dense, self.dtype, "y")
             return self.with_values(op(*self, other, name=scope))
 
-    # The operators of tuples are not meant.
+    # The operators of tuples must not apply.
 
     def __mul__(self, y: Any) -> SparseTensor:
         return self._elementwise(ops.sparse_dense_cwise_mul, "mul", y)
@@ -119,7 +119,7 @@ class SparseTensor(_sparse_tensor.SparseTensor[Tensor]):
 
 
 def sparse_placeholder(dtype: Any, shape: Any = None, name: str | None = None) -> SparseTensor:
-    """`tf.sparse_placeholder`: is fed a `SparseTensorValue`, or three arrays."""
+    """`tf.sparse_placeholder`: fed with a `SparseTensorValue`, or three arrays."""
     with name_scope(name or "sparse"):
         if shape is None:
             sizes = placeholder(dtypes.int64, [None], "shape")

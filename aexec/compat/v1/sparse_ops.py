@@ -1,6 +1,6 @@
 """Functions of sparse tensors with TensorFlow's arguments, over the ops that take their three parts.
 
-Next to read: `sparse.py`, which has the tensors, and is their namespace.
+Next to read: `sparse.py`, which has the class, and is their namespace.
 """
 
 from __future__ import annotations
@@ -88,14 +88,14 @@ def sparse_concat(
 def sparse_fill_empty_rows(
     sp_input: SparseTensor, default_value: Any, name: str | None = None
 ) -> tuple[SparseTensor, Tensor]:
-    """`tf.sparse_fill_empty_rows`: with a value in each row; and which rows were empty."""
+    """`tf.sparse_fill_empty_rows`: with a value inserted in each empty row; and which rows were empty."""
     default = convert_to_tensor(default_value, sp_input.dtype)
     indices, values, empty, _ = ops.sparse_fill_empty_rows(*sp_input, default, name=name)
     return SparseTensor(indices, values, sp_input.dense_shape), empty
 
 
 def sparse_mask(a: IndexedSlices[Any], mask_indices: Any, name: str | None = None) -> IndexedSlices[Tensor]:
-    """`tf.sparse_mask`: slices without those of these rows."""
+    """`tf.sparse_mask`: slices without these rows."""
     with name_scope(name or "sparse_mask"):
         kept, positions = ops.list_diff(a.indices, mask_indices)
         return IndexedSlices(ops.gather_v2(a.values, positions, 0), kept, a.dense_shape)
@@ -140,12 +140,12 @@ sparse_reduce_max_sparse = _reduction(
 
 
 def sparse_reorder(sp_input: SparseTensor, name: str | None = None) -> SparseTensor:
-    """`tf.sparse_reorder`: in the order of rows."""
+    """`tf.sparse_reorder`: in row-major order."""
     return SparseTensor(*ops.sparse_reorder(*sp_input, name=name), sp_input.dense_shape)
 
 
 def sparse_reset_shape(sp_input: SparseTensor, new_shape: Any = None) -> SparseTensor:
-    """`tf.sparse_reset_shape`: with other sizes, or the least that hold all elements."""
+    """`tf.sparse_reset_shape`: with other sizes, or the smallest that hold all elements."""
     indices, values, shape = (identity(part) for part in sp_input)
     if new_shape is None:
         least = ops.maximum(ops.max(indices, [0]) + ops.ones_like(shape), ops.zeros_like(shape))
@@ -172,7 +172,7 @@ def sparse_reshape(sp_input: SparseTensor, shape: Any, name: str | None = None) 
 
 
 def sparse_retain(sp_input: SparseTensor, to_retain: Any) -> SparseTensor:
-    """`tf.sparse_retain`: the elements for which a vector says True."""
+    """`tf.sparse_retain`: the elements for which a vector is True."""
     at = ops.reshape(ops.where(convert_to_tensor(to_retain)), [-1])
     indices, values = ops.gather_v2(sp_input.indices, at, 0), ops.gather_v2(sp_input.values, at, 0)
     return SparseTensor(indices, values, identity(sp_input.dense_shape))
@@ -212,7 +212,7 @@ def sparse_slice(sp_input: SparseTensor, start: Any, size: Any, name: str | None
 
 
 def sparse_softmax(sp_input: SparseTensor, name: str | None = None) -> SparseTensor:
-    """`tf.sparse_softmax`: of the elements of each row."""
+    """`tf.sparse_softmax`: over the elements of each row."""
     return sp_input.with_values(ops.sparse_softmax(*sp_input, name=name))
 
 
@@ -224,7 +224,7 @@ def sparse_split(
     name: str | None = None,
     split_dim: Any = None,
 ) -> list[SparseTensor]:
-    """`tf.sparse_split`; all arguments are given by name."""
+    """`tf.sparse_split`; all arguments are keywords."""
     if keyword_required is not None or sp_input is None or num_split is None:
         raise ValueError("Keyword arguments are required: sp_input, num_split and axis")
     along = convert_to_tensor(chosen(..., axis=axis, split_dim=split_dim), dtypes.int64)
@@ -234,7 +234,7 @@ def sparse_split(
 
 
 def sparse_transpose(sp_input: SparseTensor, perm: Any = None, name: str | None = None) -> SparseTensor:
-    """`tf.sparse_transpose`: the axes in another order, by default the reversed one."""
+    """`tf.sparse_transpose`: permutes the axes, by default reverses them."""
     with name_scope(name or "SparseTranspose"):
         if perm is None:
             perm = ops.range(ops.size(sp_input.dense_shape) - 1, -1, -1)
@@ -245,7 +245,7 @@ def sparse_transpose(sp_input: SparseTensor, perm: Any = None, name: str | None 
 def sparse_merge(
     sp_ids: Any, sp_values: SparseTensor, vocab_size: Any, name: str | None = None, already_sorted: bool = False
 ) -> SparseTensor:
-    """`tf.sparse_merge`: the values of the one at the places that the other one's, in the last axis, say."""
+    """`tf.sparse_merge`: values of `sp_values` at the indices that `sp_ids` gives for the last axis."""
     several = isinstance(sp_ids, list)
     ids, sizes = (sp_ids, list(vocab_size)) if several else ([sp_ids], [vocab_size])
     with name_scope(name or "SparseMerge"):
@@ -261,7 +261,7 @@ def _wide(value: Tensor) -> Tensor:
 
 
 def sparse_to_indicator(sp_input: SparseTensor, vocab_size: Any, name: str | None = None) -> Tensor:
-    """`tf.sparse_to_indicator`: which numbers each row names."""
+    """`tf.sparse_to_indicator`: which numbers each row contains."""
     with name_scope(name or "SparseToIndicator"):
         named = sp_input.with_values(ops.fill(ops.shape(sp_input.values), True))
         indices, values, shape = sparse_merge(sp_input, named, vocab_size)
@@ -290,7 +290,7 @@ def sparse_eye(
 
 
 def sparse_expand_dims(sp_input: SparseTensor, axis: Any = None, name: str | None = None) -> SparseTensor:
-    """`tf.sparse.expand_dims`: with an axis of size 1 more, by default the last one."""
+    """`tf.sparse.expand_dims`: with another axis of size 1, by default the last one."""
     rank = sp_input.shape.rank
     if rank is None:
         raise errors.InvalidValueError(f"the rank of {sp_input!r} must be known")

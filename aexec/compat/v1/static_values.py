@@ -1,4 +1,4 @@
-"""Values and shapes that a graph fixes, asked for while it is built.
+"""Values and shapes that the graph determines, for use while it is built.
 
 Next to read: `aexec/graph/constant_evaluation.py`.
 """
@@ -17,12 +17,12 @@ __all__ = ["get_static_value", "shape_of_vector"]
 
 
 def get_static_value(tensor: Any, partial: bool = False) -> Any:
-    """`tf.get_static_value`: an array, or None if only a run tells the value."""
+    """`tf.get_static_value`: an array, or None if the value depends on the run."""
     return _evaluator(tensor).value(*tensor.endpoint) if isinstance(tensor, Tensor) else tensor
 
 
 def shape_of_vector(sizes: Tensor) -> TensorShape:
-    """As much as is known of the shape whose sizes a vector holds."""
+    """The known part of the shape whose sizes a vector holds."""
     known = _evaluator(sizes).partial_shape(*sizes.endpoint)
     return TensorShape(PartialTensorShape(None if known.dims is None else list(known)))
 

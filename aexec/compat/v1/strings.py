@@ -53,7 +53,7 @@ def reduce_join(
     text = convert_to_tensor(inputs)
     axes = chosen(axis=axis, reduction_indices=reduction_indices)
     if axes is None:
-        # The op joins along the axes in the order that is given: the last one first is how the text reads.
+        # The op joins along the axes in the given order; the last axis comes first in reading order.
         axes = np.arange(rank_of(text), dtype=np.int32)[::-1]
     keep = bool(chosen(keep_dims=keep_dims, keepdims=keepdims))
     return ops.reduce_join(text, axes, keep_dims=keep, separator=separator, name=name)

@@ -1,4 +1,4 @@
-"""`tf.summary`: summary ops, which are ours, and a writer that need not be awaited.
+"""`tf.summary`: aexec's summary ops, and a writer that need not be awaited.
 
 Next to read: `aexec/summary/`.
 """
@@ -19,7 +19,7 @@ merge = renamed(summary.merge, "inputs collections name", "merge")
 
 
 class FileWriter:
-    """`tf.summary.FileWriter`: waits for the thread that writes, when it flushes and closes.
+    """`tf.summary.FileWriter`: flushing and closing wait for the thread that writes.
 
     Attributes:
         ours: the `aexec.summary.FileWriter`.
@@ -47,7 +47,7 @@ class FileWriter:
         return self._logdir
 
     def add_summary(self, summary: bytes | proto.Summary, global_step: int | None = None) -> None:
-        """Add what a summary op gave."""
+        """Add the output of a summary op."""
         self._thread.wait(self.ours.add_summary(summary, int(global_step or 0)))
 
     def add_event(self, event: proto.Event) -> None:
@@ -59,11 +59,11 @@ class FileWriter:
         self._thread.wait(self.ours.add_graph(graph, int(global_step or 0)))
 
     def add_run_metadata(self, run_metadata: Any, tag: str, global_step: int | None = None) -> None:
-        """Add what a run was measured to do."""
+        """Add the measurements of a run."""
         self._thread.wait(self.ours.add_run_metadata(run_metadata, tag, int(global_step or 0)))
 
     def flush(self) -> None:
-        """Let readers see all events."""
+        """Write all events to the file, so that readers see them."""
         self._thread.wait(self.ours.flush())
 
     def close(self) -> None:

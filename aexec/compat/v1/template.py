@@ -24,7 +24,7 @@ def make_template(
     custom_getter_: Any = None,
     **kwargs: Any,
 ) -> Callable[..., Any]:
-    """`tf.make_template`: a function whose variables are made with the first call and shared by later ones."""
+    """`tf.make_template`: a function whose variables are made by the first call and shared by later ones."""
     return _Template(name_, partial(func_, **kwargs), unique_name_, custom_getter_, create_scope_now_)
 
 
@@ -52,7 +52,7 @@ class _Template:
 
     @property
     def variable_scope(self) -> Any:
-        """Where its variables are; None before the first call."""
+        """The scope of its variables; None before the first call."""
         return self._scope
 
     @property
@@ -67,5 +67,5 @@ class _Template:
 
     @property
     def trainable_variables(self) -> list[Any]:
-        """Those that training changes."""
+        """The variables that training changes."""
         return self._scope.trainable_variables() if self._scope is not None else []

@@ -1,7 +1,6 @@
 """`tf.Graph`, and the default graph.
 
-What a graph is built of is aexec's own, and its nodes are `tf.Operation`s.  Next to read: `operations.py`, then
-`session.py`.
+The graph is aexec's own, and its nodes are `tf.Operation`s.  Next to read: `operations.py`, then `session.py`.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ class Graph(_Graph):
     node_class = Operation
 
     def as_default(self) -> Graph:
-        """To be entered: nodes made inside are of this graph."""
+        """A context manager: nodes made inside belong to this graph."""
         return self
 
     def as_graph_def(self, from_version: int | None = None, add_shapes: bool = False) -> proto.GraphDef:
@@ -56,16 +55,16 @@ class Graph(_Graph):
         return self.collections.keys
 
     def clear_collection(self, name: Hashable) -> None:
-        """Forget a collection."""
+        """Empty a collection."""
         self.collections.clear(name)
 
     @property
     def seed(self) -> int | None:
-        """What `tf.set_random_seed` chose."""
+        """The seed set by `tf.set_random_seed`."""
         return self.build_state.seed
 
     def unique_name(self, name: str) -> str:
-        """The name that the next node of this name would get."""
+        """The name that the next node with this name would get."""
         return self.build_state.unique_name(name)
 
     def name_scope(self, name: str | None) -> Any:
@@ -90,13 +89,13 @@ class Graph(_Graph):
 
 
 def get_default_graph() -> _Graph:
-    """The graph whose block is innermost; outside of all blocks the process's."""
+    """The graph of the innermost block; outside of all blocks the process's."""
     graph = current_graph()
     return reset_default_graph() if graph is None else graph
 
 
 def reset_default_graph() -> Graph:
-    """Begin a new default graph of the process."""
+    """Make a new default graph for the process."""
     graph = Graph()
     set_default_graph(graph)
     return graph

@@ -1,4 +1,4 @@
-"""`tf.test`: cases of `unittest` that compare arrays, and run in sessions.
+"""`tf.test`: `unittest` cases that compare arrays, and run in sessions.
 
 Next to read: Python's own `unittest`.
 """
@@ -36,22 +36,22 @@ main = unittest.main
 
 
 def get_temp_dir() -> str:
-    """`tf.test.get_temp_dir`: a new folder for what tests write."""
+    """`tf.test.get_temp_dir`: a new folder for tests."""
     return tempfile.mkdtemp()
 
 
 def is_gpu_available(cuda_only: bool = False, min_cuda_compute_capability: Any = None) -> bool:
-    """`tf.test.is_gpu_available`: sessions are given their devices; by default they have the CPU."""
+    """`tf.test.is_gpu_available`: False, since sessions have only the CPU by default."""
     return False
 
 
 def gpu_device_name() -> str:
-    """`tf.test.gpu_device_name`: none, as `is_gpu_available`."""
+    """`tf.test.gpu_device_name`: empty, as `is_gpu_available` is False."""
     return ""
 
 
 def is_built_with_cuda() -> bool:
-    """`tf.test.is_built_with_cuda`: no, CuPy is."""
+    """`tf.test.is_built_with_cuda`: False; CuPy is built with it."""
     return False
 
 
@@ -59,7 +59,7 @@ is_built_with_gpu_support = is_built_with_rocm = is_built_with_xla = is_built_wi
 
 
 class TestCase(unittest.TestCase):
-    """`tf.test.TestCase`: each test has a default graph of its own."""
+    """`tf.test.TestCase`: each test has its own default graph."""
 
     def setUp(self) -> None:
         super().setUp()
@@ -92,7 +92,7 @@ class TestCase(unittest.TestCase):
     def assertAllClose(  # noqa: N802
         self, a: Any, b: Any, rtol: float = 1e-6, atol: float = 1e-6, msg: str | None = None
     ) -> None:
-        """Fail unless two structures of numbers are near each other."""
+        """Fail unless two structures of numbers are close."""
         if isinstance(a, dict):
             self.assertEqual(set(a), set(b), msg)  # noqa: PT009
             for key in a:
@@ -103,25 +103,25 @@ class TestCase(unittest.TestCase):
     def assertAllCloseAccordingToType(  # noqa: N802
         self, a: Any, b: Any, rtol: float = 1e-6, atol: float = 1e-6, **settings: Any
     ) -> None:
-        """As `assertAllClose`, less near for small types."""
+        """As `assertAllClose`, with larger tolerances for narrow types."""
         half = np.float16 in (np.asarray(a).dtype, np.asarray(b).dtype)
         self.assertAllClose(a, b, max(rtol, 1e-3 if half else 0), max(atol, 1e-3 if half else 0))
 
     def assertAllEqual(self, a: Any, b: Any, msg: str | None = None) -> None:  # noqa: N802
-        """Fail unless two arrays are the same."""
+        """Fail unless two arrays are equal."""
         np.testing.assert_array_equal(a, b, err_msg=msg or "")
 
     def assertNotAllClose(self, a: Any, b: Any, **settings: Any) -> None:  # noqa: N802
-        """Fail if two arrays are near each other."""
+        """Fail if two arrays are close."""
         with self.assertRaises(AssertionError):  # noqa: PT027
             self.assertAllClose(a, b, **settings)
 
     def assertArrayNear(self, farray1: Any, farray2: Any, err: float, msg: str | None = None) -> None:  # noqa: N802
-        """Fail unless numbers differ by no more."""
+        """Fail if any numbers differ by more than `err`."""
         np.testing.assert_allclose(farray1, farray2, rtol=0, atol=err, err_msg=msg or "")
 
     def assertNear(self, f1: float, f2: float, err: float, msg: str | None = None) -> None:  # noqa: N802
-        """Fail unless two numbers differ by no more."""
+        """Fail if two numbers differ by more than `err`."""
         self.assertAlmostEqual(f1, f2, delta=err, msg=msg)  # noqa: PT009
 
     def assertShapeEqual(self, np_array: Any, tf_tensor: Any, msg: str | None = None) -> None:  # noqa: N802

@@ -1,6 +1,6 @@
-"""`tf.train`: optimisers, schedules, savers, sessions that train, queue runners and input pipelines.
+"""`tf.train`: optimisers, schedules, savers, training sessions, queue runners and input pipelines.
 
-A table; what it names is in `optimizers.py`, `training.py`, `coordination.py`, and in `aexec.training`.
+A table of names of `optimizers.py`, `training.py`, `coordination.py`, and `aexec.training`.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ shuffle_batch_join = renamed(
 
 
 def write_graph(graph_or_graph_def: Any, logdir: str, name: str, as_text: bool = True) -> str:
-    """`tf.train.write_graph`: the path of the file."""
+    """`tf.train.write_graph`: returns the path of the file."""
     from aexec.graph.graph import Graph
 
     graph = graph_or_graph_def if isinstance(graph_or_graph_def, Graph) else Graph.from_graph_def(graph_or_graph_def)

@@ -95,7 +95,7 @@ class Saver:
         write_meta_graph: bool = True,
         write_state: bool = True,
     ) -> Any:
-        """Write a checkpoint: its path, which `restore` takes; of an `AsyncSession` to be awaited."""
+        """Write a checkpoint; returns its path, which `restore` takes, or an awaitable with an `AsyncSession`."""
         refuse("Saver.save", meta_graph_suffix=None if meta_graph_suffix == "meta" else meta_graph_suffix)
         settings: dict[str, Any] = {} if latest_filename is None else {"latest_filename": latest_filename}
         if write_meta_graph:
@@ -111,28 +111,30 @@ class Saver:
         )
 
     def restore(self, sess: Any, save_path: str) -> Any:
-        """Give the variables the values of a checkpoint; of an `AsyncSession` to be awaited."""
+        """Restore the variables from a checkpoint; with an `AsyncSession` returns an awaitable."""
         return in_session(sess, self.ours.restore, save_path)
 
     @property
     def last_checkpoints(self) -> list[str]:
-        """Checkpoints that are kept, oldest first."""
+        """The kept checkpoints, oldest first."""
         return list(self.ours.last_checkpoints)
 
     @property
     def saver_def(self) -> proto.SaverDef:
-        """As a MetaGraph holds it."""
+        """The message that a MetaGraph holds."""
         return self.ours.saver_def
 
     def as_saver_def(self) -> proto.SaverDef:
-        """As a MetaGraph holds it."""
+        """The message that a MetaGraph holds."""
         return self.ours.saver_def
 
 
 def import_meta_graph(
     meta_graph_or_file: Any, clear_devices: bool = False, import_scope: str | None = None, **kwargs: Any
 ) -> Saver | None:
-    """`tf.train.import_meta_graph`: the saver of the MetaGraph; without one, of the variables; without any, None."""
+    """`tf.train.import_meta_graph`: returns the MetaGraph's saver; without one, a saver of the variables; without any,
+    None.
+    """
     input_map = kwargs.pop("input_map", None)
     refuse("import_meta_graph", **kwargs)
     source = MetaGraph.from_proto(meta_graph_or_file) if isinstance(meta_graph_or_file, Message) else meta_graph_or_file
@@ -151,13 +153,13 @@ def import_meta_graph(
 
 
 def latest_checkpoint(checkpoint_dir: str, latest_filename: str = "checkpoint") -> str | None:
-    """`tf.train.latest_checkpoint`, which waits; where a loop runs, await aexec's."""
+    """`tf.train.latest_checkpoint`, which blocks; on an event loop, await aexec's."""
     found: str | None = waited(training.latest_checkpoint(checkpoint_dir, latest_filename))
     return found
 
 
 def checkpoint_exists(checkpoint_prefix: str) -> bool:
-    """`tf.train.checkpoint_exists`, which waits."""
+    """`tf.train.checkpoint_exists`, which blocks."""
     return bool(waited(training.checkpoint_exists(checkpoint_prefix)))
 
 
@@ -167,13 +169,13 @@ class _State(NamedTuple):
 
 
 def get_checkpoint_state(checkpoint_dir: str, latest_filename: str = "checkpoint") -> _State | None:
-    """`tf.train.get_checkpoint_state`, which waits."""
+    """`tf.train.get_checkpoint_state`, which blocks."""
     found = waited(training.get_checkpoint_state(checkpoint_dir, latest_filename))
     return None if found is None else _State(found.latest, found.paths)
 
 
 def global_step(sess: Any, global_step_tensor: Any) -> Any:
-    """`tf.train.global_step`: the number; of an `AsyncSession` to be awaited."""
+    """`tf.train.global_step`: returns the number, or an awaitable with an `AsyncSession`."""
     return in_session(sess, training.global_step, global_step_tensor)
 
 
@@ -190,7 +192,7 @@ class ExponentialMovingAverage(training.ExponentialMovingAverage):
         super().__init__(decay, num_updates, zero_debias=zero_debias, name=name)
 
     def apply(self, var_list: Iterable[Any] | None = None) -> Any:
-        """An operation that brings the averages up to date."""
+        """An operation that updates the averages."""
         return super().apply(var_list)
 
     def average(self, var: Any) -> Any:
@@ -202,10 +204,10 @@ class ExponentialMovingAverage(training.ExponentialMovingAverage):
 
 
 class Scaffold:
-    """`tf.train.Scaffold`: how a `MonitoredTrainingSession` makes itself ready.
+    """`tf.train.Scaffold`: how a `MonitoredTrainingSession` prepares itself.
 
-    What makes variables ready is its `init_op`, and the graph's own initialisers where it has none; readiness is asked
-    for by the session itself.
+    Its `init_op` initialises variables, or the graph's own initialisers if it has none; the session itself checks
+    readiness.
     """
 
     def __init__(
@@ -234,7 +236,7 @@ class Scaffold:
         self.saver: Saver | None = given("saver", saver)
 
     def finalize(self) -> Scaffold:
-        """Itself: what it lacks, the session makes."""
+        """Returns itself; the session makes missing parts."""
         return self
 
 
@@ -263,12 +265,12 @@ class SessionRunContext:
         self._stop = stop
 
     def request_stop(self) -> None:
-        """Let this step be the last."""
+        """Make this step the last one."""
         self._stop()
 
 
 class SessionRunHook:
-    """`tf.train.SessionRunHook`: a hook of a program that does not await.
+    """`tf.train.SessionRunHook`: a hook of a program without coroutines.
 
     Its methods are called in a worker thread, and may run steps of the session that they get.
     """
@@ -277,21 +279,21 @@ class SessionRunHook:
         """Called once, while nodes may still be added."""
 
     def after_create_session(self, session: Any, coord: Any) -> None:
-        """The session is initialised."""
+        """Called once the session is initialised."""
 
     def before_run(self, run_context: SessionRunContext) -> SessionRunArgs | None:
-        """A step begins: what should it compute besides?"""
+        """Called before a step; returns what it should compute besides."""
         return None
 
     def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:
-        """A step has ended."""
+        """Called after a step."""
 
     def end(self, session: Any) -> None:
-        """The training has ended."""
+        """Called at the end of the training."""
 
 
 class _Awaited(training.SessionRunHook):
-    """A hook of the program's as one of ours."""
+    """Adapts a hook of the program to aexec's interface."""
 
     def __init__(self, hook: SessionRunHook, owner: MonitoredTrainingSession) -> None:
         self._hook = hook
@@ -320,14 +322,14 @@ class _Awaited(training.SessionRunHook):
 
 
 class _Plain:
-    """The session itself, whose steps no hook sees, from a hook's thread."""
+    """The session without hooks, for use in a hook's thread."""
 
     def __init__(self, owner: MonitoredTrainingSession) -> None:
         self._owner = owner
         self.graph = owner.graph
 
     def run(self, fetches: Any, feed_dict: Mapping[Any, Any] | None = None, **settings: Any) -> Any:
-        """A step."""
+        """Run a step."""
         return self._owner.wait(self._owner.ours.session.run(fetches, feed_dict or {}))
 
 
@@ -392,7 +394,7 @@ class MonitoredTrainingSession:
         self._open = True
 
     def wait(self, coroutine: Any) -> Any:
-        """What a coroutine gives on the loop of the session."""
+        """Run a coroutine on the session's loop; returns its result."""
         return self._thread.wait(coroutine)
 
     def __enter__(self) -> MonitoredTrainingSession:
@@ -410,21 +412,21 @@ class MonitoredTrainingSession:
     def run(
         self, fetches: Any, feed_dict: Mapping[Any, Any] | None = None, options: Any = None, run_metadata: Any = None
     ) -> Any:
-        """A step, with what hooks ask for besides."""
+        """Run a step, with the additional fetches of hooks."""
         refuse("MonitoredTrainingSession.run", options=options, run_metadata=run_metadata)
         return self.wait(self.ours.run(fetches, feed_dict))
 
     def should_stop(self) -> bool:
-        """Has a hook, or the end of input, asked for the stop?"""
+        """True if a hook, or the end of input, requested the stop."""
         return self.ours.should_stop()
 
     def close(self) -> None:
-        """Leave it, where it is not in a `with` block."""
+        """Close the session, if it is not used in a `with` block."""
         if self._open:
             self.__exit__(None, None, None)
 
 
-# Hooks of ours, under TensorFlow's arguments
+# aexec's hooks, with TensorFlow's arguments
 
 
 class CheckpointSaverHook(training.CheckpointSaverHook):

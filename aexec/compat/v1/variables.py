@@ -46,13 +46,13 @@ _resource_form = False
 
 
 def enable_resource_variables() -> None:
-    """Have variables for which nothing is said be in resource form."""
+    """Make resource variables by default."""
     global _resource_form
     _resource_form = True
 
 
 def disable_resource_variables() -> None:
-    """Have variables for which nothing is said be in reference form, as at first."""
+    """Make ref variables by default, as initially."""
     global _resource_form
     _resource_form = False
 
@@ -100,7 +100,7 @@ class Variable(_variable.Variable, metaclass=_Any):
 
 
 if not hasattr(_variable.Variable, "load"):
-    # Those that `get_variable` and optimisers make have it, too.
+    # Variables that `get_variable` and optimisers make have it, too.
     _variable.Variable.load = load  # type: ignore[attr-defined]
 
 
@@ -256,7 +256,7 @@ scatter_max = _scattering("max")
 
 
 def scatter_nd_update(ref: Any, indices: Any, updates: Any, use_locking: bool = True, name: str | None = None) -> Any:
-    """`tf.scatter_nd_update`; the changes of a variable exclude each other."""
+    """`tf.scatter_nd_update`; updates of a variable always exclude each other."""
     return ref.scatter_nd_update(indices, updates, name)
 
 

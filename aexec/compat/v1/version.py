@@ -1,4 +1,4 @@
-"""`tf.version`: the version of TensorFlow whose functions these are, and that of graphs.
+"""`tf.version`: the version of TensorFlow whose functions this package has, and the version of graphs.
 
 `tf.__version__` is aexec's.
 """
