@@ -82,6 +82,7 @@ from aexec.framework.wire import node_def, wire_format
 from aexec.framework.wire.attr_value import NameAttrList, summarize
 from aexec.framework.wire.messages import unreadable
 from aexec.framework.wire.op_def import OpDef
+from aexec.framework.wire.tensor_codec import decode_ns as tensor_decode_ns
 from aexec.framework.wire.tensor_codec import from_proto as tensor_from_proto
 from aexec.framework.wire.tensor_codec import to_field_parts as tensor_to_field_parts
 from aexec.framework.wire.tensor_codec import to_parts as tensor_to_parts
@@ -173,6 +174,7 @@ __all__ = [
     "session_on_cluster",
     "set_printer",
     "summarize",
+    "tensor_decode_ns",
     "tensor_from_proto",
     "tensor_to_field_parts",
     "tensor_to_parts",

@@ -24,6 +24,7 @@ from aexec.framework.memory import log_memory
 from aexec.framework.memory.allocator import Growth, announce
 from aexec.framework.memory.tensor_buffer import STRING_BYTES
 from aexec.framework.shape import shape_text
+from aexec.framework.waiting.inline_call import check_inline
 from aexec.framework.waiting.loop_budget import COPY_NS, DEFAULT, MEASURE_NS, OBJECT_NS, giving_way, let_others_run
 from aexec.framework.wire.wire_format import enclosed, is_repeated
 
@@ -60,6 +61,8 @@ _PIECE = DEFAULT.pieces(OBJECT_NS)
 _STRINGS = DEFAULT.pieces(MEASURE_NS)
 # Elements set to the same object at once.
 _FILLED = 8 * _PIECE
+# Up to so many elements are encoded wherever the caller is.
+_INLINE = 1024
 
 _FIELDS: dict[DType, str] = {
     dtypes.float32: "float_val",
@@ -450,6 +453,8 @@ def to_field_parts(array: Array, dtype: DType) -> list[bytes | memoryview]:
     """
     field = value_field(dtype)
     head = _head(array.shape, dtype)
+    if array.size > _INLINE and field not in _AS_IN_MEMORY:
+        check_inline(OBJECT_NS * array.size)
     values = proto.TensorProto()
     if not dtype.size:
         _put_objects(values, array, dtype, field, in_content=False)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from aexec import errors
-from aexec.hosting import DType, datatype_of, dtypes, has_datatype, wire_format
+from aexec.hosting import DType, check_inline, datatype_of, dtypes, has_datatype, loop_budget, wire_format
 from aexec.proto import inference
 from aexec_server.http import bodies
 from aexec_server.models.models import ModelVersion
@@ -171,6 +171,7 @@ def _from_contents(name: str, dtype: DType, dims: tuple[int, ...], contents: inf
         raise errors.InvalidArgumentError(
             f"{field} of {name} has {len(values)} elements, but shape {list(dims)} has {math.prod(dims)}"
         )
+    check_inline(loop_budget.OBJECT_NS * len(values))
     if dtype is dtypes.string:
         return np.fromiter(values, object, len(values)).reshape(dims)
     given = np.array(values, np.int64 if dtype.np.itemsize < _FIELD_BYTES else dtype.np)

@@ -20,7 +20,9 @@ from aexec import errors, proto
 from aexec.hosting import (
     DType,
     Signature,
+    check_inline,
     dtypes,
+    tensor_decode_ns,
     tensor_from_proto,
     tensor_to_field_parts,
     tensor_to_proto,
@@ -167,6 +169,8 @@ def read_predict_message(
 
 
 def _tensor(name: str, tensor: proto.TensorProto, content: memoryview | None = None) -> Any:
+    if content is None and tensor.ByteSize() > _SMALL:
+        check_inline(tensor_decode_ns(tensor))
     try:
         return tensor_from_proto(tensor, content=content)
     except errors.InvalidArgumentError as error:

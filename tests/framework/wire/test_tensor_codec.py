@@ -13,6 +13,7 @@ from google.protobuf import text_format
 from aexec import proto
 from aexec.framework import dtypes, errors, wire
 from aexec.framework.memory.allocator import watching
+from aexec.framework.waiting.inline_call import NeedsThreadError
 from aexec.framework.wire import tensor_codec
 from aexec.framework.wire.attr_value import TensorAttr
 
@@ -362,3 +363,12 @@ def test_to_field_parts_of_strings_and_of_a_scalar() -> None:
     assert list(proto.TensorProto.FromString(b"".join(strings)).string_val) == [b"a", b""]
     scalar = proto.TensorProto.FromString(b"".join(tensor_codec.to_field_parts(np.float32(2), dtypes.float32)))
     assert list(scalar.float_val) == [2] and scalar.HasField("tensor_shape")
+
+
+async def test_to_field_parts_of_many_objects_is_work_for_a_thread() -> None:
+    numbers, strings = np.arange(10**6), np.full(10**6, b"a", object)
+    with pytest.raises(NeedsThreadError):
+        tensor_codec.to_field_parts(numbers, dtypes.int64)
+    with pytest.raises(NeedsThreadError):
+        tensor_codec.to_field_parts(strings, dtypes.string)
+    tensor_codec.to_field_parts(numbers.astype(np.float32), dtypes.float32)

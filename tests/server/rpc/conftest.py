@@ -20,12 +20,6 @@ from tests.server.conftest import ops_of_tests
 M = TypeVar("M", bound=Message)
 
 
-@pytest.fixture(autouse=True, scope="session")
-def _keep_poller() -> None:
-    """grpcio's thread lives as long as the process: no test waits for its end when the last call is collected."""
-    grpc.aio.init_grpc_aio()
-
-
 class RpcClient:
     """Calls methods by their full names.
 
@@ -61,6 +55,8 @@ class RpcClient:
 @asynccontextmanager
 async def serving_rpcs(config: ServerConfig) -> AsyncIterator[RpcClient]:
     """Context manager: a server with these settings that listens for gRPC alone."""
+    # grpcio's thread lives as long as the process: no test waits for its end when the last call is collected.
+    grpc.aio.init_grpc_aio()
     app = make_app(config)
     runner = web.AppRunner(app)
     await runner.setup()

@@ -99,6 +99,13 @@ class TestPredict:
         code, words = await rpc.refused(PREDICT, predict_request(sent, spec("m")), serving.PredictResponse)
         assert code == "INVALID_ARGUMENT" and "expected 400004 bytes of tensor_content, got 400005" in words
 
+    async def test_many_values_in_their_fields(self, serve: Serve) -> None:
+        rpc = await serve(graphs={"m": identities(a="int64")})
+        sent = proto.TensorProto(dtype="DT_INT64", int64_val=range(100_000))
+        sent.tensor_shape.dim.add(size=100_000)
+        answer = await predict(rpc, predict_request({"x_a": sent}, spec("m")))
+        assert answer.outputs["y_a"] == sent
+
     async def test_inputs_are_named(self, model: RpcClient) -> None:
         for names in (["tag", "signal"], ["signal", "tag"]):
             sent = {"tag": tensor([b"a"], "string"), "signal": [[1, 2]]}

@@ -53,7 +53,8 @@ async def test_runs_end_while_new_calls_are_refused(rpc: RpcClient) -> None:
     rpc.listening.refuse_new()
     rpc.server.draining = True
     request = proto.RunStepRequest(session_handle=handle, target=["nothing"])
-    assert (await rpc.refused(f"{MASTER}RunStep", request, proto.RunStepResponse))[0] == "UNAVAILABLE"
+    code, _ = await rpc.refused(f"{MASTER}RunStep", request, proto.RunStepResponse)
+    assert code in ("UNAVAILABLE", "CANCELLED")  # the second by grpcio, of a call that it had and gave to nobody
     gate.open.set()
     assert (await running).tensor[0].name == "waits:0"
 
