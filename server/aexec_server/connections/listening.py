@@ -97,8 +97,6 @@ async def serve_app(
             if rpc is not None and path is None:
                 on_ready(rpc.address)
             await told_to_stop(server, stop)
-            if rpc is not None:
-                rpc.refuse_new()
             runs = server.sessions.live_runs
             # A session host ends when its last session does, which is no news.
             level = logging.INFO if runs or path is None else logging.DEBUG

@@ -163,8 +163,6 @@ async def run_front(config: ServerConfig, stop: asyncio.Queue[int], on_ready: Ca
                             if rpc is not None:
                                 on_ready(rpc.address)
                             await told_to_stop(app[SERVER], stop)
-                        if rpc is not None:
-                            rpc.refuse_new()
                         await hosts.drain(stop)
                     await _until_quiet(table)
                 finally:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import aclosing, contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -89,8 +89,9 @@ class RpcRelay:
             host = self._hosts.models if streams else self._host(call, requests)
             if host is None:
                 asked = self._all_decoded(method, requests) if streams else await self._decoded(method, requests)
-                async for response in method.answer(call, asked):
-                    yield response
+                async with aclosing(method.answer(call, asked)) as responses:
+                    async for response in responses:
+                        yield response
                 return
             kind = "stream_stream" if streams else "unary_stream"
             with _as_own_errors(), _counted(host):

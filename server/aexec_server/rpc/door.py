@@ -7,8 +7,8 @@ uses only the methods of a servicer context, so it can be imported without that 
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from contextlib import aclosing, contextmanager, nullcontext
 from types import TracebackType
 from typing import Any, Protocol
 
@@ -73,8 +73,9 @@ class Door:
                 call = _new_call(method, context)
                 try:
                     with _Recorded(self._record, self._server.spans, call):
-                        async for response in self._responses(call, data):
-                            yield response
+                        async with aclosing(self._responses(call, data)) as responses:
+                            async for response in responses:
+                                yield response
                 except errors.OpError as error:
                     await self._abort(context, error)
 
@@ -107,15 +108,15 @@ class Door:
         with self._server.body_budget.holding(call.caller, len(data)):
             return _encoded(await answer(call, await self._request(call.method, data)))
 
-    async def _responses(self, call: Call, data: Any) -> AsyncIterator[bytes]:
+    async def _responses(self, call: Call, data: Any) -> AsyncGenerator[bytes]:
         self._admit(call)
-        if call.method.request_streams:
-            async for response in call.method.answer(call, self._requests(call, data)):
-                yield _encoded(response)
-            return
-        with self._server.body_budget.holding(call.caller, len(data)):
-            async for response in call.method.answer(call, await self._request(call.method, data)):
-                yield _encoded(response)
+        streams = call.method.request_streams
+        with nullcontext() if streams else self._server.body_budget.holding(call.caller, len(data)):
+            asked = self._requests(call, data) if streams else await self._request(call.method, data)
+            # However the call ends, what answers it ends with it.
+            async with aclosing(call.method.answer(call, asked)) as responses:
+                async for response in responses:
+                    yield _encoded(response)
 
     async def _requests(self, call: Call, stream: AsyncIterator[bytes]) -> AsyncIterator[Any]:
         async for data in stream:

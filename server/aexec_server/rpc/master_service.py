@@ -183,6 +183,9 @@ class _Master:
             call.keep_until_sent(counted)
             return answer
         execution = self._served.execution
+        with hosted.in_use():
+            # Of many that come at once, some are run in each turn of the loop.
+            await self._served.turns.take_turn(asyncio.get_running_loop())
         deadline = execution.deadline(hosted.session, asked, call.arrival, call.timeout)
         begun = self._served.begin_at_once(hosted, call.caller, asked, deadline)
         if begun is not None and begun.rest is None and is_soon_written(asked, begun.values):

@@ -5,7 +5,6 @@ The only module, besides those of health and reflection, that imports `grpc`.  N
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 from collections.abc import Iterable
 from operator import attrgetter
@@ -48,7 +47,6 @@ class RpcServer:
         self._grpc = grpc.aio.server(options=server_options(config), maximum_concurrent_rpcs=config.max_connections)
         self._grpc.add_generic_rpc_handlers(self._handlers(methods))
         self.address = ""
-        self._stopping: asyncio.Task[None] | None = None
 
     def _handlers(self, methods: Iterable[Method]) -> list[Any]:
         by_service = itertools.groupby(sorted(methods, key=attrgetter("path")), attrgetter("service"))
@@ -86,20 +84,12 @@ class RpcServer:
         await self._grpc.start()
         self.address = f"grpc{'' if tls is None else 's'}://{name}:{port}"
 
-    def refuse_new(self) -> None:
-        """Refuse new calls; those in flight go on."""
-        seconds = self._config.drain_seconds + _GRACE_SECONDS
-        self._stopping = asyncio.create_task(self._grpc.stop(seconds), name="stop gRPC")
-
     async def close(self) -> None:
-        """Wait until all calls have ended; those that do not end soon are cut off."""
-        if self._stopping is None:
-            self.refuse_new()
-        assert self._stopping is not None
-        done, _ = await asyncio.wait([self._stopping], timeout=_GRACE_SECONDS)
-        if not done:
-            await self._grpc.stop(None)
-        await self._stopping
+        """Stop listening, and wait until all calls have ended; those that do not end soon are cut off.
+
+        New calls are refused before that, by the door of a server that drains.
+        """
+        await self._grpc.stop(_GRACE_SECONDS)
 
 
 def rpc_path(path: str) -> str:

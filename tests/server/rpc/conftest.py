@@ -11,7 +11,6 @@ import pytest
 from aexec_server import SERVER, ServerConfig, make_app
 from aexec_server.core.server_state import Server
 from aexec_server.rpc.opening import rpc_server_of
-from aexec_server.rpc.rpc_server import RpcServer
 from aiohttp import web
 from google.protobuf.message import Message
 
@@ -25,12 +24,10 @@ class RpcClient:
 
     Attributes:
         server: whose methods they are.
-        listening: what listens for them.
         address: `127.0.0.1:4711`
     """
 
-    def __init__(self, server: Server, listening: RpcServer, channel: Any, address: str) -> None:
-        self.listening = listening
+    def __init__(self, server: Server, channel: Any, address: str) -> None:
         self.server = server
         self.channel = channel
         self.address = address
@@ -66,7 +63,7 @@ async def serving_rpcs(config: ServerConfig) -> AsyncIterator[RpcClient]:
         await rpc.start()
         address = rpc.address.partition("://")[2]
         async with grpc.aio.insecure_channel(address, options=[("grpc.use_local_subchannel_pool", 1)]) as channel:
-            yield RpcClient(app[SERVER], rpc, channel, address)
+            yield RpcClient(app[SERVER], channel, address)
     finally:
         app[SERVER].sessions.cancel_all("shutdown")
         await rpc.close()

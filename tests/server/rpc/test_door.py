@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
+import grpc
 import numpy as np
 import pytest
+from aexec_server import ServerConfig
+from aexec_server.clients.callers import Scope
 from aexec_server.clients.tokens import new_token
+from aexec_server.core.server_state import Server
+from aexec_server.rpc.method import Call, Method
+from aexec_server.rpc.rpc_server import RpcServer
+from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
 
 from aexec import proto
 from aexec.framework import dtypes
@@ -149,3 +157,30 @@ async def test_answer_that_is_not_taken_is_counted_until_its_client_leaves(rpc: 
         assert rpc.server.metrics.snapshot()["aexec_shared_in_use"]["rpc_answer_bytes",] >= 2**20
     await until(lambda: memory.in_use == kept)
     assert rpc.server.metrics.snapshot()["aexec_shared_in_use"]["rpc_answer_bytes",] == 0
+
+
+async def test_stream_ends_with_its_call() -> None:
+    began, ended = asyncio.Event(), asyncio.Event()
+
+    async def answer(call: Call, request: HealthCheckRequest) -> AsyncIterator[HealthCheckResponse]:
+        try:
+            yield HealthCheckResponse()
+            began.set()
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    path = "/test.Streams/Watch"
+    method = Method(path, HealthCheckRequest, HealthCheckResponse, answer, Scope.RUN, response_streams=True)
+    server = Server(ServerConfig(grpc_port=0))
+    rpc = RpcServer(server, [method])
+    await rpc.start()
+    try:
+        async with grpc.aio.insecure_channel(rpc.address.partition("://")[2]) as channel:
+            call = channel.unary_stream(path, HealthCheckRequest.SerializeToString)(HealthCheckRequest())
+            await began.wait()
+            call.cancel()
+            await ended.wait()
+            await until(lambda: server.metrics.snapshot()["aexec_grpc_calls"] == {(path, "CANCELLED"): 1})
+    finally:
+        await rpc.close()

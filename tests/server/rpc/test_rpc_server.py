@@ -50,7 +50,6 @@ async def test_runs_end_while_new_calls_are_refused(rpc: RpcClient) -> None:
     handle = await create(rpc, graph)
     running = run_step(rpc, handle, "waits:0")
     await gate.entered.wait()
-    rpc.listening.refuse_new()
     rpc.server.draining = True
     request = proto.RunStepRequest(session_handle=handle, target=["nothing"])
     code, _ = await rpc.refused(f"{MASTER}RunStep", request, proto.RunStepResponse)
