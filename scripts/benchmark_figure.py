@@ -1,4 +1,4 @@
-"""`Figure`: what a group of `benchmarks.py` has measured, a line of its table without the group's name."""
+"""`Figure`: one measurement of a benchmark group; a line of the table of `benchmarks.py` without the group's name."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["Figure"]
 
 
 class Figure(NamedTuple):
-    """A figure, its unit, its baseline, and the target that it is held against."""
+    """A figure, its unit, its baseline, and its target."""
 
     name: str
     value: float

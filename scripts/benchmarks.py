@@ -48,12 +48,12 @@ import aexec
 
 ROOT = Path(__file__).resolve().parent.parent
 REPEATS = 7
-# Runs before the first that counts: a plan is compiled at its third, a large one in a thread.
+# Runs before the first that is measured: a plan is compiled at its third run, a large one in a thread.
 WARM_UP = 20
 
 
 class Row(NamedTuple):
-    """One line of the table."""
+    """A line of the table."""
 
     group: str
     figure: Figure
@@ -120,7 +120,7 @@ def loop_graph() -> aexec.Graph:
         done, body = ops.switch(merged, proceed)
         ops.next_iteration(ops.add_v2(body, one), name="next")
         ops.exit(done, name="last")
-    # The back edge cannot be built forwards: Merge is made before what it waits for.
+    # The back edge is added afterwards: Merge is built before its second input.
     graph_def = graph.to_graph_def()
     for node in graph_def.node:
         if node.name == "merge":
@@ -227,7 +227,7 @@ async def bench_run(rows: list[Row]) -> None:
 
 
 async def bench_steps_at_once(rows: list[Row], repeats: int, at_once: int = 100) -> None:
-    """Steps of one session at once: how many in what one after another take, and how much longer the last ones take."""
+    """Runs steps of one session at once: throughput relative to one after another, and the latency of the last ones."""
     async with aexec.Session(chain_graph(1000)) as session:
         call = session.make_callable("last:0", ["x:0"])
         throughput: list[float] = []
@@ -276,7 +276,7 @@ async def bench_cancel(rows: list[Row], repeats: int) -> None:
             await asyncio.sleep(0)
         await asyncio.sleep(0.02)
         times.append(await _cancelled(step))
-        # The abandoned product goes on; the next repeat must not wait for its thread.
+        # The abandoned product is still running; the next repeat must not wait for its thread.
         closing.append(asyncio.create_task(session.close()))
     await asyncio.gather(*closing)
     _add_cancel(rows, f"matmul of {size} running offloaded", times, 5.0)
@@ -367,7 +367,7 @@ async def bench_kernel_holds(rows: list[Row], quick: bool) -> None:
     from hold_benchmarks import ELEMENTS, LIMIT_MS, measure
 
     for held in await measure(elements=ELEMENTS // 10 if quick else ELEMENTS, repeats=2 if quick else 5):
-        # As late as beside NumPy is as good as it gets.
+        # Being as late as beside NumPy is the best possible.
         reached = held.late <= max(LIMIT_MS, held.numpy or 0.0)
         rows.append(Row("hold", Figure(held.name, held.late, "ms", held.numpy, f"<= {LIMIT_MS:g}", reached)))
 
@@ -380,9 +380,9 @@ async def bench_loop(rows: list[Row], quick: bool) -> None:
 
 
 async def _longest_stall(work: asyncio.Future[Any]) -> float:
-    """Seconds for which a task that does nothing but yield was kept waiting while `work` went on.
+    """Return the longest time in seconds for which a task that only yields was kept waiting while `work` went on.
 
-    Whatever else uses the machine keeps it waiting too: hence the baseline, the same NumPy calls in threads.
+    Other load on the machine delays it too: hence the baseline, the same NumPy calls in threads.
     """
     longest, last = 0.0, time.perf_counter()
     while not work.done():

@@ -24,15 +24,15 @@ from aexec import ops
 
 __all__ = ["Aexec", "TensorFlow", "main", "measure"]
 
-# Seconds that each may take, and its share of what TensorFlow takes.
+# Limits: seconds, and time relative to TensorFlow's.
 TARGETS = {"operations": (8.0, 0.6), "gradients": (3.0, 0.6)}
-# Operations of one layer of the network whose gradients are built.
+# Operations per layer of the network whose gradients are built.
 _OPS_OF_LAYER = 3
 _UNITS = 8
 
 
 class Aexec:
-    """aexec's own functions."""
+    """Builds with aexec."""
 
     name = "aexec"
 
@@ -42,7 +42,7 @@ class Aexec:
             yield
 
     def operations(self, count: int) -> None:
-        """Two kinds by turns, each of what the last gave."""
+        """Build a chain of two alternating ops."""
         x = first = aexec.placeholder("float32", [None, 4])
         for number in range(count - 1):
             x = ops.add_v2(x, first) if number % 2 else ops.mul(x, first)
@@ -60,7 +60,7 @@ class Aexec:
 
 
 class TensorFlow:
-    """The same by `tf.compat.v1`."""
+    """Builds with `tf.compat.v1`."""
 
     name = "tensorflow"
 
@@ -94,7 +94,7 @@ class TensorFlow:
 
 
 def measure(builder: Any, operations: int, of_network: int) -> dict[str, float]:
-    """Seconds for so many operations, and for the gradients of a network of so many."""
+    """Return the seconds for `operations` operations, and for the gradients of a network of `of_network` operations."""
     with builder.graph():
         took = {"operations": _seconds(lambda: builder.operations(operations))}
     with builder.graph():
@@ -110,7 +110,7 @@ def _seconds(work: Callable[[], None]) -> float:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """The command."""
+    """Run the command."""
     command = argparse.ArgumentParser(prog="scripts/bench building", description=__doc__.split("\n\n")[0])
     command.add_argument("--operations", type=int, default=100_000, help="of the graph (%(default)s)")
     command.add_argument("--network", type=int, default=10_000, help="operations of the network (%(default)s)")

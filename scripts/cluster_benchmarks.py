@@ -26,12 +26,12 @@ KERNELS, WORKERS, SLEEP_MS, FAN_OUT = 64, 4, 10.0, 1.2
 
 
 class EchoPlugin(distributed.WorkerPlugin):
-    """Has a worker give back what it gets."""
+    """Makes a worker answer calls with their argument."""
 
     name = "echo"
 
     def setup(self, worker: Any) -> None:
-        """As Dask calls it."""
+        """Called by Dask."""
         worker.handlers["echo"] = _echo
 
 
@@ -41,19 +41,19 @@ async def _echo(data: Any) -> dict[str, Any]:
 
 @aexec.op("ClusterBenchmarkSleep(x: float) -> y: float", stateful=True, cost=1e9)
 def cluster_benchmark_sleep(x: Any) -> Any:
-    """The same, after a while, in a thread."""
+    """Return `x` after a sleep, in a thread."""
     time.sleep(SLEEP_MS / 1e3)
     return x
 
 
 class SleepPlugin(distributed.WorkerPlugin):
-    """Has a worker know the op, by importing this module."""
+    """Registers the op on a worker by importing this module."""
 
     name = "sleep"
 
 
 async def measure_fan_out(repeats: int) -> Figure:
-    """One step of 64 kernels that sleep, and the sum of what they give."""
+    """Measure a step of 64 kernels that sleep, and the sum of their outputs."""
     with aexec.Graph() as graph:
         x = aexec.placeholder("float32", [], name="x")
         given = []
@@ -83,7 +83,7 @@ async def measure_fan_out(repeats: int) -> Figure:
 
 
 async def measure(repeats: int) -> list[Figure]:
-    """All figures; medians, of ours and the baseline by turns."""
+    """Return all figures: medians, ours and the baseline by turns."""
     config = aexec.SessionConfig(graph_passes=())
     async with (
         distributed.LocalCluster(
@@ -128,7 +128,7 @@ async def measure(repeats: int) -> list[Figure]:
 
 
 def _there_and_back(one: str, other: str) -> aexec.Graph:
-    """`x`, passed on as `there` on a device, and as `back` on another."""
+    """Return a graph that passes `x` on as `there` on one device, and as `back` on another."""
     with aexec.Graph() as graph:
         x = aexec.placeholder("uint8", [None], name="x")
         with aexec.device(one):
@@ -139,7 +139,7 @@ def _there_and_back(one: str, other: str) -> aexec.Graph:
 
 
 async def _by_turns(repeats: int, *calls: Callable[[], Awaitable[None]]) -> list[float]:
-    """Median milliseconds of each of several calls."""
+    """Return the median milliseconds of each call; the calls take turns."""
     times: list[list[float]] = [[] for _ in calls]
     for turn in range(10 * repeats + 5):
         for call, taken in zip(calls, times, strict=True):

@@ -32,23 +32,23 @@ PARAMETER_SERVERS, REPLICAS = 2, 4
 CLUSTER = {"ps": PARAMETER_SERVERS, "worker": REPLICAS}
 FEATURES, HIDDEN = 8, 16
 CHECKPOINT_STEPS = 10
-# Of Dask's processes.
+# Kinds of Dask's processes.
 ROLES = ("client", "scheduler", "worker")
-# What the order in which gradients are added may change of a loss.
+# Relative tolerance of a loss, for the order in which gradients are added.
 TOLERANCE = 1e-3
 
 Say = Callable[[str], None]
 
 
 def examples(rows: int) -> tuple[Any, Any]:
-    """x [rows, 8] and y [rows, 1], float32: what the network is to learn."""
+    """Return x [rows, 8] and y [rows, 1], float32, which the network is to learn."""
     draw = np.random.default_rng(0)
     x = draw.standard_normal((rows, FEATURES)).astype(np.float32)
     return x, np.sin(x @ draw.standard_normal((FEATURES, 1)).astype(np.float32) / 2)
 
 
 def loss_of(x: Any, y: Any) -> Any:
-    """The loss of the network, whose variables are made, or found."""
+    """Return the loss of the network, whose variables are created or reused."""
     with aexec.variable_scope("network", reuse=aexec.AUTO_REUSE):
         hidden = layers.dense(x, HIDDEN, activation=ops.tanh, name="hidden")
         made = layers.dense(hidden, 1, name="made")
@@ -56,7 +56,7 @@ def loss_of(x: Any, y: Any) -> Any:
 
 
 def fed(name: str) -> tuple[Any, Any]:
-    """Placeholders of a batch."""
+    """Return the placeholders of a batch."""
     return (
         aexec.placeholder("float32", [None, FEATURES], name=f"x{name}"),
         aexec.placeholder("float32", [None, 1], name=f"y{name}"),
@@ -68,7 +68,7 @@ def optimizer() -> training.Optimizer:
 
 
 async def losses_of_one_process(steps: int, rows: int) -> list[float]:
-    """The loss before each step, of training with all examples in this process."""
+    """Return the loss before each step when training on all examples in this process."""
     x, y = examples(rows)
     with aexec.Graph() as graph:
         aexec.set_random_seed(1)
@@ -83,19 +83,19 @@ async def losses_of_one_process(steps: int, rows: int) -> list[float]:
 
 
 class ClusterTraining(training.SessionRunHook):
-    """The training on the tasks of a cluster.
+    """Trains on the tasks of a cluster.
 
     Args:
         target: of the cluster.
-        steps: rounds.
-        rows: examples, of which each replica has a quarter.
+        steps: number of rounds.
+        rows: number of examples, of which each replica has a quarter.
         kill: kills the worker at an address.
-        kill_at: in this round.
-        say: is told what happens.
+        kill_at: the round in which it is called.
+        say: called with progress messages.
 
     Attributes:
-        losses: of each round, before it, by replica.
-        sessions: how many there were.
+        losses: loss before each round, by replica.
+        sessions: number of sessions so far.
     """
 
     def __init__(
@@ -119,7 +119,7 @@ class ClusterTraining(training.SessionRunHook):
                     self._replicas.append(self._replica(number, count, x[number::REPLICAS], y[number::REPLICAS]))
 
     def _replica(self, number: int, count: aexec.Variable, x: Any, y: Any) -> tuple[list[Any], dict[Any, Any]]:
-        """What a replica fetches in each step: the round, its loss, and the step; and what it feeds."""
+        """Return the fetches of a replica in each step (round, loss, step), and its feeds."""
         placeholders = fed(f"_{number}")
         turn = count.read_value()
         with aexec.control_dependencies([turn]):
@@ -129,7 +129,7 @@ class ClusterTraining(training.SessionRunHook):
         return [turn, loss, step], dict(zip(placeholders, (x, y), strict=True))
 
     async def run(self, folder: str) -> None:
-        """Train, with checkpoints in a folder."""
+        """Train, with checkpoints in `folder`."""
         hook = self._sync.make_session_run_hook()
         async with training.TrainingSession(
             self._graph,
@@ -164,7 +164,7 @@ class ClusterTraining(training.SessionRunHook):
         self._say(f"round {turn}: {task.name} at {task.address} was killed")
 
     async def after_create_session(self, session: training.TrainingSession, coordinator: Any) -> None:  # type: ignore[override]
-        """Say who does what, and since when."""
+        """Report which task is where, and how long recovery took."""
         self.sessions += 1
         if self._killed is not None:
             after, turn = f"{time.perf_counter() - self._killed:.1f} s later", await session.global_step()
@@ -174,20 +174,22 @@ class ClusterTraining(training.SessionRunHook):
             self._say("\n".join(f"{name} is {task.address}" for name, task in tasks.items()))
 
     def compared(self, expected: Sequence[float]) -> float:
-        """The largest relative difference of the losses from these; the last round is not known of all replicas."""
+        """Return the largest relative difference from the expected losses; the last round, which not all replicas
+        report, is left out.
+        """
         found = self.losses.mean(1)[:-1]
         return float(np.max(np.abs(found / np.asarray(expected[:-1]) - 1)))
 
 
 def tls_settings(ca: str, cert: str, key: str) -> dict[str, Any]:
-    """Settings of Dask's for mutual TLS, with one certificate for all processes."""
+    """Return Dask's settings for mutual TLS, with one certificate for all processes."""
     files = {f"{role}.{part}": file for role in ROLES for part, file in (("cert", cert), ("key", key))}
     tls = {f"distributed.comm.tls.{name}": file for name, file in {"ca-file": ca, **files}.items()}
     return {"distributed.comm.require-encryption": True, **tls}
 
 
 async def demo(steps: int, rows: int, say: Say) -> bool:
-    """Train on a Dask cluster of this machine; did it come to the losses of one process?"""
+    """Train on a Dask cluster of this machine; return True if the losses agree with those of one process."""
     import distributed
 
     expected = await losses_of_one_process(steps, rows)
@@ -219,7 +221,7 @@ async def demo(steps: int, rows: int, say: Say) -> bool:
 
 
 def main() -> int:
-    """The command."""
+    """Run the command."""
     parser = argparse.ArgumentParser(prog="scripts/cluster-demo", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--steps", type=int, default=100, help="rounds of training")
     parser.add_argument("--examples", type=int, default=512, help="which the replicas share")

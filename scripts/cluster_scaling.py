@@ -24,12 +24,12 @@ from tests.support.virtual_clock import run_virtual
 
 SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1000)
 KERNEL_SECONDS = 0.1
-# A value is so many float32, and stands for one that is so many times as large: the memory of a thousand is not needed.
+# A value has ELEMENTS float32 and stands for one STANDS_FOR times as large, to save memory for a thousand tasks.
 ELEMENTS, STANDS_FOR = 256, 1024
-# So many replicas share a parameter server.
+# Replicas that share a parameter server.
 REPLICAS_OF_SERVER = 8
 LATENCY = 100e-6
-# Seconds, by `--measure` on two cores of a cloud machine; of a byte, as many more as a value stands for.
+# Seconds per message and per byte, by `--measure` on two cores of a cloud machine; STANDS_FOR scales those per byte.
 MESSAGE, BYTE = 170e-6, 0.4e-9
 
 
@@ -44,13 +44,13 @@ class Scaled(NamedTuple):
 
 @aexec.op("ClusterScalingWork(x: float) -> y: float", stateful=True)
 async def cluster_scaling_work(x: Any) -> Any:
-    """The same, after as long as a kernel takes."""
+    """Return `x` after the time of a kernel."""
     await asyncio.sleep(KERNEL_SECONDS)
     return x
 
 
 def fan_out(tasks: int) -> aexec.Graph:
-    """One kernel on each task; the step is over when all are."""
+    """Return a graph with one kernel per task; the step ends when all have ended."""
     with aexec.Graph() as graph:
         done = []
         for task in range(tasks):
@@ -61,7 +61,9 @@ def fan_out(tasks: int) -> aexec.Graph:
 
 
 def training(tasks: int, servers: int) -> aexec.Graph:
-    """Each replica reads its server's weights of 1 MB, works, and has the server add a gradient of 1 MB."""
+    """Return a graph in which each replica reads its server's weights of 1 MB, works, and makes the server add a
+    gradient of 1 MB.
+    """
     with aexec.Graph() as graph:
         weights, updates = [], []
         for server in range(servers):
@@ -85,23 +87,23 @@ def training(tasks: int, servers: int) -> aexec.Graph:
 
 
 async def step_seconds(graph: aexec.Graph, cluster: dict[str, int], init: bool, costs: NetworkCosts) -> float:
-    """Seconds of the virtual clock that a step takes, when all tasks have their graphs."""
+    """Return the seconds of the virtual clock that a step takes once all tasks have their graphs."""
     loop = asyncio.get_running_loop()
-    # Nobody is lost here: pings would only be more messages.
+    # No task is lost here: pings would only add messages.
     async with MemoryCluster("scaling", sum(cluster.values()), costs=costs, lease=1e6) as workers:
         config = aexec.SessionConfig(cluster=cluster, graph_passes=())
         async with aexec.Session(graph, f"memory://{workers.name}", config) as session:
             if init:
                 await session.run([], targets=["init"])
             await session.run([], targets=["step"])
-            await asyncio.sleep(10)  # what tells tasks that it is over has come
+            await asyncio.sleep(10)  # let the tasks hear that the step has ended
             began = loop.time()
             await session.run([], targets=["step"])
             return loop.time() - began
 
 
 async def steps_apart(tasks: int, servers: int, costs: NetworkCosts) -> float:
-    """Seconds of a step of replicas that have a session each, all at the same time: the mean."""
+    """Return the mean seconds of a step if each replica has a session of its own, all at the same time."""
     loop = asyncio.get_running_loop()
     graph = training(1, 1)
     async with MemoryCluster("scaling", servers + tasks, costs=costs, lease=1e6) as workers:
@@ -125,7 +127,7 @@ async def steps_apart(tasks: int, servers: int, costs: NetworkCosts) -> float:
 
 
 def scaled(tasks: int, costs: NetworkCosts) -> Scaled:
-    """All kinds of steps over so many tasks."""
+    """Measure all kinds of steps over `tasks` tasks."""
     servers = max(1, tasks // REPLICAS_OF_SERVER)
     fanned = run_virtual(step_seconds(fan_out(tasks), {"worker": tasks}, False, costs))
     jobs = {"ps": servers, "worker": tasks}
@@ -134,7 +136,7 @@ def scaled(tasks: int, costs: NetworkCosts) -> Scaled:
 
 
 async def measured_costs(calls: int = 500) -> tuple[float, float]:
-    """Seconds of processor that an end of Dask's takes for a message, and for a byte of one; of calls with an echo."""
+    """Return the processor seconds that one end of a Dask connection needs per message and per byte, by echo calls."""
     import distributed
     import psutil
     from cluster_benchmarks import EchoPlugin
@@ -166,7 +168,7 @@ async def measured_costs(calls: int = 500) -> tuple[float, float]:
 
 
 def main() -> int:
-    """The command."""
+    """Run the command."""
     parser = argparse.ArgumentParser(prog="scripts/cluster-scaling", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--measure", action="store_true", help="measure the costs of messages here, and use them")
     parser.add_argument("--tasks", type=int, nargs="+", default=SIZES, help="how many there are")

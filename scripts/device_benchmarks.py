@@ -34,7 +34,7 @@ X = np.ones(4, np.float32)
 
 
 async def measure(repeats: int) -> list[Figure]:
-    """All figures; the best of several repeats, as others on the machine make times longer only."""
+    """Return all figures: the best of several repeats, because other load on the machine only makes times longer."""
     return [
         await transfer("transfer among others", wide, repeats, target=5.0),
         await transfer("transfer that is waited for", there_and_back, repeats, target=5.0),
@@ -48,7 +48,7 @@ async def measure(repeats: int) -> list[Figure]:
 
 
 def wide(devices: int) -> aexec.Graph:
-    """Many values that are made on the first device and used on the last."""
+    """Return a graph of many values that are made on the first device and used on the last."""
     with aexec.Graph() as graph:
         x = aexec.placeholder("float32", [4], name="x")
         made = [ops.neg(x) for _ in range(WIDTH)]
@@ -60,7 +60,7 @@ def wide(devices: int) -> aexec.Graph:
 
 
 def there_and_back(devices: int) -> aexec.Graph:
-    """One value that changes the device with every node."""
+    """Return a graph of one value that changes the device at every node."""
     with aexec.Graph() as graph:
         value = aexec.placeholder("float32", [4], name="x")
         for number in range(WIDTH):
@@ -71,7 +71,7 @@ def there_and_back(devices: int) -> aexec.Graph:
 
 
 def round_and_round(devices: int) -> aexec.Graph:
-    """A loop in which a value goes from device to device; its condition is on the first."""
+    """Return a loop in which a value goes from device to device; its condition is on the first."""
     frame = {"frame_name": "loop", "parallel_iterations": 10}
     with aexec.Graph() as graph:
         value = aexec.placeholder("float32", [4], name="x")
@@ -98,7 +98,7 @@ def round_and_round(devices: int) -> aexec.Graph:
 
 
 async def best(sessions: dict[str, aexec.Session], repeats: int) -> dict[str, float]:
-    """Seconds of a run in each session; they take turns."""
+    """Return the seconds of a run in each session; the sessions take turns."""
     calls = {name: session.make_callable("last:0", ["x:0"]) for name, session in sessions.items()}
     for call in calls.values():
         for _ in range(WARM_UP):

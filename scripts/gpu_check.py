@@ -42,7 +42,7 @@ MODELS = ("mobilenet", "resnet", "transformer")
 
 @dataclass(frozen=True)
 class Row:
-    """A line of the table: a figure, what it is held against, and the aim."""
+    """A line of the table: a figure, its baseline, and the aim."""
 
     what: str
     figure: str
@@ -54,7 +54,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Sizes:
-    """How large things are: of the GPU, or of its stand-in."""
+    """Sizes of the benchmarks, for the GPU or for its stand-in."""
 
     operations: int = 200
     small: int = 1 << 10
@@ -81,7 +81,7 @@ STAND_IN = Sizes(
 
 
 class Bench:
-    """What all parts share: CuPy, sizes, and how two things are timed by turns."""
+    """What all parts share: CuPy, sizes, the table, and timing of two things by turns."""
 
     def __init__(self, cupy: Any, sizes: Sizes) -> None:
         self.cupy = cupy
@@ -97,10 +97,10 @@ class Bench:
         )
 
     async def by_turns(self, mine: Callable[[], Awaitable[Any]], raw: Callable[[], Any]) -> tuple[float, float]:
-        """Median seconds of both, after two rounds that do not count.
+        """Return the median seconds of both, after two rounds that do not count.
 
-        How long the loop is held is looked for in the second of them: the first imports parts of CuPy, and raw CuPy,
-        which holds the loop, has no watcher beside it either.
+        In the second of them the holds of the loop are measured: the first round imports parts of CuPy; and raw CuPy,
+        which holds the loop, is timed without this watcher too.
         """
         times: tuple[list[float], list[float]] = ([], [])
         await mine()
@@ -132,7 +132,7 @@ class Bench:
 
     @asynccontextmanager
     async def watched(self) -> AsyncIterator[None]:
-        """Notes for how long the loop was held within."""
+        """Context manager: measure for how long the loop is held inside."""
 
         async def tick() -> None:
             last = time.perf_counter()
@@ -149,11 +149,11 @@ class Bench:
             ticking.cancel()
 
 
-# Right answers
+# Correctness
 
 
 async def suite(bench: Bench) -> None:
-    """The device suite."""
+    """Run the device suite."""
     numbers = itertools.count()
 
     def make() -> CudaDevice:
@@ -172,7 +172,7 @@ def _all_reached(bench: Bench, prefix: str) -> bool:
     return not any(row.what.startswith(prefix) and row.reached is False for row in bench.rows)
 
 
-# Of kernels whose result is not one alone, with the reason.
+# Kernels with more than one right result, with the reason.
 NOT_ONE_RESULT = {
     "InplaceUpdate": "rows are written in no order",
     "SparseToDense": "values for one place are written in no order",
@@ -184,7 +184,7 @@ NOT_ONE_RESULT = {
 
 
 async def calls(bench: Bench) -> None:
-    """A sample of calls to each kernel that the GPU has, against NumPy."""
+    """Compare a sample of calls of each GPU kernel with NumPy."""
     device = CudaDevice(GPU, cupy=bench.cupy)
     failures = await asyncio.to_thread(_failed_calls, device, bench.sizes.every_case)
     await device.close()
@@ -211,7 +211,7 @@ def _failed_calls(device: CudaDevice, every: int) -> dict[str, str]:
 
 
 def _check_call(device: CudaDevice, call: Any) -> None:
-    """Make a call of NumPy's kernel and of the GPU's, if there is one that has anything in its memory."""
+    """Compare a call of the CPU's kernel with the GPU's, if the GPU has one that uses its memory."""
     from tests.kernels.kernel_calls import check_alike, in_host_memory, outputs_of
 
     c = call.construction(device.xp)
@@ -227,7 +227,7 @@ def _check_call(device: CudaDevice, call: Any) -> None:
     try:
         want = outputs_of(call.of_numpy(), call.inputs)
     except errors.OpError:
-        return  # it read a file that is gone
+        return  # it read a file that no longer exists
     inputs = [x if on_host else device.xp.asarray(x) for x, on_host in zip(call.inputs, of_inputs, strict=True)]
     for one, other, on_host in zip(outputs_of(built, inputs), want, of_outputs, strict=True):
         if not isinstance(one, device.xp.ndarray):
@@ -237,12 +237,12 @@ def _check_call(device: CudaDevice, call: Any) -> None:
             check_alike(one.get(), other)
 
 
-# Cases that a GPU answers otherwise, with the reason.
+# Cases in which a GPU gives another result, with the reason.
 OTHER_ON_GPUS = {"NextAfter.float": "CuPy's kernels take numbers below the smallest normal one for zero"}
 
 
 async def conformance(bench: Bench) -> None:
-    """All conformance cases, each node on the GPU that has a kernel for it."""
+    """Run all conformance cases, with every node on the GPU that has a kernel for it."""
     from tests.conformance import cases
     from tests.conformance.runner import run_case
     from tests.conformance.test_conformance import NOT_YET, UNDETERMINED
@@ -270,7 +270,7 @@ async def conformance(bench: Bench) -> None:
 
 
 async def signals(bench: Bench) -> None:
-    """How soon the host knows that a kernel is done, by either way."""
+    """Measure how soon the host knows that a kernel has ended, for each way of signalling."""
     x = np.ones(bench.sizes.small, np.float32)
     for name in SIGNALS:
         device = CudaDevice(GPU, signals=name, cupy=bench.cupy)
@@ -296,9 +296,9 @@ def _graph(count: int, size: int, *, fan: bool) -> aexec.Graph:
 
 
 async def kernels(bench: Bench) -> None:
-    """Chain and fan of elementwise ops."""
+    """Measure a chain and a fan of elementwise ops."""
     cupy, sizes = bench.cupy, bench.sizes
-    config = aexec.SessionConfig(graph_passes=("pruning",))  # else equal nodes of a fan are one
+    config = aexec.SessionConfig(graph_passes=("pruning",))  # otherwise equal nodes of a fan are merged
     for fan, (what, size) in itertools.product((False, True), (("small", sizes.small), ("large", sizes.large))):
 
         def raw(size: int = size, fan: bool = fan) -> None:
@@ -324,7 +324,7 @@ def _fed_chain(count: int) -> aexec.Graph:
 
 
 async def captured(bench: Bench) -> None:
-    """A chain of small ops as one captured graph, what it is fed and gives in the GPU's memory."""
+    """Measure a chain of small ops as one captured graph, with inputs and outputs in the GPU's memory."""
     cupy, sizes = bench.cupy, bench.sizes
     x = cupy.full((sizes.small,), 1.0, "float32")
 
@@ -352,7 +352,7 @@ def _products(count: int, size: int, dtype: str) -> aexec.Graph:
 
 
 async def products(bench: Bench) -> None:
-    """Products of large matrices."""
+    """Measure products of large matrices."""
     cupy, size, count = bench.cupy, bench.sizes.product, 4
     for dtype in ("float16", "float32"):
 
@@ -368,7 +368,7 @@ async def products(bench: Bench) -> None:
 
 
 async def copies(bench: Bench) -> None:
-    """Copies in beside products: how near to the longer of both alone."""
+    """Measure copies to the GPU beside products, relative to the longer of the two alone."""
     size, copied, count = bench.sizes.product, bench.sizes.copied, bench.sizes.copies
     with aexec.Graph() as graph:
         x = aexec.placeholder("float32", [None], name="x")
@@ -397,7 +397,7 @@ async def copies(bench: Bench) -> None:
 
 
 async def cancel(bench: Bench) -> None:
-    """A step with a second of work queued: how soon it ends, and how soon the next has a small result."""
+    """Measure how soon a step with a second of queued work ends, and how soon the next step has a small result."""
     size, seconds = bench.sizes.product, bench.sizes.queued_seconds
     square = bench.cupy.full((size, size), 0.01, "float32")
     product = bench.synchronised(lambda: bench.cupy.matmul(square, square))
@@ -420,8 +420,9 @@ async def cancel(bench: Bench) -> None:
             await session.run("small:0")
             nexts.append(time.perf_counter() - began - ends[-1])
             for device in session.devices():
-                await device.synchronise()  # else the next round has the work of this one beside it
-    # The GPU has what was launched to do still, beside the next step: that takes its turn, and not its end.
+                await device.synchronise()  # otherwise this round's work runs beside the next
+    # The GPU still executes what was launched, beside the next step, which takes turns with it instead of waiting for
+    # its end.
     what = f"with {seconds:g} s of work queued, worst"
     for name, worst, aim in (("cancel to end", max(ends), 5e-3), ("the step after it", max(nexts), seconds / 10)):
         figure = f"{worst * 1e3:.2f} ms"
@@ -429,7 +430,7 @@ async def cancel(bench: Bench) -> None:
 
 
 async def models(bench: Bench) -> None:
-    """Whole models on the GPU, by nodes and as captured graphs, and on the CPU."""
+    """Measure whole models on the GPU, by nodes and as captured graphs, and on the CPU."""
     for model in zoo(small=bench.sizes is STAND_IN):
         if not model.name.startswith(MODELS):
             continue
@@ -482,7 +483,7 @@ def _markdown(bench: Bench, heading: str, machine: dict[str, str]) -> str:
 
 
 async def check(bench: Bench, parts: Sequence[str]) -> None:
-    """Run the parts; one that fails is a row of the table."""
+    """Run the parts; a part that fails becomes a row of the table."""
     for part in parts:
         print(f"{part} ...", file=sys.stderr, flush=True)
         bench.part = part

@@ -29,7 +29,7 @@ WIDTH = 64
 
 
 class _Writer:
-    """Nodes of a graph, in scopes."""
+    """Writes the nodes of a graph, in scopes."""
 
     def __init__(self) -> None:
         self.message = proto.GraphDef(versions=proto.VersionDef(producer=2474))
@@ -53,7 +53,7 @@ class _Writer:
         return self.node(f"{name}/Read/ReadVariableOp", "ReadVariableOp", name, dtype=F)
 
     def layer(self, scope: str, x: str) -> str:
-        """31 nodes: a dense layer, heads split and joined, an activation, a residual connection."""
+        """Write 31 nodes: a dense layer, heads split and joined, an activation, a residual connection."""
         for part in ("query", "value"):
             dense = f"{scope}/self_attention/{part}"
             kernel = self.variable(f"{dense}/kernel", [WIDTH, WIDTH])
@@ -77,7 +77,7 @@ class _Writer:
 
 
 def write(path: Path, nodes: int) -> None:
-    """Write a graph of so many nodes, or up to a layer more."""
+    """Write a graph of about `nodes` nodes: up to a layer more."""
     writer = _Writer()
     x = writer.node("x", "Placeholder", dtype=F, shape=aexec.framework.shape.PartialTensorShape([None, WIDTH]))
     layer = 0
@@ -89,14 +89,14 @@ def write(path: Path, nodes: int) -> None:
 
 
 def resident() -> int:
-    """Bytes of resident memory of this process."""
+    """Return the resident memory of this process in bytes."""
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def measure(path: Path, *, traced: bool) -> None:
-    """Load the graph and say what that took."""
+    """Load the graph and print the memory that it takes."""
     data = path.read_bytes()
-    aexec.Graph.load(_first_nodes(path))  # what any graph needs is there
+    aexec.Graph.load(_first_nodes(path))  # loads what every graph needs
     gc.collect()
     if traced:
         tracemalloc.start()

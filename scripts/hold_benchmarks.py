@@ -39,14 +39,14 @@ from tests.support.lateness import lateness
 __all__ = ["ELEMENTS", "LIMIT_MS", "Held", "measure"]
 
 ELEMENTS = 4_000_000
-# A task may be late by so much: the interpreter switches threads every 5 ms.
+# Limit of the lateness of a task: the interpreter switches threads every 5 ms.
 LIMIT_MS = 10.0
 _REPEATS = 5
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Held:
-    """Milliseconds that a task was late at worst, beside the kernel and beside the NumPy expression.
+    """The worst lateness of a task in ms, beside the kernel and beside the NumPy expression.
 
     `took` is how long the kernel ran.
     """
@@ -58,7 +58,7 @@ class Held:
 
 
 async def measure(pattern: str = "", *, elements: int = ELEMENTS, repeats: int = _REPEATS) -> list[Held]:
-    """The cases whose name the regular expression is found in, the latest first."""
+    """Return the cases whose name matches the regular expression, the latest first."""
     pool = WorkerPool(1, 1)
     try:
         await pool.run(limit_blas_threads, 1)
@@ -75,7 +75,7 @@ def _cases() -> Iterator[Case]:
 
 async def _measure(pool: WorkerPool, case: Case, elements: int, repeats: int) -> Held:
     built, arrays, _ = build(case.op, case.inputs(Data(elements)), **case.attrs)
-    # The executor hands over 0-d values as NumPy's scalars, and constants as they are.
+    # The executor passes 0-d values as NumPy scalars, and constants as they are.
     arguments = [a[()] if a.ndim == 0 and a.dtype != object else a for a in arrays]
     estimate = built.cost(*arguments) if callable(built.cost) else built.cost * sum(a.size for a in arguments)
 
@@ -83,7 +83,7 @@ async def _measure(pool: WorkerPool, case: Case, elements: int, repeats: int) ->
         return built.compute(*arguments)
 
     if loop_budget.DEFAULT.allows(estimate):
-        kernel()  # It makes what it keeps.
+        kernel()  # makes what it keeps
         took = min(_milliseconds(kernel) for _ in range(repeats))
         return Held(took, f"{case.name} (on the loop)", took, None)
     late, took = await _least_late(pool, kernel, repeats)

@@ -56,7 +56,7 @@ class Square(MLModel):
 
 
 def measure(repeats: int, mlserver: Path | None = None) -> list[Figure]:
-    """All figures; medians of ratios that were measured in turns."""
+    """Return all figures: medians of ratios measured by turns."""
     with tempfile.TemporaryDirectory() as name, _process(sys.executable, __file__, "serve") as server:
         assert server.stdout is not None
         port, echo_port = map(int, server.stdout.readline().split())
@@ -76,7 +76,7 @@ def measure(repeats: int, mlserver: Path | None = None) -> list[Figure]:
 
 @contextlib.contextmanager
 def _process(*command: str | Path, **options: Any) -> Iterator[subprocess.Popen[str]]:
-    """One that is ended, with a core of its own if there are two."""
+    """Context manager: a process that is ended at the end, pinned to a core of its own if there are two."""
     pinned = ["taskset", "-c", "0"] if (os.cpu_count() or 1) > 1 and Path("/usr/bin/taskset").exists() else []
     options.setdefault("stdout", subprocess.PIPE)
     with subprocess.Popen([*pinned, *map(str, command)], text=True, **options) as process:
@@ -87,12 +87,12 @@ def _process(*command: str | Path, **options: Any) -> Iterator[subprocess.Popen[
 
 
 def _said(*command: str | Path) -> str:
-    """What a process prints, on another core than the server's."""
+    """Return the output of a process that runs on another core than the server."""
     pinned = ["taskset", "-c", "1"] if (os.cpu_count() or 1) > 1 and Path("/usr/bin/taskset").exists() else []
     return subprocess.run([*pinned, *map(str, command)], stdout=subprocess.PIPE, text=True, check=True).stdout
 
 
-# What is asked
+# Requests
 
 
 def _request(path: str, body: bytes, json_length: int | None = None) -> bytes:
@@ -177,7 +177,7 @@ def _tensors(port: int, echo_port: int, repeats: int) -> Iterator[Figure]:
             asked = _seconds(connection, as_json, buffer)
             began = time.perf_counter()
             np.asarray(json.loads(text)["inputs"][0]["data"], np.float32)
-            if number >= 3:  # the first find nothing prepared
+            if number >= 3:  # the first runs are not warm
                 pairs.append(pair)
                 others.append((asked, time.perf_counter() - began))
     for name, found, most in (("8 MB there and back", pairs, 1.3), ("1 MB in JSON", others, 1.5)):
@@ -191,7 +191,7 @@ def _tensors(port: int, echo_port: int, repeats: int) -> Iterator[Figure]:
 
 @contextlib.contextmanager
 def _mlserver(environment: Path, folder: Path) -> Iterator[tuple[int, int]]:
-    """Its port and its process."""
+    """Context manager: start mlserver; gives its port and process id."""
     ports = _free_ports(3)
     settings = dict(zip(("http_port", "grpc_port", "metrics_port"), ports, strict=True))
     (folder / "square_runtime.py").write_text(_MODEL)
@@ -221,15 +221,15 @@ def _free_ports(count: int) -> list[int]:
 
 
 def _beside_mlserver(ours: tuple[int, int], folder: Path, repeats: int, environment: Path) -> Iterator[Figure]:
-    """By rates, and by seconds of the servers' processors, of which the client's do not take away.
+    """Compare rates, and processor seconds of the servers, which the client's load does not affect.
 
     Args:
-        ours: port and process of the server.
+        ours: port and process id of our server.
     """
     python = environment / "bin" / "python"
 
     def asked(port: int, pid: int) -> tuple[float, float, float]:
-        """Requests in a second; seconds that one takes the server, and the client."""
+        """Return requests per second, and the processor seconds per request of the server and of the client."""
         before = processor_seconds(pid)
         rate, client, count = map(float, _said(python, __file__, "triton", str(port), str(SECONDS)).split())
         return rate, (processor_seconds(pid) - before) / count, client / count
@@ -246,12 +246,12 @@ def _beside_mlserver(ours: tuple[int, int], folder: Path, repeats: int, environm
 
 
 def processor_seconds(pid: int) -> float:
-    """That a process has had."""
+    """Return the processor seconds that a process has used."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-# What the other processes do
+# The other processes
 
 
 def _serve() -> None:
@@ -292,7 +292,7 @@ def _serve() -> None:
 
 
 class _Client(asyncio.Protocol):
-    """Asks again as soon as it is answered."""
+    """A client that sends its next request as soon as it is answered."""
 
     def __init__(self, request: bytes, end: float, seconds: list[float], ended: asyncio.Event) -> None:
         self._request, self._end, self._seconds, self._ended = request, end, seconds, ended
@@ -354,7 +354,7 @@ def _triton(port: int, seconds: float) -> None:
 
     async def ask(client: triton.InferenceServerClient) -> None:
         tensor = triton.InferInput("x", [3], "FP32")
-        # In JSON, with its type: mlserver reads no binary tensors that come without one, as this client sends them.
+        # In JSON, with the type given: mlserver cannot read binary tensors without one, as this client sends them.
         tensor.set_data_from_numpy(values, binary_data=False)
         wanted = triton.InferRequestedOutput("y", binary_data=False)
         answer = await client.infer("square", [tensor], outputs=[wanted], headers=headers)

@@ -25,22 +25,22 @@ import numpy as np
 
 __all__ = ["LOST", "Load", "closed", "measured", "offered"]
 
-# In place of a status: the connection was closed instead, and is not used any more.
+# Stands for a status if the connection was closed instead.
 LOST = 0
 
-# Answers that come later than this after the last request are not waited for.
+# Answers that come later than this after the last request are not waited for.  Seconds.
 _PATIENCE = 30.0
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What clients saw.
+    """Measurements of the clients.
 
     Attributes:
         seconds: from the first request to the last answer.
-        statuses: how many answers had each status.
-        accepted, refused: percentiles 50, 99 and 100 of the seconds after which answers of status 200, and of status
-            429, came; empty if there were none.
+        statuses: status → number of answers.
+        accepted, refused: percentiles 50, 99 and 100 of the latency, in seconds, of answers with status 200 and with
+            status 429; empty if there were none.
     """
 
     seconds: float
@@ -50,12 +50,12 @@ class Load:
 
     @property
     def rate(self) -> float:
-        """Accepted requests per second."""
+        """Number of accepted requests per second."""
         return self.statuses.get("200", 0) / self.seconds
 
 
 class _Connection(asyncio.Protocol):
-    """Sends a request, and calls `answered(status, seconds)`."""
+    """Sends requests, and calls `answered(self, status, seconds)` for each answer."""
 
     def __init__(self, request: bytes, answered: Callable[[_Connection, int, float], None]) -> None:
         self._request = request
@@ -90,7 +90,7 @@ class _Connection(asyncio.Protocol):
 
 
 class _Tally:
-    """What was answered."""
+    """Counts the answers."""
 
     def __init__(self, port: int, paths: str, body: bytes) -> None:
         requests = []
@@ -130,7 +130,7 @@ def _percentiles(seconds: list[float]) -> tuple[float, ...]:
 
 
 async def closed(port: int, path: str, body: bytes, clients: int, seconds: float) -> Load:
-    """Each client asks again as soon as it is answered."""
+    """Send load with clients that send the next request as soon as they are answered."""
     tally = _Tally(port, path, body)
     began = time.perf_counter()
     end = began + seconds
@@ -155,9 +155,9 @@ async def closed(port: int, path: str, body: bytes, clients: int, seconds: float
 
 
 async def offered(port: int, path: str, body: bytes, rate: float, seconds: float) -> Load:
-    """So many requests in a second, evenly, however fast they are answered.
+    """Send requests at a fixed rate, however fast they are answered.
 
-    A request that waits for a connection has begun when it was due.
+    The latency of a request that waits for a connection counts from when it was due.
     """
     tally = _Tally(port, path, body)
     free: list[_Connection] = []
@@ -187,7 +187,7 @@ async def offered(port: int, path: str, body: bytes, rate: float, seconds: float
 
 
 async def measured(port: int, path: str, body_file: Path, kind: str, amount: float, seconds: float) -> Load:
-    """`closed` or `offered` in a process of its own."""
+    """Run `closed` or `offered` in a process of its own."""
     command = [sys.executable, __file__, str(port), path, str(body_file), kind, str(amount), str(seconds)]
     process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
     output, _ = await process.communicate()

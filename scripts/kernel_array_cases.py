@@ -276,7 +276,7 @@ def _windows(x: Any, size: int, stride: int = 1) -> Any:
 
 
 def im2col(x: Any, weights: Any, stride: int = 1) -> Any:
-    """The convolution with size // 2 zeros around the image, as one copy and one product."""
+    """Convolve with size // 2 zeros around the image, by one copy and one product."""
     size, depth = weights.shape[0], weights.shape[2]
     view = _windows(_padded(x, size // 2), size, stride).transpose(0, 1, 2, 4, 5, 3)
     return (view.reshape(-1, size * size * depth) @ weights.reshape(-1, weights.shape[3])).reshape(*view.shape[:3], -1)
@@ -401,7 +401,7 @@ def _images() -> Iterator[Case]:
     wide = {"ksize": [1, 9, 9, 1], "strides": [1, 1, 1, 1], "padding": "SAME"}
 
     def along_both(x: Any, reduce: Callable[..., Any], outside: float) -> Any:
-        """Windows of 9 x 9, one dimension after the other."""
+        """Reduce windows of 9 x 9, one dimension after the other."""
         for axis in (1, 2):
             by = [(4, 4) if i == axis else (0, 0) for i in range(4)]
             x = reduce(sliding_window_view(np.pad(x, by, constant_values=outside), 9, axis=axis), axis=4)
@@ -417,7 +417,7 @@ def _images() -> Iterator[Case]:
     )
 
     def blocks(x: Any) -> Any:
-        """The windows of 2 x 2 as a view [n, rows, 2, columns, 2, c]."""
+        """Return the windows of 2 x 2 as a view [n, rows, 2, columns, 2, c]."""
         n, h, w, c = x.shape
         return x[:, : h // 2 * 2, : w // 2 * 2].reshape(n, h // 2, 2, w // 2, 2, c)
 
@@ -560,6 +560,6 @@ def _math() -> Iterator[Case]:
 
 
 def cases() -> Iterator[Case]:
-    """Those of this module."""
+    """Iterate over the cases of this module."""
     for family in (_arrays, _indices, _segments, _images, _nn, _math):
         yield from family()

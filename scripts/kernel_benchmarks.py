@@ -31,14 +31,14 @@ __all__ = ["LIMIT", "SIZES", "Comparison", "kernel_comparisons"]
 
 LIMIT = 3.0
 SIZES = {"1 k": 1000, "1 M": 1_000_000}
-# Seconds that the calls of one side of one comparison take, about, and the repeats they are spread over.
+# Approximate seconds of all calls of one side of a comparison, and number of repeats over which they are spread.
 _SECONDS = 0.05
 _REPEATS = 9
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Comparison:
-    """The median of the ratios, and median seconds of a kernel and of the NumPy expression."""
+    """The median of the ratios, and the median seconds of a kernel and of the NumPy expression."""
 
     ratio: float
     name: str
@@ -47,10 +47,10 @@ class Comparison:
 
 
 def kernel_comparisons(pattern: str = "", *, repeats: int = _REPEATS) -> Iterator[Comparison]:
-    """Measure the cases whose name the regular expression is found in, at every size.
+    """Measure the cases whose name matches the regular expression, at every size.
 
-    BLAS uses one thread, as in a session's workers: with more, a machine that does something else makes
-    each product wait for a core.
+    BLAS uses one thread, as in a session's workers: with more, each product would wait for cores that other processes
+    use.
     """
     limit_blas_threads(1)
     for case in (*kernel_cases.cases(), *kernel_array_cases.cases()):
@@ -58,14 +58,14 @@ def kernel_comparisons(pattern: str = "", *, repeats: int = _REPEATS) -> Iterato
             for size, n in SIZES.items():
                 found = [_compare(case, f"{case.name}, {size}", Data(n), repeats)]
                 if found[0].ratio > LIMIT:
-                    # Something else may have used the machine for just this while.
+                    # A single outlier may be other load on the machine.
                     found += [_compare(case, f"{case.name}, {size}", Data(n), repeats) for _ in range(4)]
                 yield statistics.median_low(found)
 
 
 def _compare(case: Case, name: str, data: Data, repeats: int) -> Comparison:
     built, arrays, _ = build(case.op, case.inputs(data), **case.attrs)
-    # The executor hands over 0-d values as NumPy's scalars, and constants as they are.
+    # The executor passes 0-d values as NumPy scalars, and constants as they are.
     arguments = [a[()] if a.ndim == 0 else a for a in arrays]
 
     def kernel() -> Any:
@@ -87,7 +87,7 @@ def _compare(case: Case, name: str, data: Data, repeats: int) -> Comparison:
 
 
 def _number(call: Callable[[], object]) -> int:
-    """How many calls fill the time of one repeat."""
+    """Return the number of calls that fill the time of one repeat."""
     call()
     return max(1, int(_SECONDS / _REPEATS / max(1e-7, _seconds(call, 1))))
 
@@ -100,7 +100,7 @@ def _seconds(call: Callable[[], object], number: int) -> float:
 
 
 def main() -> None:
-    """Print the comparisons of the cases that the argument, a regular expression, is found in."""
+    """Print the comparisons of the cases that match the argument, a regular expression."""
     for c in kernel_comparisons(*sys.argv[1:2]):
         print(f"{c.ratio:6.2f}  {c.kernel * 1e6:10.1f} {c.numpy * 1e6:10.1f} us  {c.name}", flush=True)
 

@@ -19,22 +19,22 @@ __all__ = ["Case", "Data", "cases"]
 
 
 class Data:
-    """Inputs of about `n` elements, the same in every run."""
+    """Random inputs of about `n` elements, the same in every run."""
 
     def __init__(self, n: int) -> None:
         self.n, self.side = n, isqrt(n)
         self.rng = np.random.default_rng(n)
 
     def real(self, *shape: int) -> Any:
-        """Normally distributed float32, a vector unless a shape is given."""
+        """Return normally distributed float32, as a vector unless a shape is given."""
         return self.rng.standard_normal(shape or self.n, np.float32)
 
     def unit(self, *shape: int) -> Any:
-        """In [0, 1)."""
+        """Return uniform float32 in [0, 1)."""
         return self.rng.random(shape or self.n, np.float32)
 
     def above(self, *shape: int) -> Any:
-        """In [1, 2)."""
+        """Return uniform float32 in [1, 2)."""
         return 1 + self.unit(*shape)
 
     def ints(self, *shape: int, low: int = 1, high: int = 100, dtype: Any = np.int32) -> Any:
@@ -50,7 +50,7 @@ class Data:
         return self.real(self.side, self.side)
 
     def image(self, depth: int = 16) -> Any:
-        """[1, side, side, depth]."""
+        """Return an image [1, side, side, depth]."""
         side = isqrt(self.n // depth)
         return self.real(1, side, side, depth)
 
@@ -62,9 +62,9 @@ class Case:
     Attributes:
         op: the op's name.
         inputs: makes the inputs, as `tests.kernels.harness.build` takes them.
-        numpy: the expression, of the same inputs flattened.
+        numpy: the NumPy expression, which takes the same inputs, flattened.
         attrs: of the node.
-        note: what tells it from the op's other cases.
+        note: distinguishes the op's cases.
     """
 
     op: str
@@ -387,6 +387,6 @@ def _activations() -> Iterator[Case]:
 
 
 def cases() -> Iterator[Case]:
-    """Those of this module."""
+    """Iterate over the cases of this module."""
     for family in (_unary, _binary, _casts, _reductions, _matrices, _activations):
         yield from family()

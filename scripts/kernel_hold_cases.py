@@ -29,7 +29,7 @@ def _words(count: int) -> Any:
 
 
 def _few(d: Data, share: int) -> int:
-    """Elements where each costs as much as `share` others."""
+    """Return the number of elements if each costs as much as `share` ordinary ones."""
     return max(1, d.n // share)
 
 
@@ -270,6 +270,6 @@ def _compressed(count: int) -> Any:
 
 
 def cases() -> Iterator[Case]:
-    """Those of this module, without a NumPy expression."""
+    """Iterate over the cases of this module, which have no NumPy expression."""
     for family in (_strings, _formats, _images, _special, _random, _linear_algebra, _sparse, _networks):
         yield from family()

@@ -36,7 +36,7 @@ Work = Callable[[], Awaitable[Any]]
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """Milliseconds that a task was late at worst; and that the work takes at a stretch, if that can be said."""
+    """The worst lateness of a task in ms; and how long the work takes without interruption, if that can be measured."""
 
     name: str
     late: float
@@ -44,7 +44,7 @@ class Held:
 
 
 async def measure(*, quick: bool = False, repeats: int = 5) -> list[Held]:
-    """All cases."""
+    """Return all cases."""
     scale = 10 if quick else 1
     held = []
     async for name, work, plain in _cases(scale):
@@ -54,7 +54,7 @@ async def measure(*, quick: bool = False, repeats: int = 5) -> list[Held]:
 
 
 async def _lateness(work: Work) -> float:
-    """Seconds that a task which wakes up every millisecond was late at worst."""
+    """Return by how many seconds a task that wakes up every millisecond was late at worst."""
     worst, task = 0.0, asyncio.ensure_future(work())
     while not task.done():
         asked, ran = time.perf_counter(), time.process_time()

@@ -46,7 +46,7 @@ TITLES = {
     "tensorflow": "TensorFlow",
     "openvino": "OpenVINO",
 }
-# Of whom to whom a ratio is given.
+# The pairs of contenders whose ratio is shown.
 RATIOS = (
     ("aexec", "numpy"),
     ("aexec", "onnxruntime"),
@@ -54,26 +54,26 @@ RATIOS = (
     ("delegate", "onnxruntime"),
     ("delegate", "tensorflow"),
 )
-# Runs before the first that counts: aexec compiles a plan at its third, a large one in a thread.
+# Runs before the first that is measured: aexec compiles a plan at its third run, a large one in a thread.
 WARM_UP = 10
-# What can be named besides models, see `process_benchmarks.py`.
+# May be named besides models; see `process_benchmarks.py`.
 COLD_START, CONCURRENCY = "cold-start", "concurrency"
-# A turn lasts about this long, so that the clock's own cost is nothing.
+# Approximate length of a turn, so that the cost of reading the clock does not matter.
 TURN_SECONDS = 0.02
-# Thread pools go on spinning for a moment after their last work, and would take the next one's cores.
+# Thread pools spin for a moment after their work, and would take cores from the next contender.
 PAUSE_SECONDS = 0.03
-# Answers may differ by this share of the largest value: sums are taken in another order.
+# Relative to the largest value: sums are taken in another order.
 TOLERANCE = 1e-3
 
 
 @dataclass
 class Measured:
-    """What one model took.
+    """Measurements of one model.
 
     Attributes:
         title: of the model.
-        seconds: contender → median of its turns, per run.
-        notes: who failed, or gave another answer.
+        seconds: contender → median seconds of a run.
+        notes: contenders that failed or gave another result.
     """
 
     title: str
@@ -81,14 +81,14 @@ class Measured:
     notes: list[str] = field(default_factory=list)
 
     def ratio(self, ours: str, theirs: str) -> float | None:
-        """How many times as long `ours` took; None if either was not measured."""
+        """Return how many times as long `ours` took as `theirs`; None if either was not measured."""
         if ours in self.seconds and theirs in self.seconds:
             return self.seconds[ours] / self.seconds[theirs]
         return None
 
 
 async def measure(model: Model, names: Sequence[str], *, threads: int, seconds: float) -> Measured:
-    """Run `model` with the contenders of these names in turn, each for about `seconds` in all."""
+    """Run `model` with the named contenders by turns, each for about `seconds` in all."""
     measured = Measured(model.title)
     runners = await _prepared(model, names, threads, measured)
     numbers = {name: max(1, round(TURN_SECONDS / await _turn(runner, 3))) for name, runner in runners.items()}
@@ -107,7 +107,7 @@ async def measure(model: Model, names: Sequence[str], *, threads: int, seconds: 
 
 
 async def _turn(runner: Contender, number: int) -> float:
-    """Seconds per run, of `number` runs."""
+    """Return the seconds per run, over `number` runs."""
     began = time.perf_counter()
     for _ in range(number):
         await runner.run()
@@ -115,7 +115,9 @@ async def _turn(runner: Contender, number: int) -> float:
 
 
 async def _prepared(model: Model, names: Sequence[str], threads: int, measured: Measured) -> dict[str, Contender]:
-    """Those that can run the model, warm; who cannot, or answers otherwise than the first, is noted."""
+    """Return the contenders that can run the model, warmed up; note those that cannot, or whose result differs from the
+    first.
+    """
     runners: dict[str, Contender] = {}
     expected: list[Any] | None = None
     for name in (name for name in names if name not in model.not_for):
@@ -127,7 +129,7 @@ async def _prepared(model: Model, names: Sequence[str], threads: int, measured: 
                 await asyncio.sleep(PAUSE_SECONDS / 10)  # plans are compiled meanwhile
         except UnsuitedError:
             continue
-        except Exception as error:  # whatever another runtime raises is a line of the table
+        except Exception as error:  # any error of another runtime becomes a line of the table
             measured.notes.append(f"{TITLES[name]} failed: {_first_line(error)}")
             continue
         runners[name] = runner
@@ -159,7 +161,7 @@ def _first_line(error: BaseException) -> str:
 
 
 def _columns(rows: Iterable[Measured]) -> tuple[list[str], list[tuple[str, str]]]:
-    """The contenders and ratios of which there is at least one figure."""
+    """Return the contenders and the ratios that have at least one figure."""
     rows = list(rows)
     names = [name for name in TITLES if any(name in row.seconds for row in rows)]
     return names, [pair for pair in RATIOS if any(row.ratio(*pair) is not None for row in rows)]
@@ -171,7 +173,7 @@ def _cells(row: Measured, names: Sequence[str], ratios: Sequence[tuple[str, str]
 
 
 def _milliseconds(seconds: float) -> str:
-    """Three digits that say something: 0.0123, 4.56, 789."""
+    """Format with three significant digits: 0.0123, 4.56, 789."""
     value = seconds * 1e3
     return f"{value:.0f}" if value >= 100 else f"{value:.3g}" if value >= 0.1 else f"{value:.4f}"
 
@@ -185,11 +187,11 @@ def _medians(rows: Sequence[Measured], ratios: Sequence[tuple[str, str]]) -> dic
 
 
 def markdown(rows: Sequence[Measured], facts: dict[str, str], remarks: Sequence[str] = ()) -> str:
-    """The table as a page of the documentation.
+    """Return the table as a page of the documentation.
 
     Args:
         rows: one per model.
-        facts: what was measured on and with, name → text.
+        facts: machine and versions, name → text.
         remarks: figures that are in no row.
     """
     names, ratios = _columns(rows)
@@ -233,7 +235,7 @@ def print_table(rows: Sequence[Measured], remarks: Sequence[str] = ()) -> None:
 
 
 def facts(threads: int, loop: str) -> dict[str, str]:
-    """The machine and the versions."""
+    """Return the machine and the versions."""
     return {
         "machine": f"{_processor()}, {os.cpu_count()} cores, {platform.system()} {platform.machine()}",
         "threads": f"{threads} for each",
@@ -290,12 +292,12 @@ def _chosen(wanted: Sequence[str], known: Sequence[str], what: str, fail: Callab
 
 
 def main(argv: Sequence[str] | None = None, name: str = "models") -> int:
-    """The command `scripts/bench models`, or `scripts/bench training`."""
+    """Run the command `scripts/bench models` or `scripts/bench training`."""
     command = parser(name)
     arguments = command.parse_args(argv)
     found: Sequence[Any] = {"models": zoo, "training": training_zoo}[name](small=arguments.small)
     models = {model.name: model for model in found}
-    # Of these, `process_benchmarks.py` knows how to measure.
+    # `process_benchmarks.py` measures these.
     others = [COLD_START, CONCURRENCY] if name == "models" else []
     here = available()
     if arguments.list:

@@ -25,7 +25,7 @@ __all__ = ["CONTENDERS", "Contender", "UnsuitedError", "available", "versions"]
 
 
 class UnsuitedError(Exception):
-    """The contender cannot run this model, for a reason that the table need not tell."""
+    """The contender cannot run this model, for a reason that the table does not mention."""
 
 
 class Contender(Protocol):
@@ -37,7 +37,7 @@ class Contender(Protocol):
 
 
 class Aexec:
-    """A callable of a session, NumPy's kernels alone."""
+    """A callable of a session, with NumPy kernels only."""
 
     delegates: str | tuple[str, ...] = ()
 
@@ -62,7 +62,7 @@ class Aexec:
 
 
 class AexecRun(Aexec):
-    """`session.run`, for models whose time is the run's own."""
+    """`session.run`, for models whose time is mostly that of the run itself."""
 
     async def prepare(self, model: Model, threads: int) -> None:
         if not model.brief:
@@ -74,11 +74,10 @@ class AexecRun(Aexec):
 
 
 class AexecDelegate(Aexec):
-    """With OpenVINO for the regions that the session thinks worth it."""
+    """As `Aexec`, with OpenVINO for the regions that the session chooses."""
 
     delegates = "auto"
-    # For so long a session is run until it has its regions: they are chosen by what runs have cost, and compiled
-    # in a thread.
+    # Seconds to run a session until it has its regions: they are chosen by the cost of runs, and compiled in a thread.
     WARM_UP_SECONDS = 3.0
 
     async def prepare(self, model: Model, threads: int) -> None:
@@ -90,7 +89,7 @@ class AexecDelegate(Aexec):
 
 
 class NumPy:
-    """The same calls in a plain Python function."""
+    """The same computation in a plain Python function."""
 
     async def prepare(self, model: Model, threads: int) -> None:
         if model.numpy is None:
@@ -121,7 +120,7 @@ class OnnxRuntime:
 
 
 class TensorFlow:
-    """A callable of a v1 session, with the optimiser that it has by default."""
+    """A callable of a v1 session, with its default optimiser."""
 
     async def prepare(self, model: Model, threads: int) -> None:
         os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -135,7 +134,7 @@ class TensorFlow:
         self._session = v1.Session(graph=graph, config=config)
         if model.initialize:
             self._session.run(model.initialize)
-        # What is only run gives None, after the outputs.
+        # Targets return None, after the outputs.
         self._outputs = len(model.outputs)
         fetches = [*(f"{n}:0" for n in model.outputs), *model.targets]
         self._call = self._session.make_callable(fetches, [f"{n}:0" for n in model.feeds])
@@ -149,7 +148,7 @@ class TensorFlow:
 
 
 class OpenVino:
-    """By itself, from the GraphDef."""
+    """OpenVINO itself, from the GraphDef."""
 
     async def prepare(self, model: Model, threads: int) -> None:
         import openvino
@@ -160,7 +159,7 @@ class OpenVino:
             "INFERENCE_NUM_THREADS": threads,
             "PERFORMANCE_HINT": "LATENCY",
         }
-        with tempfile.TemporaryDirectory() as folder:  # compiling still reads weights from the file
+        with tempfile.TemporaryDirectory() as folder:  # compilation still reads weights from the file
             path = Path(folder) / "model.pb"
             path.write_bytes(model.graph_def)
             self._request = core.compile_model(core.read_model(path), "CPU", settings).create_infer_request()
@@ -174,7 +173,7 @@ class OpenVino:
         del self._request
 
 
-# name → (what makes one, the packages that it needs)
+# name → (factory, packages that it needs)
 CONTENDERS: dict[str, tuple[Callable[[], Contender], tuple[str, ...]]] = {
     "aexec": (Aexec, ()),
     "run": (AexecRun, ()),
@@ -187,12 +186,12 @@ CONTENDERS: dict[str, tuple[Callable[[], Contender], tuple[str, ...]]] = {
 
 
 def available() -> list[str]:
-    """Names of the contenders whose packages can be imported."""
+    """Return the names of the contenders whose packages can be imported."""
     return [name for name, (_, needs) in CONTENDERS.items() if all(importlib.util.find_spec(n) for n in needs)]
 
 
 def versions() -> dict[str, str]:
-    """Versions of aexec and of what it is compared with, as far as they are here."""
+    """Return the versions of aexec and of the installed packages that it is compared with."""
     found = {"aexec": aexec.__version__, "NumPy": np.__version__}
     for package, distributions in (
         ("TensorFlow", ("tensorflow", "tensorflow-cpu", "tensorflow_cpu")),

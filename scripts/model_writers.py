@@ -41,7 +41,7 @@ class Recurrence(NamedTuple):
 
 
 class ModelWriter(Protocol):
-    """What architectures are written with.  Maps are images and what convolutions make of them."""
+    """Writes the operations of an architecture.  Maps are images, and results of convolutions."""
 
     def input(self, name: str, shape: Sequence[int], dtype: str = "float32") -> Value: ...
     def image(self, name: str, shape: Sequence[int]) -> Value: ...
@@ -77,14 +77,14 @@ BINARY = "Add Div Maximum Minimum Mul Sub".split()
 
 
 class GraphDefWriter:
-    """Writes a GraphDef with aexec's front end, into the graph that is being built."""
+    """Writes a GraphDef with aexec's front end, into the current graph."""
 
     def __init__(self) -> None:
-        self._back_edges: dict[str, str] = {}  # the Merge node of a loop → the NextIteration that it waits for
-        self._pivot: list[Value] = []  # what constants wait for that are of a loop's body
+        self._back_edges: dict[str, str] = {}  # Merge node of a loop → its NextIteration
+        self._pivot: list[Value] = []  # control input of constants in a loop's body
 
     def close_loops(self, graph_def: Any) -> None:
-        """Put in the back edges, which cannot be built forwards."""
+        """Add the back edges, which cannot be built in order."""
         for node in graph_def.node:
             if node.name in self._back_edges:
                 node.input[1] = self._back_edges[node.name]
@@ -159,7 +159,7 @@ class GraphDefWriter:
             return aexec.constant(np.int32(axis))
 
     def count_up(self, limit: Value) -> Value:
-        """A loop of two variables: an integer that counts to `limit`, and a float that follows."""
+        """Write a loop of two variables: an integer that counts to `limit`, and a float that follows."""
         one, step = self.constant(np.int32(1)), self.constant(np.float32(1))
         return self._while(
             [self.constant(np.int32(0)), self.constant(np.float32(0))],
@@ -169,7 +169,7 @@ class GraphDefWriter:
         )[1]
 
     def recurrent(self, x: Value, steps: int, weights: Recurrence) -> Value:
-        """The last state of cells over `x`, [steps, 1, inputs]: a while loop that reads from a TensorArray."""
+        """Return the last state of cells over `x`, [steps, 1, inputs]: a while loop that reads from a TensorArray."""
         handle, flow = ops.tensor_array_v3(np.int32(steps), dtype="float32")
         flow = ops.tensor_array_scatter_v3(handle, np.arange(steps, dtype=np.int32), x, flow)
         cell, constants = (lstm_cell, weights[:2]) if weights.candidate is None else (gru_cell, weights[:4])
@@ -194,13 +194,13 @@ class GraphDefWriter:
         proceed: Callable[..., Value],
         body: Callable[..., Any],
     ) -> list[Value]:
-        """A v1 loop: `proceed` and `body` take the variables, then what stays the same."""
+        """Write a v1 loop; `proceed` and `body` take the variables, then the invariants."""
         frame = f"loop_{len(self._back_edges)}"
         with aexec.name_scope(frame):
             of_frame = {"frame_name": frame, "parallel_iterations": 10}
             entered = [ops.enter(value, **of_frame) for value in start]
             constant = [ops.enter(value, is_constant=True, **of_frame) for value in invariants]
-            # Each waits for its own start until `close_loops`.
+            # Each Merge has its start as both inputs until `close_loops`.
             merged = [ops.merge([value, value])[0] for value in entered]
             goes_on = ops.loop_cond(proceed(*merged, *constant))
             switched = [ops.switch(value, goes_on) for value in merged]
@@ -215,7 +215,7 @@ class GraphDefWriter:
     def best_boxes(
         self, boxes: Value, scores: Value, classes: int, keep: int, overlap: float, threshold: float
     ) -> tuple[Value, Value, Value]:
-        """Of `boxes` [n, 4] with `scores` [n, classes]: non-maximum suppression class by class, the best of all."""
+        """Return the best boxes of `boxes` [n, 4] with `scores` [n, classes], by non-maximum suppression per class."""
         found: list[tuple[Value, Value, Value]] = []
         for number, of_class in enumerate(ops.unpack(scores, num=classes, axis=1)):
             chosen = ops.non_max_suppression_v3(
@@ -230,7 +230,7 @@ class GraphDefWriter:
 
 
 def gru_cell(w: ModelWriter, x: Value, state: Sequence[Value], weights: Sequence[Value]) -> list[Value]:
-    """One GRU cell as TensorFlow's GRUCell writes it; `weights` are values, in the order of `Recurrence`."""
+    """Write one GRU cell as TensorFlow's GRUCell does; `weights` are values, in the order of `Recurrence`."""
     (h,), (gates, gates_bias, candidate, candidate_bias) = state, weights
     both = w.unary("Sigmoid", w.dense(w.concat([x, h], 1), gates, gates_bias))
     reset, update = w.split(both, 2, 1)
@@ -240,7 +240,7 @@ def gru_cell(w: ModelWriter, x: Value, state: Sequence[Value], weights: Sequence
 
 
 def lstm_cell(w: ModelWriter, x: Value, state: Sequence[Value], weights: Sequence[Value]) -> list[Value]:
-    """One LSTM cell; the forget gate's bias is in the weights."""
+    """Write one LSTM cell; the forget gate's bias is part of the weights."""
     (c, h), (gates, bias) = state, weights
     i, new, forget, out = w.split(w.dense(w.concat([x, h], 1), gates, bias), 4, 1)
     kept = w.binary("Mul", w.unary("Sigmoid", forget), c)
@@ -249,7 +249,7 @@ def lstm_cell(w: ModelWriter, x: Value, state: Sequence[Value], weights: Sequenc
 
 
 def write_graph_def(write: Callable[[ModelWriter], None]) -> bytes:
-    """The serialized GraphDef of what `write` describes."""
+    """Return the serialized GraphDef that `write` describes."""
     writer = GraphDefWriter()
     with aexec.Graph() as graph:
         write(writer)
@@ -259,7 +259,7 @@ def write_graph_def(write: Callable[[ModelWriter], None]) -> bytes:
 
 
 def write_onnx(write: Callable[[ModelWriter], None]) -> bytes:
-    """The serialized ONNX model of what `write` describes."""
+    """Return the serialized ONNX model that `write` describes."""
     writer = OnnxWriter()
     write(writer)
     return writer.serialized()
@@ -282,7 +282,7 @@ class OnnxWriter:
         self._constants: list[Any] = []
 
     def serialized(self) -> bytes:
-        """The model that has been written."""
+        """Return the model that has been written."""
         graph = self._helper.make_graph(self._nodes, "model", self._inputs, self._outputs, self._constants)
         model = self._helper.make_model(graph, opset_imports=[self._helper.make_opsetid("", self.OPSET)])
         model.ir_version = self.IR_VERSION
@@ -376,7 +376,7 @@ class OnnxWriter:
         return list(self._node("Split", [x], outputs=count, axis=axis))
 
     def count_up(self, limit: Value) -> Value:
-        """As in a GraphDef: the trip count is an input, and a float is carried."""
+        """Write the loop as in a GraphDef: the trip count is an input, and a float is carried."""
         make, of = self._helper.make_node, self._helper.make_tensor_value_info
         step = self._helper.make_tensor("step", self._types["float32"], [], [1.0])
         body = self._helper.make_graph(
@@ -390,7 +390,9 @@ class OnnxWriter:
         return self._node("Loop", [trips, np.bool_(True), np.float32(0)], body=body)
 
     def recurrent(self, x: Value, steps: int, weights: Recurrence) -> Value:
-        """One GRU or LSTM node; its gates are transposed, in another order, and input and state apart."""
+        """Write one GRU or LSTM node; its gates are transposed and in another order, and input and state weights are
+        separate.
+        """
         units, n = weights.units, weights.inputs
         if weights.candidate is None:
             i, new, forget, out = np.split(weights.gates, 4, 1)

@@ -25,13 +25,13 @@ from model_writers import (
 __all__ = ["Model", "zoo"]
 
 SEED = 20
-# Not for what has no inputs, nor for thousands of small nodes, which OpenVINO takes minutes to compile.
+# For models without inputs, and with thousands of small nodes, which OpenVINO compiles for minutes.
 OPENVINO = frozenset({"openvino", "delegate"})
 
 
 @dataclass(frozen=True)
 class Model:
-    """A model and what to feed it.
+    """A model and its feeds.
 
     Attributes:
         name: short, for the command line.
@@ -39,11 +39,11 @@ class Model:
         write: describes it to a writer.
         feeds: names of inputs → values.
         outputs: names of outputs.
-        numpy: the same in plain NumPy calls, where a program would be written so; takes the feeds.
-        brief: the run's own cost shows in its time.
-        not_for: contenders that cannot be given it.
+        numpy: the same computation in plain NumPy, if a program would be written so; takes the feeds.
+        brief: True if the fixed cost of a run is a visible part of its time.
+        not_for: contenders that cannot run it.
         initialize: a node to run before anything else.
-        targets: nodes that a run runs besides its outputs.
+        targets: nodes to run besides the outputs.
     """
 
     name: str
@@ -88,7 +88,7 @@ def zoo(*, small: bool = False) -> list[Model]:
 
 
 def empty() -> Model:
-    """A constant: what a run costs that computes nothing."""
+    """A constant: measures the fixed cost of a run."""
 
     def write(w: ModelWriter) -> None:
         w.output("y", w.constant(np.float32([1])))
@@ -97,7 +97,7 @@ def empty() -> Model:
 
 
 def chain(length: int) -> Model:
-    """Maximum and Minimum by turns on 4×4, which no optimiser joins as it does additions of constants."""
+    """Alternating Maximum and Minimum on 4×4, which no optimiser merges, unlike additions of constants."""
     low, high = np.full((4, 4), -1, np.float32), np.full((4, 4), 1, np.float32)
 
     def write(w: ModelWriter) -> None:
@@ -116,7 +116,7 @@ def chain(length: int) -> Model:
 
 
 def fan(width: int) -> Model:
-    """Many nodes of one input, each with another constant, and their sum."""
+    """Many nodes with the same input, each with another constant, and their sum."""
     constants = np.linspace(0, 1, width, dtype=np.float32)
 
     def write(w: ModelWriter) -> None:
@@ -161,7 +161,7 @@ MOBILENET_BLOCKS = (
 
 
 class _Layers:
-    """Layers with weights drawn as they are needed, for one writer."""
+    """Layers for one writer, with random weights."""
 
     def __init__(self, writer: ModelWriter) -> None:
         self.w = writer
@@ -171,14 +171,14 @@ class _Layers:
         return (scale * self.draw.standard_normal(shape)).astype(np.float32)
 
     def filters(self, height: int, width: int, inputs: int, outputs: int, *, rectified: bool) -> Array:
-        """Filters that keep the variance of their input, half of which is lost where it was rectified."""
+        """Return filters that keep the variance of their input; a rectified input has lost half of it."""
         return self.normal(height, width, inputs, outputs, scale=((1 + rectified) / (height * width * inputs)) ** 0.5)
 
     def conv(self, x: Value, size: int, inputs: int, outputs: int, stride: int = 1, *, rectified: bool = True) -> Value:
         return self.w.conv(x, self.filters(size, size, inputs, outputs, rectified=rectified), stride)
 
     def norm(self, x: Value, channels: int, activation: str | None = None) -> Value:
-        """Batch normalisation whose statistics are nearly those of the data."""
+        """Batch normalisation with statistics close to those of the data."""
         variance = self.draw.uniform(0.8, 1.2, channels).astype(np.float32)
         scale = self.draw.uniform(0.8, 1.2, channels).astype(np.float32)
         offset, mean = self.normal(channels, scale=0.1), self.normal(channels, scale=0.1)
@@ -189,7 +189,7 @@ class _Layers:
         return self.w.dense(x, self.normal(inputs, outputs, scale=inputs**-0.5), self.normal(outputs, scale=0.1))
 
     def layer_norm(self, x: Value, width: int) -> Value:
-        """Written out, as it is in graphs."""
+        """Layer normalisation as separate ops, as graphs have it."""
         w = self.w
         centred = w.binary("Sub", x, w.row_mean(x))
         variance = w.row_mean(w.unary("Square", centred))
@@ -205,7 +205,7 @@ def _round(channels: float) -> int:
 def _mobilenet_body(
     layers: _Layers, x: Value, size: int, blocks: tuple[tuple[int, int, int, int], ...], alpha: float
 ) -> tuple[Value, int, list[tuple[Value, int]]]:
-    """The blocks; returns the last map, its channels, and the expanded maps before each stride of 2."""
+    """Write the blocks; return the last map, its channels, and the expanded maps before each stride of 2."""
     w, before_strides = layers.w, []
     channels, side = _round(32 * alpha), -(-size // 2)
     y = layers.norm(layers.conv(x, 3, 3, channels, 2, rectified=False), channels, "Relu6")
@@ -249,7 +249,7 @@ def resnet50(size: int, blocks: tuple[int, ...]) -> Model:
         y = layers.norm(layers.conv(x, 1, inputs, width, stride), width, "Relu")
         y = layers.norm(layers.conv(y, 3, width, width), width, "Relu")
         y = layers.norm(layers.conv(y, 1, width, outputs), outputs)
-        # The sum of two of equal size is brought back to it.
+        # Scale the sum of two terms of equal size back to that size.
         return w.unary("Relu", w.binary("Mul", w.binary("Add", shortcut, y), w.constant(np.float32(0.7))))
 
     def write(w: ModelWriter) -> None:
@@ -302,7 +302,7 @@ def detector(size: int, alpha: float, classes: int) -> Model:
 
 
 def _decoded(layers: _Layers, offsets: Value, count: int) -> Value:
-    """Corners of boxes given as offsets from `count` random anchors."""
+    """Return the corners of boxes given as offsets from `count` random anchors."""
     w, draw = layers.w, layers.draw
     centres = draw.uniform(0.1, 0.9, (count, 2)).astype(np.float32)
     sizes = draw.uniform(0.05, 0.3, (count, 2)).astype(np.float32)

@@ -21,17 +21,17 @@ from aexec import ops
 from aexec.devices.simulated_device import simulated_devices
 from aexec.devices.simulated_faults import SimulatedTiming
 
-# A plan with heavy calls is tried in two ways first, by turns.
+# A plan with heavy calls is first tried in two ways, by turns.
 WARM_UP = 60
 NODES = 16
 PIECES = 16
 SIDE = 800
-# Each kernel and each copy on the simulated device.
+# Seconds of each kernel and each copy on the simulated device.
 DEVICE_SECONDS = 0.004
 
 
 async def measure(repeats: int) -> list[Figure]:
-    """All figures, medians of several repeats by turns."""
+    """Return all figures: medians of several repeats by turns."""
     cores = os.cpu_count() or 1
     return [
         await speed_up(f"inter-op: {NODES} kernels by {cores} threads", fan(NODES), (1, 1), (cores, 1), repeats),
@@ -42,7 +42,7 @@ async def measure(repeats: int) -> list[Figure]:
 
 
 def fan(width: int) -> aexec.Graph:
-    """So many products of matrices, of some milliseconds each."""
+    """Return a graph of `width` matrix products that take some milliseconds each."""
     with aexec.Graph() as graph:
         x = aexec.placeholder("float32", [SIDE, SIDE], name="x")
         done = [ops.mat_mul(x, x, name=f"y{number}") for number in range(width)]
@@ -54,10 +54,10 @@ def fan(width: int) -> aexec.Graph:
 async def speed_up(
     name: str, graph: aexec.Graph, alone: tuple[int, int], together: tuple[int, int], repeats: int
 ) -> Figure:
-    """How many times as fast a graph runs with some threads as with others.
+    """Measure how much faster a graph runs with more threads.
 
     Args:
-        alone, together: threads between nodes, and within one.
+        alone, together: numbers of threads between nodes and within a node.
     """
     value = np.ones((SIDE, SIDE), np.float32)
     sessions = [
@@ -81,7 +81,7 @@ async def speed_up(
 
 
 async def streams(repeats: int) -> Figure:
-    """How close copies and kernels that may overlap come to the time of the slowest of them."""
+    """Measure how close overlapping copies and kernels come to the time of the slowest of them."""
     with aexec.Graph() as graph:
         x = aexec.placeholder("float32", [4], name="x")
         for number in range(PIECES):

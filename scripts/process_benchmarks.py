@@ -44,7 +44,7 @@ _AEXEC = "-m aexec run model.pb --feed x:0=x.npy --fetch y:0 --out aexec.npy"
 
 
 def cold_start(model: Model, names: Sequence[str], *, threads: int, repeats: int) -> dict[str, list[float]]:
-    """Seconds of each process, for those of `names` that have a command; they take turns.
+    """Return the seconds of each process, for the `names` that have a command; they take turns.
 
     Args:
         model: with one input `x` and one output `y`.
@@ -82,7 +82,9 @@ def _run(arguments: list[str], folder: str) -> None:
 
 
 class Concurrency(NamedTuple):
-    """Steps at once against steps in turn: throughput as a share, and latencies of those at once in seconds."""
+    """Steps at once compared with steps one after another: relative throughput, and latencies of those at once in
+    seconds.
+    """
 
     steps: int
     throughput: float
@@ -97,7 +99,7 @@ class Concurrency(NamedTuple):
 
 
 async def concurrency(model: Model, *, steps: int = 100, repeats: int = 7) -> Concurrency:
-    """Run `model` as many times at once as `steps` says, and as many times in turn, by turns; medians."""
+    """Run `model` `steps` times at once and `steps` times one after another, by turns; return medians."""
     shares, medians, tails = [], [], []
     async with aexec.Session(aexec.Graph.from_bytes(model.graph_def)) as session:
         call = session.make_callable([f"{n}:0" for n in model.outputs], [f"{n}:0" for n in model.feeds])
@@ -118,7 +120,7 @@ async def concurrency(model: Model, *, steps: int = 100, repeats: int = 7) -> Co
 
 
 async def _at_once(call: Any, values: tuple[Any, ...], steps: int) -> list[float]:
-    """The latency of each."""
+    """Return the latency of each step."""
     began = time.perf_counter()
 
     async def one() -> float:

@@ -24,12 +24,12 @@ ROWS = 1000
 
 
 async def measure(repeats: int) -> list[Figure]:
-    """All three figures; medians."""
+    """Return all three figures, as medians."""
     return [await pair(repeats), await overlap(max(2, repeats // 3)), await batch(repeats)]
 
 
 def _laps() -> Iterator[float]:
-    """Seconds since the last call of `next`; the first is meaningless."""
+    """Iterate over the seconds since the previous item; the first is meaningless."""
     last = time.perf_counter()
     while True:
         before, last = last, time.perf_counter()
@@ -52,7 +52,7 @@ async def pair(repeats: int) -> Figure:
     ours, theirs = [], []
     clock = _laps()
     async with aexec.Session(graph) as session:
-        for _ in range(20):  # until the plan is compiled, which a thread may do
+        for _ in range(20):  # until the plan is compiled, perhaps by a thread
             await session.run([], targets=["last"])
             await asyncio.sleep(0)
         for _ in range(repeats):

@@ -43,7 +43,7 @@ from tests.support.examples import examples
 __all__ = ["Release", "ReleaseError", "absolute_links", "main", "missing_from_sdist", "missing_from_wheel"]
 
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")
-# Where a file of the repository is shown; GitHub, GitLab and Forgejo all know these addresses.
+# Address of a file of the repository, for GitHub, GitLab and Forgejo.
 FILE_URL = "{url}/blob/v{version}/{path}"
 CHECKS = (
     ("lint", ["-m", "ruff", "check", "."]),
@@ -51,7 +51,7 @@ CHECKS = (
     ("types", ["-m", "mypy"]),
     ("import direction", ["-c", "import sys; from importlinter.cli import lint_imports_command as c; sys.exit(c())"]),
 )
-# Of the extra `dev`: what the tests of SOME_TESTS need.
+# Packages of the extra `dev` that SOME_TESTS need.
 TEST_TOOLS = ("pytest", "pytest-asyncio", "hypothesis", "blockbuster")
 SOME_TESTS = ("tests/client", "tests/framework/op_contract")
 # Files of the repository that are not for users.
@@ -64,16 +64,18 @@ _LINK = re.compile(r"(\]\()([^)\s]+)(\))")
 
 
 class ReleaseError(Exception):
-    """Why there can be no release: what is wrong and what to do."""
+    """A release is not possible; the message says why and what to do."""
 
 
 def _is_relative(target: str) -> bool:
-    """Does a link lead to a file of the repository: not to an address, nor within the page?"""
+    """True if a link leads to a file of the repository, not to an address or within the page."""
     return re.match(r"[a-z]+:|#", target) is None
 
 
 def absolute_links(markdown: str, url: str, version: str) -> str:
-    """The text with links to files of the repository made absolute.  Other links, anchors and code stay."""
+    """Return the text with links to files of the repository made absolute.  Other links, anchors and code do not
+    change.
+    """
 
     def absolute(match: re.Match[str]) -> str:
         target = match[2]
@@ -86,13 +88,13 @@ def absolute_links(markdown: str, url: str, version: str) -> str:
 
 
 def missing_from_sdist(tracked: Iterable[str], names: Iterable[str]) -> list[str]:
-    """Tracked files that a source distribution with these names lacks."""
+    """Return the tracked files that a source distribution with these names lacks."""
     there = {name.partition("/")[2] for name in names}
     return sorted(path for path in tracked if not path.startswith(NOT_PUBLISHED) and path not in there)
 
 
 def missing_from_wheel(tracked: Iterable[str], names: Iterable[str]) -> list[str]:
-    """Tracked files of the packages, and the licence, that a wheel with these names lacks."""
+    """Return the tracked files of the packages, and the licence, that a wheel with these names lacks."""
     there = set(names)
     wanted = [
         inside + path.removeprefix(folder)
@@ -107,10 +109,10 @@ def missing_from_wheel(tracked: Iterable[str], names: Iterable[str]) -> list[str
 
 
 def run(command: Sequence[str | Path], cwd: Path = ROOT) -> str:
-    """What a command prints.
+    """Run a command and return its output.
 
     Raises:
-        ReleaseError: it failed; the text ends with the last lines that it printed.
+        ReleaseError: the command failed; the message ends with the last lines of its output.
     """
     environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")}
     done = subprocess.run(
@@ -124,7 +126,7 @@ def run(command: Sequence[str | Path], cwd: Path = ROOT) -> str:
 
 @contextmanager
 def step(name: str) -> Iterator[None]:
-    """Prints the step's name before it begins, and how long it took."""
+    """Context manager: print the step's name before it begins, and how long it took."""
     print(f"== {name}", flush=True)
     start = time.monotonic()
     yield
@@ -133,13 +135,13 @@ def step(name: str) -> Iterator[None]:
 
 @dataclass
 class Release:
-    """One version of the repository at `root`, which is made in `out`.
+    """The release of one version of the repository at `root`, made in `out`.
 
     Attributes:
         root: the checkout.
         out: the folder that the distributions are written to.
         given_url: the repository's public address, "" for the one in pyproject.toml.
-        scratch: a folder for environments and unpacked files, which whoever made it removes.
+        scratch: a folder for environments and unpacked files, which the caller removes.
     """
 
     root: Path
@@ -163,7 +165,7 @@ class Release:
         """The repository's public address.
 
         Raises:
-            ReleaseError: nobody has said it.
+            ReleaseError: it is not given.
         """
         url = self.given_url or self.project.get("urls", {}).get("Source", "")
         if not url:
@@ -177,7 +179,7 @@ class Release:
         return run(["git", *arguments], self.root).rstrip("\n")
 
     def check_tree(self) -> None:
-        """Raises ReleaseError unless the checkout is main without changes, and the version's tag is free."""
+        """Raise ReleaseError unless the checkout is main without changes, and the version's tag is free."""
         branch = self.git("branch", "--show-current")
         if branch != "main":
             raise ReleaseError(f"expected the branch main, got {branch or 'a detached HEAD'}: git switch main")
@@ -188,7 +190,7 @@ class Release:
             raise ReleaseError(f"the tag v{self.version} is there already: raise `version` in pyproject.toml")
 
     def check_version(self) -> None:
-        """Raises ReleaseError unless project, package and changelog name the same version."""
+        """Raise ReleaseError unless project, package and changelog name the same version."""
         package = re.search(r'^__version__ = "(.*)"', (self.root / "aexec/__init__.py").read_text("utf-8"), re.M)
         changelog = re.search(r"^## (\S+)", (self.root / "CHANGELOG.md").read_text("utf-8"), re.M)
         versions = {
@@ -200,11 +202,11 @@ class Release:
             raise ReleaseError("versions differ: " + ", ".join(f"{name} has {v}" for name, v in versions.items()))
 
     def unlisted_changes(self) -> list[str]:
-        """Fragments of changes that this version has and CHANGELOG.md does not list."""
+        """Return the change fragments of this version that CHANGELOG.md does not list."""
         return sorted(path.name for path in (self.root / "changelog.d").glob("*.md"))
 
     def build(self) -> None:
-        """Writes the source distribution and the wheel to `out`."""
+        """Write the source distribution and the wheel to `out`."""
         tree = self.scratch / "tree"
         tree.mkdir()
         archive = self.scratch / "tree.tar"
@@ -232,7 +234,7 @@ class Release:
         return self.out / f"aexec-{self.version}-py3-none-any.whl"
 
     def check_contents(self) -> None:
-        """Raises ReleaseError unless the distributions have all files and the metadata that they need."""
+        """Raise ReleaseError unless the distributions have all files and metadata that they need."""
         tracked = self.git("ls-files").splitlines()
         with tarfile.open(self.sdist) as files:
             missing = missing_from_sdist(tracked, files.getnames())
@@ -246,7 +248,7 @@ class Release:
         self.check_metadata(email.message_from_string(metadata))
 
     def check_metadata(self, metadata: email.message.Message) -> None:
-        """Raises ReleaseError unless the metadata is the project's and its links are absolute."""
+        """Raise ReleaseError unless the metadata is the project's and its links are absolute."""
         expected = {
             "Name": self.project["name"],
             "Version": self.version,
@@ -264,7 +266,7 @@ class Release:
             raise ReleaseError(f"metadata: README has relative links: {', '.join(relative)}")
 
     def environment(self, executable: str, name: str) -> Path:
-        """The Python of a new virtual environment."""
+        """Create a virtual environment, and return its Python."""
         folder = self.scratch / name
         run([executable, "-m", "venv", folder], self.scratch)
         return folder / ("Scripts" if os.name == "nt" else "bin") / "python"
@@ -273,7 +275,7 @@ class Release:
         run([python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *requirements], self.scratch)
 
     def try_wheel(self, executable: str, name: str) -> None:
-        """Raises ReleaseError unless the installed wheel says its version and runs README's first example."""
+        """Raise ReleaseError unless the installed wheel reports its version and runs README's first example."""
         python = self.environment(executable, f"wheel-{name}")
         self.install(python, self.wheel)
         said = run([python.parent / "aexec", "--version"], self.scratch).strip()
@@ -287,7 +289,7 @@ class Release:
             raise ReleaseError(wrong)
 
     def try_sdist(self, executable: str, name: str) -> None:
-        """Raises ReleaseError unless the source distribution installs and some of its tests pass."""
+        """Raise ReleaseError unless the source distribution installs and some of its tests pass."""
         python = self.environment(executable, f"sdist-{name}")
         tools = [each for each in self.project["optional-dependencies"]["dev"] if _name(each) in TEST_TOOLS]
         self.install(python, self.sdist, *tools)
@@ -302,16 +304,16 @@ def _name(requirement: str) -> str:
 
 
 def pythons(wanted: Sequence[str]) -> dict[str, str]:
-    """The executables to try, by version: those that are given, or else each of `PYTHONS` that is found.
+    """Return the executables to try, by version: the given ones, or else each of `PYTHONS` that is found.
 
     Raises:
-        ReleaseError: one that is given does not run.
+        ReleaseError: a given executable does not run.
     """
     if wanted:
         return {_version_of(executable): executable for executable in wanted}
     found = {}
     for version in PYTHONS:
-        # A version manager has commands on the PATH for versions that it does not run.
+        # A version manager may have commands on the PATH for versions that are not installed.
         with suppress(ReleaseError, OSError):
             found[_version_of(f"python{version}")] = f"python{version}"
     return found or {_version_of(sys.executable): sys.executable}
@@ -328,7 +330,7 @@ def check_code() -> None:
 
 
 def steps(release: Release, tried: dict[str, str]) -> list[tuple[str, Callable[[], None]]]:
-    """The steps after those that only look at the checkout, in order."""
+    """Return the steps after those that only check the checkout, in order."""
     each = [
         step
         for version, executable in tried.items()
@@ -366,7 +368,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def make(arguments: argparse.Namespace, scratch: Path, root: Path = ROOT) -> None:
-    """Runs all steps.
+    """Run all steps.
 
     Raises:
         ReleaseError: one of them failed.
@@ -391,7 +393,7 @@ def make(arguments: argparse.Namespace, scratch: Path, root: Path = ROOT) -> Non
 
 
 def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:
-    """The exit status: 1 if something is wrong, which is printed."""
+    """Return the exit status: 1 if there is an error, which is printed."""
     with tempfile.TemporaryDirectory(prefix="aexec-release-") as scratch:
         try:
             make(parser().parse_args(arguments), Path(scratch), root)

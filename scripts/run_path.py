@@ -29,11 +29,11 @@ _COUNTED = 15
 
 
 class RunPath:
-    """The files that calls were made in.
+    """Counts calls by the file of the function.
 
     Attributes:
-        calls: file → how many.
-        changes: how many calls were of another file than the one before.
+        calls: file → number of calls.
+        changes: number of calls whose file differs from that of the previous call.
     """
 
     def __init__(self) -> None:

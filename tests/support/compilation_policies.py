@@ -1,4 +1,4 @@
-"""Compilation policies in tests: what holds of one after each event, and a way to have a plan compiled anew."""
+"""Helpers for compilation policies in tests: a check of their invariants, and a way to have a plan compiled anew."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ WITH_LINE = {PlanState.COMPILED, PlanState.LATE, PlanState.HELD}
 
 
 def check(policy: CompilationPolicy) -> None:
-    """The fields of a policy agree."""
+    """Check that the fields of a policy agree."""
     state = policy.state
     assert (policy.compiled is not None) is (state in WITH_LINE)
     assert policy.ready is (policy.compiled if state is PlanState.COMPILED else None)
@@ -20,6 +20,6 @@ def check(policy: CompilationPolicy) -> None:
 
 
 def write_anew(policy: CompilationPolicy, *, goes_on: bool = False) -> None:
-    """Have the plan compiled by its next run, perhaps as one that goes on in a thread."""
+    """Make the plan's next run compile it, with `goes_on` as a line that can be continued in a thread."""
     policy.goes_on = policy.goes_on or goes_on
     policy._enter(PlanState.INTERPRETED)

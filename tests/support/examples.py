@@ -1,9 +1,9 @@
-"""Examples of a Markdown page: what is run, what it ought to print, and what it does print.
+"""Runs the examples of a Markdown page, and compares their output with what the page says.
 
-An example is a fenced block of `python` or `sh`.  The block of `text` right after it is all that it prints, with `...`
-for what is another each time.  An example that cannot be run is marked ```` ```sh not-run: why ````.  The examples of a
-page are run in its order and in one folder, so that a later one finds the files of an earlier one; what
-`localhost:8500` is asked, a server of the example model answers.
+An example is a fenced block of `python` or `sh`. The block of `text` right after it is its whole output, with `...` for
+parts that vary. An example that cannot be run is marked ```` ```sh not-run: why ````. The examples of a page are run in
+its order and in one folder, so that a later one finds the files of an earlier one; requests to `localhost:8500` go to a
+server with the example model.
 
 `python -m tests.support.examples docs/queues.md` prints what the examples of a page print now.
 """
@@ -44,12 +44,12 @@ class _Block:
 
 @dataclass(frozen=True)
 class Example:
-    """Something to run.
+    """One example.
 
     Attributes:
         where: `page:line`.
-        expected: what it prints; None if that is not said.
-        why_not: why it is not run, or "".
+        expected: its expected output; None if the page gives none.
+        why_not: why it is not run; "" if it is.
     """
 
     where: str
@@ -59,7 +59,7 @@ class Example:
     why_not: str
 
     def complaint(self) -> str:
-        """What is wrong with how it is written, or ""."""
+        """Return what is wrong with the example's form, or ""."""
         if self.why_not:
             return ""
         if self.expected is None:
@@ -69,7 +69,7 @@ class Example:
         return ""
 
     def difference(self, printed: str) -> str:
-        """How what it printed differs from what the page says, or ""."""
+        """Return the difference between its output and the page, or ""."""
         checker, flags = doctest.OutputChecker(), doctest.ELLIPSIS | doctest.REPORT_NDIFF
         expected = doctest.Example(self.source, _tidy(self.expected or ""))
         if checker.check_output(expected.want, _tidy(printed), flags):
@@ -78,7 +78,7 @@ class Example:
 
 
 def _tidy(text: str) -> str:
-    """Text whose lines end in no spaces, and whose last line ends."""
+    """Return text without spaces at line ends, and with a final line end."""
     return "".join(line.rstrip() + "\n" for line in text.rstrip().splitlines())
 
 
@@ -100,7 +100,7 @@ def _blocks(text: str) -> Iterator[_Block]:
 
 
 def examples(page: Path) -> list[Example]:
-    """The examples of a page.
+    """Return the examples of a page.
 
     Raises:
         ValueError: a block is neither an example nor of a language that is only shown.
@@ -126,12 +126,12 @@ def examples(page: Path) -> list[Example]:
 
 
 class Page:
-    """Where the examples of one page run.
+    """The environment in which the examples of one page run.
 
     Args:
-        folder: they find and leave their files here.
+        folder: working directory of the examples.
         tools: an empty folder for the commands that they call.
-        scripts: runs those in Python.
+        scripts: runs the Python examples.
     """
 
     def __init__(self, folder: Path, tools: Path, scripts: ForkedScripts) -> None:
@@ -156,10 +156,10 @@ class Page:
         self._closing.close()
 
     def run(self, example: Example) -> str:
-        """What an example prints, on either stream.
+        """Run an example and return its output on both streams.
 
         Raises:
-            subprocess.CalledProcessError: it fails.
+            subprocess.CalledProcessError: the example fails.
         """
         source = example.source
         asks = f"localhost:{_PORT}"
@@ -177,7 +177,7 @@ class Page:
 
     @contextmanager
     def _server(self) -> Iterator[int]:
-        """A server of the example model, on a port of its own."""
+        """Context manager: a server with the example model on a free port, which it gives."""
         command = ["aexec", "serve", "--example", "--port", "0"]
         with subprocess.Popen(
             command,
@@ -212,7 +212,7 @@ def _run_shell(script: Path, env: dict[str, str]) -> tuple[int, str]:
 
 
 def run_page(page: Path, folder: Path, tools: Path, scripts: ForkedScripts) -> list[str]:
-    """Run the examples of a page; whatever is not as it says."""
+    """Run the examples of a page; return the differences from what it says."""
     wrong = []
     with Page(folder, tools, scripts) as place:
         for example in examples(page):

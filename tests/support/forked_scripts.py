@@ -1,7 +1,8 @@
-"""`ForkedScripts`: runs Python scripts as programs of their own, without their waiting for what all of them import.
+"""`ForkedScripts`: runs Python scripts in processes of their own that do not have to import common packages.
 
-Each is the main program of a process that was forked from one that has imported `aexec` and nothing else of ours, with
-warnings as errors, and the packages of others that most need: half a second less than one that is started.
+Each script is the main program of a process forked from one that has imported `aexec`, no other package of this
+project, and the packages of others that most scripts need, with warnings as errors. That saves half a second compared
+with a new process.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ __all__ = ["ForkedScripts"]
 
 ROOT = Path(__file__).parent.parent.parent
 
-# Reads what to run, a line each, and answers with its exit status.
+# Reads a line for each script to run, and answers with its exit status.
 _PARENT = """
 import asyncio, gc, json, os, runpy, sys
 import aexec, aiohttp, numpy, scipy.linalg, scipy.special
@@ -44,16 +45,16 @@ runpy.run_path(script["name"], run_name="__main__")
 
 
 class ForkedScripts:
-    """The process that they are forked from, which begins with the first."""
+    """The process that scripts are forked from; it is started with the first script."""
 
     def __init__(self) -> None:
         self._parent: subprocess.Popen[str] | None = None
 
     def run(self, script: Path, env: Mapping[str, str], timeout: float = 300.0) -> tuple[int, str]:
-        """The exit status of a script, started in its folder, and what it prints on either stream.
+        """Run a script in its folder; return its exit status and its output on both streams.
 
         Raises:
-            TimeoutError: it has not ended after so many seconds.
+            TimeoutError: it has not ended after `timeout` seconds.
         """
         if self._parent is None:
             self._parent = self._start()
@@ -73,7 +74,7 @@ class ForkedScripts:
         return status, text
 
     def close(self) -> None:
-        """End the process, and a script that it runs."""
+        """End the process, and a script that is running."""
         if self._parent is not None:
             with self._parent as parent:
                 os.killpg(parent.pid, 9)

@@ -25,7 +25,7 @@ _gates: dict[int, Gate | ThreadGate] = {}
 
 
 class Gate:
-    """For `TestGate`.  `cancelled` tells how often the waiting kernel was cancelled."""
+    """State of a `TestGate`; `cancelled` counts the cancellations of its waiting kernels."""
 
     def __init__(self) -> None:
         self.key = next(_keys)
@@ -37,7 +37,7 @@ class Gate:
 
 
 class ThreadGate:
-    """For `TestThreadGate`."""
+    """State of a `TestThreadGate`."""
 
     def __init__(self) -> None:
         self.key = next(_keys)
@@ -72,7 +72,7 @@ def _gate(c: Any) -> Any:
     return compute
 
 
-# A cost beyond any threshold: always offloaded.
+# The cost is above any threshold, so the call is always offloaded.
 @kernel("TestThreadGate", "TestStatefulThreadGate", cost=lambda x: 1e12)
 def _thread_gate(c: Any) -> Any:
     key = c.attr("key")

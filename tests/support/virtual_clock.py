@@ -25,13 +25,13 @@ class _Selector(selectors.DefaultSelector):
     loop: VirtualClockLoop
 
     def select(self, timeout: float | None = None) -> Any:
-        # Asked before: what a thread that has just ended wants done is seen by looking now.
+        # Read before the selector: what a thread that has just ended has scheduled is seen by the select.
         busy = any_thread_busy() or self.loop.joining_threads
         ready = super().select(0)
         if ready or timeout == 0:
             return ready
         if busy:
-            # A thread's end comes through the loop's self-pipe; look again often, timers may be due after it.
+            # The end of a thread arrives through the loop's self-pipe; poll often, because timers may be due after it.
             return super().select(0.01)
         if timeout is None:
             stuck = "\n".join(f"  {task!r}" for task in asyncio.all_tasks(self.loop) if not task.done())

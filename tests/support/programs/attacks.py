@@ -1,9 +1,9 @@
-"""Calls that cost much and are made of little: what costs are counted by is none, or repeats one value.
+"""Small calls that cost much, because the inputs by which costs are counted are empty, or repeat one value.
 
-`attack(op, seed)` is a call of an op that is good, but for what somebody would change in it who wants to stop a server:
-zeros beside huge sizes in shapes, a value that is there millions of times, splits of a million rows, huge numbers
-among attrs and where sizes are expected, and lists and queues of very many elements.  `chained_attack` is the same as
-a graph alone, nothing of it fed: what the call is given is made by other ops, and what it gives, goes to another one.
+`attack(op, seed)` is a valid call with the changes that an attacker of a server would make: zeros beside huge sizes in
+shapes, a value that is repeated millions of times, splits of a million rows, huge numbers among attrs and where sizes
+are expected, and lists and queues of very many elements. `chained_attack` is the same as a graph without feeds: other
+ops make the call's inputs, and another op consumes its outputs.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from tests.support.programs.graphs import GraphBuilder
 
 __all__ = ["attack", "chained_attack"]
 
-# Sizes beside a size of 0, of arrays that repeat a value, and of lists and queues.
+# Sizes beside a size of 0, sizes of arrays that repeat a value, and sizes of lists and queues.
 _HOLLOW = [100_000, 1_000_000, 3_000_000, 10**8, 2**40]
 _REPEATED = [30_000, 300_000, 3_000_000]
 _COUNTS = [5, 2000, 100_000, 1_000_000]
-# What numbers become that may be sizes.
+# Replacements of numbers that may be sizes.
 _NUMBERS = [0, 1, 3000, 50_000, 1_000_000, 10**8, 2**31 - 1, 2**40]
 _MOST_ELEMENTS = 10**7
 _FEW = 16
@@ -35,7 +35,7 @@ _TRIES = 40
 
 
 def attack(op: str, seed: int) -> ExtremeCall:
-    """A call of an op; which one, the seed says."""
+    """Return a call of an op, determined by the seed."""
     call = _attacked(op, seed).graph()
     call.as_it_is = seed % 2 == 0
     return call
@@ -48,7 +48,7 @@ def _attacked(op: str, seed: int) -> Call:
     for _ in range(_TRIES):
         call.attrs, call.inputs = dict(attrs), list(inputs)
         _change(call)
-        if call.is_accepted():  # what the shape function refuses does not come to the kernel
+        if call.is_accepted():  # calls that the shape function refuses do not reach the kernel
             break
     return call
 
@@ -70,7 +70,7 @@ def _good(rng: random.Random, op: str) -> Call:
 
 
 def _say_what_fits(call: Call) -> None:
-    """Inputs of lists, queues, tables and variables that mean something to them."""
+    """Fill in inputs that are valid for lists, queues, tables and variables."""
     is_update = "Apply" in call.op or "Assign" in call.op
     for i, name in enumerate(call.input_names()):
         value = call.inputs[i]
@@ -95,7 +95,7 @@ _FITTING: dict[str, list[Any]] = {
 }
 
 
-# What is changed
+# Changes
 
 
 def _change(call: Call) -> None:
@@ -117,7 +117,7 @@ def _change(call: Call) -> None:
 
 
 def _empty(call: Call, position: int) -> None:
-    """One axis of no elements, another one very long, in all inputs that were alike there."""
+    """Make one axis empty and another one very long, in all inputs that agree in it."""
     rng, array = call.rng, call.inputs[position]
     old = (1,) * (2 - array.ndim) + array.shape
     gone, long = rng.sample(range(len(old)), 2)
@@ -125,7 +125,7 @@ def _empty(call: Call, position: int) -> None:
 
 
 def _repeat(call: Call, position: int) -> None:
-    """One axis very long, and all elements the same."""
+    """Make one axis very long, with all elements equal."""
     rng, array = call.rng, call.inputs[position]
     old = array.shape or (1,)
     if array.size:
@@ -147,7 +147,7 @@ def _resize(call: Call, position: int, sizes: dict[int, int], old: tuple[int, ..
 
 
 def _of_shape(array: Any, shape: list[int]) -> Any:
-    """An array of a shape that repeats the first element of another."""
+    """Return an array of a shape that repeats the first element of another."""
     if array.size:
         return np.broadcast_to(array.reshape(-1)[:1].reshape(()), shape)
     return np.broadcast_to(np.array(b"", object), shape) if array.dtype.hasobject else np.zeros(shape, array.dtype)
@@ -156,15 +156,15 @@ def _of_shape(array: Any, shape: list[int]) -> Any:
 def _enlarge_number(call: Call, position: int) -> None:
     rng = call.rng
     array = call.inputs[position] = call.inputs[position].copy()
-    for _ in range(rng.choice([1, 2]) if 0 < array.size <= _FEW else 0):  # another change may have been made before
+    for _ in range(rng.choice([1, 2]) if 0 < array.size <= _FEW else 0):  # an earlier change may have been made
         array.flat[rng.randrange(array.size)] = min(int(np.iinfo(array.dtype).max), rng.choice(_NUMBERS))
 
 
-# Graphs with nothing fed
+# Graphs without feeds
 
 
 def chained_attack(op: str, seed: int) -> ExtremeCall:
-    """A graph with a call of an op in it, `y`; which one, the seed says."""
+    """Return a graph that contains a call of an op, `y`, determined by the seed."""
     call = _attacked(op, seed)
     rng, graph = call.rng, call.graph()
     builder = GraphBuilder(call.producer)
@@ -183,7 +183,7 @@ def chained_attack(op: str, seed: int) -> ExtremeCall:
 
 
 def _add_value(builder: GraphBuilder, name: str, value: Any, dtype: Any, rng: random.Random) -> None:
-    """A node that makes a value; of one that is the same everywhere, by an op that needs few bytes for it."""
+    """Add a node that makes a value; a constant value is made by an op that needs few bytes for it."""
     dtype = dtypes.string if value.dtype.hasobject else dtype
     if value.base is None and value.size:
         builder.const(name, value, dtype)
@@ -211,14 +211,14 @@ def _zero(dtype: Any) -> Any:
 
 
 def _add_const(builder: GraphBuilder, name: str, shape: tuple[int, ...], one: Any, dtype: Any) -> None:
-    """A constant whose message has one value for all its elements."""
+    """Add a constant whose message has one value for all its elements."""
     builder.const(name, np.full((1,), one, dtype.np), dtype)
     tensor = builder.graph_def.node[-1].attr["value"].tensor
     tensor.tensor_shape.CopyFrom(PartialTensorShape(shape).to_proto())
 
 
 def _add_consumer(chained: ExtremeCall, builder: GraphBuilder, call: Call) -> None:
-    """A node `z` of another op that is given what `y` gives."""
+    """Add a node `z` of another op that consumes the outputs of `y`."""
     try:
         given = call.op_def.output_types(call.attrs)
     except Exception:
@@ -244,7 +244,7 @@ def _add_consumer(chained: ExtremeCall, builder: GraphBuilder, call: Call) -> No
 
 @cache
 def _of_strings() -> dict[str, list[kernel_calls.KernelCall]]:
-    """Good calls of ops that touch strings."""
+    """Return valid calls of ops on strings."""
     found: dict[str, list[kernel_calls.KernelCall]] = {}
     for call in kernel_calls.load_of_strings():
         found.setdefault(call.op, []).append(call)
@@ -253,7 +253,7 @@ def _of_strings() -> dict[str, list[kernel_calls.KernelCall]]:
 
 @cache
 def _consumers() -> dict[Any, list[kernel_calls.KernelCall]]:
-    """Good calls by the types of their inputs."""
+    """Return valid calls by the types of their inputs."""
     found: dict[Any, list[kernel_calls.KernelCall]] = {}
     for call in (*kernel_calls.load(), *kernel_calls.load_of_strings()):
         for dtype in dict.fromkeys(call.construction(np).input_types):

@@ -1,4 +1,4 @@
-"""Random graphs of elementwise ops with all that shares or keeps memory between them: views, branches, stacks."""
+"""Random graphs of elementwise ops, and of ops that share or keep memory between them: views, branches, stacks."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ __all__ = ["Node", "build", "node", "numbers"]
 
 ops = aexec.ops
 
-# What it is, and which of the last few values it takes.
+# The kind of a node, and which of the last few values it takes.
 Node = tuple[str, int, int]
 Shape = tuple[int, int]
 
 
 def numbers(seed: int, shape: tuple[int, ...]) -> Any:
-    """Standard normal numbers, the same for the same seed."""
+    """Return standard normal numbers, the same for the same seed."""
     return np.random.default_rng(seed).standard_normal(shape, np.float32)
 
 
-# What a node of a random graph may be: of one value, or of two.
+# Kinds of nodes with one input, and with two.
 ONE: dict[str, Callable[[Any, Any], Any]] = {
     "Relu": lambda x, _: ops.relu(x),
     "Elu": lambda x, _: ops.elu(x),
@@ -70,12 +70,12 @@ node = st.tuples(st.sampled_from([*ONE, *TWO]), st.integers(0, 3), st.integers(0
 
 
 def build(nodes: list[Node], shape: Shape, *, declared: Any = None) -> tuple[aexec.Graph, list[str]]:
-    """A graph of these nodes, and the names of all values.
+    """Return a graph of these nodes, and the names of all values.
 
     It is fed with `x0:0` and `x1:0`, of the shape, and `p:0`, a bool; its variable is initialised by `init`.
 
     Args:
-        declared: shape of the placeholders, if another.
+        declared: shape of the placeholders, if it differs.
     """
     rows, columns = shape
     with aexec.Graph() as graph:

@@ -1,9 +1,9 @@
-"""Good calls with large inputs: for tests of what a call takes, per element.
+"""Valid calls with large inputs, for tests of the time and memory that a call takes per element.
 
-A small call, recorded or drawn (`extreme_calls.py`), is made large in several ways: scalars become vectors; all axes of
-one length grow, which mostly belong together, or their first ones alone; row splits and the indices of sparse tensors
-stay what they are; or a number among its inputs grows, which may be a size.  What does not fit together then, the
-kernel refuses.
+A small call, recorded or drawn (`extreme_calls.py`), is enlarged in several ways: scalars become vectors; all axes of
+one length, which mostly belong together, or only the first ones grow; row splits and the indices of sparse tensors keep
+their values; or a number among the inputs, which may be a size, grows.  The kernel refuses combinations that do not fit
+together.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from tests.support.programs.extreme_calls import Call, recorded
 
 __all__ = ["enlarged_calls"]
 
-# Small calls of an op that are tried, and draws that may be refused by its shape function.
+# Number of small calls to try per op, and of draws that the shape function may refuse.
 _CALLS, _DRAWS = 4, 60
-# Lengths of axes that are tried, the first that there are.
+# Number of axis lengths to try.
 _LENGTHS = 5
-# An input of few numbers may be one of sizes.
+# An input with at most this many numbers may hold sizes.
 _FEW = 8
 
 
 def enlarged_calls(op: str, elements: int) -> Iterator[Call]:
-    """Calls whose largest input, or a number, is about as large as that."""
+    """Iterate over calls whose largest input, or a number, is about `elements`."""
     for call in islice(_small_calls(op), _CALLS):
         yield from _of_scalars(call, elements)
         yield from _grown(call, elements)
@@ -50,12 +50,12 @@ def _small_calls(op: str) -> Iterator[Call]:
 
 
 def _arrays(call: Call) -> dict[int, Any]:
-    """The inputs that are fed, by position."""
+    """Return the fed inputs by position."""
     return {i: x for i, x in enumerate(call.inputs) if not isinstance(x, tuple)}
 
 
 def _of_scalars(call: Call, elements: int) -> Iterator[Call]:
-    """Scalars become vectors, if there is nothing else."""
+    """Turn scalars into vectors, if the call has only scalars."""
     arrays = _arrays(call)
     if arrays and not any(x.ndim for x in arrays.values()):
         yield call.changed({i: np.full(elements, x) for i, x in arrays.items()})
@@ -74,7 +74,7 @@ def _grown(call: Call, elements: int) -> Iterator[Call]:
 
 
 def _with_longer_axes(call: Call, old: int, elements: int, first_only: bool) -> dict[int, Any]:
-    """The inputs that have an axis of this length, with a longer one."""
+    """Return the inputs that have an axis of length `old`, with a longer one."""
     axes = {
         i: x.shape.index(old)
         for i, x in _arrays(call).items()
@@ -98,7 +98,7 @@ def _with_longer_axes(call: Call, old: int, elements: int, first_only: bool) -> 
 
 
 def _shapes_of(call: Call, position: int) -> dict[int, Any]:
-    """If an input is the indices of a sparse tensor: its dense shape, and all that are the same, by position."""
+    """If an input is the indices of a sparse tensor, return its dense shape and all equal inputs, by position."""
     names, indices = call.input_names(), call.inputs[position]
     if indices.ndim != 2 or "indices" not in names[position]:
         return {}
@@ -112,7 +112,7 @@ def _shapes_of(call: Call, position: int) -> dict[int, Any]:
 
 
 def _places(values: Any, axis: int, count: int) -> Any:
-    """Which element of an axis is where: what ascends goes on ascending."""
+    """Return which element goes where along an axis; ascending values stay ascending."""
     old = values.shape[axis]
     if values.ndim == 1 and old > 1 and values.dtype.kind in "iu" and (values[1:] >= values[:-1]).all():
         return np.arange(count) * old // count
@@ -120,7 +120,7 @@ def _places(values: Any, axis: int, count: int) -> Any:
 
 
 def _of_many_rows(call: Call, elements: int) -> Iterator[Call]:
-    """Row splits with a value for each row."""
+    """Enlarge row splits so that each row has one value."""
     names = call.input_names()
     splits = {i: x for i, x in _arrays(call).items() if "splits" in names[i] and x.ndim == 1 and x.dtype.kind in "iu"}
     if splits:

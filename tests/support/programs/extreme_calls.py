@@ -1,9 +1,8 @@
-"""One-op graphs with extreme attrs, shapes and values, made of the op's definition: for tests that run every op.
+"""One-op graphs with extreme attrs, shapes and values, made from the op's definition, for tests that run every op.
 
-`extreme_call(op, seed)` is a function of its arguments alone, so that whatever it finds can be repeated.  Types are
-chosen among those that a kernel has, shapes are tried until the op's shape function takes them (now and then one that
-it refuses is kept), numbers are small, mostly, with one extreme among them.  A handle comes from an op that makes one
-of its kind.
+`extreme_call(op, seed)` depends only on its arguments, so that failures can be repeated. Types are chosen among those
+of a kernel, shapes are drawn until the op's shape function accepts them (sometimes a refused one is kept), and numbers
+are mostly small, with one extreme number among them. A handle comes from an op that makes handles of its kind.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ from tests.support.programs.handles import Maker
 
 __all__ = ["Call", "ExtremeCall", "enlarged_call", "extreme_call", "ops_to_run", "recorded"]
 
-# Ops that call functions, wait for a peer or for somebody else, or end the process on purpose.
+# Ops that call functions, wait for a peer or another step, or end the process on purpose.
 _LEFT_OUT = frozenset(
     """_Arg _HostRecv _HostSend _If _Recv _Retval _Send _While Abort BatchFunction Case CollectiveBcastRecv
     CollectiveBcastSend CollectiveGather CollectiveReduce Const ConsumeMutexLock FakeQueue For HostConst If MutexLock
@@ -47,15 +46,15 @@ _LARGE_INTS = [100, 10_000, 1_000_000, 10**9, 2**31 - 1, -(2**31), 2**31, 2**62,
 _SIZES = [0, 1, 2, 3, 4, 7]
 _LARGE_SIZES = [100, 1000, 10_000, 200_000]
 _MOST_ELEMENTS = 300_000
-# Rows of calls that are good but for their size: those on either side of what is small, and of what is a call's
-# share of a slice where an element takes from 1 to 1000 ns.
+# Numbers of rows of calls that are valid but large: on both sides of small, and of the share of a slice that a call may
+# take if an element takes from 1 to 1000 ns.
 _ROWS = [400, 2000, 8000, 16_000, 50_000, 150_000, 300_000]
 _FLOATS = [0.0, 1.0, -1.0, 0.5, 2.5, 1e-3]
 _LARGE_FLOATS = [1e9, -1e15, 1e300, math.inf, -math.inf, math.nan, 1e-300]
 _STRINGS = [b"", b"a", b"abc", b"1", b"a,b", b"SAME", b"VALID", b"\xff\xfe", b"UTF-8", b"%s"]
 _LARGE_STRINGS = [b"a" * 10_000, b"-" * 200, b"1e999", b"\0", b"(" * 50]
 _TRIES = 30
-# Elements of a vector where a shape is expected: the product of as many numbers is an hour's work.
+# Elements of a vector where a shape is expected: computing the product of that many numbers would take an hour.
 _LONG_VECTOR = 1_000_000
 
 
@@ -67,8 +66,8 @@ class ExtremeCall:
         feeds: tensor name → array.
         fetches: the outputs that can be fetched.
         targets: nodes to run.
-        as_it_is: is the graph to be run without being rewritten?
-        elements: of all that the call is given.
+        as_it_is: True to run the graph without graph passes.
+        elements: number of elements of all inputs.
     """
 
     op: str
@@ -95,14 +94,14 @@ def _value_text(array: Any) -> str:
 
 
 def ops_to_run() -> list[str]:
-    """Names of the ops of aexec that have a kernel for the CPU, and need no function or peer."""
+    """Return the names of aexec's ops that have a kernel for the CPU, and need no function or peer."""
     left_out = _LEFT_OUT | set(_CONTROL_FLOW.split())
-    ours = {op for names in FAMILIES.values() for op in names.split()}  # tests register their own
+    ours = {op for names in FAMILIES.values() for op in names.split()}  # tests register ops of their own
     return [op for op in kernel_registry.global_registry.ops() if op in ours - left_out]
 
 
 def extreme_call(op: str, seed: int) -> ExtremeCall:
-    """A call of an op; which one, the seed says."""
+    """Return a call of an op, determined by the seed."""
     rng = random.Random(f"{op} {seed}")
     good = recorded().get(op)
     if good and rng.random() < 0.5:
@@ -125,9 +124,9 @@ def extreme_call(op: str, seed: int) -> ExtremeCall:
 
 
 def enlarged_call(op: str, seed: int) -> ExtremeCall:
-    """A call of an op that is good but for its size: the loop is held longest by what is just not too much for it.
+    """Return a valid but large call of an op: calls just below the threshold hold the loop longest.
 
-    Now and then all values of an input are extreme: special functions take longer for these.
+    Sometimes all values of an input are extreme: special functions take longer for these.
     """
     rng = random.Random(f"{op} enlarged {seed}")
     good = recorded().get(op)
@@ -145,7 +144,7 @@ def enlarged_call(op: str, seed: int) -> ExtremeCall:
 
 @cache
 def recorded() -> dict[str, list[kernel_calls.KernelCall]]:
-    """Good calls by their ops."""
+    """Return valid calls by op."""
     calls: dict[str, list[kernel_calls.KernelCall]] = {}
     for call in kernel_calls.load():
         calls.setdefault(call.op, []).append(call)
@@ -153,22 +152,22 @@ def recorded() -> dict[str, list[kernel_calls.KernelCall]]:
 
 
 def _of_type(array: Any, dtype: np.dtype[Any]) -> Any:
-    """Numbers, which some tests give kernels in a wider type than a graph has, in the graph's."""
+    """Convert numbers, which some tests pass to kernels in a wider type than graphs have, to the graph's type."""
     return array.astype(dtype) if {array.dtype.kind, dtype.kind} <= set("iufc") else array
 
 
 class Call:
-    """What a call is made of, before it is a graph.
+    """The parts of a call, before it becomes a graph.
 
     Args:
-        plain: nothing of it is extreme.
+        plain: use no extreme values.
     """
 
     def __init__(self, rng: random.Random, op: str, *, plain: bool = False) -> None:
         self.rng = rng
         self.plain = plain
         self.extreme = False
-        # Elements of lists, queues and the like that it is given, and the shape of variables.
+        # Number of elements of lists, queues and the like, and shape of variables.
         self.count = 3
         self.shape: tuple[int, ...] = (4, 3)
         self.op = op
@@ -177,11 +176,11 @@ class Call:
         self.inputs: list[Any] = []
 
     def repeat(self, call: kernel_calls.KernelCall) -> None:
-        """As it was recorded."""
+        """Set the call to a recorded one."""
         attrs = call.construction(np).attrs.items()
-        # Where a test had its files is nothing to complain of.
+        # Remove the folders of test files from file names.
         self.attrs = {name: value.rpartition(b"/")[2] if type(value) is bytes else value for name, value in attrs}
-        self.attrs.pop("_class", None)  # the nodes beside which it was are not here
+        self.attrs.pop("_class", None)  # the colocated nodes are not in this graph
         types = [dtype.base.np for dtype in self.op_def.input_types(self.attrs)]
         self.inputs = [np.array(value) for value in call.inputs]
         if len(types) == len(self.inputs):
@@ -189,26 +188,26 @@ class Call:
 
     @property
     def producer(self) -> int:
-        """A version of graphs in which the op is there."""
+        """Return a producer version of graphs in which the op exists."""
         gone = self.op_def.deprecation
         return PRODUCER if gone is None else min(PRODUCER, gone.version - 1)
 
     def changed(self, inputs: Mapping[int, Any]) -> Call:
-        """The same call with other inputs at some positions."""
+        """Return the same call with other inputs at some positions."""
         made = Call(self.rng, self.op, plain=self.plain)
         made.attrs = dict(self.attrs)
         made.inputs = [inputs.get(i, value) for i, value in enumerate(self.inputs)]
         return made
 
     def input_names(self) -> list[str]:
-        """The name of the argument that each input is for."""
+        """Return the name of the argument that each input belongs to."""
         return [arg.name for arg in self.op_def.inputs for _ in self._types(arg)]
 
     # Attrs
 
     def draw(self, *, extreme: bool = True) -> None:
         rng = self.rng
-        self.extreme = extreme and rng.random() < 0.6 and not self.plain  # is one number of it extreme?
+        self.extreme = extreme and rng.random() < 0.6 and not self.plain  # True if one number of the call is extreme
         numbers = {arg.number_attr for arg in (*self.op_def.inputs, *self.op_def.outputs) if arg.number_attr}
         constraints = self._constraints()
         self.attrs = {}
@@ -332,7 +331,7 @@ class Call:
         return array.reshape(shape)
 
     def spoil(self) -> None:
-        """Make something of a call that was good extreme: an attr, a value, or how large an input is."""
+        """Make something of a valid call extreme: an attr, a value, or the size of an input."""
         rng = self.rng
         self.extreme = False
         for _ in range(rng.choice([1, 1, 2])):
@@ -353,7 +352,7 @@ class Call:
                 self._enlarge(rng.randrange(len(self.inputs)))
 
     def lengthen(self) -> None:
-        """Now and then, make a shape, or what may be one, very long."""
+        """Sometimes make an input that may be a shape very long."""
         vectors = [
             i for i, x in enumerate(self.inputs) if not isinstance(x, tuple) and x.ndim == 1 and x.dtype.kind in "iu"
         ]
@@ -378,7 +377,7 @@ class Call:
             self.attrs[attr.name] = draw()
 
     def grow(self) -> None:
-        """Make the inputs of a good call larger together, and maybe all values of one extreme."""
+        """Enlarge the inputs of a valid call together, and sometimes make all values of one extreme."""
         rng = self.rng
         arrays = [i for i, x in enumerate(self.inputs) if not isinstance(x, tuple) and x.ndim and x.size]
         if not arrays:
@@ -403,7 +402,7 @@ class Call:
         axis = self.rng.randrange(array.ndim)
         size = self.rng.choice(sizes)
         rows = max(1, min(size, _MOST_ELEMENTS * array.shape[axis] // array.size))
-        # All inputs that had as many rows have them still, mostly.
+        # Inputs with as many rows mostly keep the same number of rows.
         old = array.shape[axis]
         for i, other in enumerate(self.inputs):
             if isinstance(other, tuple):
@@ -414,7 +413,7 @@ class Call:
                 self.inputs[i] = np.take(other, np.arange(rows) % max(1, other.shape[axis]), axis)
 
     def is_accepted(self) -> bool:
-        """Does the op's shape function take it?"""
+        """True if the op's shape function accepts the call."""
         data = op_registry.global_registry.lookup(self.op)
         try:
             attrs = node_def.check_attrs(self.op_def, self.attrs)

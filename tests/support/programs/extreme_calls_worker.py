@@ -1,6 +1,6 @@
-"""Makes extreme calls, one after the other, and says of each what came of it.
+"""Makes extreme calls, one after another, and reports the outcome of each.
 
-A process of its own, with little memory, so that what asks for too much fails here: `python -m
+It runs in a process of its own with little memory, so that excessive allocations fail here: `python -m
 tests.support.programs.extreme_calls_worker` reads lines `kind op seed`, and answers each with a line of JSON.
 """
 
@@ -35,7 +35,7 @@ from tests.support.programs.extreme_calls import ExtremeCall, enlarged_call, ext
 from tests.support.watcher import seconds_waited
 
 _ADDRESS_SPACE = 6 << 30
-# So little that each call is counted.
+# Small enough that every call is counted.
 _STEP_BYTES = EXACT_BELOW - 1
 DEADLINE = 0.2
 KINDS = {
@@ -44,14 +44,14 @@ KINDS = {
     "attack": attack,
     "chain": chained_attack,
 }
-# Milliseconds of the processor that a call may take on the loop at a stretch, and that the loop may have to wait for
-# the interpreter's lock.
+# Limits in milliseconds: processor time of a call on the loop without interruption, and time for which the loop may
+# wait for the interpreter's lock.
 HELD_MS, LATE_MS = 25.0, 60.0
-# MiB that a call may take and not count, and how much more than what is counted the allocator keeps for it.
+# MiB that a call may take without counting them, and factor by which the allocator may keep more than is counted.
 UNCOUNTED_MIB, _ROUNDING = 4.0, 1.25
-# Milliseconds after which a run has to be answered that its deadline ends.
+# Milliseconds after which a run that its deadline ends must have been answered.
 ANSWERED_MS = 1e3 * DEADLINE + 100
-# Milliseconds of the processor that a call may go on for when it has been answered: a library's call ends by itself.
+# Milliseconds of processor time for which a call may go on after its answer: a call of a library ends by itself.
 WENT_ON_MS = 2000.0
 _BEAT = 0.004
 _TRIES = 4
@@ -60,18 +60,18 @@ _libc = ctypes.CDLL(None)
 
 @dataclass
 class Said:
-    """What came of a call.
+    """The outcome of a call.
 
     Attributes:
-        error: its class and message; `foreign` if it is none of ours.
-        reached, ended: how often kernels of the op were called, and came to an end that was not a refusal.
-        no_strings: outputs of objects that are not all strings.
-        held_ms: the processor's time that the loop's thread took at a stretch.
-        late_ms: how late the loop was at most while other threads of the process worked.
-        took_ms: when it was answered.
-        went_on_ms: the processor's time from then until nothing of it ran any more.
-        peak_mib, counted_mib: how much more memory there was at most, and was counted.
-        uncounted_mib: what of it was to be counted and was not.
+        error: class and message of its error; `foreign` if it is not an error of aexec.
+        reached, ended: how often kernels of the op were called, and ended other than by a refusal.
+        no_strings: object outputs that are not all strings.
+        held_ms: longest processor time that the loop's thread took without interruption.
+        late_ms: largest lateness of the loop while other threads of the process worked.
+        took_ms: time until the answer.
+        went_on_ms: processor time from then until all its work had ended.
+        peak_mib, counted_mib: increase of the peak memory, and of the counted memory.
+        uncounted_mib: memory that should have been counted and was not.
     """
 
     error: str = ""
@@ -88,7 +88,7 @@ class Said:
     uncounted_mib: float = 0.0
 
     def is_over(self) -> bool:
-        """Is one of the limits exceeded?"""
+        """True if a limit is exceeded."""
         return (
             self.held_ms > HELD_MS
             or self.late_ms > LATE_MS
@@ -141,7 +141,7 @@ class Reach:
                 raise
             except errors.OpError:
                 raise
-            except BaseException:  # abandoned, or to be called in a thread
+            except BaseException:  # the call is abandoned, or has to be made in a thread
                 self.ended += 1
                 raise
             self.ended += 1
@@ -157,7 +157,7 @@ class Reach:
 
 
 def _peak_kib() -> int:
-    """The most memory that was resident since it was reset."""
+    """Return the peak of the resident memory since it was reset."""
     with open("/proc/self/status") as file:
         return next(int(line.split()[1]) for line in file if line.startswith("VmHWM"))
 
@@ -170,13 +170,13 @@ def _reset_peak() -> int:
 
 
 def _are_strings(value: Any) -> bool:
-    """Are all elements strings, if they are objects?  Zeros of NumPy's are numbers."""
+    """True if object elements are all strings; zeros that NumPy makes are numbers."""
     array = np.asarray(value)
     return array.dtype != object or all(type(element) is bytes for element in array.ravel().tolist())
 
 
 async def _beat(said: Said) -> None:
-    """Watches the loop until it is cancelled."""
+    """Watch the loop until cancelled."""
     while True:
         began, waited, cpu, busy = time.perf_counter(), seconds_waited(os.getpid()), time.thread_time(), _cpu()
         await asyncio.sleep(_BEAT)
@@ -190,17 +190,17 @@ _cpu = time.process_time
 
 
 async def run(call: ExtremeCall, *, exact: bool = True) -> Said:
-    """Run a call by itself.
+    """Run one call.
 
     Args:
-        exact: is each call of a kernel accounted for?  Else what is kept is, and calls that go to a thread.
+        exact: True to account for each call of a kernel, not only for memory that is kept and calls in threads.
     """
     said, account = Said(), MemoryAccount("server")
     passes = () if call.as_it_is else tuple(PASSES)
     step_bytes = _STEP_BYTES if exact else EXACT_BELOW
     config = aexec.SessionConfig(graph_passes=passes, delegates=(), step_bytes=step_bytes, memory_account=account)
     options = aexec.RunOptions(timeout=DEADLINE)
-    feeds = {name: np.array(value) for name, value in call.feeds.items()}  # what is fed is the caller's
+    feeds = {name: np.array(value) for name, value in call.feeds.items()}  # fed arrays belong to the caller
     before = _reset_peak()
     beat: asyncio.Task[None] | None = None
     answered: float | None = None
@@ -237,7 +237,7 @@ async def run(call: ExtremeCall, *, exact: bool = True) -> Said:
 
 
 def run_again(call: ExtremeCall) -> Said:
-    """Run a call, and again where it held the loop or took memory: was it the call, or what it imported?"""
+    """Run a call, and again if it held the loop or took memory, to tell the call from imports."""
     said = asyncio.run(run(call))
     for number in range(_TRIES):
         if not said.is_over():
@@ -250,11 +250,11 @@ def run_again(call: ExtremeCall) -> Said:
 
 def main() -> None:
     resource.setrlimit(resource.RLIMIT_AS, (_ADDRESS_SPACE, _ADDRESS_SPACE))
-    # Some print.
+    # Some ops print.
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-    os.chdir(tempfile.mkdtemp())  # some write files of the names that they are given
-    asyncio.run(run(extreme_call("Neg", 0)))  # what a first run imports is not the op's
+    os.chdir(tempfile.mkdtemp())  # some ops write files named by their inputs
+    asyncio.run(run(extreme_call("Neg", 0)))  # the imports of a first run are not the op's
     gc.freeze()
     for line in sys.stdin:
         kind, op, seed = line.split()

@@ -25,7 +25,7 @@ def function_def(
     control_ret: Mapping[str, str] | None = None,
     stateful: bool = False,
 ) -> proto.FunctionDef:
-    """A FunctionDef.
+    """Return a FunctionDef.
 
     Args:
         signature, attrs: as for `register_op`.
@@ -56,5 +56,5 @@ def function_def(
 
 
 def calls(name: str, **attrs: Any) -> NameAttrList:
-    """The value of an attr that names a function."""
+    """Return the value of an attr that names a function."""
     return NameAttrList(name, attrs)

@@ -19,7 +19,7 @@ from aexec.framework.dtypes import DType
 from aexec.framework.op_contract.op_registry import global_registry
 from aexec.framework.wire import attr_value, tensor_codec
 
-# The version of graphs that TensorFlow 2.21 makes.
+# Producer version of graphs of TensorFlow 2.21.
 PRODUCER = 2474
 
 
@@ -56,7 +56,7 @@ class GraphBuilder:
 
 
 def chain_over_devices(length: int = 5) -> GraphBuilder:
-    """`x`, negated `length` times, each time on another of four CPUs; the last is `last`."""
+    """Return `x`, negated `length` times, each time on another of four CPUs; the last is `last`."""
     g = GraphBuilder()
     previous = g.placeholder("x")
     for number in range(length):
@@ -66,7 +66,7 @@ def chain_over_devices(length: int = 5) -> GraphBuilder:
 
 
 def counting_loop(parallel_iterations: int = 10, dtype: DType = dtypes.int32, device: str = "") -> GraphBuilder:
-    """`i = 0; while i < n: i += 1`, on a device; feed `n`, fetch `result`."""
+    """Return `i = 0; while i < n: i += 1`, on a device; feed `n`, fetch `result`."""
     g = GraphBuilder()
     g.placeholder("n", dtype, [])
     g.const("zero", 0, dtype)
@@ -88,7 +88,7 @@ def counting_loop(parallel_iterations: int = 10, dtype: DType = dtypes.int32, de
 
 
 def negations(length: int) -> aexec.Graph:
-    """`x`, a scalar, negated so many times; the last is `y`."""
+    """Return `x`, a scalar, negated `length` times; the last is `y`."""
     with aexec.Graph() as graph:
         y = aexec.placeholder("float32", [], name="x")
         for _ in range(length):
@@ -98,7 +98,7 @@ def negations(length: int) -> aexec.Graph:
 
 
 def chain(length: int, op: str = "AddV2") -> GraphBuilder:
-    """`x`, then `length` additions of a constant `c`; the last is `last`."""
+    """Return `x`, then `length` additions of a constant `c`; the last is `last`."""
     g = GraphBuilder()
     g.placeholder("x")
     g.const("c", np.ones((4, 4), np.float32))

@@ -1,4 +1,4 @@
-"""What makes the handles, lists and maps that the calls of `extreme_calls.py` are given, with something in them."""
+"""Makes the handles, lists and maps for the calls of `extreme_calls.py`, with content."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from tests.support.programs.graphs import GraphBuilder
 
 __all__ = ["Maker"]
 
-# Attrs that say of what type the elements of what a handle stands for are, in order.
+# Attrs with the type of the elements behind a handle, in order of precedence.
 _ELEMENT = ("element_dtype", "elem_type", "dtype", "T", "value_dtype", "Tvalues", "type", "key_dtype")
 _COMPONENTS = ("component_types", "Tcomponents", "dtypes", "Toutput_types")
 
 
 @dataclass
 class Maker:
-    """Adds to a graph what a call of an op needs before it.
+    """Adds the nodes that a call of an op needs before it.
 
     Args:
         op, attrs: of the call.
-        count: elements of what is made; of them many have no bytes.
+        count: number of elements; a large number of elements are without bytes.
         shape: of variables.
 
     Attributes:
@@ -45,7 +45,7 @@ class Maker:
     controls: list[str] = field(default_factory=list)
 
     def make(self, name: str, arg: ArgDef, dtype: DType) -> str:
-        """A node, called `name`, whose first output is what the op wants for an argument."""
+        """Add a node `name` whose first output is a valid input for an argument; return the input."""
         if dtype.enum == 21:
             return self._variant(name)
         for word, make in _MAKERS.items():
@@ -53,7 +53,7 @@ class Maker:
                 return make(self, name, arg.is_ref)
         return self._ref_variable(name, dtype.base) if arg.is_ref else self._variable(name)
 
-    # What calls say of it
+    # Attributes of the call
 
     def _element(self) -> DType:
         for name in _ELEMENT:
@@ -70,7 +70,7 @@ class Maker:
         return [self._element()]
 
     def _plain(self, *names: str) -> DType:
-        """A type that one of these attrs says, or another one where it says one of handles."""
+        """Return the type in the first of these attrs that exists, or another type if it is one of handles."""
         found = next((self.attrs[name] for name in names if name in self.attrs), dtypes.int64)
         return found.base if found.enum not in (20, 21) else dtypes.int64
 
@@ -79,14 +79,14 @@ class Maker:
         return PartialTensorShape(self.rng.choice([[0], [0, self.count]] if many else [[], [2], [1, 3]]))
 
     def _rows(self, dtype: DType) -> Any:
-        """Elements without bytes, if there are many."""
+        """Return elements, without bytes if there are many."""
         shape = (self.count, 0) if self.count > 1000 else (self.count, 2)
         return zeros_of_type(shape, dtype)
 
     def _before(self, name: str, op: str, *inputs: str, **attrs: Any) -> None:
         self.controls.append(f"^{self.builder(name, op, *inputs, **attrs)}")
 
-    # What is made
+    # Resources
 
     def _variant(self, name: str) -> str:
         builder, element, op = self.builder, self._element(), self.op
@@ -194,7 +194,7 @@ class Maker:
     def _ref_variable(self, name: str, dtype: DType) -> str:
         self.builder(name, "VariableV2", shape=PartialTensorShape(self.shape), dtype=dtype)
         if dtype in (dtypes.resource, dtypes.variant):
-            return name  # without a value, as no constant holds one
+            return name  # uninitialised, because no constant holds a reference
         self.builder.const(f"{name}v", zeros_of_type(self.shape, dtype), dtype)
         self._before(f"{name}a", "Assign", name, f"{name}v", T=dtype)
         return name

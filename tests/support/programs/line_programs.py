@@ -1,7 +1,7 @@
 """Random graphs that can be compiled: blocks of calls, loops and conditionals.
 
-Their kernels note in `TALLY` that they ran, and with what: an order of calls is as good as another, but a call
-that is made twice or not at all is a fault.
+Their kernels record in `TALLY` that they ran, and with which inputs: any order of calls is right, but a call that is
+made twice or not at all is a fault.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from tests.support.programs.graphs import GraphBuilder
 I = dtypes.int32  # noqa: E741
 BOOL = dtypes.bool_
 
-# (node, inputs) → how often it was called.
+# (node, inputs) → number of calls.
 TALLY: Counter[tuple[str, tuple[int, ...]]] = Counter()
-# Say whether a call of a TestTallySlow would hold up the loop.
+# Tells whether a call of a TestTallySlow would hold up the loop.
 IS_HEAVY: list[Callable[[], bool]] = []
-# Called by the kernels before they do anything: it may raise what says that a call cannot go on inline.
+# Called by the kernels first; may raise to say that a call cannot go on inline.
 BEFORE_CALL: list[Callable[[], None]] = []
 
 register_op("TestTally(x: int32) -> y: int32", "c: int", stateful=True)
@@ -52,7 +52,7 @@ def _tally(c: Any) -> Any:
     def compute(x: Any) -> Any:
         _note(c.name, x)
         y = np.int32((3 * int(x) + add) % 1009)
-        # What kernels may give: an array, a number, a tuple.
+        # The kinds of results that kernels may return: an array, a number, a tuple.
         return (np.asarray(y), y, (y,))[add % 3]
 
     return compute
@@ -123,10 +123,10 @@ def _failing(c: Any) -> Any:
 
 @dataclass
 class Block:
-    """What one block has made: `values` hold something, `nodes` can be waited for.
+    """What one block has made: `values` hold values, `nodes` can be waited for.
 
     Attributes:
-        live: those of `values` that an iteration only has if it goes on.
+        live: the `values` that an iteration has only if it goes on.
     """
 
     values: list[str]
@@ -135,10 +135,10 @@ class Block:
 
 
 class LineProgram:
-    """A random graph over the feeds `x`, `y`, `z`, and what is fetched from it.
+    """A random graph over the feeds `x`, `y`, `z`, and its fetches.
 
     Attributes:
-        fetches, targets: of a run; some fetches are there twice.
+        fetches, targets: of a run; some fetches occur twice.
     """
 
     def __init__(self, seed: int, *, size: int = 8, failing: bool = False, slow: bool = False) -> None:
@@ -158,7 +158,7 @@ class LineProgram:
             self._call(block, "affine")
         made = [value for value in block.values if value not in ("x", "y", "z")]
         self.fetches = [_endpoint(self.random.choice(made)) for _ in range(self.random.randint(0, 4))]
-        # Nothing is pruned in most.
+        # In most programs nothing is pruned.
         some = self.random.randint(0 if self.fetches else 1, 3)
         count = len(block.nodes) if self.random.random() < 0.7 else min(some, len(block.nodes))
         self.targets = self.random.sample(block.nodes, count)
@@ -218,7 +218,7 @@ class LineProgram:
             g(name, "NoOp", *controls)
         elif kind == "trigger":
             if not controls or block.live:
-                return  # in a loop it would run when that is over
+                return  # in a loop it would run after the loop's end
             inputs, outputs = [], []
             g(name, "ControlTrigger", *controls)
         elif kind == "const":
@@ -239,9 +239,9 @@ class LineProgram:
         block.nodes.append(name)
 
     def _conditional(self, around: Block, depth: int) -> None:
-        """Two branches, what comes out of either, and now and then something that is left in a branch."""
+        """Add two branches, the values that come out of either, and sometimes a value that stays in a branch."""
         g, pick = self.g, self.random
-        # So that what depends on the branch depends on whatever makes the block live.
+        # The predicate depends on what makes the block live, so that everything in the branches does too.
         predicate = pick.choice([value for value in around.values if value in around.live] or around.values)
         test = g(self._name("test"), "TestPositive", predicate)
         if pick.random() < 0.5:
@@ -275,7 +275,7 @@ class LineProgram:
             around.nodes += [node for node in branch.nodes if node in own][:1]
 
     def _dependent(self, branch: Block, own: set[str]) -> set[str]:
-        """The values and nodes of a branch that are dead if `own` are."""
+        """Return the values and nodes of a branch that are dead if `own` are."""
         found = set(own)
         for node in self.g.graph_def.node:
             inputs = {name.removeprefix("^").removesuffix(":0") for name in node.input}
@@ -289,7 +289,7 @@ class LineProgram:
         return found
 
     def _loop(self, around: Block, depth: int) -> None:
-        """A loop of a few turns, entered with values from around it; its exits are values there."""
+        """Add a loop of a few turns, entered with values from around it; its exits become values there."""
         g, pick = self.g, self.random
         frame = {"frame_name": self._name("frame").encode(), "parallel_iterations": pick.randint(1, 3), "T": I}
         bound = pick.randint(1, 4)
@@ -320,7 +320,7 @@ class LineProgram:
         if pick.random() < 0.9:
             self._fill(body, 5, depth)
         live = [value for value in body.values if value in body.live]
-        # So they are not pruned.
+        # keeps them from being pruned
         controls = [f"^{node}" for node in body.nodes if node not in merges and pick.random() < 0.7]
         less = g(self._name("less"), "TestAffine", pivot, pivot, *controls, a=1, b=0, c=-1)
         g(nexts[0], "NextIteration", less, T=I)

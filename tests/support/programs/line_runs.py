@@ -1,4 +1,4 @@
-"""Runs of the random graphs of `line_programs.py`: what they come to, also where they are interrupted at random."""
+"""Runs the random graphs of `line_programs.py`, also with random interruptions, and collects their outcomes."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ STARTS = [{"x:0": 1, "y:0": 2, "z:0": 3}, {"x:0": 0, "y:0": 0, "z:0": 5}, {"x:0"
 
 
 class Interruptions:
-    """At random the interpreter has to take over, and a kernel finds that it cannot go on inline.
+    """Interrupts runs at random: makes the interpreter take over, or a kernel find that it cannot go on inline.
 
     Attributes:
-        share: of the calls.
+        share: fraction of the calls that are interrupted.
     """
 
     def __init__(self, chances: random.Random, share: float = 0.0) -> None:
@@ -47,7 +47,7 @@ class Interruptions:
 
 @dataclass
 class Outcome:
-    """What a run came to."""
+    """The outcome of a run."""
 
     values: list[Any] | None
     error: tuple[type, str, str | None, str | None] | None
@@ -59,13 +59,13 @@ async def outcome(call: aexec.SessionCallable, start: dict[str, Any]) -> Outcome
     try:
         values = await call(*start.values())
     except errors.OpError as error:
-        # Which of the calls that are independent of a failing one were made is left open.
+        # It is not defined which of the calls independent of a failing one were made.
         return Outcome(None, (type(error), str(error), error.node, error.op), Counter())
     return Outcome([np.asarray(value).tolist() for value in values], None, line_programs.TALLY.copy())
 
 
 async def outcomes(program: LineProgram, runs: int, **config: Any) -> tuple[list[Outcome], str]:
-    """What runs from each start come to, and why they were not compiled, or ""."""
+    """Return the outcomes of runs from each start, and why they were not compiled, or ""."""
     graph = program.g.graph()
     async with aexec.Session(graph, config=aexec.SessionConfig(graph_passes=(), **config)) as session:
         call = session.make_callable(program.fetches, list(STARTS[0]), program.targets)
@@ -80,7 +80,9 @@ async def outcomes(program: LineProgram, runs: int, **config: Any) -> tuple[list
 
 
 def batches(count: int, size: int, ordinary: int) -> list[Any]:
-    """The first numbers of so many batches of graphs, for `parametrize`; all but some are for soaks."""
+    """Return the first seeds of `count` batches of graphs, for `parametrize`; all but the first `ordinary` are marked
+    as soaks.
+    """
     marks = [() if number < ordinary else (pytest.mark.soak,) for number in range(count)]
     return [pytest.param(number * size, marks=marks[number]) for number in range(count)]
 

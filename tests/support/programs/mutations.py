@@ -1,4 +1,4 @@
-"""Spoiling graphs at random: their bytes, or their nodes, edges, attrs and tensors.
+"""Random mutations of graphs: of their bytes, or of their nodes, edges, attrs and tensors.
 
 Every mutation is a function of a message and a `random.Random`, so a failure can be repeated.
 """
@@ -23,7 +23,7 @@ Mutation = Callable[[proto.GraphDef, random.Random], None]
 
 
 def mutate_bytes(data: bytes, rng: random.Random) -> bytes:
-    """Some bytes changed, removed, repeated or cut off."""
+    """Change, remove, repeat or cut off some bytes."""
     changed = bytearray(data)
     for _ in range(rng.randint(1, 4)):
         if not changed:
@@ -44,7 +44,7 @@ def mutate_bytes(data: bytes, rng: random.Random) -> bytes:
 
 
 def _scope(graph_def: proto.GraphDef, rng: random.Random) -> Any:
-    """The repeated field of nodes to work on: the graph's, sometimes a function's."""
+    """Return the repeated field of nodes to change: the graph's, sometimes a function's."""
     functions = graph_def.library.function
     if functions and rng.random() < 0.5:
         return rng.choice(functions).node_def
@@ -60,7 +60,7 @@ def _node(graph_def: proto.GraphDef, rng: random.Random) -> Any:
 
 
 def _source(graph_def: proto.GraphDef, rng: random.Random) -> str:
-    """An input string: mostly of a node that is there."""
+    """Return an input string, mostly of an existing node."""
     node = _node(graph_def, rng)
     name = node.name if node is not None and rng.random() < 0.95 else rng.choice(_NAMES)
     kind = rng.randrange(8)
@@ -120,7 +120,7 @@ def swap_inputs(graph_def: proto.GraphDef, rng: random.Random) -> None:
 
 
 def change_op(graph_def: proto.GraphDef, rng: random.Random) -> None:
-    """Another op of the same graph, with or without its attrs."""
+    """Replace an op by another op of the same graph, with or without its attrs."""
     node, other = _node(graph_def, rng), _node(graph_def, rng)
     if node is None or other is None:
         return
@@ -158,7 +158,7 @@ def _random_value(rng: random.Random) -> proto.AttrValue:
 
 
 def change_attr(graph_def: proto.GraphDef, rng: random.Random) -> None:
-    """One attr dropped, replaced by anything, or changed a little."""
+    """Drop an attr, replace it by any value, or change it a little."""
     node = _node(graph_def, rng)
     if node is None or not len(node.attr):
         return
@@ -246,14 +246,14 @@ def _disturb_tensor(tensor: proto.TensorProto, rng: random.Random) -> None:
 
 
 def change_tensor(graph_def: proto.GraphDef, rng: random.Random) -> None:
-    """The value of a constant."""
+    """Change the value of a constant."""
     constants = [n.attr["value"].tensor for n in _scope(graph_def, rng) if n.op == "Const" and "value" in n.attr]
     if constants:
         _disturb_tensor(rng.choice(constants), rng)
 
 
 def change_type(graph_def: proto.GraphDef, rng: random.Random) -> None:
-    """One data type for another, in one node or everywhere."""
+    """Replace one data type by another, in one node or everywhere."""
     nodes = _scope(graph_def, rng)
     old, new = rng.choice(_TYPES), rng.choice(_TYPES)
     node = _pick(nodes, rng)
@@ -277,7 +277,7 @@ def change_device(graph_def: proto.GraphDef, rng: random.Random) -> None:
 
 
 def change_function(graph_def: proto.GraphDef, rng: random.Random) -> None:
-    """The signature or the returns of a function."""
+    """Change the signature or the returns of a function."""
     function = _pick(graph_def.library.function, rng)
     if function is None:
         return

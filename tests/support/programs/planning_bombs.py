@@ -1,9 +1,9 @@
-"""Graphs of few bytes that take long, or much memory, to plan; each in any size.
+"""Small graphs whose planning takes long, or much memory; each in any size.
 
     bomb = BOMBS["function fan"]
     graph_def, request = bomb(100)      # request: the fields of a run
 
-The larger the size, the larger the graph; all are small next to what planning them takes if it is done without bounds.
+A larger size gives a larger graph; all are small compared with the cost of planning them without limits.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tests.support.programs.graphs import GraphBuilder
 __all__ = ["BOMBS", "Bomb", "chain_of", "constant", "random_bomb"]
 
 Request = dict[str, Any]
-# Of a size, a graph and the fields of a run of it.
+# size → a graph and the fields of a run of it.
 Bomb = Callable[[int], tuple[proto.GraphDef, Request]]
 
 _F = {"T": float32}
@@ -34,7 +34,7 @@ def _request(*fetches: str, **feeds: Any) -> Request:
 
 
 def chain_of(op: str, length: int, **attrs: Any) -> proto.GraphDef:
-    """`x`, and so many nodes in a row behind it: `n0`, `n1`, ..."""
+    """Return `x` and a chain of `length` nodes after it: `n0`, `n1`, ..."""
     g = GraphBuilder()
     g.placeholder("x")
     g("n0", op, "x", **attrs)
@@ -47,7 +47,7 @@ def chain_of(op: str, length: int, **attrs: Any) -> proto.GraphDef:
 
 
 def _repeated(g: GraphBuilder, count: int, name: str, op: str, *inputs: str, **attrs: Any) -> list[str]:
-    """So many nodes of one kind; returns their names."""
+    """Add `count` nodes of one kind; return their names."""
     g(f"{name}0", op, *inputs, **attrs)
     first = g.graph_def.node[-1]
     for number in range(1, count):
@@ -78,7 +78,7 @@ def functions_that_double(size: int) -> tuple[proto.GraphDef, Request]:
 
 
 def functions_of_ever_new_attrs(size: int) -> tuple[proto.GraphDef, Request]:
-    """Each function calls the next one with two attrs of its own making: no two calls are of the same instance."""
+    """Each function calls the next one with two new attrs: no two calls are of the same instance."""
     g = GraphBuilder()
     for name in "AB":
         _function(g, f"{name}(x: float) -> y: float", "f: func", body=[("n", "Neg", ["x"], _F)], ret={"y": "n:y:0"})
@@ -120,7 +120,7 @@ def functions_in_a_row(size: int) -> tuple[proto.GraphDef, Request]:
 
 
 def functions_that_call_each_other(size: int) -> tuple[proto.GraphDef, Request]:
-    """Of so many functions each calls two others, in a ring."""
+    """Each of `size` functions calls two others, in a ring."""
     g = GraphBuilder()
     for number in range(size):
         body = [("one", f"F{(number + 1) % size}", ["x"], {}), ("two", f"F{(number + 7) % size}", ["one:y:0"], {})]
@@ -131,7 +131,7 @@ def functions_that_call_each_other(size: int) -> tuple[proto.GraphDef, Request]:
 
 
 def function_fan(size: int) -> tuple[proto.GraphDef, Request]:
-    """Calls of ever other instances of one function of many nodes, which is not to be inlined."""
+    """Calls of ever new instances of one function with many nodes, which must not be inlined."""
     g = GraphBuilder()
     body = [("n0", "Neg", ["x"], _F), *((f"n{i}", "Neg", [f"n{i - 1}:y:0"], _F) for i in range(1, 190))]
     _function(g, "F(x: float) -> y: float", "k: int", body=body, ret={"y": "n189:y:0"})
@@ -143,7 +143,7 @@ def function_fan(size: int) -> tuple[proto.GraphDef, Request]:
 
 
 def branches(size: int) -> tuple[proto.GraphDef, Request]:
-    """A Case of so many branches."""
+    """A Case of `size` branches."""
     g = GraphBuilder()
     _function(g, "F(x: float) -> y: float", body=[("n", "Neg", ["x"], _F)], ret={"y": "n:y:0"})
     g.const("x", 1.0, float32)
@@ -199,7 +199,7 @@ def gradient_of_a_long_body(size: int) -> tuple[proto.GraphDef, Request]:
 
 
 def many_arguments(size: int) -> tuple[proto.GraphDef, Request]:
-    """A function of so many arguments, called twice."""
+    """A function of `size` arguments, called twice."""
     g = GraphBuilder()
     body = [("n", "AddN", ["x"], {"N": "$N", "T": float32})]
     _function(g, "F(x: N * float) -> y: float", "N: int >= 1", body=body, ret={"y": "n:sum:0"})
@@ -210,7 +210,7 @@ def many_arguments(size: int) -> tuple[proto.GraphDef, Request]:
 
 
 def large_library(size: int) -> tuple[proto.GraphDef, Request]:
-    """So many functions, of which one is called."""
+    """`size` functions, of which one is called."""
     g = GraphBuilder()
     _function(g, "F(x: float) -> y: float", body=[("n", "Neg", ["x"], _F)], ret={"y": "n:y:0"})
     first = g.graph_def.library.function[0]
@@ -227,7 +227,7 @@ def large_library(size: int) -> tuple[proto.GraphDef, Request]:
 
 
 def constant(dtype: DType, shape: Iterable[int], **fields: Any) -> proto.GraphDef:
-    """`c`, a Const of a TensorProto of these fields, and `y`, its first element."""
+    """Return a graph of `c`, a Const whose TensorProto has these fields, and `y`, its first element."""
     g = GraphBuilder()
     tensor = proto.TensorProto(dtype=dtype.enum, **fields)
     for size in shape:
@@ -263,7 +263,7 @@ _CONSTANTS: dict[str, Bomb] = {
 
 
 def products_with_repeated_values(size: int) -> tuple[proto.GraphDef, Request]:
-    """Each weight is one value in a few bytes, and 10 MB as a matrix of its own."""
+    """Each weight is one value in a few bytes, and a separate matrix of 10 MB."""
     g = GraphBuilder()
     g.placeholder("x", float32, [1, 1600])
     last = "x"
@@ -331,7 +331,7 @@ def wide_nodes(size: int) -> tuple[proto.GraphDef, Request]:
 
 
 def reads_and_updates(size: int) -> tuple[proto.GraphDef, Request]:
-    """So many reads of a variable, and so many updates, in no order."""
+    """`size` reads of a variable, and `size` updates, without order."""
     g = GraphBuilder()
     g("v", "VarHandleOp", dtype=float32, shape=[])
     g.const("one", 1.0, float32)
@@ -343,7 +343,7 @@ def reads_and_updates(size: int) -> tuple[proto.GraphDef, Request]:
 
 
 def updates_in_a_row(size: int) -> tuple[proto.GraphDef, Request]:
-    """So many updates of a variable, each behind the one before and with a read beside it."""
+    """`size` updates of a variable, each after the previous one and with a read beside it."""
     g = GraphBuilder()
     g("v", "VarHandleOp", dtype=float32, shape=[])
     g.const("one", 1.0, float32)
@@ -357,7 +357,7 @@ def updates_in_a_row(size: int) -> tuple[proto.GraphDef, Request]:
 
 
 def updates_in_frames(size: int) -> tuple[proto.GraphDef, Request]:
-    """The same in loops within loops."""
+    """As `updates_in_a_row`, in loops within loops."""
     g = GraphBuilder()
     g("v", "VarHandleOp", dtype=float32, shape=[])
     g.const("one", 1.0, float32)
@@ -376,7 +376,7 @@ def updates_in_frames(size: int) -> tuple[proto.GraphDef, Request]:
 
 
 def groups(size: int) -> tuple[proto.GraphDef, Request]:
-    """Each node is to be where a hundred others are."""
+    """Each node is colocated with a hundred others."""
     g = GraphBuilder()
     g.placeholder("x")
     names = _repeated(g, size, "n", "Neg", "x", **_F)
@@ -390,7 +390,7 @@ def groups(size: int) -> tuple[proto.GraphDef, Request]:
 
 
 def known_shapes(size: int) -> tuple[proto.GraphDef, Request]:
-    """What a node claims of its outputs' shapes, at length."""
+    """Long lists of the shapes that a node claims for its outputs."""
     g = GraphBuilder()
     g.placeholder("x")
     for number in range(20):
@@ -420,7 +420,7 @@ def long_names(size: int) -> tuple[proto.GraphDef, Request]:
 
 
 def patterns(size: int) -> tuple[proto.GraphDef, Request]:
-    """Nodes with patterns each of which takes as long to compile as one may."""
+    """Nodes with regular expressions, each of which takes as long to compile as is allowed."""
     g = GraphBuilder()
     g.const("text", b"a", string)
     names = []
@@ -471,7 +471,7 @@ BOMBS: dict[str, Bomb] = {
 
 
 def random_bomb(seed: int) -> tuple[str, int, proto.GraphDef, Request]:
-    """Any of them, in any size up to some ten thousand: its name, its size, and what it gives."""
+    """Return a random bomb of any size up to some ten thousand: its name, its size, and its result."""
     random_ = random.Random(seed)
     name = random_.choice(list(BOMBS))
     size = int(10 ** random_.uniform(0.5, 4.5))

@@ -1,6 +1,6 @@
-"""Small programs of assignments, branches and loops: a plain interpreter, and a compiler to raw frames.
+"""Small programs of assignments, branches and loops: an interpreter, and a compiler to raw frames.
 
-The two have nothing in common, so that one can be held against the other.
+The two share no code, so that one can be compared with the other.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Loop:
 
 
 def interpret(block: tuple[Any, ...], variables: dict[str, int], budget: list[int] | None = None) -> dict[str, int]:
-    """The variables after a block; gives the example up after `budget` statements (loops in loops in loops)."""
+    """Return the variables after a block; gives up after `budget` statements (loops in loops in loops)."""
     for statement in block:
         if budget is not None:
             budget[0] -= 1
@@ -81,7 +81,7 @@ def assigned(block: tuple[Any, ...]) -> set[str]:
 
 
 class Compiler:
-    """Programs as raw Switch, Merge, Enter, Exit and NextIteration nodes."""
+    """Compiles programs to raw Switch, Merge, Enter, Exit and NextIteration nodes."""
 
     def __init__(self) -> None:
         self.g = GraphBuilder()
@@ -92,7 +92,7 @@ class Compiler:
         return f"{kind}{self.counter}"
 
     def block(self, block: tuple[Any, ...], tensors: dict[str, str]) -> dict[str, str]:
-        """Adds a block's nodes; returns the tensors that hold the variables after it."""
+        """Add a block's nodes; return the tensors that hold the variables after it."""
         for statement in block:
             tensors = getattr(self, f"_{type(statement).__name__.lower()}")(statement, tensors)
         return tensors
@@ -125,7 +125,7 @@ class Compiler:
         merges = {v: g(self.name("merge"), "Merge", enters[v], nexts[v], T=I, N=2) for v in start}
         test = g(self.name("cond"), "LoopCond", g(self.name("positive"), "TestPositive", merges["count"]))
         switches = {v: g(self.name("switch"), "Switch", merge, test, T=I) for v, merge in merges.items()}
-        # What comes from constants alone has to be kept to iterations that go on, or it would go on for ever.
+        # Values that depend only on constants must be tied to iterations that go on, or they would never end.
         pivot = g(self.name("pivot"), "Identity", f"{switches['count']}:1", T=I)
         inside = {v: f"{switches[v]}:1" for v in changing}
         inside |= {v: g(self.name("kept"), "Identity", t, f"^{pivot}", T=I) for v, t in constants.items()}
@@ -138,7 +138,7 @@ class Compiler:
 
 
 def compile_program(program: tuple[Any, ...]) -> tuple[GraphBuilder, list[str]]:
-    """The graph of a program over fed variables, and the tensors that hold them at its end."""
+    """Return the graph of a program over fed variables, and the tensors that hold them at its end."""
     compiler = Compiler()
     ints(compiler.g, *VARIABLES)
     # Identity: a variable that is never assigned would be both fed and fetched.

@@ -1,4 +1,4 @@
-"""Plans whose nodes are all on one device that is not the host, executed without a session around them."""
+"""Executes plans whose nodes are all on one device other than the host, without a session."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from aexec.runtime.threads.worker_pool import WorkerPool
 
 
 def plan_on(device: Device, graph: Graph, feeds: Sequence[str], fetches: Sequence[str]) -> Plan:
-    """A plan of nodes that are all on a device, fed and fetched by tensor name with values of that device."""
+    """Return a plan with all nodes on a device, fed and fetched by tensor name with values of that device."""
     constants = DeviceConstants()
 
     def kernel_of(node: Node) -> BuiltKernel:
@@ -67,7 +67,7 @@ def plan_on(device: Device, graph: Graph, feeds: Sequence[str], fetches: Sequenc
 async def run_plan(
     plan: Plan, values: Sequence[Any], cancellation: CancellationManager | None = None, executor: str = "DEFAULT"
 ) -> list[Any]:
-    """What a plan fetches."""
+    """Return the fetches of a plan."""
     cancellation = cancellation or CancellationManager()
     loop, pool = asyncio.get_running_loop(), WorkerPool(1, 1)
     make = executor_of_type(executor).factory
@@ -80,7 +80,7 @@ async def run_plan(
 
 
 async def on_host(device: Device, value: Any) -> Any:
-    """A fetched value as a NumPy array."""
+    """Return a fetched value as a NumPy array."""
     if isinstance(value, np.ndarray):
         return value
     copied: Future[Any] = device.copy_out(value, node="fetch")
@@ -88,7 +88,7 @@ async def on_host(device: Device, value: Any) -> Any:
 
 
 async def run_on(device: Device, graph: Graph, fetches: Sequence[str], feeds: Mapping[str, Any], **how: Any) -> Any:
-    """Copy in, run, copy out."""
+    """Copy the feeds in, run, and copy the fetches out."""
     plan = plan_on(device, graph, tuple(feeds), fetches)
     values = [device.copy_in(np.asarray(value), node=name) for name, value in feeds.items()]
     copy = partial(on_host, device)

@@ -1,8 +1,8 @@
-"""Soaks over many seeds, in parts: which seeds a part has, how far it is, and all that it finds.
+"""Soaks over many seeds, in parts: selects the seeds of a part, shows progress, and collects failures.
 
     AEXEC_SEEDS=20000:30000 scripts/test --soak tests/server/handlers/test_mutants.py -k more -s
 
-Parts may run beside one another, one for each core; a seed that fails is tried again by `AEXEC_SEEDS=20017:20018`.
+Parts may run in parallel, one per core; to repeat a failing seed, use `AEXEC_SEEDS=20017:20018`.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from collections.abc import Iterator
 __all__ = ["Seeds"]
 
 _VARIABLE = "AEXEC_SEEDS"
-# Seconds between two lines of progress; failures after which a part ends.
+# Seconds between two lines of progress; number of failures after which a part ends.
 _EVERY = 10.0
 _ENOUGH = 20
 
 
 class Seeds:
-    """The seeds of this part: those that `AEXEC_SEEDS` says, `first:end`, or else `most`, from 0.
+    """The seeds of this part: `AEXEC_SEEDS`, `first:end`, or else `most` seeds from 0 on.
 
     seeds = Seeds(100_000)
     for seed in seeds:
@@ -50,7 +50,7 @@ class Seeds:
 
     @contextlib.contextmanager
     def trying(self, seed: int) -> Iterator[None]:
-        """What fails is noted."""
+        """Context manager: record a failure inside."""
         try:
             yield
         except Exception as error:
@@ -58,7 +58,7 @@ class Seeds:
             self._say(self._failures[-1][:2000])
 
     def check(self) -> None:
-        """Raises AssertionError, with what failed."""
+        """Raise AssertionError with all failures."""
         assert not self._failures, "\n".join(self._failures)
 
     @staticmethod

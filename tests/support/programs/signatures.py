@@ -1,9 +1,9 @@
-"""Random models whose inputs cannot be mistaken for one another without a change of the outputs, and requests to them.
+"""Random models whose outputs change if inputs are mistaken for one another, and requests to them.
 
     model = random_model(random.Random(7))
     request = random_request(random.Random(8), model)
 
-Names of a signature are in no order that their tensors have, and the model's other signature has the same names for
+The names of a signature are not in the order of their tensors, and the model's other signature has the same names for
 other tensors of the same types.
 """
 
@@ -34,12 +34,12 @@ _MAX_ROWS = 3
 
 @dataclass(frozen=True)
 class RandomModel:
-    """A model.
+    """A random model.
 
     Attributes:
-        graph: all of it.
-        signatures: name → signature; the one of None is that of a graph that has none.
-        needs: name of an output's tensor → names of the tensors of the inputs that it is made of.
+        graph: the model.
+        signatures: name → signature; None → the signature of a graph that has none.
+        needs: name of an output's tensor → names of the input tensors that it depends on.
     """
 
     graph: MetaGraph | aexec.Graph
@@ -48,7 +48,7 @@ class RandomModel:
 
 
 class Fault(enum.Enum):
-    """What is wrong with a request."""
+    """The fault of a request."""
 
     MISSING = enum.auto()
     UNKNOWN = enum.auto()
@@ -61,11 +61,11 @@ class NamedRequest:
     """A request by names.
 
     Attributes:
-        signature: which; None for the only one.
-        inputs: names and values in the order in which they are sent; one of them comes twice if that is its fault.
-        outputs: wanted ones, in the order in which they are named, some perhaps twice; None for all.
-        fault: what is wrong with it.
-        culprit: the name that is.
+        signature: its name; None for the only one.
+        inputs: names and values in the order in which they are sent; a name occurs twice if that is the fault.
+        outputs: names of the wanted outputs, in order, possibly repeated; None for all.
+        fault: what is wrong with it; None if nothing is.
+        culprit: the name that is wrong.
     """
 
     signature: str | None
@@ -75,22 +75,22 @@ class NamedRequest:
     culprit: str = ""
 
     def with_all_outputs(self) -> NamedRequest:
-        """The same for protocols that cannot say which."""
+        """Return the same request for protocols that cannot select outputs."""
         if self.fault is Fault.UNKNOWN_OUTPUT:
             return replace(self, outputs=None, fault=None, culprit="")
         return replace(self, outputs=None)
 
 
 def random_model(rng: random.Random) -> RandomModel:
-    """A model of one to five inputs, each a vector."""
+    """Return a model with one to five inputs, each a vector."""
     count = rng.randint(1, 5)
     types = [rng.choice(_TYPES) for _ in range(count)]
-    nodes = rng.sample(_NAMES[:6] + _NAMES[8:], count)  # letters that nodes may have
+    nodes = rng.sample(_NAMES[:6] + _NAMES[8:], count)  # letters that node names may contain
     nodes = [name if name.isascii() else f"node_{i}" for i, name in enumerate(nodes)]
     with aexec.Graph() as graph:
         inputs = [aexec.placeholder(t, [None], name=node) for t, node in zip(types, nodes, strict=True)]
         outputs = [_combined(rng, inputs) for _ in range(rng.randint(1, 4))]
-        # Whatever the outputs, each input counts in one.
+        # Each input is used by at least one output.
         outputs += [(ops.identity(x), frozenset([x.name])) for x in inputs if not any(x.name in n for _, n in outputs)]
     needs = {tensor.name: needed for tensor, needed in outputs}
     tensors = [tensor for tensor, _ in outputs]
@@ -109,7 +109,7 @@ def _whole(graph: aexec.Graph) -> Signature:
 
 
 def _combined(rng: random.Random, inputs: list[aexec.Tensor]) -> tuple[aexec.Tensor, frozenset[str]]:
-    """An output of one or two inputs, another one if these are exchanged."""
+    """Return an output of one or two inputs, which changes if they are exchanged."""
     one, other = rng.choice(inputs), rng.choice(inputs)
     kinds = {t.dtype if t.dtype in (dtypes.string, dtypes.bool_) else None for t in (one, other)}
     both = frozenset([one.name, other.name])
@@ -131,7 +131,7 @@ def _signature(rng: random.Random, inputs: list[aexec.Tensor], outputs: list[aex
 
 
 def _with_other_tensors(rng: random.Random, signature: Signature) -> Signature:
-    """One with the same names in another order, for other tensors where there are several of a type."""
+    """Return a signature with the same names in another order, for other tensors if a type has several."""
     sides = []
     for infos in (signature.inputs, signature.outputs):
         by_type: dict[Any, list[Any]] = {}
@@ -146,7 +146,7 @@ def _with_other_tensors(rng: random.Random, signature: Signature) -> Signature:
 
 
 def random_request(rng: random.Random, model: RandomModel) -> NamedRequest:
-    """One in three has a fault."""
+    """Return a random request; one in three has a fault."""
     name = rng.choice(list(model.signatures))
     signature = model.signatures[name]
     rows = rng.randint(1, _MAX_ROWS)

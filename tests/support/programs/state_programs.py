@@ -1,8 +1,8 @@
-"""Random steps of reads and updates, and what the rule says of them: a model that goes through its nodes one by one.
+"""Random steps of reads and updates, and their expected results by a model that runs its nodes one by one.
 
-A program is a GraphDef, and the same as nodes of the model, each with what it waits for, which variables it reads and
-updates, and what it does.  A loop and a call of a function are one node of the model.  Updates of one variable are such
-that their order among each other does not matter, or they wait for one another.
+A program is a GraphDef, and the same as nodes of the model, each with the nodes that it waits for, the variables that
+it reads and updates, and its function. A loop and a function call are one node of the model. Updates of one variable
+either commute, or wait for one another.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ register_op("TestStateHeavy(x: double) -> y: double")
 
 @kernel("TestStateHeavy", cost=lambda x: 1e12)
 def _heavy(c: Any) -> Any:
-    """Minus x, after what looks like a long time."""
+    """Minus x, with a cost that makes the call heavy."""
     return lambda x: -x
 
 
@@ -44,7 +44,7 @@ State = dict[str, Any]
 
 @dataclass(eq=False)
 class ModelNode:
-    """A node of the model: `run` gives its outputs, of the variables' values and its inputs'."""
+    """A node of the model: `run` returns its outputs from the values of variables and its inputs."""
 
     name: str
     inputs: list[str]
@@ -58,7 +58,7 @@ class ModelNode:
 
 @dataclass
 class Value:
-    """An endpoint: of a value, or of the cell of a variable."""
+    """An endpoint: a value, or the cell of a variable."""
 
     name: str
     guard: Guard
@@ -68,7 +68,7 @@ class Value:
 
 @dataclass
 class Answer:
-    """What a step comes to."""
+    """The expected results of a step."""
 
     values: dict[str, Any]
     state: State
@@ -80,9 +80,9 @@ class StateProgram:
     """The program of a seed.
 
     Attributes:
-        feeds, fetches, targets, initial: what to run it with, and before it.
-        device_of: name of a node → number of the device that it may be put on.
-        home_of: of calls with a variable's handle, which does not leave its machine: the number of the variable's.
+        feeds, fetches, targets, initial: arguments of a run, and of the run before it.
+        device_of: name of a node → number of the device that it may be placed on.
+        home_of: call with a variable's handle → number of the variable's machine, which handles do not leave.
     """
 
     seed: int
@@ -100,17 +100,17 @@ class StateProgram:
         _Writer(self).write()
 
     def feeds(self, number: int) -> dict[str, Any]:
-        """What run number so and so is fed."""
+        """Return the feeds of run `number`."""
         drawn = random.Random(self.seed * 1000 + number)
         feeds: dict[str, Any] = {f"{p}:0": np.bool_(drawn.random() < 0.5) for p in PREDICATES}
         return feeds | {"x:0": np.array([drawn.randrange(9) for _ in range(ROWS)], float)}
 
     def placed(self) -> GraphBuilder:
-        """The graph with its nodes on several devices."""
+        """Return the graph with its nodes on several devices."""
         return self._on({name: f"/cpu:{number}" for name, number in self.device_of.items()})
 
     def over_tasks(self) -> GraphBuilder:
-        """The graph with its nodes on several machines."""
+        """Return the graph with its nodes on several machines."""
         return self._on({name: f"/job:worker/task:{n}" for name, n in (self.device_of | self.home_of).items()})
 
     def _on(self, devices: dict[str, str]) -> GraphBuilder:
@@ -121,7 +121,7 @@ class StateProgram:
         return made
 
     def answer(self, state: State, feeds: dict[str, Any], chances: random.Random) -> Answer:
-        """What the rule says of a run; ready nodes are gone through in any order."""
+        """Return the expected results of a run; ready nodes are run in a random order."""
         return _Model(self, state, feeds).run(chances)
 
 
@@ -201,8 +201,8 @@ class _Writer:
         self.drawn = random.Random(program.seed)
         self.values: list[Value] = []
         self.made: list[tuple[str, Guard]] = []  # nodes that others may wait for
-        self.variables: dict[str, str] = {}  # name → kind: ref, resource
-        self.assigned: dict[str, str | None] = {}  # variables that are assigned to → the last update
+        self.variables: dict[str, str] = {}  # name → kind: ref or resource
+        self.assigned: dict[str, str | None] = {}  # variable that is assigned → its last update
         self.used: set[str] = set()
         self.serial = 0
 
@@ -281,7 +281,7 @@ class _Writer:
         return self.program.device_of[variable]
 
     def _pick(self, guard: Guard | None = None, *, cells: bool = True) -> Value:
-        """A value, rather of what was made last; under a guard that does not contradict the given one."""
+        """Return a value, preferably a recent one, whose guard does not contradict the given one."""
         fitting = [v for v in self.values if cells or v.variable is None]
         if guard is not None:
             fitting = [v for v in fitting if _fit(v.guard, guard)]
@@ -479,7 +479,7 @@ class _Writer:
                 control_ret={"u": "u"},
                 stateful=True,
             ),
-            # The read comes first, as it does not depend on the update.
+            # The read comes first, because it does not depend on the update.
             function_def(
                 f"Both{signature}",
                 body=[change, read, add],
@@ -557,7 +557,7 @@ class _Writer:
         self._done(name, guard)
 
     def _loop(self) -> None:
-        """Twice: what comes round is the sum of it and the variable, which grows by what came round."""
+        """Write a loop of two turns: its value becomes the sum of itself and the variable, which grows by the value."""
         variable = self.drawn.choice([*self.variables])
         if variable in self.assigned:
             return
@@ -631,7 +631,7 @@ def _fit(a: Guard, b: Guard) -> bool:
 
 
 def _meet(a: Guard, b: Guard) -> Guard | None:
-    """What two guards have in common, if they are the branches of one predicate."""
+    """Return the common part of two guards, if they are the branches of one predicate."""
     differing = [predicate for predicate, taken in a if (predicate, not taken) in b]
     if len(differing) != 1:
         return None

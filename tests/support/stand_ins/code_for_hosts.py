@@ -1,7 +1,7 @@
 """A stand-in for CuPy's ElementwiseKernel: the code that it would compile for a GPU, compiled for the host.
 
-`compile_kernels` makes one library of many kernels, as a call of the compiler takes longer than all of them.  What CUDA
-has and the host has not is not found out by it; what the statements compute is.
+`compile_kernels` compiles many kernels to one library, because a call of the compiler takes longer than all of them. It
+checks what the statements compute, not whether they use features that only CUDA has.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ typedef _Float16 float16; typedef float float32; typedef double float64; typedef
 
 @dataclass
 class HostKernel:
-    """A kernel as CuPy is asked for it; called with arrays of `strict` and scalars, once it is compiled."""
+    """A kernel as CuPy is asked for it; once compiled, it is called with arrays of `strict` and scalars."""
 
     inputs: list[list[str]]
     outputs: list[list[str]]
@@ -41,7 +41,7 @@ class HostKernel:
     function: Any = None
 
     def source(self, number: int) -> str:
-        """A function of the size and of the addresses of arrays."""
+        """Return the source of a function of the size and of the addresses of arrays."""
         arrays = [*self.inputs, *self.outputs]
         parameters = "".join(f", {each[-2]}* {each[-1]}{'' if each[0] == 'raw' else '_'}" for each in arrays)
         elements = " ".join(f"{each[0]}& {each[1]} = {each[1]}_[i];" for each in arrays if each[0] != "raw")
@@ -62,7 +62,9 @@ class HostKernel:
         return results if len(results) > 1 else results[0]
 
     def _with_whole_arrays(self, *arguments: Any) -> Any:
-        """Inputs that are `raw` are indexed by the code; the output comes last, and the rest are numbers."""
+        """Call with whole arrays: the code indexes inputs that are `raw`; the output comes last, and the rest are
+        numbers.
+        """
         *given, out = arguments
         assert len(given) == len(self.inputs)
         size, arrays = out.size, []
@@ -77,7 +79,7 @@ class HostKernel:
 
 
 class Recorder:
-    """What is asked for an ElementwiseKernel; `module` is a module in the place of one that has it."""
+    """Records the ElementwiseKernels that are asked for; `module` stands for a module that has that class."""
 
     def __init__(self, module: Any) -> None:
         self.kernels: list[HostKernel] = []

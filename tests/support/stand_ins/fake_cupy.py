@@ -1,12 +1,12 @@
 """A stand-in for CuPy with streams, events, pools and pinned memory: `fake_cupy()` makes one, with its own GPUs.
 
-Its arrays are those of `strict_arrays.py`, computed when a kernel is called.  What streams may and may not rely on is
-checked all the same, by `StreamChecker`, which follows what was ordered after what: a kernel or copy that reads what
-another stream writes without waiting for its event, memory that goes back to the pool, or is read by the host, before
-its streams have passed it, is an error.  A copy to the host brings garbage until its stream gets there.
+Its arrays are those of `strict_arrays.py`, computed when a kernel is called. `StreamChecker` nevertheless checks the
+order between streams: it is an error if a kernel or copy reads what another stream writes without waiting for its
+event, or if memory returns to the pool, or is read by the host, before its streams have passed it. A copy to the host
+holds garbage until its stream reaches it.
 
 A stream can be held (`Stream.hold`): what is queued on it, and on streams that wait for its events, happens when it is
-released, in order, so that tests see whether somebody waits who should, or should not.
+released, in order, so that tests see who waits and who does not.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ from tests.support.stand_ins.strict_arrays import strict
 __all__ = ["fake_cupy", "gpu_factory"]
 
 
-# Bytes of each GPU.
+# Memory of each GPU in bytes.
 MEMORY = 1 << 30
-# What memory is given out in multiples of.
+# Allocations are rounded up to multiples of this.
 _ROUNDED = 512
 _GARBAGE = 0xA5
 _NOT_CAPTURED, _INVALIDATED = 900, 901
@@ -58,7 +58,7 @@ class OutOfMemoryError(MemoryError):
 
 
 class Stream:
-    """What is queued on it happens in order, at once unless the stream is held or waits."""
+    """Executes what is queued on it in order: at once, unless the stream is held or waits."""
 
     def __init__(self, gpus: Gpus, *, non_blocking: bool = False, name: str = "") -> None:
         self.ptr = id(self)
@@ -84,7 +84,7 @@ class Stream:
         return self
 
     def begin(self) -> Clock:
-        """Something is queued next: the clock, which knows what comes before it."""
+        """Return the clock of the next queued item, which knows what is ordered before it."""
         with self._gpus.checker.lock:
             null = self._gpus.null
             if self is null:
@@ -158,7 +158,7 @@ class Stream:
         self._go_on()
 
     def fail(self, status: int) -> None:
-        """All that is recorded from now on passes with this error."""
+        """Let everything that is recorded from now on complete with this error."""
         self._error = CUDARuntimeError(status)
 
     @property
@@ -167,12 +167,12 @@ class Stream:
 
 
 class Graph:
-    """Kernels that were captured: none has run, and each launch runs them on the memory that they had then."""
+    """Captured kernels: none has run yet, and each launch runs them on the memory that they had at capture."""
 
     def __init__(self, gpus: Gpus) -> None:
         self.invalid = False
         self.read: list[TrackedBuffer] = []
-        self.written: list[Any] = []  # by the kernel that comes next
+        self.written: list[Any] = []  # by the next kernel
         self._gpus = gpus
         self._calls: list[Callable[[], None]] = []
 
@@ -236,7 +236,7 @@ class Recording:
 
 
 class Event:
-    """Passes when its stream gets to where it was last recorded."""
+    """Completes when its stream reaches the point where it was last recorded."""
 
     def __init__(self, gpus: Gpus, block: bool = False, disable_timing: bool = False) -> None:
         self.recording: Recording | None = None
@@ -253,7 +253,7 @@ class Event:
     def milliseconds_since(self, other: Event) -> float:
         for event in (self, other):
             if not (event._timed and event.done):
-                raise CUDARuntimeError(600)  # not ready, or without a time
+                raise CUDARuntimeError(600)  # not ready, or without timing
         assert self.recording is not None
         assert other.recording is not None
         return (self.recording.at - other.recording.at) * 1e3
@@ -280,7 +280,7 @@ class Event:
 
 
 class UnownedMemory:
-    """As `cupy.cuda.UnownedMemory`: nobody can refer to it weakly."""
+    """As `cupy.cuda.UnownedMemory`: it does not support weak references."""
 
     __slots__ = ("_owner", "device_id", "ptr", "size")
 
@@ -296,7 +296,7 @@ class MemoryPointer:
 
 
 class PooledMemory:
-    """What a pool gave, until it dies."""
+    """Memory from a pool, returned to it when this object is freed."""
 
     ptr = 0
 
@@ -308,12 +308,12 @@ class PooledMemory:
 
 
 class Arenas:
-    """The memory of one GPU: what was freed stays with the stream that it was for, and counts."""
+    """The memory of one GPU: freed memory stays with its stream, and still counts."""
 
     def __init__(self, gpus: Gpus, allocator: Callable[[int], Any] | None) -> None:
         self._gpus = gpus
         self._allocator = allocator
-        self._taken: list[Any] = []  # from the allocator
+        self._taken: list[Any] = []  # blocks from the allocator
         self.limit = MEMORY
         self.used = self.total = 0
         self._free: dict[Stream, list[int]] = {}
@@ -350,7 +350,7 @@ class Arenas:
 
 
 class MemoryPool:
-    """As `cupy.cuda.MemoryPool`: behind it is one for each GPU, the thread's current one is meant."""
+    """As `cupy.cuda.MemoryPool`: it has one pool per GPU, and uses that of the thread's current GPU."""
 
     def __init__(self, gpus: Gpus, allocator: Callable[[int], Any] | None = None) -> None:
         self._gpus = gpus
@@ -377,14 +377,14 @@ class MemoryPool:
 
 
 class Pinned(np.ndarray[Any, Any]):
-    """Pinned memory: a buffer."""
+    """Pinned memory, as a buffer."""
 
 
 # The machine
 
 
 class Gpus:
-    """What there is of a machine: GPUs, streams, what threads have for current ones; sees what is done to arrays."""
+    """The GPUs of a machine, their streams, and each thread's current ones; observes accesses to arrays."""
 
     def __init__(self, count: int) -> None:
         self.count = count
@@ -407,7 +407,7 @@ class Gpus:
 
     @property
     def graph(self) -> Graph | None:
-        """What this thread captures."""
+        """The graph that this thread captures, or None."""
         return getattr(self._threads, "graph", None)
 
     def capture(self, graph: Graph | None) -> None:
@@ -417,7 +417,7 @@ class Gpus:
         return int(getattr(self._threads, "device", 0))
 
     def use_device(self, number: int) -> None:
-        """As `cupy.cuda.Device(number).use()`; what this thread does to arrays is seen from now on."""
+        """As `cupy.cuda.Device(number).use()`; accesses of this thread to arrays are observed from now on."""
         self._threads.device = number
         strict_arrays.observing.by = self
 
@@ -439,10 +439,10 @@ class Gpus:
         finally:
             self._threads.malloc = before
 
-    # What is done to arrays: as `strict_arrays.observing` wants it
+    # Accesses to arrays, as `strict_arrays.observing` reports them
 
     def makes(self, host: Any) -> None:
-        """There is a new array, or a new view of one."""
+        """A new array, or a new view of one, was made."""
         owner = buffer_of(host)
         if id(owner) in self._buffers:
             return
@@ -451,7 +451,7 @@ class Gpus:
             return
         stream = self.stack()[-1]
         if self.graph is not None:
-            return  # nobody but the graph, which keeps it, works on it: what it takes of a pool is not followed
+            return  # only the graph uses it, and keeps it: its memory from a pool is not tracked
         pointer = malloc(owner.nbytes)
         buffer = TrackedBuffer(f"an array of {stream.name}", passed=stream.clock)
         key = id(owner)
@@ -485,13 +485,13 @@ class Gpus:
                 self.checker.write(known[1], self.stack()[-1].begin(), "a kernel")
 
     def waits(self, _: Any) -> None:
-        """The host looks at values."""
+        """The host reads values."""
         if self.graph is not None:
             self.graph.refuse()
         self.stack()[-1].synchronize()
 
     def uploads(self, array: Any) -> None:
-        """An array is brought from the host."""
+        """An array is copied from the host."""
         if self.graph is not None:
             self.pinned(array.nbytes)
 
@@ -560,7 +560,7 @@ class FakeDevice:
 
 
 def fake_cupy(count: int = 1) -> Any:
-    """A module in CuPy's place, with so many GPUs."""
+    """Return a stand-in for the module CuPy, with `count` GPUs."""
     gpus = Gpus(count)
     module = ModuleType("fake_cupy")
     module.__dict__.update({k: v for k, v in vars(strict).items() if not k.startswith("__")})
@@ -597,5 +597,5 @@ def fake_cupy(count: int = 1) -> Any:
 
 
 def gpu_factory(cupy: Any) -> DeviceFactory:
-    """What gives sessions one GPU, unless they ask for none."""
+    """Return a factory that gives sessions one GPU, unless they ask for none."""
     return lambda task, count: [] if count == 0 else [CudaDevice(f"{task}/device:GPU:0", cupy=cupy)]

@@ -1,6 +1,6 @@
-"""`FakeHosts`: stands for the context of `multiprocessing` from which session hosts start; its processes are none.
+"""`FakeHosts`: a stand-in for the `multiprocessing` context of session hosts, which starts no real processes.
 
-A test says when a process starts and when it ends, and has the other end of its channel.
+A test decides when a process starts and ends, and has the other end of its channel.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ __all__ = ["FakeHosts", "FakeProcess"]
 
 
 class FakeProcess:
-    """One that has started or will.
+    """A process that has started or will start.
 
     Attributes:
-        may_start: set by the test; `start` waits for that.
-        fails: with what starting it ends; None if it starts.
-        channel: of the process, once it has started; the test closes it.
+        may_start: set by the test; `start` waits for it.
+        fails: the error of `start`; None if it succeeds.
+        channel: the process's end, once it has started; the test closes it.
         exitcode: None while it runs.
-        pid_was_read: whoever started it knows that it has started.
+        pid_was_read: True once the starter has read the pid, and so knows that it has started.
     """
 
     def __init__(self, args: tuple[Any, ...], fails: OSError | None) -> None:
@@ -42,7 +42,7 @@ class FakeProcess:
 
     @property
     def pid(self) -> int:
-        """No process has this number."""
+        """A number that no process has."""
         self.pid_was_read = True
         return 2**30
 
@@ -62,7 +62,7 @@ class FakeHosts:
     """A stand-in for the `multiprocessing` context of session hosts, whose processes a test starts and ends.
 
     Args:
-        fails: with what starting each process ends.
+        fails: the error with which each process fails to start.
 
     Attributes:
         processes: of all hosts, oldest first.

@@ -1,6 +1,6 @@
-"""TensorFlow's own message classes, as its package has them, without its package.
+"""TensorFlow's message classes, made without its package.
 
-They are made of our descriptors, with the package named as TensorFlow names it.
+They are made from our descriptors, with TensorFlow's package name.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["foreign"]
 
 
 def foreign(message: Any) -> Any:
-    """A message of ours as one of TensorFlow's class."""
+    """Return a message of ours as one of TensorFlow's class."""
     kind = _pool().FindMessageTypeByName(f"tensorflow.{message.DESCRIPTOR.full_name.removeprefix('aexec.')}")
     made = message_factory.GetMessageClass(kind).FromString(message.SerializeToString())
     assert not isinstance(made, type(message))

@@ -1,4 +1,6 @@
-"""`TestHold`: an op whose kernel never returns, and says that it costs nothing: it holds the loop of its process."""
+"""`TestHold`: an op whose kernel never returns but claims to cost nothing, so it holds the event loop of its
+process.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A delegate for tests: it runs regions with this package's own kernels, when and how the test lets it.
+"""A delegate for tests: it runs regions with aexec's own kernels, under the control of the test.
 
 delegate = NumpyDelegate()              # registered as "numpy" by the fixture of that name
 step = session.start(...)
@@ -26,7 +26,7 @@ from tests.support.time_limit import LIMIT
 
 
 class Passage:
-    """Where a thread announces itself, and waits unless it is open."""
+    """A point at which a thread announces itself, and waits unless the passage is open."""
 
     def __init__(self) -> None:
         self.entered = threading.Event()
@@ -44,12 +44,12 @@ class Passage:
 
 
 class NumpyDelegate:
-    """Knows the ops `ops`; compiles unless `refusal` says why not; fails while `failure` says how.
+    """Supports the ops `ops`; refuses to compile if `refusal` gives a reason; fails while `failure` is set.
 
     Attributes:
-        regions: what it has compiled.
+        regions: the compiled regions.
         cancelled: calls that were cancelled.
-        ended: calls that are through, cancelled or not.
+        ended: calls that have ended, cancelled or not.
     """
 
     name = "numpy"
@@ -85,7 +85,7 @@ class NumpyDelegate:
 
 @contextmanager
 def numpy_delegate() -> Iterator[NumpyDelegate]:
-    """One that is registered meanwhile; in the end nobody waits in it."""
+    """Fixture: a registered delegate; at the end no thread waits in it."""
     made = NumpyDelegate()
     register_delegate("numpy", lambda: made)
     try:

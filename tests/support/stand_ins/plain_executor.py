@@ -1,9 +1,9 @@
-"""An executor that shares nothing with the default one: simple, slow, with its own bookkeeping.
+"""An executor that shares no code with the default one: simple and slow, with its own bookkeeping.
 
-It keeps for each node of each iteration what has arrived, in a dict, and after every arrival asks the rules of
-SEMANTICS (tagged execution) anew whether the node can run.  Kernels that may take long run in threads, whatever
-their inputs; the loop gets its turn after each node.  All it knows is the contract,
-`aexec/runtime/interpreter/executor.py`, and the tables of `aexec/runtime/plans/plan.py`.
+It keeps for each node of each iteration what has arrived, in a dict, and after every arrival checks the rules of tagged
+execution anew to decide whether the node can run.  Kernels that may take long run in threads, whatever their inputs;
+the loop gets its turn after each node.  It depends only on the contract, `aexec/runtime/interpreter/executor.py`, and
+on the tables of `aexec/runtime/plans/plan.py`.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ DEAD = NO_VALUE
 
 @dataclass(eq=False)
 class Arrived:
-    """What has come to one node in one iteration."""
+    """What has arrived at one node in one iteration."""
 
     inputs: dict[int, Any]
     controls: int = 0
@@ -52,7 +52,7 @@ class Arrived:
 
 @dataclass(eq=False)
 class Loop:
-    """One instance of a frame.  The root frame is one too."""
+    """One instance of a frame; the root frame is one too."""
 
     plan: FramePlan
     parent: Tag | None
@@ -70,7 +70,7 @@ Tag = tuple[Loop, int]
 
 
 class PlainExecution:
-    """An execution that asks the rules anew after each arrival: slow, and a check of the default executor."""
+    """An execution that checks all rules anew after each arrival: slow, for comparison with the default executor."""
 
     def __init__(
         self,
@@ -94,7 +94,7 @@ class PlainExecution:
     # The contract
 
     async def run(self, feeds: Sequence[Any]) -> list[Any]:
-        """Execute the plan on fed values; returns the fetched ones."""
+        """Execute the plan on fed values; return the fetched ones."""
         if self.cancellation.cancel_requested:
             raise self.cause()
         token = self.cancellation.get_cancellation_token()
@@ -124,25 +124,25 @@ class PlainExecution:
         return self.results
 
     def feed(self, position: int, value: Any) -> None:
-        """A feed that was `UNFED` has come."""
+        """Set the value of a feed that was `UNFED`."""
         if position in self.to_come:
             self.to_come.remove(position)
             self.send((self.root, 0), self.plan.args[position], (value,))
             self.news.set()
 
     def statistics(self) -> ExecutionStatistics:
-        """How much is ready and running now."""
+        """Return the numbers of ready and running nodes."""
         return ExecutionStatistics(len(self.ready), len(self.at_work))
 
     def running(self) -> list[RunningNode]:
-        """Nodes that were started and are not done, oldest first."""
+        """Return the nodes that have started and not ended, oldest first."""
         return [
             RunningNode(node, (loop.id, number), where, since)
             for (loop, number), node, _, where, since in self.at_work.values()
         ]
 
     def waiting(self) -> list[WaitingNode]:
-        """Nodes that wait for inputs although others have come."""
+        """Return the nodes that have some, but not all, of their inputs."""
         found = []
         loops = [self.root]
         while loops:
@@ -158,13 +158,13 @@ class PlainExecution:
         return found
 
     def unfed(self) -> list[int]:
-        """Positions of the feeds that are still to come."""
+        """Return the positions of the feeds that are still missing."""
         return sorted(self.to_come)
 
     # Driving
 
     async def one_round(self) -> None:
-        """Run what is ready, one by one, or wait for something to happen."""
+        """Run the ready nodes one by one, or wait for an event."""
         if self.cancellation.cancel_requested:
             raise self.cause()
         if self.ready:
@@ -187,7 +187,7 @@ class PlainExecution:
         self.end_loops(self.root)
 
     def stop(self, error: BaseException) -> None:
-        """The first error counts; whoever waits inside this execution is told."""
+        """Keep the first error, and tell everything that waits inside this execution."""
         if self.error is not None:
             return
         self.error = error
@@ -197,7 +197,7 @@ class PlainExecution:
         self.to_come.clear()
 
     async def wait_for_the_rest(self) -> None:
-        """Cancel what can be cancelled, and wait for the end of everything."""
+        """Cancel what can be cancelled, and wait until everything has ended."""
         for future in self.at_work:
             future.cancel()
         while self.at_work:
@@ -303,7 +303,7 @@ class PlainExecution:
 
     def outputs(self, tag: Tag, node: PlanNode, inputs: list[Any], out: Any) -> None:
         if out is None and node.never_dead and node.num_outputs:
-            self.send(tag, node, (DEAD,))  # a Recv got something dead
+            self.send(tag, node, (DEAD,))  # a Recv got a dead value
             return
         try:
             check_outputs(node, out)
@@ -319,7 +319,7 @@ class PlainExecution:
     # Where values go
 
     def move(self, tag: Tag, node: PlanNode, inputs: list[Any], arrived: Arrived) -> None:
-        """A control-flow node: it moves values between outputs, iterations and frames."""
+        """Run a control-flow node, which moves values between outputs, iterations and frames."""
         loop, number = tag
         if node.kind == Kind.MERGE:
             inputs = [arrived.first_live]
@@ -379,7 +379,7 @@ class PlainExecution:
         self.send(tag, node, (DEAD,) * node.num_outputs, dead=True)
 
     def send(self, tag: Tag, node: PlanNode, outs: Sequence[Any], *, dead: bool = False) -> None:
-        """Deliver outputs (DEAD in place of dead ones) and control signals in one iteration."""
+        """Deliver outputs (DEAD for dead ones) and control signals in one iteration."""
         for output, out in enumerate(outs):
             for consumer, _, slot in node.slot_edges[output]:
                 self.arrive(tag, consumer, slot - consumer.first, out)
@@ -398,7 +398,7 @@ class PlainExecution:
             self.is_over(tag, node)
 
     def is_over(self, tag: Tag, node: PlanNode) -> None:
-        """A node has run, or was dead: those may run that follow it."""
+        """Note that a node has run or is dead, for the nodes that follow it."""
         for follower, _ in node.followers:
             self.arrived(tag, follower).controls += 1
             self.look_at(tag, follower)
@@ -416,7 +416,7 @@ class PlainExecution:
         self.look_at(tag, node)
 
     def look_at(self, tag: Tag, node: PlanNode) -> None:
-        """Can the node run, or die, now?"""
+        """Run the node, or declare it dead, if it can be decided now."""
         loop, _ = tag
         arrived = self.arrived(tag, node)
         slots = node.last - node.first
@@ -478,7 +478,7 @@ class PlainExecution:
             self.send((loop, number + 1), node, (value,))
 
     def end_loops(self, loop: Loop) -> None:
-        """Delete iterations in which nothing is left to do, and then the loops that have none."""
+        """Delete iterations without work left, and then loops without iterations."""
         for child in list(loop.children.values()):
             self.end_loops(child)
         while loop.arrived:
@@ -506,7 +506,7 @@ class PlainExecution:
 
 
 async def _queued(node: PlanNode, context: OpKernelContext, arguments: Sequence[Any]) -> tuple[Any, ...]:
-    """The outputs of a kernel that is queued on a device, after waiting for it."""
+    """Return the outputs of a kernel that is queued on a device, after waiting for it."""
     assert node.queued_on is not None
     assert node.queued is not None
     told: list[BaseException] = []

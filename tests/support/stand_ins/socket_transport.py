@@ -1,10 +1,10 @@
-"""A transport of values through a socket, from this process to itself: what a transport between machines has to do.
+"""A transport of values through a socket, from this process to itself, as an example of one between machines.
 
     async with SocketTransport() as transport:
         config = aexec.SessionConfig(device_count={"CPU": 2}, transport=transport)
 
-Whoever receives asks over the socket, by step and key; the other end waits in the step's rendezvous for what is sent
-there, and writes it into the socket: whether it is dead, or an error, and the tensor as TensorProto.
+The receiver asks over the socket, by step and key; the other end waits in the step's rendezvous for the value, and
+writes to the socket whether it is dead or an error, and the tensor as TensorProto.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Done = Callable[[Received | errors.OpError], object]
 
 
 class SocketTransport:
-    """The transports of all steps; `num_bytes` and `keys` tell what went through the socket."""
+    """The transports of all steps; `num_bytes` and `keys` count what went through the socket."""
 
     def __init__(self) -> None:
         self.keys: list[str] = []
@@ -96,7 +96,7 @@ class SocketTransport:
             rendezvous.recv_local(header["key"], partial(self._answer, header["number"]))
 
     def _answer(self, number: int, outcome: Received | errors.OpError) -> None:
-        """Called on whichever thread sends."""
+        """Called on the thread that sends."""
         if isinstance(outcome, Received) and outcome.send_args is not None and not outcome.is_dead:
             copy: Future[Any] = outcome.send_args.copy_out(outcome.value, node="transport")
             copy.add_done_callback(lambda copied: self._answer(number, Received(copied.result())))
@@ -128,13 +128,13 @@ class SocketTransport:
 
 @dataclass(frozen=True)
 class StepTransport:
-    """Of one step."""
+    """The transport of one step."""
 
     owner: SocketTransport
     step_id: int
 
     def brings(self, key: str) -> bool:
-        """Whatever goes to another device; what stays on one has no socket to go through."""
+        """True for values that go to another device; those that stay on one do not need the socket."""
         ends = parse_key(key)
         return ends.src_device != ends.dst_device
 

@@ -1,15 +1,15 @@
 """An array module as strict as CuPy, without a GPU: `strict`, for kernels that take their module from `c.xp`.
 
-Its arrays hold their values in NumPy arrays but are none, and refuse whatever would need them on the host:
+Its arrays wrap NumPy arrays, and refuse every operation that would need their values on the host:
 
 * NumPy's functions and ufuncs, conversion to a NumPy array, buffers, NumPy arrays as the other operand
   or as an index (CuPy lets some of that through; a kernel that relies on it is no longer of one module);
 * functions, methods and parameters that CuPy lacks, by the lists in `data/cupy_names.json`, ufunc methods
   that it has for few ufuncs only, and element types that it has not.
 
-As in CuPy all results are arrays, 0-d ones too, Python's and NumPy's scalars are taken as operands, and
-indices out of range are not refused but wrap.  What makes the host wait for the device (`bool(x)`,
-`x.tolist()`, a result whose shape depends on values) works, and is counted: see `waits`.
+As in CuPy all results are arrays, 0-d ones too, Python's and NumPy's scalars are accepted as operands, and indices out
+of range wrap instead of being refused. What makes the host wait for the device (`bool(x)`, `x.tolist()`, a result whose
+shape depends on values) works, and is counted: see `waits`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ __all__ = ["StrictArray", "memories", "observing", "strict", "waits"]
 _CUPY: dict[str, Any] = json.loads((Path(__file__).parent.parent / "data" / "cupy_names.json").read_text())
 _TYPES = frozenset(np.dtype(t) for t in [*"?bBhHiIlLqQefdFD", ml_dtypes.bfloat16])
 
-# ufunc methods: names for which CuPy has them, and types for those that are atomic operations of CUDA.
+# ufunc methods → names for which CuPy has them, and types for those that are atomic operations of CUDA.
 _METHODS = {"reduce": ("add", "multiply"), "accumulate": ("add", "multiply"), "reduceat": ("add",)}
 _AT = {
     "add": frozenset("iIQefd"),
@@ -46,7 +46,7 @@ _AT = {
     "bitwise_or": frozenset("iIQ"),
     "bitwise_xor": frozenset("iIQ"),
 }
-# Results whose shape or type depends on values: the host has to read them.
+# Functions whose results have a shape or type that depends on values: the host has to read them.
 _WAITING = frozenset(
     "allclose argwhere array_equal bincount compress digitize extract flatnonzero histogram item nonzero setdiff1d "
     "intersect1d tolist trim_zeros union1d unique unique_all unique_counts unique_inverse unique_values".split()
@@ -66,17 +66,17 @@ _REFUSED_BY_METHOD = {
     "take": {"mode"},
 }
 _waits = 0
-# Who sees what is done to arrays in this thread.
+# The observer of accesses to arrays in this thread.
 observing = threading.local()
 # What `errstate` has asked for in this thread.
 _raising = threading.local()
-# By the identity of the array that owns it, what a stand-in for a device has for its memory.
+# id of the array that owns memory → the stand-in device's object for it.
 memories: dict[int, Any] = {}
 
 
 @contextmanager
 def waits() -> Iterator[Callable[[], int]]:
-    """Yields a function that says how often the host waited for the device since the scope began."""
+    """Context manager: gives a function that returns how often the host has waited for the device since."""
     before = _waits
     yield lambda: _waits - before
 
@@ -92,7 +92,7 @@ def _refuse(what: str) -> Any:
 
 
 def _in(value: Any) -> Any:
-    """An argument as NumPy takes it; arrays of NumPy are refused."""
+    """Return an argument as NumPy takes it; NumPy arrays are refused."""
     if isinstance(value, StrictArray):
         _tell("reads", value._host)
         return value._host
@@ -104,7 +104,7 @@ def _in(value: Any) -> Any:
 
 
 def _written(array: StrictArray) -> Any:
-    """The array of NumPy that is about to be changed."""
+    """Return the NumPy array that is about to be changed."""
     _tell("writes", array._host)
     return array._host
 
@@ -116,7 +116,7 @@ def _tell(what: str, host: Any) -> None:
 
 
 def _perform(make: Callable[[], Any]) -> Any:
-    """What a kernel gives, or will give where it is captured."""
+    """Return the result of a kernel, or during capture the one that it will have."""
     captured = getattr(getattr(observing, "by", None), "graph", None)
     return make() if captured is None else captured.add(make)
 
@@ -142,7 +142,7 @@ def _call(function: Callable[..., Any], arguments: Any, keywords: dict[str, Any]
 
 
 class StrictArray:
-    """An array of `strict`, which refuses to be looked at by the host, as CuPy's do."""
+    """An array of `strict`; like CuPy's, it refuses implicit reads by the host."""
 
     __slots__ = ("_host",)
     __hash__ = None  # type: ignore[assignment]
@@ -153,7 +153,7 @@ class StrictArray:
         self._host = host
 
     def get(self) -> Any:
-        """The values, as an array of NumPy: an explicit copy to the host."""
+        """Return the values as a NumPy array: an explicit copy to the host."""
         _wait()
         return _in(self).copy()
 
@@ -161,7 +161,7 @@ class StrictArray:
         _refuse("Implicit conversion to a NumPy array is not allowed. Please use `.get()`")
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **keywords: Any) -> Any:
-        # An operator between a scalar of NumPy and an array comes here too, and is what CuPy takes.
+        # Operators between a NumPy scalar and an array come here too; CuPy accepts them.
         if method == "__call__" and not keywords and any(isinstance(x, np.generic) for x in inputs):
             return getattr(strict, ufunc.__name__)(*inputs)
         return _refuse(f"numpy.{ufunc.__name__}")
@@ -206,7 +206,7 @@ class StrictArray:
 
     @property
     def data(self) -> Any:
-        """Where it is: as CuPy's MemoryPointer, something with `ptr` and `mem`."""
+        """Its memory, with `ptr` and `mem` as CuPy's MemoryPointer has."""
         owner = buffer_of(self._host)
         return SimpleNamespace(ptr=self._host.ctypes.data, mem=memories.get(id(owner), owner))
 
@@ -215,7 +215,7 @@ class StrictArray:
         return {**self._host.__array_interface__, "version": 3}
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        return (2, 0)  # CUDA's first
+        return (2, 0)  # the first CUDA device
 
     @property
     def flat(self) -> Any:
@@ -245,7 +245,7 @@ def _parts(index: Any) -> Any:
 
 
 def _index(index: Any, shape: tuple[int, ...]) -> Any:
-    """The index for NumPy, arrays of integers wrapped into their dimension."""
+    """Return the index for NumPy, with integer arrays wrapped into their dimension."""
     parts = list(_parts(index))
     kinds = [np.ndim(p) if isinstance(p, list) else 1 for p in parts]
     taken = sum(
@@ -290,7 +290,7 @@ def _operator(name: str, function: Callable[..., Any]) -> None:
 
 
 def _in_place(function: Callable[..., Any]) -> Callable[..., Any]:
-    """`x += y` writes into x, 0-d ones too, as it does for arrays of NumPy and CuPy."""
+    """`x += y` writes into x, even if x is 0-d, as with NumPy's and CuPy's arrays."""
 
     def in_place(self: StrictArray, other: Any) -> Any:
         host, by = _written(self), _in(other)
@@ -379,7 +379,7 @@ class _Ufunc:
 
 
 def _where(*arguments: Any) -> Any:
-    """As CuPy's, which has no form for bfloat16: it gives float32."""
+    """As CuPy's, which has no bfloat16 form and returns float32."""
     chosen = np.where(*arguments)
     return chosen.astype(np.float32) if len(arguments) == 3 and chosen.dtype == ml_dtypes.bfloat16 else chosen
 
@@ -388,7 +388,7 @@ def _take(*arguments: Any, **keywords: Any) -> Any:
     return np.take(*arguments, **keywords, mode="wrap")
 
 
-# What CuPy calls cuBLAS for, which it refuses to do in a capture.
+# Functions for which CuPy calls cuBLAS, which it refuses during capture.
 _PRODUCTS = frozenset("dot inner matmul tensordot vdot".split())
 
 
@@ -397,7 +397,7 @@ def _refuse_product_in_a_capture() -> None:
         raise NotImplementedError("calling cuBLAS API during stream capture is currently unsupported")
 
 
-# Functions that do otherwise than NumPy's.
+# Functions that differ from NumPy's.
 _OTHERWISE: dict[str, Callable[..., Any]] = {"where": _where, "take": _take}
 
 
@@ -422,7 +422,7 @@ def _function(module: Any, name: str, parameters: str | None) -> Callable[..., A
 
 
 def _upload(name: str) -> Callable[..., Any]:
-    """asarray and its like take arrays of NumPy: they copy them to the device."""
+    """Return `asarray` or a similar function, which copies NumPy arrays to the device."""
     plain = getattr(np, name)
 
     def function(value: Any, *arguments: Any, **keywords: Any) -> Any:
@@ -437,7 +437,7 @@ def _uploaded(value: Any) -> Any:
         return [_uploaded(v) for v in value]
     if isinstance(value, np.ndarray):
         _tell("uploads", value)
-        return value.copy(order="K")  # else the device would see what becomes of the host's
+        return value.copy(order="K")  # otherwise later changes by the host would show on the device
     return _in(value) if isinstance(value, StrictArray) else value
 
 
@@ -452,7 +452,7 @@ def _errstate(*, linalg: str) -> Iterator[None]:
 
 
 def _quiet(function: Callable[..., Any]) -> Callable[..., Any]:
-    """As CuPy's functions, which raise for singular matrices only where that is asked for, and else give anything."""
+    """As CuPy's functions, which raise for singular matrices only on request, and otherwise return anything."""
 
     def quiet(x: Any, *others: Any, **keywords: Any) -> Any:
         try:
@@ -469,7 +469,7 @@ _TRIANGULAR = "a b trans lower unit_diagonal overwrite_b check_finite"
 
 
 def _solve_triangular(a: Any, b: Any, trans: int = 0, lower: bool = False) -> Any:
-    """As CuPy's: of batches of one shape, and with no complaint about zeros on the diagonal."""
+    """As CuPy's: for batches of one shape, and without an error for zeros on the diagonal."""
     if a.shape[:-2] != b.shape[:-2]:
         raise ValueError("incompatible batch count")
     (trsm,) = importlib.import_module("scipy.linalg.blas").get_blas_funcs(("trsm",), dtype=b.dtype)
@@ -509,7 +509,7 @@ def _make() -> Any:
     for name in np.sctypeDict.values():
         setattr(module, name.__name__.rstrip("_") if name is not np.bool_ else "bool_", name)
     for name, parameters in _CUPY["functions"].items():
-        if hasattr(np, name):  # NumPy 2.5 has no `row_stack` any more
+        if hasattr(np, name):  # NumPy 2.5 has no `row_stack`
             setattr(module, name, _function(np, name, parameters))
     for name in _CUPY["ufuncs"].split():
         plain = getattr(np, name)
