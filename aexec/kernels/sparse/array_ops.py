@@ -277,7 +277,12 @@ def _target_dims(dims: Sequence[int], target: Sequence[int]) -> list[int]:
     return result
 
 
-@kernel("SparseReshape", cost=10.0)
+def _positions_scratch(indices: Any, shape: Any, new_shape: Any) -> int:
+    """Bytes of the entries' positions, and of what each division leaves of them."""
+    return len(indices) * (24 if new_shape.size > 1 else 8)
+
+
+@kernel("SparseReshape", cost=10.0, scratch=_positions_scratch)
 def sparse_reshape(c: OpKernelConstruction) -> Compute:
     """Returns the indices of the same entries in a shape with as many elements, one dimension of which may be -1."""
     xp = c.xp

@@ -205,7 +205,15 @@ def _check_rank(rank: int) -> None:
 # ---- Elementwise
 
 
-@kernel("SparseDenseCwiseAdd", "SparseDenseCwiseMul", "SparseDenseCwiseDiv", T=dtypes.REAL_NUMBER, cost=4.0)
+def _places_scratch(indices: Any, values: Any, shape: Any, dense: Any) -> int:
+    """Bytes of the positions of entries in the dense tensor."""
+    return int(8 * dense.ndim * len(indices))
+
+
+_CWISE = ("SparseDenseCwiseAdd", "SparseDenseCwiseMul", "SparseDenseCwiseDiv")
+
+
+@kernel(*_CWISE, T=dtypes.REAL_NUMBER, cost=4.0, scratch=_places_scratch)
 def sparse_dense_cwise(c: OpKernelConstruction) -> Compute:
     """Combines values of the entries with the dense tensor, which is broadcast to the sparse one's shape.
 
