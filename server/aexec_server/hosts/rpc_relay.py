@@ -1,8 +1,8 @@
-"""`relayed_methods`: the table of gRPC calls for a front, which passes on those that are for a session or a model.
+"""`RpcRelay`: the table of gRPC calls for a front, which passes on those that are for a session or a model.
 
 The front admits the caller and records the call, as a server without hosts does.  The process that has the session, or
-the models, answers it: the request goes there as bytes, with the caller, the deadline, and the client's metadata.
-Cancelling the call cancels that one.  Health and reflection are answered by the front itself.
+the models, answers it: the request goes there as bytes, with the caller, the deadline, and the trace.  Cancelling the
+call cancels that one.  Reflection and the health of the whole server are answered by the front itself.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ __all__ = ["RpcRelay"]
 _MASTER, _HEALTH, _REFLECTION = "tensorflow.MasterService", "grpc.health.v1.Health", "grpc.reflection."
 _FIRST_TEXT = 1 << 3 | wire_format.LENGTH
 _CALLER = CALLER_HEADER.lower()
-# Of the client's metadata these are not passed on.
-_OWN = frozenset(("authorization", _CALLER, "user-agent"))
+# Of the client's metadata, what says to which trace a call belongs.
+_PASSED_ON = ("traceparent", "tracestate")
 _OPTIONS = [
     ("grpc.max_receive_message_length", -1),
     ("grpc.max_send_message_length", -1),
@@ -156,7 +156,7 @@ class RpcRelay:
     def _options(self, call: Call, host: SessionHost) -> dict[str, Any]:
         """The metadata and the deadline for a host."""
         caller = caller_value(self._key, self._hosts.part_of(call.caller, host))
-        metadata = [(name, value) for name, value in call.metadata.items() if name not in _OWN]
+        metadata = [(name, call.metadata[name]) for name in _PASSED_ON if name in call.metadata]
         timeout = None if call.timeout is None else max(0.0, call.timeout - call.seconds)
         return {"metadata": [*metadata, (_CALLER, caller)], "timeout": timeout}
 
