@@ -13,7 +13,16 @@ import aexec.hosting
 
 SERVER = Path(__file__).parent.parent.parent / "server" / "aexec_server"
 # Modules of aexec whose names are public.
-PUBLIC = {"aexec", "aexec.errors", "aexec.hosting", "aexec.proto", "aexec.saved_model", "aexec.sources"}
+PUBLIC = {
+    "aexec",
+    "aexec.errors",
+    "aexec.hosting",
+    "aexec.proto",
+    "aexec.proto.inference",
+    "aexec.proto.serving",
+    "aexec.saved_model",
+    "aexec.sources",
+}
 
 
 def is_public(name: str) -> bool:

@@ -284,8 +284,8 @@ async def test_answers_of_queues_are_counted(api: Api) -> None:
 # Answers whose size nobody but the server's operator decides on, or that are one document.
 BOUNDED = frozenset(
     "Cancelled Closed CreatedSession Devices Done ExtendedSession Live Metrics ModelNames "
-    "ModelReady OpenApi Page PageFile PartialRunHandle Queue Ready RepositoryIndex Reset Run ServerMetadata "
-    "ServingStatus SessionTensor Stats Status".split()
+    "LogSettings ModelReady OpenApi Page PageFile PartialRunHandle Queue Ready Regions RepositoryIndex Reset Run "
+    "ServerMetadata ServingStatus SessionTensor Stats Status TraceSettings".split()
 )
 # Answers of runs and their like, which are counted before they are made.
 MADE_WHOLE = frozenset(
