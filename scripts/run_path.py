@@ -1,8 +1,8 @@
 """Which files of this project one warm run goes through, and how often it goes from one to another.
 
-A reader who follows a run has to open so many files, and to turn so many pages.  What is counted are calls of Python
-functions, in the thread of the event loop, by `sys.setprofile`: whose file, and whether the call before was another's.
-Of several runs the shortest counts: others may have been held up.
+These are the files that a reader of a run has to open, and the pages to turn. Calls of Python functions in the thread
+of the event loop are counted with `sys.setprofile`: by the function's file, and by whether the previous call was in
+another file. The shortest of several runs counts, because others may have been delayed.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class RunPath:
         self._last = ""
 
     def note(self, frame: FrameType, event: str, _argument: object) -> None:
-        """A profile function: see `sys.setprofile`."""
+        """Profile function, as `sys.setprofile` takes it."""
         if event != "call":
             return
         file = frame.f_code.co_filename
@@ -53,7 +53,7 @@ class RunPath:
 
     @contextmanager
     def followed(self) -> Iterator[None]:
-        """Calls within are noted."""
+        """Context manager: count the calls inside."""
         sys.setprofile(self.note)
         try:
             yield
@@ -79,14 +79,14 @@ async def _followed(run: Callable[[], Awaitable[object]]) -> RunPath:
 
 
 async def embedded() -> RunPath:
-    """`await session.run("y:0", {"x:0": ...})`."""
+    """Follow `await session.run("y:0", {"x:0": ...})`."""
     async with aexec.Session(_graph()) as session:
         return await _followed(lambda: session.run("y:0", {"x:0": [1.0, 2.0]}))
 
 
 async def post(*, direct: bool) -> RunPath:
-    """A POST to `/v1/sessions/{handle}:run`, answered where it is read or by aiohttp."""
-    # A header that is no direct run's makes the request an ordinary one.
+    """Follow a POST to `/v1/sessions/{handle}:run`, answered where it is read, or by aiohttp."""
+    # A header that direct runs do not accept makes the request an ordinary one.
     headers = {} if direct else {"x-ordinary": "yes"}
     body = {"feeds": {"x:0": [1.0, 2.0]}, "fetches": ["y:0"]}
     async with _server() as address, aiohttp.ClientSession(address) as client:
@@ -104,7 +104,7 @@ async def post(*, direct: bool) -> RunPath:
 
 @asynccontextmanager
 async def _server() -> AsyncIterator[str]:
-    """A server in this process, at the address that is given."""
+    """Context manager: a server in this process; gives its address."""
     stop: asyncio.Queue[int] = asyncio.Queue()
     listening: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     serving = asyncio.create_task(serve_app(make_app(ServerConfig(port=0)), stop, listening.set_result))

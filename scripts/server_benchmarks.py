@@ -1,17 +1,17 @@
-"""Benchmarks of a server with too much to do, and of session hosts, for `benchmarks.py`.
+"""Benchmarks of a server under overload, and of session hosts, for `benchmarks.py`.
 
 Servers and the load have processes of their own.  `overload`:
 
 * the slowest hundredth of the answers to 200 clients of a one-op graph, against the median, and their rate;
-* with twice as much offered as can be done: the slowest hundredth of what is accepted, against the same with as much
-  offered, and how soon the others are refused;
-* 500 endless loops with a deadline of 2 s: when the last of them is answered;
-* 1000 clients that vanish: how soon nothing of theirs runs any more.
+* at twice the capacity: the slowest hundredth of the accepted requests, against the same at capacity, and how soon the
+  others are refused;
+* 500 endless loops with a deadline of 2 s: the time until the last of them is answered;
+* 1000 clients that vanish: the time until all their work has ended.
 
-`hosts`: memory of a host's own, what a run costs more than in one process, the rate of two hosts against one process
-with runs of some milliseconds, on the loop and in threads, and what clients of other sessions notice when a host is
-killed under load; and of 64 sessions in hosts of their own the memory, how long making one takes, and the rate of runs,
-against two hosts that share them.
+`hosts`: private memory of a host, the extra cost of a run compared with one process, the rate of two hosts against one
+process with runs of some milliseconds, on the loop and in threads, and what clients of other sessions notice when a
+host is killed under load; and, for 64 sessions in hosts of their own, memory, the time to make one, and the rate of
+runs, against two hosts that share them.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ __all__ = ["measure_hosts", "measure_overload"]
 
 _BODY = json.dumps({"feeds": {"x:0": [0.5]}, "fetches": ["y:0"]}).encode()
 _DEADLINE = 2.0
-# Of the chain that takes some milliseconds on the loop.
+# Length of the chain, which takes some milliseconds on the loop.
 _LENGTH = 3000
 _SLOTS = 16
-# Seconds.
+# Seconds of load before measuring.
 _WARM_UP = 5.0
 
 
@@ -64,7 +64,7 @@ def _server(**options: object) -> Iterator[ServerProcess]:
 
 
 def _graph(build: Callable[[object], object]) -> bytes:
-    """What `build` makes of a vector `x` is `y`."""
+    """Return a graph in which `y` is what `build` makes of a vector `x`."""
     with aexec.Graph() as graph:
         ops.identity(build(aexec.placeholder("float32", [None], name="x")), name="y")
     return graph.to_bytes()
@@ -100,7 +100,7 @@ def _load_of(server: ServerProcess, paths: str, kind: str, amount: float, second
 
 
 def measure_overload(repeats: int, seconds: float) -> list[Figure]:
-    """All figures of `overload`; medians of so many times so many seconds of load."""
+    """Return all figures of `overload`: medians of `repeats` measurements of `seconds` of load."""
     with _server(watch=False) as server:
         figures = [*_many_clients(server, repeats, seconds), *_twice_the_capacity(server, repeats, seconds)]
     return [*figures, *_endless_loops(repeats), _vanished_clients(repeats)]
@@ -157,7 +157,7 @@ def _endless_loops(repeats: int, loops: int = 500, sessions: int = 100) -> Itera
 
 
 def _ask(server: ServerProcess, handles: list[str], **fields: object) -> dict[socket.socket, float]:
-    """A run of each on a connection of its own, and when it was sent."""
+    """Send a run to each session over a connection of its own; return connection → time of sending."""
     sent = {}
     for handle in handles:
         connection = socket.create_connection(("127.0.0.1", server.port), timeout=60)
@@ -167,7 +167,7 @@ def _ask(server: ServerProcess, handles: list[str], **fields: object) -> dict[so
 
 
 def _last_answer(sent: dict[socket.socket, float]) -> float:
-    """Seconds from a request to its answer, at most."""
+    """Return the longest time in seconds from a request to its answer."""
     longest = 0.0
     with selectors.DefaultSelector() as selector:
         for connection in sent:
@@ -204,7 +204,7 @@ def _vanished_clients(repeats: int, clients: int = 1000) -> Figure:
 
 
 def measure_hosts(repeats: int, seconds: float) -> list[Figure]:
-    """All figures of `hosts`."""
+    """Return all figures of `hosts`."""
     with _server(watch=False) as one, _server(watch=False, hosts=2) as two:
         own = statistics.median(_megabytes(pid, "Private_") for pid in two.hosts)
         figures = [Figure("memory of a host's own", own, "MB", None, "<= 40", own <= 40)]
@@ -216,7 +216,7 @@ def measure_hosts(repeats: int, seconds: float) -> list[Figure]:
 
 
 def _megabytes(pid: int, kind: str) -> float:
-    """Of a process's memory: `Private_` is what no other process shares; of `Pss:` shared pages are divided."""
+    """Return part of a process's memory: `Private_` is not shared; `Pss:` divides shared pages among processes."""
     lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
     return sum(int(line.split()[1]) for line in lines if line.startswith(kind)) / 1024
 
@@ -230,7 +230,7 @@ def _cost_of_a_run(one: ServerProcess, two: ServerProcess, repeats: int, seconds
 
 
 def _own_hosts(two: ServerProcess, repeats: int, seconds: float, count: int = 64) -> Iterator[Figure]:
-    """A server whose sessions have hosts of their own, against one whose sessions share two."""
+    """Compare a server whose sessions have hosts of their own with one whose sessions share two hosts."""
     graph = _graph(ops.square)
     with _server(watch=False, hosts="auto") as own:
         servers = (two, own)
@@ -243,7 +243,7 @@ def _own_hosts(two: ServerProcess, repeats: int, seconds: float, count: int = 64
         base, took = (1e3 * statistics.median(seconds for seconds, _ in made[server]) for server in servers)
         ratio = took / base
         yield Figure("making a session in a host of its own", took, "ms", base, f"<= 1.2: {ratio:.2f}", ratio <= 1.2)
-        # The first round compiles what the others run.
+        # The first round compiles the plans.
         _, *rates = [
             [_load_of(s, paths[s], "closed", count, seconds).rate for s in servers] for _ in range(repeats + 1)
         ]
@@ -256,7 +256,7 @@ def _own_hosts(two: ServerProcess, repeats: int, seconds: float, count: int = 64
 
 
 def _timed(server: ServerProcess, graph: bytes) -> tuple[float, str]:
-    """Seconds that making a session takes, and its handle; others that make one leave time between."""
+    """Return the seconds to make a session, and its handle; a pause comes before, as between other clients."""
     time.sleep(0.1)
     began = time.perf_counter()
     handle = server.create(graph)
@@ -264,7 +264,7 @@ def _timed(server: ServerProcess, graph: bytes) -> tuple[float, str]:
 
 
 def _products(x: object) -> object:
-    """Some milliseconds of kernels that a process has worker threads for, so that it uses more than one core itself."""
+    """Some milliseconds of kernels in worker threads, so that a process uses more than one core by itself."""
     m = ops.reshape(ops.tile(x, [90_000]), [300, 300])
     for _ in range(3):
         m = ops.tanh(ops.mat_mul(m, m))
@@ -274,14 +274,15 @@ def _products(x: object) -> object:
 def _rate(
     one: ServerProcess, two: ServerProcess, repeats: int, seconds: float, where: str, graph: bytes
 ) -> Iterator[Figure]:
-    """Of runs of some milliseconds, of two sessions, which two hosts have one each of.
+    """Measure runs of some milliseconds in two sessions, of which each of two hosts has one.
 
-    The load has two processes of its own, which take a hundredth of a core, and where there are two cores, of those.
+    The load has two processes of its own, which need a hundredth of a core, taken from the server if there are only two
+    cores.
     """
     handles = {server: [server.create(graph) for _ in range(2)] for server in (one, two)}
 
     def rate(server: ServerProcess, seconds: float) -> tuple[float, float]:
-        """Runs a second; and the processor's time that all processes of the server took for one, in seconds."""
+        """Return runs per second, and processor seconds per run of all processes of the server."""
         before = _processor_seconds(server)
         with ThreadPoolExecutor(2) as threads:
             loads = list(threads.map(lambda h: _load(server, h, "closed", 4, seconds), handles[server]))
@@ -304,12 +305,12 @@ def _rate(
 
 
 def _processor_seconds(server: ServerProcess) -> float:
-    """That all its processes have had."""
+    """Return the processor seconds that all processes of a server have used."""
     return sum(map(processor_seconds, process_tree(server.pid)))
 
 
 def _killed(seconds: float) -> Iterator[Figure]:
-    """A host is killed while clients of both hosts ask."""
+    """Measure the effect of killing a host while clients of both hosts send load."""
     with _server(watch=False, hosts=2) as server:
         handles = [server.create(_graph(_chain)) for _ in range(2)]
         with ThreadPoolExecutor(2) as threads:

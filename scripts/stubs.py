@@ -1,4 +1,4 @@
-"""Writes what follows from the op definitions.
+"""Writes the files that are generated from the op definitions.
 
 `aexec/ops/families.py` says which family each op is in, so that a program imports the families it needs;
 `aexec/ops/__init__.pyi` shows editors and type checkers every op function with its parameters.
@@ -35,7 +35,7 @@ ShapeLike = PartialTensorShape | Sequence[int | None] | None
 
 
 def registered(family: Path) -> list[str]:
-    """The ops that a family's modules define, from their source: nothing need be importable yet."""
+    """Return the ops that a family's modules define, from their source, so that nothing has to be importable."""
     calls = (
         call
         for module in sorted(family.glob("*_ops.py"))
@@ -74,7 +74,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true", help="only say whether the files are current")
     check = parser.parse_args().check
-    # In this order: the functions are those of the ops that families.py lists.
+    # In this order, because the stubs contain the ops that families.py lists.
     for target, text in ((OPS / "families.py", families_text), (OPS / "__init__.pyi", stubs_text)):
         wanted = text()
         if target.exists() and target.read_text() == wanted:

@@ -1,8 +1,8 @@
 """Models that are trained, for `scripts/bench training`: a step is the loss, all gradients and Adam's updates.
 
-Each is a graph that aexec builds, with an `init` node and a `train` node; TensorFlow is given the same graph, and takes
-the same steps from the same first values, so that the losses can be compared too.  See `model_benchmarks.py`, which
-measures them.
+Each is a graph that aexec builds, with an `init` node and a `train` node; TensorFlow runs the same graph, with the same
+steps from the same initial values, so that the losses can be compared too. See `model_benchmarks.py`, which measures
+them.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ __all__ = ["TrainedModel", "training_zoo"]
 
 @dataclass(frozen=True)
 class TrainedModel:
-    """A graph that is trained, and a batch to feed it; has what the benchmark asks of a `models.Model`.
+    """A graph that is trained, and a batch to feed; has the interface of `models.Model` that the benchmark uses.
 
     Attributes:
         name: short, for the command line.
         title: for the table.
-        loss: builds the graph as far as the loss, given the placeholders.
+        loss: builds the graph up to the loss, from the placeholders.
         feeds: names of placeholders → a batch.
-        initialize: the node that gives all variables their first values.
+        initialize: the node that initialises all variables.
         targets: the node of a step.
     """
 
@@ -61,7 +61,7 @@ class TrainedModel:
 
 
 def training_zoo(*, small: bool = False) -> list[TrainedModel]:
-    """All of them; `small` ones have the same ops on little data."""
+    """Return all models; `small` ones have the same ops on little data."""
     return [
         mlp(*((8, 12, 4) if small else (128, 784, 256))),
         cnn(*((4, 8, 2) if small else (64, 28, 32))),
@@ -73,7 +73,7 @@ CLASSES = 10
 
 
 def mlp(batch: int, width: int, hidden: int) -> TrainedModel:
-    """One hidden layer."""
+    """A network with one hidden layer."""
 
     def loss(x: aexec.Tensor, labels: aexec.Tensor) -> aexec.Tensor:
         return _cross_entropy(_dense(ops.relu(_dense(x, width, hidden, "hidden")), hidden, CLASSES, "out"), labels)
@@ -82,7 +82,7 @@ def mlp(batch: int, width: int, hidden: int) -> TrainedModel:
 
 
 def cnn(batch: int, size: int, channels: int) -> TrainedModel:
-    """Two convolutions with pooling, and two dense layers."""
+    """A network with two convolutions with pooling, and two dense layers."""
 
     def loss(x: aexec.Tensor, labels: aexec.Tensor) -> aexec.Tensor:
         for name, of, to in (("first", 1, channels), ("second", channels, 2 * channels)):

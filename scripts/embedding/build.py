@@ -17,8 +17,8 @@ HERE = Path(__file__).parent
 NAME = "libaexec"
 _BEGIN, _END = "/* The declarations begin here", "/* The declarations end here"
 
-# Where Python or aexec cannot be started, cffi prints why and has every function return 0, which would be success: the
-# call that every program begins with looks whether there is a session.
+# If Python or aexec cannot be started, cffi prints why and makes every function return 0, which would mean success: so
+# the call that every program begins with checks that there is a session.
 _SOURCE = """
 #include <stdlib.h>
 #include <string.h>
@@ -41,13 +41,13 @@ CFFI_DLLEXPORT void aexec_free(void *data) { free(data); }
 
 
 def declarations(header: str) -> str:
-    """The part of the header that is plain C, as cffi reads it: types, then functions."""
+    """Return the part of the header that is plain C, as cffi reads it: types, then functions."""
     begin, end = header.index(_BEGIN), header.index(_END)
     return header[header.index("*/", begin) + 2 : end]
 
 
 def build(folder: Path) -> Path:
-    """Compile the library into a folder, with the header beside it; returns its path."""
+    """Compile the library into `folder`, copy the header there, and return the library's path."""
     folder.mkdir(parents=True, exist_ok=True)
     shutil.copy(HERE / "aexec.h", folder)
     ffi = cffi.FFI()

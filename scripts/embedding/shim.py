@@ -1,4 +1,6 @@
-"""What the shared library does when C calls it: memory of C's into bytes, and back.  `build.py` compiles it in."""
+"""Implements the functions of the shared library: converts memory of C to bytes and back.  `build.py` compiles
+it in.
+"""
 
 from aexec_embedding import ffi, lib
 
@@ -6,7 +8,7 @@ from aexec.embedding import Embedding
 from aexec.errors import Code
 
 _embedding = Embedding()
-# What C gets of an exception in here, which would be a fault of this file: cffi prints it.
+# Status for an exception in this file, which would be a bug here; cffi prints it.
 _FAULT = int(Code.INTERNAL)
 
 
@@ -27,7 +29,7 @@ def _feeds(feeds, count):
 
 
 def _allocated(data, extra=0):
-    """C's own copy of bytes, and zeros after it."""
+    """Return a copy of the bytes that C owns, followed by `extra` zeros."""
     memory = lib.malloc(max(1, len(data) + extra))
     if memory == ffi.NULL:
         raise MemoryError

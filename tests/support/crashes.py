@@ -1,4 +1,4 @@
-"""Killing a writer at each of its writes: what a crash of the process leaves on disk."""
+"""Kills a writer at each of its writes, to test what a crash of the process leaves on disk."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from typing import Any
 
 CRASHED = 77
 
-# What changes the disk, besides writing to an open file.
+# Functions of `os` that change the disk, besides writing to an open file.
 _CALLS = ("replace", "unlink", "rmdir", "makedirs", "fsync")
 
 
 def crash_at_every_write(work: Callable[[], object]) -> Iterator[int]:
     """Run `work` in a child process that dies at its first write, then in one that dies at its second, and so on.
 
-    Yields the number of the write after each death, to look at what is left; ends when `work` got to its
-    end.  A write to a file gets half of its bytes to the disk.
+    Yields the number of the write after each death, so that the caller can check what is left; ends when `work` runs to
+    its end. A write to a file gets half of its bytes to the disk.
     """
     for number in itertools.count():
         with warnings.catch_warnings():
@@ -66,7 +66,7 @@ def _die_at(number: int) -> None:
 
 
 class _Dying:
-    """A file whose writes count."""
+    """A file that counts its writes."""
 
     def __init__(self, file: Any, before: Callable[..., None]) -> None:
         self._file = file

@@ -1,6 +1,6 @@
 """A driver of `PropagatorState` for tests: no event loop, one event at a time, invariants checked after each.
 
-It lists what could be done next and does the one it is told to.
+It lists what could be done next, and does what the test chooses.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _KERNELS: dict[str, Callable[..., Any]] = {
 
 
 def kernel_of(node: Node) -> BuiltKernel:
-    """A kernel without a session."""
+    """Build a kernel without a session."""
     if node.op == "Const":
         value = node.attrs["value"].array
         return BuiltKernel(lambda: value, False, 0.0)
@@ -72,7 +72,7 @@ def kernel_of(node: Node) -> BuiltKernel:
 
 @dataclass(frozen=True)
 class Work:
-    """Something that can be done: run a ready node, or let a dead one die."""
+    """Something that can be done next: run a ready node, or declare a dead one dead."""
 
     iteration: IterationState
     node: PlanNode
@@ -91,7 +91,7 @@ class Machine:
 
     Attributes:
         log: what was done, in order.
-        outputs: what each node gave, as (frame id, iteration, node name) → outputs, None if it was dead.
+        outputs: (frame id, iteration, node name) → outputs of the node, None if it was dead.
     """
 
     def __init__(
@@ -124,7 +124,7 @@ class Machine:
         return found
 
     def __call__(self, *names: str) -> Machine:
-        """Do these works, which must be possible, in this order."""
+        """Do these works in this order; they must be possible."""
         for name in names:
             possible = {str(work): work for work in self.work()}
             assert name in possible, f"{name} cannot be done now, only {sorted(possible)}"
@@ -158,7 +158,7 @@ class Machine:
             self.outputs[key] = value
 
     def _settle(self) -> None:
-        """Settle iterations in which nothing is left, as the executor does after draining one."""
+        """Settle iterations in which no work is left, as the executor does after draining one."""
         progress = True
         while progress:
             self.state.validate()
@@ -171,7 +171,7 @@ class Machine:
                     progress = True
 
     def drain(self, choose: Callable[[list[Work]], Work] = lambda work: work[-1]) -> Machine:
-        """Do everything, in the order that `choose` says."""
+        """Do everything, in the order that `choose` decides."""
         for _ in range(100_000):
             work = self.work()
             if not work:
@@ -185,11 +185,11 @@ class Machine:
 
     @property
     def results(self) -> list[Any]:
-        """Fetched values, None for those that have not come."""
+        """Return the fetched values, None for those that have not arrived."""
         return [None if value is NO_VALUE else value.item() for value in self.state.results]
 
 
 def ints(g: GraphBuilder, *names: str) -> None:
-    """Scalar int32 placeholders."""
+    """Add scalar int32 placeholders."""
     for name in names:
         g.placeholder(name, dtypes.int32, [])

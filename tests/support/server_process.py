@@ -37,7 +37,7 @@ _MARK = "AEXEC_TEST_SERVER"
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What came back: status, body (decoded if it is JSON), and after how many seconds."""
+    """An answer: status, body (decoded if it is JSON), and seconds until it came."""
 
     status: int
     body: Any
@@ -47,15 +47,15 @@ class Answer:
 
 @dataclass(slots=True)
 class Watch:
-    """What was seen from outside while a test did its work; there after the `with`.
+    """Observations of the server from outside while a test did its work; complete after the `with`.
 
     Attributes:
-        worst: longest time in seconds that `/livez` took, without what the machine's other work took of it.
-        worst_raw: with that.
-        answers: how often it answered.
-        failures: what it said instead.
-        resident: most memory in bytes, of the server's processes together.
-        grown: by how much that is more than at the beginning.
+        worst: longest time in seconds that `/livez` took, without the share of other load on the machine.
+        worst_raw: the same with that share.
+        answers: number of answers.
+        failures: other outcomes.
+        resident: largest memory of the server's processes together, in bytes.
+        grown: increase of that since the beginning.
     """
 
     worst: float = 0.0
@@ -71,15 +71,15 @@ class ServerProcess:
 
     Args:
         folder: for its log.
-        watch: whether a process watches it, which is a client too.
-        first: a folder in which Python looks for modules before all others.
-        options: flags: `drain="2s"` is `--drain 2s`, True is a flag without a value, a list is a flag several times.
+        watch: True to watch it from another process, which is a client too.
+        first: a folder that comes first in Python's module path.
+        options: flags: `drain="2s"` is `--drain 2s`, True is a flag without a value, a list repeats a flag.
 
     Attributes:
-        port, pid: of it.
-        ran: how many requests for runs were answered without an error.
-        may_log_tracebacks: `stop` does not complain of them.
-        expected_status: with which it exits.
+        port, pid: of the server.
+        ran: number of requests for runs that were answered without an error.
+        may_log_tracebacks: True if `stop` must not fail on tracebacks in the log.
+        expected_status: the exit status that `stop` expects.
     """
 
     def __init__(self, folder: Path, *, watch: bool = True, first: Path | None = None, **options: Any) -> None:
@@ -125,19 +125,21 @@ class ServerProcess:
 
     @property
     def log(self) -> str:
-        """Standard output and standard error until now."""
+        """Standard output and standard error so far."""
         return self.log_path.read_text(errors="replace")
 
     @staticmethod
     def until(condition: Callable[[], object], seconds: float = 60.0) -> float:
-        """Wait until something outside this process holds; returns after how many seconds.  AssertionError if never."""
+        """Wait until a condition outside this process holds; return the seconds waited.  Raises AssertionError on
+        timeout.
+        """
         began = time.monotonic()
         while not condition():
             assert time.monotonic() - began < seconds, f"not within {seconds} s"
             time.sleep(0.002)
         return time.monotonic() - began
 
-    # Asking
+    # Requests
 
     def call(
         self,
@@ -149,12 +151,12 @@ class ServerProcess:
         timeout: float = 100,
         address: str = "127.0.0.1",
     ) -> Answer:
-        """One request over a connection of its own.
+        """Send one request over a connection of its own.
 
         Args:
-            body: bytes as they are, anything else as JSON.
+            body: bytes are sent as they are, anything else as JSON.
             timeout: seconds of silence after which TimeoutError is raised.
-            address: of the client; all that begin with 127 are this machine's.
+            address: of the client; all addresses that begin with 127 are this machine's.
         """
         if body is not None and not isinstance(body, bytes):
             body = json.dumps(body).encode()
@@ -171,7 +173,7 @@ class ServerProcess:
         return Answer(response.status, data, seconds, dict(response.headers))
 
     def create(self, graph: GraphBuilder | bytes, *, address: str = "127.0.0.1", **fields: Any) -> str:
-        """A session of this graph (or bytes of a GraphDef); returns its handle."""
+        """Make a session of this graph (or of the bytes of a GraphDef); return its handle."""
         data = graph if isinstance(graph, bytes) else graph.graph_def.SerializeToString()
         body = {"graph_def": base64.b64encode(data).decode(), **fields}
         answer = self.call("POST", "/v1/sessions", body, address=address)
@@ -182,7 +184,7 @@ class ServerProcess:
         return self.call("POST", f"/v1/sessions/{handle}:run", fields, timeout=timeout)
 
     def runs(self, handle: str) -> list[dict[str, Any]]:
-        """Those in flight."""
+        """Return the runs in flight."""
         answer = self.call("GET", f"/v1/sessions/{handle}/runs")
         assert answer.status == 200, answer
         return list(answer.body["runs"])
@@ -192,12 +194,12 @@ class ServerProcess:
 
     @contextlib.contextmanager
     def connection(self) -> Iterator[socket.socket]:
-        """Bytes as they are."""
+        """Context manager: a connection for raw bytes."""
         with socket.create_connection(("127.0.0.1", self.port), timeout=100) as connection:
             yield connection
 
     def send_run(self, connection: socket.socket, handle: str, **fields: Any) -> None:
-        """Ask for a run, and do not wait for the answer."""
+        """Send a request for a run without waiting for the answer."""
         body = json.dumps(fields).encode()
         head = f"POST /v1/sessions/{handle}:run HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n"
         connection.sendall(head.encode() + body)
@@ -206,17 +208,19 @@ class ServerProcess:
 
     @property
     def resident(self) -> int:
-        """Bytes of memory, of all its processes together, now."""
+        """Memory of all its processes together now, in bytes."""
         return watcher.resident_bytes(self.pid)
 
     @property
     def hosts(self) -> list[int]:
-        """Ids of its session hosts, oldest first: the processes that its fork server made."""
+        """Ids of its session hosts, oldest first: the processes that its fork server started."""
         tree = watcher.process_tree(self.pid)
         return sorted(pid for pid in tree[1:] if watcher.parent_of(pid) in tree[1:])
 
     def host_of(self, handle: str) -> int:
-        """The process that has the socket of a session's host; they need not have begun in the order of their names."""
+        """Return the process with the socket of a session's host; hosts need not have started in the order of their
+        names.
+        """
         name = handle.partition("-")[0]
         with open("/proc/net/unix") as file:
             sockets = [line.split() for line in file]
@@ -227,12 +231,12 @@ class ServerProcess:
 
     @property
     def waited(self) -> float:
-        """Seconds for which its main thread, or this process's, could have run and had no processor, so far."""
+        """Seconds so far for which its main thread, or this process's, was runnable and had no processor."""
         return watcher.seconds_waited(self.pid) + watcher.seconds_waited(os.getpid())
 
     @property
     def waited_in_threads(self) -> float:
-        """The same of all its threads and processes together, and of this process's main thread."""
+        """As `waited`, for all its threads and processes together and this process's main thread."""
         return watcher.seconds_waited_by_all(self.pid) + watcher.seconds_waited(os.getpid())
 
     def _tell_watcher(self) -> str:
@@ -243,7 +247,7 @@ class ServerProcess:
 
     @contextlib.contextmanager
     def watched(self) -> Iterator[Watch]:
-        """What happens to the server within the `with`."""
+        """Context manager: watch the server during the block."""
         self._tell_watcher()
         before = self.resident
         watch = Watch()
@@ -258,7 +262,7 @@ class ServerProcess:
     # Ending
 
     def expect_killed(self) -> None:
-        """It was killed: `stop` sees to its processes, and not to what else it leaves."""
+        """Note that the server was killed: `stop` checks only its processes, not what else it leaves."""
         self._killed = True
 
     def signal(self, number: int = signal.SIGTERM) -> None:
@@ -266,14 +270,16 @@ class ServerProcess:
         self.process.send_signal(number)
 
     def wait(self, seconds: float) -> int:
-        """The exit status; AssertionError if it goes on for longer."""
+        """Return the exit status; raise AssertionError if it has not ended in time."""
         try:
             return self.process.wait(seconds)
         except subprocess.TimeoutExpired:
             raise AssertionError(f"the server still runs after {seconds} s:\n{self.log[-3000:]}") from None
 
     def stop(self) -> None:
-        """Tell it to stop, if it was not told yet, and see that nothing is left: no process, no file, no traceback."""
+        """Tell it to stop, if that was not done yet, and check that nothing is left: no process, no file, no
+        traceback.
+        """
         self._stop_watcher()
         try:
             if not self._told and self.process.poll() is None:
@@ -307,7 +313,7 @@ class ServerProcess:
         self._watcher.stdout.close()
 
     def _left(self) -> list[int]:
-        """Processes that it started and that run still, however they detached themselves."""
+        """Return the processes that it started and that still run, even if they have detached themselves."""
         mark = f"{_MARK}={self._token}".encode()
         found = []
         for entry in os.listdir("/proc"):

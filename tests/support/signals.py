@@ -11,7 +11,9 @@ __all__ = ["interruptible"]
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """SIGINT raises KeyboardInterrupt, also where a shell that began the tests in the background ignores it."""
+    """Context manager: SIGINT raises KeyboardInterrupt, even if a shell that started the tests in the background
+    ignores it.
+    """
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         yield

@@ -39,15 +39,15 @@ LIMIT = 120.0
 SOAK_LIMIT = 3600.0
 LAST_RESORT = 15.0  # of a test's limit
 
-_TICKS = 8  # up to the limit
-_CANCELLING = 2  # ticks from the limit on that cancel tasks, where an event loop runs
-_PATIENCE = 1.0  # seconds between ticks from the limit on, at least: a test may need them to end
-_FRAMES = 30  # of a thread's stack, the innermost
+_TICKS = 8  # number of ticks up to the limit
+_CANCELLING = 2  # ticks after the limit that cancel tasks, if an event loop runs
+_PATIENCE = 1.0  # least seconds between ticks after the limit: a test may need them to end
+_FRAMES = 30  # innermost frames shown of a thread's stack
 
 _EARLIER = 60.0  # seconds by which the process may be ended before its last resort
 
-_reached: list[str] = []  # what took too long in this process
-_end = 0.0  # when the process is ended, in seconds of the monotonic clock
+_reached: list[str] = []  # what exceeded its limit in this process
+_end = 0.0  # when the process is ended, by the monotonic clock
 
 
 class _Timer:
@@ -64,7 +64,7 @@ class _Timer:
         self._ticks = 0
 
     def tick(self, number: int, frame: FrameType | None) -> None:
-        """The signal handler."""
+        """Signal handler."""
         self._ticks += 1
         if self._ticks < _TICKS:
             return
@@ -81,7 +81,7 @@ class _Timer:
 
 @contextmanager
 def limited_time(seconds: float, name: str) -> Iterator[None]:
-    """Fails what is done within it once it takes longer; may be nested, and must be used in the main thread."""
+    """Context manager: fail if the block takes longer; may be nested, and must be used in the main thread."""
     interval = seconds / _TICKS
     timer = _Timer(max(interval, _PATIENCE))
     handler = signal.signal(signal.SIGALRM, timer.tick)
@@ -104,9 +104,9 @@ def limited_time(seconds: float, name: str) -> Iterator[None]:
 
 
 def in_flight() -> str:
-    """Steps of all sessions of this process, tasks of all event loops, and threads, with where they are."""
+    """Return steps of all sessions of this process, tasks of all event loops, and threads, with their stacks."""
     steps = "\n".join(step.dump() for session in Session.live() for step in session.steps)
-    # Reading source lines is no blocking of the event loop that the test would have to answer for.
+    # Reading source lines here must not count as blocking the test's event loop.
     loop = asyncio._get_running_loop()
     asyncio._set_running_loop(None)
     try:
@@ -122,7 +122,7 @@ def _tasks() -> Iterator[str]:
 
 
 def _stack(task: asyncio.Task[Any]) -> str:
-    """From the task's coroutine to what awaits in the end."""
+    """Iterate from the task's coroutine to what it finally awaits."""
     frames, awaited = [], task.get_coro()
     while awaited is not None:
         frame = getattr(awaited, "cr_frame", None) or getattr(awaited, "gi_frame", None)
@@ -149,12 +149,12 @@ def _limit(item: pytest.Item) -> float:
 
 
 def _end_process(item: pytest.Item) -> None:
-    """Have the process ended when so much time has passed that this test is in C for ever."""
+    """Set the time at which the process is ended, because this test must be stuck in C by then."""
     global _end
     seconds = LAST_RESORT * _limit(item)
     end = time.monotonic() + seconds
     if not _end <= end < _end + min(_EARLIER, seconds):
-        stderr = item.config.stash[fault_handler_stderr_fd_key]  # while a test runs, pytest has another in its place
+        stderr = item.config.stash[fault_handler_stderr_fd_key]  # during a test, pytest replaces stderr
         faulthandler.dump_traceback_later(seconds, exit=True, file=stderr)
         _end = end
 
@@ -179,13 +179,13 @@ def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
 
 
 def pytest_enter_pdb() -> None:
-    """Whoever debugs a test has time."""
+    """Suspend the limit: debugging takes time."""
     signal.setitimer(signal.ITIMER_REAL, 0)
     faulthandler.cancel_dump_traceback_later()
 
 
 def pytest_unconfigure() -> None:
-    """Threads that a test left waiting do not keep the process from its end."""
+    """Let the process end even if a test left threads waiting."""
     faulthandler.cancel_dump_traceback_later()
     if _reached:
         faulthandler.dump_traceback_later(LIMIT, exit=True, file=2)

@@ -1,4 +1,4 @@
-"""Turns of the event loop while something else goes on: whether that holds the loop, told without a clock."""
+"""Counts turns of the event loop during other work, to tell without a clock whether the work holds the loop."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ __all__ = ["assert_gives_way", "polite_threads", "turns_counted", "turns_during"
 
 @contextmanager
 def polite_threads() -> Iterator[None]:
-    """Threads switch only when the running one lets go of the interpreter: a turn of the loop shows that it did."""
+    """Context manager: threads switch only when the running one releases the interpreter's lock, so a turn of the loop
+    shows that it did.
+    """
     interval = sys.getswitchinterval()
     sys.setswitchinterval(3600.0)
     try:
@@ -30,7 +32,7 @@ def polite_threads() -> Iterator[None]:
 
 @contextmanager
 def turns_counted() -> Iterator[Callable[[], int]]:
-    """How many turns the loop has had since."""
+    """Context manager: gives a function that returns the number of turns of the loop since."""
     turns = 0
 
     async def count() -> None:
@@ -47,7 +49,7 @@ def turns_counted() -> Iterator[Callable[[], int]]:
 
 
 async def turns_during(work: Awaitable[Any]) -> tuple[int, Any]:
-    """Turns of the loop until `work` is done, and what that gives."""
+    """Return the number of turns of the loop until `work` is done, and its result."""
     with turns_counted() as turns:
         await asyncio.sleep(0)
         before = turns()
@@ -56,7 +58,7 @@ async def turns_during(work: Awaitable[Any]) -> tuple[int, Any]:
 
 
 async def assert_gives_way(step: aexec.Step) -> None:
-    """A step that would take for ever lets the loop have its turns, and is cancelled in one of them."""
+    """Check that an endless step lets the loop have its turns, and can be cancelled in one of them."""
     with turns_counted() as turns:
         await until(lambda: turns() >= 10)
         assert step.cancel("enough")

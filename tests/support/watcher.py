@@ -1,12 +1,12 @@
-"""Watches a server from a process of its own: `python watcher.py PORT PID`, which the test's own work cannot hold up.
+"""Watches a server from a process of its own: `python watcher.py PORT PID`, which the test's own work cannot delay.
 
-A line on standard input begins a window, and another ends it: what was seen in it is written as one line of JSON.
-Meanwhile it asks `/livez` every few milliseconds over one connection, and adds up the resident memory of the process
-and of those that it started; between windows it does nothing.
+A line on standard input begins a window, and another ends it; the observations of the window are written as one line of
+JSON. During a window it requests `/livez` every few milliseconds over one connection, and sums up the resident memory
+of the process tree; between windows it does nothing.
 
-A busy machine makes answers late too, and `held_seconds` says how long the server's own work held one.  The kernel
-knows when an answer arrived, however late this process reads it; and it counts how long the server could have run and
-had no processor, which is taken off.
+Other load on the machine makes answers late too; `held_seconds` computes for how long the server's own work delayed
+one. The kernel knows when an answer arrived, however late this process reads it, and for how long the server was
+runnable without a processor, which is subtracted.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ _ASK = b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 
 def parent_of(pid: int) -> int:
-    """Of a process that may have ended meanwhile: 0."""
+    """Return the parent of a process; 0 if the process has ended."""
     with contextlib.suppress(OSError), open(f"/proc/{pid}/stat") as file:
         return int(file.read().rpartition(")")[2].split()[1])
     return 0
 
 
 def open_files(pid: int) -> list[str]:
-    """What a process has open, as `/proc` names it; nothing if it has ended, or ends meanwhile."""
+    """Return the open files of a process, as `/proc` names them; nothing if it has ended."""
     folder = f"/proc/{pid}/fd"
     with contextlib.suppress(FileNotFoundError, ProcessLookupError):
         return [os.readlink(f"{folder}/{number}") for number in os.listdir(folder)]
@@ -57,7 +57,7 @@ def open_files(pid: int) -> list[str]:
 
 
 def process_tree(pid: int) -> list[int]:
-    """The process and those that descend from it."""
+    """Return the process and its descendants."""
     children: dict[int, list[int]] = {}
     for entry in os.listdir("/proc"):
         if entry.isdigit():
@@ -69,7 +69,7 @@ def process_tree(pid: int) -> list[int]:
 
 
 def resident_bytes(pid: int) -> int:
-    """Of the whole tree.  Pages that its processes share are counted for each."""
+    """Return the resident memory of the whole tree; shared pages count for each process."""
     total = 0
     for process in process_tree(pid):
         with contextlib.suppress(OSError), open(f"/proc/{process}/statm") as file:
@@ -78,14 +78,14 @@ def resident_bytes(pid: int) -> int:
 
 
 def seconds_waited(process: int) -> float:
-    """Seconds that a process's main thread could have run and had no processor."""
+    """Return the seconds for which a process's main thread was runnable without a processor."""
     with contextlib.suppress(OSError), open(f"/proc/{process}/task/{process}/schedstat") as file:
         return int(file.read().split()[1]) * 1e-9
     return 0.0
 
 
 def seconds_waited_in_threads(process: int) -> float:
-    """The same of all threads of a process together, of those that have not ended."""
+    """As `seconds_waited`, for all threads of a process that have not ended."""
     total = 0
     with contextlib.suppress(OSError):
         for thread in os.listdir(f"/proc/{process}/task"):
@@ -95,35 +95,35 @@ def seconds_waited_in_threads(process: int) -> float:
 
 
 def seconds_waited_by_all(pid: int) -> float:
-    """The same of the whole tree."""
+    """As `seconds_waited_in_threads`, for the whole tree."""
     return sum(map(seconds_waited_in_threads, process_tree(pid)))
 
 
 def held_seconds(asked: float, arrived: float, waited: float) -> float:
-    """For how long a server's own work held an answer.
+    """Return for how long the server's own work delayed an answer.
 
     Args:
-        asked: when the question was sent.
-        arrived: when the answer was there to be read, by the same clock.
-        waited: seconds that the server waited for a processor between the question and the reading of the answer.
-            What it waited after the answer is among them: the result is too small by how late that was read at most.
+        asked: when the request was sent.
+        arrived: when the answer could be read, by the same clock.
+        waited: seconds that the server waited for a processor between the request and the reading of the answer. They
+            include waits after the answer, so the result may be too small by the delay of the reading.
     """
     return max(0.0, arrived - asked - waited)
 
 
 def ask_for_arrival(connection: socket.socket) -> None:
-    """Let `recvmsg` say when what it gives arrived, if the kernel can."""
+    """Make `recvmsg` report the arrival time of data, if the kernel can."""
     with contextlib.suppress(OSError):
         connection.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
 
 
 def arrival(ancillary: list[tuple[int, int, bytes]], now: float, wall: float) -> float:
-    """When something arrived, by the clock of `now`; `now` where the kernel does not say.
+    """Return the arrival time of data by the clock of `now`; `now` if the kernel does not report it.
 
     Args:
-        ancillary: what `recvmsg` gave with it.
-        now: when it was read.
-        wall: when that was by `time.time`, of which the kernel speaks.
+        ancillary: the ancillary data of `recvmsg`.
+        now: when the data was read.
+        wall: the same moment by `time.time`, which the kernel's times refer to.
     """
     for level, kind, data in ancillary:
         if (level, kind) == (socket.SOL_SOCKET, _SO_TIMESTAMPNS) and len(data) == _TIMESPEC.size:

@@ -1,6 +1,6 @@
-"""Every way in which a request with names can come: each sends one to a server, or to a session, and reads the answer.
+"""All ways of sending a request with names: each sends it to a server or to a session, and reads the answer.
 
-A way takes the `World` and the number of one of its models, and gives name → array of the outputs.  It raises
+A way takes the `World` and the number of one of its models, and returns the outputs, name → array. It raises
 `RefusedError` if the request is refused.
 """
 
@@ -34,20 +34,20 @@ _PROTOBUF = "application/x-protobuf"
 
 
 class RefusedError(Exception):
-    """A request was refused; the text says why."""
+    """A request was refused; the message says why."""
 
 
 @dataclass
 class World:
-    """Models, and who runs them.
+    """Models, and the sessions and servers that run them.
 
     Attributes:
         models: served as `m0`, `m1`, ….
-        url, http: of a server, and a client of it.
-        here: a session of each in this process.
-        joined: one in the server of each, which is the server's own.
-        own: one in the server of each, which is the client's.
-        rng: for what a way may do in several forms.
+        url, http: address of a server, and a client of it.
+        here: a session of each model in this process.
+        joined: a remote session of each model of the server's own.
+        own: a remote session of each model that the client has made.
+        rng: chooses between forms of a request.
     """
 
     models: Sequence[RandomModel]
@@ -62,7 +62,7 @@ class World:
         return self.models[number].signatures[request.signature]
 
     async def post(self, path: str, body: bytes, headers: Mapping[str, str] | None = None) -> tuple[Any, bytes]:
-        """The head of an answer and its body.  Raises RefusedError."""
+        """Send a POST; return the answer's head and body.  Raises RefusedError."""
         async with self.http.post(self.url + path, data=body, headers=headers or {}) as response:
             answer = await response.read()
             if response.status not in (200, 400, 404):
@@ -83,12 +83,12 @@ def _json(value: Any) -> str:
 
 
 def _object(pairs: Iterable[tuple[str, str]]) -> str:
-    """A JSON object of texts, in which a name may come twice."""
+    """Return a JSON object of texts, in which a name may be repeated."""
     return f"{{{', '.join([f'{_json(name)}: {text}' for name, text in pairs])}}}"
 
 
 def _plain(array: Any) -> list[Any]:
-    """Nested lists for people."""
+    """Return nested lists."""
     return [item.decode() if isinstance(item, bytes) else item for item in array.tolist()]
 
 
@@ -99,7 +99,7 @@ def _array(values: Any, dtype: DType) -> Any:
 
 
 def _v2(name: str, array: Any, raws: list[bytes] | None) -> str:
-    """A V2 tensor; its bytes are appended to `raws`, if there is that."""
+    """Return a V2 tensor; with `raws`, its bytes are appended there."""
     dtype = dtypes.from_numpy(array.dtype)
     fields: dict[str, Any] = {"name": name, "datatype": datatype_of(dtype), "shape": list(array.shape)}
     if raws is None:
@@ -185,7 +185,7 @@ async def run_with_events(world: World, number: int, request: NamedRequest) -> N
 async def _listed(
     world: World, path: str, request: NamedRequest, head: Sequence[tuple[str, str]], *, binary: bool
 ) -> Named:
-    """With V2 tensors; where they may be binary some outputs are."""
+    """Send V2 tensors; if they may be binary, some outputs are."""
     raws: list[bytes] | None = [] if binary else None
     fields = [*head, ("inputs", f"[{', '.join([_v2(name, value, raws) for name, value in request.inputs])}]")]
     if request.outputs is not None:
@@ -260,7 +260,7 @@ async def predict_rows(world: World, number: int, request: NamedRequest) -> Name
 
 
 async def _called(session: Any, world: World, number: int, request: NamedRequest) -> Named:
-    """One that is twice is in the mapping, and a keyword."""
+    """A repeated input is both in the mapping and a keyword."""
     first: dict[str, Any] = {}
     named: dict[str, Any] = {}
     for name, value in request.inputs:
@@ -280,7 +280,7 @@ async def call_there(world: World, number: int, request: NamedRequest) -> Named:
 
 
 class _refusing:  # noqa: N801  # used like a function
-    """Errors of sessions are refusals."""
+    """Context manager: turn errors of sessions into RefusedError."""
 
     def __enter__(self) -> None:
         pass
@@ -298,8 +298,8 @@ class _Tensors:
     """A request by tensors.
 
     Attributes:
-        feeds: names and values, in order; a tensor that is fed twice is there under both its names.
-        fetches: output → the name of its tensor.
+        feeds: names and values, in order; a tensor that is fed twice occurs under both its names.
+        fetches: output → name of its tensor.
     """
 
     feeds: Sequence[tuple[str, Any]]
@@ -375,7 +375,7 @@ async def run_callable_there(world: World, number: int, request: NamedRequest) -
 
 
 async def _with_handles(session: Any, world: World, asked: _Tensors) -> Named:
-    """Some of the values are kept in the session, and their handles fed."""
+    """Keep some of the values in the session, and feed their handles."""
     feeds: list[tuple[str, Any]] = []
     kept = []
     for name, value in asked.feeds:
@@ -404,7 +404,7 @@ async def run_with_handles_there(world: World, number: int, request: NamedReques
 
 
 def _parts(world: World, number: int, asked: _Tensors) -> list[_Tensors]:
-    """Two parts: some feeds with the fetches that need no others, and the rest."""
+    """Return two parts: some feeds with the fetches that need only these, and the rest."""
     feeds = list(asked.feeds)
     world.rng.shuffle(feeds)
     first = feeds[: world.rng.randint(0, len(feeds))]
@@ -450,7 +450,7 @@ async def partial_run_in_json(world: World, number: int, request: NamedRequest) 
     return _by_people(world, number, request, got)
 
 
-# Those that refuse what a signature does not have, or lacks.
+# Ways that refuse unknown and missing names of a signature.
 BY_SIGNATURE: tuple[Way, ...] = (
     run_for_people,
     run_with_events,
@@ -463,7 +463,7 @@ BY_SIGNATURE: tuple[Way, ...] = (
     call,
     call_there,
 )
-# Those that name tensors.
+# Ways that name tensors.
 BY_TENSOR: tuple[Way, ...] = (
     run_tensors,
     run_message,

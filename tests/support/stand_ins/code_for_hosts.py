@@ -92,7 +92,7 @@ class Recorder:
 
 
 def compile_kernels(kernels: Sequence[HostKernel], folder: Path) -> None:
-    """Give each the function that its code says."""
+    """Compile the kernels, and give each its function."""
     assert COMPILER is not None
     source, library = folder / "kernels.cpp", folder / "kernels.so"
     source.write_text(_HEAD + "".join(kernel.source(i) for i, kernel in enumerate(kernels)))

@@ -1,4 +1,4 @@
-"""Contexts for kernels that are called by hand, outside a step."""
+"""Contexts for kernels that are called directly, outside a step."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def context(
     loop: Any = None,
     worker_pool: Any = None,
 ) -> OpKernelContext:
-    """A context with managers of its own; loop and threads only if they are given."""
+    """Return a context with managers of its own; loop and threads only if they are given."""
     params = Params(
         step_id=step_id,
         loop=loop,
@@ -36,7 +36,7 @@ def context(
 
 
 def call(kernel: BuiltKernel, inputs: Sequence[Any]) -> Any:
-    """What a kernel gives for these inputs."""
+    """Return the result of a kernel for these inputs."""
     if kernel.takes_list:
         return kernel.compute(context(), list(inputs))
     return kernel.compute(*([context()] if kernel.wants_context else []), *inputs)
