@@ -45,6 +45,7 @@ __all__ = [
     "AllocatorWrapper",
     "CpuAllocator",
     "Growth",
+    "ReusedScratch",
     "TrackedAllocations",
     "TrackingAllocator",
     "allocator_names",
@@ -494,6 +495,24 @@ def announce_scratch(num_bytes: int) -> None:
     if WATCHED_CALLS[0]:
         for watcher in _watchers.get():
             watcher.announce_scratch(num_bytes)
+
+
+class ReusedScratch:
+    """Announces the scratch memory of parts of a call that follow one another, each of which frees what it took.
+
+    It counts the most that one of them takes, until the call ends.
+    """
+
+    __slots__ = ("_room",)
+
+    def __init__(self) -> None:
+        self._room = 0
+
+    def announce(self, num_bytes: int) -> None:
+        """The next part is about to take so many bytes.  Raises ResourceExhaustedError if they are refused."""
+        if num_bytes > self._room:
+            announce_scratch(num_bytes - self._room)
+            self._room = num_bytes
 
 
 # The least bytes to announce at a time; asking the system for its free memory is not worth it for less.

@@ -20,7 +20,7 @@ from aexec.framework import dtypes, errors
 from aexec.framework.kernel_contract.kernel_registry import kernel
 from aexec.framework.kernel_contract.op_kernel import Compute, OpKernelConstruction
 from aexec.framework.kernel_contract.output_sizes import PerOutput
-from aexec.framework.memory.allocator import announce_scratch
+from aexec.framework.memory.allocator import ReusedScratch, announce_scratch
 from aexec.framework.shape import shape_text
 from aexec.framework.waiting.loop_budget import let_others_run
 from aexec.kernels.common import scattering
@@ -325,14 +325,12 @@ def _pick_and_sum(xp: Any, allocate: Allocate, data: Any, indices: Any, ids: Any
 
 def _pick_and_sum_in_pieces(result: Any, rows: Any, indices: Any, ids: Any, at_once: int) -> Any:
     """Add the picked rows to `result`, [count, ...], `at_once` indices at a time."""
-    sums, room = result.reshape(len(result), rows.shape[1]), 0
+    sums, scratch = result.reshape(len(result), rows.shape[1]), ReusedScratch()
     for start in range(0, indices.size, at_once):
         let_others_run()
         some = ids[start : start + at_once]
         first, end = int(some[0]), int(some[-1]) + 1
-        needed = _PICKED_BYTES * some.size + (_SEGMENT_BYTES + sums.strides[0]) * (end - first)
-        announce_scratch(max(0, needed - room))
-        room = max(needed, room)
+        scratch.announce(_PICKED_BYTES * some.size + (_SEGMENT_BYTES + sums.strides[0]) * (end - first))
         sums[first:end] += _product(rows, indices[start : start + at_once], some - first, end - first)
     return result
 

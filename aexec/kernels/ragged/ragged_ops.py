@@ -16,7 +16,7 @@ from aexec.framework.abridged_text import abridged
 from aexec.framework.kernel_contract.kernel_registry import kernel
 from aexec.framework.kernel_contract.op_kernel import Compute, OpKernelConstruction
 from aexec.framework.kernel_contract.output_sizes import AttrCost
-from aexec.framework.memory.allocator import announce_scratch
+from aexec.framework.memory.allocator import ReusedScratch, announce_scratch
 from aexec.framework.shape import check_max_rank, shape_text
 from aexec.framework.waiting.loop_budget import giving_way
 from aexec.kernels.common.allocation import allocator
@@ -242,9 +242,9 @@ _FIRST_SIZE, _ROW_IDS, _SPLITS = b"FIRST_DIM_SIZE", b"VALUE_ROWIDS", b"ROW_SPLIT
 _PARTITIONS = (_FIRST_SIZE, _ROW_IDS, b"ROW_LENGTHS", _SPLITS, b"ROW_LIMITS", b"ROW_STARTS")
 
 
-def _rows_and_places(kind: bytes, partition: Any, row_count: int) -> tuple[Any, Any]:
+def _rows_and_places(kind: bytes, partition: Any, row_count: int, scratch: ReusedScratch) -> tuple[Any, Any]:
     """For each value of a level, its row, and its position in that."""
-    announce_scratch(_PARTITION_BYTES * partition.size)
+    scratch.announce(_PARTITION_BYTES * partition.size)
     flat = partition.reshape(-1).astype(np.int64, copy=False)
     if kind == _SPLITS:
         lengths = np.diff(flat)
@@ -342,10 +342,10 @@ def ragged_to_tensor(c: OpKernelConstruction) -> Compute:
         # The position of each row, or value, of a level in the output; -1 if it is cut off.  In the first level, whose
         # size may be any number, only rows with values are considered.
         target = None if levels else np.arange(min(rows, out_rows, values.shape[0]))
-        count = rows
+        count, partition_scratch, scratch = rows, ReusedScratch(), ReusedScratch()
         for depth, i in enumerate(levels, 1):
-            row, place = _rows_and_places(kinds[i], partitions[i], count)
-            announce_scratch(_TARGET_BYTES * row.size)
+            row, place = _rows_and_places(kinds[i], partitions[i], count, partition_scratch)
+            scratch.announce(_TARGET_BYTES * row.size + (0 if target is None else target.nbytes))
             size = wanted[depth] if wanted[depth] >= 0 else int(place.max(initial=-1)) + 1
             sizes.append(size)
             above = np.where(row < out_rows, row, -1) if target is None else target[row]

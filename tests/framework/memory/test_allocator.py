@@ -9,7 +9,15 @@ import pytest
 from aexec.framework import dtypes, errors
 from aexec.framework.kernel_contract.op_kernel import OpKernelConstruction
 from aexec.framework.memory import allocator as allocators
-from aexec.framework.memory.allocator import AllocatorAttributes, AllocatorStats, CpuAllocator, TrackingAllocator
+from aexec.framework.memory.allocator import (
+    AllocatorAttributes,
+    AllocatorStats,
+    CpuAllocator,
+    ReusedScratch,
+    TrackedAllocations,
+    TrackingAllocator,
+    watching,
+)
 from aexec.framework.memory.tensor_buffer import buffer_of
 from aexec.framework.op_contract.op_registry import global_registry
 from aexec.kernels.common.allocation import allocator as output_allocator
@@ -213,3 +221,17 @@ def test_large_outputs_come_from_the_devices_allocator_and_small_ones_while_they
         allocate(np.array([2, 2]))
     assert [used.total_bytes for used in tracked.used()] == [16]
     assert allocators.WATCHED_CALLS == [0]
+
+
+def test_reused_scratch_counts_what_most_is_taken_at_a_time() -> None:
+    announced: list[int] = []
+
+    class Watcher(TrackedAllocations):
+        def announce_scratch(self, num_bytes: int) -> None:
+            announced.append(num_bytes)
+
+    with watching(Watcher()):
+        scratch = ReusedScratch()
+        for num_bytes in (100, 30, 100, 150, 10):
+            scratch.announce(num_bytes)
+    assert announced == [100, 50]
