@@ -209,7 +209,7 @@ def test_keep_open_until_puts_closing_off() -> None:
     assert run_virtual(closed_after(25)) == 25
 
 
-async def test_what_is_no_http_is_logged_with_its_error(
+async def test_malformed_http_is_logged_with_its_error(
     connection: Connection, caplog: pytest.LogCaptureFixture
 ) -> None:
     await connection.came(b"GET / HTTP/1.1\r\nno header\r\n\r\n")

@@ -73,7 +73,7 @@ def test_the_server_uses_public_names_only(path: Path) -> None:
         "from aexec.hosting import annotations",
     ],
 )
-def test_what_is_not_public_is_found(line: str) -> None:
+def test_private_names_are_found(line: str) -> None:
     assert not all(map(is_public, used(line)))
 
 

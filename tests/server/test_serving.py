@@ -119,7 +119,7 @@ async def test_balancers_are_given_time() -> None:
         await asyncio.wait_for(running.task, 10)
 
 
-async def test_whoever_was_accepted_is_answered() -> None:
+async def test_accepted_runs_are_answered() -> None:
     """Those that work, and those that stand in line."""
     gate = gates.Gate()
     settings = {"run_slots": 1, "queue_seconds": 30, "drain_seconds": 0.01}

@@ -23,7 +23,7 @@ def taken(shares: ClientShares, who: Caller, amount: int = 1) -> int:
 
 
 @pytest.mark.parametrize(("most", "alone"), [(1000, 875), (10, 9), (4, 3), (3, 3), (2, 2), (1, 1)])
-def test_one_client_may_have_all_but_the_last_share(most: int, alone: int) -> None:
+def test_single_client_may_have_all_but_the_last_share(most: int, alone: int) -> None:
     shares = ClientShares("runs", "runs in flight", most)
     assert taken(shares, client(1)) == alone == shares.most_of_one
     assert not shares.roomy
@@ -77,7 +77,7 @@ def test_words_say_who_has_how_many_of_how_many() -> None:
     assert repr(shares) == "<ClientShares of runs: 14 of 16, with 1 clients>"
 
 
-def test_whoever_has_nothing_gets_something_whatever_one_client_does() -> None:
+def test_client_with_nothing_gets_a_unit_whatever_another_does() -> None:
     rng = random.Random(5)
     for _ in range(300):
         unit = rng.choice([1, 1, 7, 100])

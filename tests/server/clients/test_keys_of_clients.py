@@ -81,7 +81,7 @@ async def test_key_of_a_token_is_its_own(start: Start) -> None:
     assert made[0] == made[2] != made[1]
 
 
-async def test_what_was_carried_out_is_never_done_again(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_request_that_was_carried_out_is_never_repeated(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(idempotency, "_SURE_KEYS", 40)
     api = await start(max_stored_bytes=6000)
     handle, path = await counter(api)
@@ -123,7 +123,7 @@ async def test_keys_of_others_are_remembered_for_ten_minutes(start: Start, monke
 
 
 @by_address
-async def test_who_keeps_least_keeps_it(start: Start) -> None:
+async def test_client_with_fewest_answers_keeps_them(start: Start) -> None:
     """Whatever is stored by whom, in whatever order: who holds less than an equal part loses nothing."""
     rng = random.Random(3)
     api = await start(max_stored_bytes=24_000)
@@ -139,7 +139,7 @@ async def test_who_keeps_least_keeps_it(start: Start) -> None:
         assert "Idempotent-Replayed" in (await with_key(api, path, "mine", small))[1]
 
 
-def test_no_answer_is_dropped_for_one_that_is_not_kept_after_all() -> None:
+def test_answers_are_not_dropped_for_one_that_does_not_fit() -> None:
     """Of 100 A has 40, B and D have 30 each: nobody has as much as another's 35 once A has given 6."""
     kept = idempotency.AnsweredOnce(ServerConfig(max_stored_bytes=100, max_client_stored_bytes=100), begin=Any)
     clients = [(Caller(name, frozenset()), name) for name in "abdo"]

@@ -193,7 +193,7 @@ async def test_results_of_one_client_leave_room_for_others(start: Start) -> None
         assert "response" in await result(other, 1000)
 
 
-async def test_what_clients_share_is_measured(start: Start) -> None:
+async def test_shared_resources_are_in_the_metrics(start: Start) -> None:
     api = await start(max_sessions=2)
     assert [await created(api) for _ in range(3)] == [201, 201, 429]
     _, text = await api.call("GET", "/metrics")
@@ -325,7 +325,7 @@ def encoded(gate: gates.Gate) -> str:
 
 
 @pytest.mark.parametrize("seed", [*range(3), *[pytest.param(seed, marks=pytest.mark.soak) for seed in range(3, 60)]])
-async def test_nothing_stays_held_whatever_clients_do(start: Start, seed: int) -> None:
+async def test_shares_are_given_back_whatever_clients_do(start: Start, seed: int) -> None:
     limits = {"max_runs": 8, "max_partial_runs": 10, "max_sessions": 12, "max_body_bytes": 2000}
     api = await start(max_stored_bytes=9000, queue_seconds=60.0, **limits)
     async with api.elsewhere() as second, api.elsewhere("127.0.0.3") as third:

@@ -42,7 +42,7 @@ def test_a_token_is_random_and_known_by_its_digest() -> None:
     "header",
     ["", "Bearer", "Bearer ", "Basic {}", "{}", "Bearer {}x", "Bearer {} {}", "Bearer x{}", "Bearer {}, Bearer {}"],
 )
-def test_what_is_no_token_is_refused(header: str) -> None:
+def test_malformed_token_is_refused(header: str) -> None:
     token, digest = new_token()
     table = TokenTable(read_tokens(line("alice", digest), "f"), Clock())
     assert table.identify(header.format(token, token)) == Refusal(token_given=True)
@@ -101,7 +101,7 @@ def test_rates() -> None:
     assert [admitted() for _ in range(4)] == [True, True, True, False]
 
 
-def test_nothing_shows_a_digest() -> None:
+def test_digests_are_never_shown() -> None:
     _, digest = new_token()
     tokens = read_tokens(line("alice", digest), "f")
     shown = repr(tokens) + repr(TokenTable(tokens, Clock())) + repr(ServerConfig(tokens=line("alice", digest)))

@@ -76,7 +76,7 @@ async def turns_until(count: int) -> int:
 
 
 @pytest.mark.parametrize(("look", "fewest", "most"), [(0.0, 1, 20), (1.0, 30, 100)])
-async def test_as_many_are_taken_in_a_turn_as_a_slice_is_enough_for(
+async def test_turn_accepts_as_many_as_a_slice_allows(
     monkeypatch: pytest.MonkeyPatch, look: float, fewest: int, most: int
 ) -> None:
     monkeypatch.setattr(acceptor, "perf_counter", Clock(look))

@@ -56,7 +56,7 @@ async def test_address_that_has_many_gives_up_its_own_that_has_waited_longest() 
     assert len(connections) == 565
 
 
-async def test_nothing_is_kept_of_addresses_without_connections() -> None:
+async def test_addresses_without_connections_are_forgotten() -> None:
     connections = table(640)
     for number in range(20):
         mine = opened(connections, f"198.51.100.{number}", 570, since=1.0)
@@ -65,7 +65,7 @@ async def test_nothing_is_kept_of_addresses_without_connections() -> None:
     assert not len(connections) and not connections._lines
 
 
-async def test_who_has_few_takes_the_place_of_whoever_has_waited_longest() -> None:
+async def test_client_with_few_replaces_the_longest_waiting_connection() -> None:
     connections = table(8)
     hosts = [f"198.51.100.{number}" for number in range(8)]
     open_ones = [opened(connections, host, 1, since=number)[0] for number, host in enumerate(hosts)]

@@ -131,7 +131,7 @@ def test_files_that_are_wrong(authority: Authority, file: str, text: str | None)
         ServerTls(ServerConfig(**files))
 
 
-def test_what_is_no_token_or_no_file() -> None:
+def test_malformed_token_and_missing_file_are_refused() -> None:
     with pytest.raises(errors.InvalidArgumentError, match="letters, digits") as error:
         aexec.connect("https://x", model(), token="SECRET\r\nX: y")
     assert "SECRET" not in str(error.value)

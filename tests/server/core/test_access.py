@@ -92,7 +92,7 @@ async def test_every_call_wants_a_token_but_those_that_are_open(start: Start) ->
             assert (status, answer["code"]) == (401, "UNAUTHENTICATED"), path
 
 
-async def test_without_and_with_a_wrong_token(start: Start) -> None:
+async def test_missing_and_wrong_tokens_are_refused(start: Start) -> None:
     api = (await team(start)).api
     response, _ = await api.raw("GET", "/v1/sessions")
     assert (response.status, response.headers["WWW-Authenticate"]) == (401, 'Bearer realm="aexec"')
@@ -165,7 +165,7 @@ async def test_a_served_model_is_changed_by_admins_only(start: Start) -> None:
     assert (await t.call("root", "POST", "/v2/repository/models/model/unload"))[0] == 200
 
 
-async def test_where_changes_are_allowed_managers_may(start: Start) -> None:
+async def test_managers_may_change_models_if_changes_are_allowed(start: Start) -> None:
     t = await team(start, graphs={"model": model()}, allow_model_changes=True)
     assert (await t.call("reader", "POST", "/v2/repository/models/model/unload"))[0] == 403
     assert (await t.call("alice", "POST", "/v2/repository/models/model/unload"))[0] == 200
@@ -286,7 +286,7 @@ async def test_names_that_are_allowed(start: Start) -> None:
         ({}, 404),
     ],
 )
-async def test_who_may_change_something(api: Api, headers: Mapping[str, str], status: int) -> None:
+async def test_changes_from_other_sites_are_refused(api: Api, headers: Mapping[str, str], status: int) -> None:
     for method, path in (("POST", "/v1/sessions/none:run"), ("DELETE", "/v1/sessions/none")):
         assert (await api.raw(method, path, Host="localhost", **headers))[0].status == status
     assert (await api.raw("GET", "/v1/sessions", Host="localhost", **headers))[0].status == 200
@@ -311,7 +311,7 @@ async def test_pages_that_are_allowed(start: Start) -> None:
     assert (await anywhere.raw("POST", "/v1/sessions/none:run", Origin=theirs))[0].status == 404
 
 
-async def test_no_page_may_read_answers_by_default(api: Api) -> None:
+async def test_pages_may_not_read_answers_by_default(api: Api) -> None:
     response, _ = await api.raw("GET", "/v1/sessions", Origin="https://evil.example")
     assert not [name for name in response.headers if name.startswith("Access-Control")]
 
@@ -336,7 +336,7 @@ def test_settings_that_cannot_be(settings: dict[str, Any]) -> None:
 # What a front tells its hosts
 
 
-def test_what_a_front_says_is_believed_and_nothing_else() -> None:
+def test_caller_header_is_believed_only_from_the_front() -> None:
     key = new_key()
     spoofed = b"AEXEC-CALLER: k caller root admin - - -"
     head = b"GET / HTTP/1.1\r\nHost: x\r\nauthorization:  Bearer T \r\n%b\r\nA: b\r\n\r\n" % spoofed

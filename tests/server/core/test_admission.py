@@ -98,7 +98,7 @@ def virtually(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., N
 
 
 @virtually
-async def test_in_the_order_of_arrival() -> None:
+async def test_runs_begin_in_order_of_arrival() -> None:
     line = Line(run_slots=2, queue_seconds=10)
     for name in "abcd":
         line.arrive(name)
@@ -133,7 +133,7 @@ async def test_runs_that_take_next_to_nothing_have_as_many_slots_as_they_need() 
 
 
 @virtually
-async def test_what_is_known_of_runs_outlasts_a_pause() -> None:
+async def test_estimate_of_runs_outlasts_a_pause() -> None:
     line = Line(run_slots=2, queue_seconds=10)
     await line.one_by_one(10, 0.06)
     await asyncio.sleep(100)
@@ -169,7 +169,7 @@ async def test_higher_priorities_go_first() -> None:
 
 
 @virtually
-async def test_who_has_waited_for_too_long_is_refused() -> None:
+async def test_run_that_has_waited_too_long_is_refused() -> None:
     line = Line(run_slots=1, queue_seconds=0.2)
     line.arrive("works")
     waiting = line.arrive("waits")
@@ -191,7 +191,7 @@ async def test_a_deadline_that_comes_first() -> None:
 
 
 @virtually
-async def test_who_is_cancelled_or_leaves_while_waiting() -> None:
+async def test_waiting_run_is_cancelled_or_leaves() -> None:
     line = Line(run_slots=1, queue_seconds=0.2)
     line.arrive("works")
     cancelled, left, last = line.arrive("cancelled"), line.arrive("left"), line.arrive("last")
@@ -209,7 +209,7 @@ async def test_who_is_cancelled_or_leaves_while_waiting() -> None:
 
 
 @virtually
-async def test_who_leaves_in_the_moment_of_getting_a_slot() -> None:
+async def test_run_that_leaves_as_it_gets_a_slot_gives_it_back() -> None:
     line = Line(run_slots=1, queue_seconds=0.2)
     line.arrive("works")
     left, last = line.arrive("left"), line.arrive("last")
@@ -222,7 +222,7 @@ async def test_who_leaves_in_the_moment_of_getting_a_slot() -> None:
 
 @pytest.mark.parametrize("only_waits", [True, False])
 @virtually
-async def test_who_only_waits_gives_its_slot_up(only_waits: bool) -> None:
+async def test_run_that_only_waits_gives_up_its_slot(only_waits: bool) -> None:
     line = Line(run_slots=2, queue_seconds=0.2)
     for name in "abc":
         line.arrive(name)
@@ -234,7 +234,7 @@ async def test_who_only_waits_gives_its_slot_up(only_waits: bool) -> None:
 
 
 @virtually
-async def test_those_who_work_for_long_give_their_slots_up_one_by_one() -> None:
+async def test_long_runs_give_up_their_slots_one_by_one() -> None:
     line = Line(run_slots=3, queue_seconds=5)
     for name in "abcdef":
         line.arrive(name)
@@ -247,7 +247,7 @@ async def test_those_who_work_for_long_give_their_slots_up_one_by_one() -> None:
 
 
 @virtually
-async def test_who_would_not_have_its_turn_in_time_is_refused_at_once() -> None:
+async def test_run_without_a_turn_in_time_is_refused_at_once() -> None:
     line = Line(run_slots=1, queue_seconds=1.0)
     await line.one_by_one(8, 0.4)
     waiting = [line.arrive(str(number)) for number in range(5)]
@@ -261,7 +261,7 @@ async def test_who_would_not_have_its_turn_in_time_is_refused_at_once() -> None:
 
 
 @virtually
-async def test_who_has_no_chance_is_known_before_it_is_in_line() -> None:
+async def test_fullness_is_known_before_a_run_waits() -> None:
     line = Line(run_slots=3, queue_seconds=1.0)
     await line.one_by_one(8, 0.4)
     full = line.admission.is_full
@@ -283,7 +283,7 @@ async def test_who_has_no_chance_is_known_before_it_is_in_line() -> None:
 
 
 @virtually
-async def test_of_what_a_run_has_waited_before_it_was_in_line_two_thirds_count() -> None:
+async def test_earlier_wait_counts_up_to_two_thirds_of_the_allowed_time() -> None:
     line = Line(run_slots=1, queue_seconds=0.9)
     line.arrive("has the slot")
     await line.settle()
@@ -315,7 +315,7 @@ async def test_runs_that_were_called_off_say_nothing_of_how_long_others_take(cal
 
 
 @virtually
-async def test_who_works_no_longer_than_others_keeps_its_slot() -> None:
+async def test_run_that_takes_no_longer_than_others_keeps_its_slot() -> None:
     """With so much to do that all work for long, to let others begin would make all of them slower."""
     line = Line(run_slots=2, queue_seconds=100)
     for number in range(12):

@@ -52,7 +52,7 @@ async def test_a_run_is_answered_later(api: Api) -> None:
     assert api.server.operations.results.in_use == api.server.operations.shares.in_use == 0
 
 
-async def test_what_is_done_soon_is_answered_at_once(api: Api) -> None:
+async def test_run_that_ends_soon_is_answered_at_once(api: Api) -> None:
     handle = await api.create(small_graph())
     status, headers, answer = await start_later(api, handle, "respond-async, wait=30", feeds={"x": [2]}, fetches=["y"])
     assert (status, answer["outputs"]) == (200, {"y": [4]})
@@ -73,7 +73,7 @@ async def test_an_operation_is_cancelled(api: Api) -> None:
     assert (await api.call("POST", f"/v1/sessions/{handle}/runs/slow:cancel"))[1] == {"cancelled": True}
 
 
-async def test_who_asked_may_go(api: Api) -> None:
+async def test_client_that_waits_for_an_operation_may_leave(api: Api) -> None:
     _, gate, path = await at_gate(api)
     waiting = asyncio.create_task(api.call("GET", f"{path}?wait_s=60"))
     await asyncio.sleep(0)
@@ -207,7 +207,7 @@ async def test_a_run_is_carried_out_once(api: Api) -> None:
     assert (status, answer["status"]) == (422, 422)
 
 
-async def test_who_leaves_finds_the_answer(api: Api) -> None:
+async def test_client_that_leaves_finds_the_answer_later(api: Api) -> None:
     gate = gates.Gate()
     handle = await api.create(gate_graph(gate))
     path, body = f"/v1/sessions/{handle}:run", {"fetches": ["y"]}

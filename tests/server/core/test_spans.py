@@ -140,7 +140,7 @@ def test_session_hosts_make_spans_too(tmp_path: Path) -> None:
     assert sorted(names) == ["GET /v1/sessions", "POST /v1/sessions", "POST /v1/sessions/{session}:run", "run"]
 
 
-def test_what_cannot_be_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_package_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "opentelemetry", None)
     with pytest.raises(errors.FailedPreconditionError, match=r"aexec\[otel\]"):
         make_app(ServerConfig(otel=True))

@@ -192,7 +192,7 @@ async def test_a_client_that_leaves_cancels_its_step(api: Api) -> None:
     assert api.hosted(handle).session.steps == ()
 
 
-async def test_of_a_client_that_leaves_no_frame_is_kept(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_frames_of_a_client_that_left_are_freed(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     """Those of a thousand made the garbage collector look through all of them while they left."""
     frames: list[str] = []
     serve = RunHandlers.serve

@@ -35,7 +35,7 @@ def model() -> GraphBuilder:
 RUN = {"feeds": {"x": [0.0, 0.0]}, "fetches": ["y"]}
 
 
-async def test_by_default_what_clients_send_has_none(start: Start) -> None:
+async def test_clients_graphs_have_no_delegates_by_default(start: Start) -> None:
     api = await start(graphs={"own": model().graph()})
     handle = await api.create(model())
     assert api.hosted("own").session.config.delegates == "auto"
@@ -54,7 +54,7 @@ async def test_none_is_for_all_too(start: Start) -> None:
     assert api.hosted("own").session.config.delegates == ()
 
 
-async def test_what_clients_add_to_an_own_graph_is_kept_from_delegates(
+async def test_nodes_that_clients_add_are_kept_from_delegates(
     start: Start, delegate: NumpyDelegate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     api = await start(graphs={"own": model().graph()}, allow_model_changes=True)

@@ -152,9 +152,7 @@ def message() -> bytes:
 
 
 @pytest.mark.parametrize("make", [run_request, inference, binary_inference, message])
-async def test_they_are_answered_as_the_ordinary_way_answers(
-    api: Api, fates: list[Fate], make: Callable[[], bytes]
-) -> None:
+async def test_direct_answer_equals_the_ordinary_one(api: Api, fates: list[Fate], make: Callable[[], bytes]) -> None:
     async with connected(api) as client:
         data = make()
         first = await client.ask(data)
@@ -227,7 +225,7 @@ async def test_json_that_comes_again_is_not_read_again(
         assert status == 200 and b'"id":"7"' in body
 
 
-async def test_they_are_counted(api: Api, fates: list[Fate]) -> None:
+async def test_direct_runs_are_counted(api: Api, fates: list[Fate]) -> None:
     async with connected(api) as client:
         await client.warm_up(inference())
         _, headers, _ = await client.ask(inference())
@@ -242,7 +240,7 @@ async def test_they_are_counted(api: Api, fates: list[Fate]) -> None:
     assert await api.call("POST", path) == (200, {"cancelled": False})
 
 
-async def test_what_is_wrong_is_said_the_ordinary_way(api: Api, fates: list[Fate]) -> None:
+async def test_errors_are_reported_by_the_ordinary_handler(api: Api, fates: list[Fate]) -> None:
     async with connected(api) as client:
         good = run_request(fetch="checked:0", x=(1.0, 2.0))
         await client.warm_up(good)
@@ -260,7 +258,7 @@ async def test_what_is_wrong_is_said_the_ordinary_way(api: Api, fates: list[Fate
     assert metrics == {("m", "OK"): 5, ("m", "INVALID_ARGUMENT"): 1, ("m", "OUT_OF_RANGE"): 1}
 
 
-async def test_what_takes_longer_to_write_is_written_the_ordinary_way(api: Api, fates: list[Fate]) -> None:
+async def test_large_answers_are_written_by_the_ordinary_handler(api: Api, fates: list[Fate]) -> None:
     async with connected(api) as client:
         for fetch, fate in (("many:0", ANSWERED), ("more:0", ORDINARY)):
             data = run_request(fetch=fetch, x=(1.0,))
@@ -362,7 +360,7 @@ async def test_many_are_taken_in_turns(api: Api, fates: list[Fate], monkeypatch:
     assert api.server.metrics.snapshot()["aexec_runs"] == {("m", "OK"): 7}
 
 
-async def test_nobody_is_taken_before_those_who_wait(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_waiting_runs_come_before_direct_ones(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     """Else some clients of many have all the turns, and the others wait for some milliseconds each time."""
     async with connected(api) as one, connected(api) as two, connected(api) as late:
         data = run_request()
@@ -466,14 +464,14 @@ async def test_tokens(start: Start, fates: list[Fate]) -> None:
         assert (await client.ask(run_request(Authorization=f"Bearer {tokens['alice']}")))[0] == 401
 
 
-async def test_nothing_begins_while_the_server_drains(api: Api, fates: list[Fate]) -> None:
+async def test_draining_server_begins_no_direct_run(api: Api, fates: list[Fate]) -> None:
     async with connected(api) as client:
         await client.warm_up(run_request())
         api.server.draining = True
         assert (await client.ask(run_request()))[0] == 503 and fates[-1] is ORDINARY
 
 
-async def test_there_may_be_no_more_runs_than_allowed(start: Start, fates: list[Fate]) -> None:
+async def test_limit_of_runs_holds_for_direct_runs(start: Start, fates: list[Fate]) -> None:
     api = await served(start, max_runs=1)
     gate = gates.Gate()
     handle = await api.create(gate_graph(gate))
@@ -497,7 +495,7 @@ async def test_samples_are_traced_the_ordinary_way(start: Start, fates: list[Fat
     assert ANSWERED in fates
 
 
-async def test_where_all_requests_are_to_be_seen_none_is_plain(start: Start) -> None:
+async def test_middleware_that_sees_all_requests_turns_direct_runs_off(start: Start) -> None:
     api = await served(start, cors_origins=["https://example.org"])
     assert DirectRuns.of(api.client.server.app) is None  # type: ignore[attr-defined]
     app = make_app(ServerConfig())

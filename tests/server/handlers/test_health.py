@@ -20,7 +20,7 @@ async def test_ready_until_draining(api: Api, path: str) -> None:
     assert await api.call("GET", path) == (503, {"ready": False})
 
 
-async def test_nothing_new_begins_while_draining(api: Api, small: str) -> None:
+async def test_draining_server_begins_nothing_new(api: Api, small: str) -> None:
     api.server.draining = True
     for path in (f"/v1/sessions/{small}:run", f"/v1/sessions/{small}:extend", "/v1/sessions"):
         response, _ = await api.raw("POST", path, b"{}")

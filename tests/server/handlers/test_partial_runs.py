@@ -89,7 +89,7 @@ async def test_messages(api: Api, session: str) -> None:
     assert response.status == 400 and b"Must run 'setup'" in body
 
 
-async def test_one_handle_is_one_cancel_token(api: Api) -> None:
+async def test_handle_of_a_partial_run_cancels_it(api: Api) -> None:
     gate = gates.Gate()
     session = await api.create(two_step_graph(gate))
     handle = await set_up(api, session, feeds=["a", "b"], fetches=["r1", "waits"], run_id="mine")
@@ -103,7 +103,7 @@ async def test_one_handle_is_one_cancel_token(api: Api) -> None:
     assert not api.hosted(session).partial_steps
 
 
-async def test_whoever_leaves_ends_it(api: Api) -> None:
+async def test_client_that_leaves_while_waiting_ends_the_step(api: Api) -> None:
     gate = gates.Gate()
     session = await api.create(two_step_graph(gate))
     handle = await set_up(api, session, feeds=["a"], fetches=["waits"])
@@ -166,7 +166,7 @@ async def test_deadlines_and_idleness(api: Api, session: str, monkeypatch: pytes
     assert len(api.hosted(session).partial_steps) == 2
 
 
-async def test_they_have_places_of_their_own(start: Start) -> None:
+async def test_partial_runs_have_a_limit_of_their_own(start: Start) -> None:
     api = await start(max_session_runs=1, max_partial_runs=2)
     session = await api.create(two_step_graph())
     asked = {"feeds": ["a", "b"], "fetches": ["r1"]}

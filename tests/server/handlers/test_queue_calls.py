@@ -153,7 +153,7 @@ async def test_deadlines(api: Api) -> None:
     assert (queue["size"], queue["waiting_producers"], queue["waiting_consumers"]) == (1, 0, 0)
 
 
-async def test_who_leaves_while_waiting_takes_nothing(api: Api, handle: str) -> None:
+async def test_client_that_leaves_while_waiting_takes_nothing(api: Api, handle: str) -> None:
     for count in (None, 3):
         waiting = asyncio.create_task(ask(api, handle, "q:dequeue", **({} if count is None else {"count": count})))
         await until(lambda: api.hosted(handle).session.queue("q").statistics().waiting_dequeues == 1)
@@ -164,7 +164,7 @@ async def test_who_leaves_while_waiting_takes_nothing(api: Api, handle: str) -> 
     assert (await ask(api, handle, "q:dequeue", count=2))[1]["components"] == [[0, 1]]
 
 
-async def test_what_was_taken_for_who_has_gone_is_given_back(
+async def test_element_taken_for_a_client_that_left_is_put_back(
     api: Api, handle: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await put(api, handle, 1, 2, 3)

@@ -179,7 +179,7 @@ async def test_types_without_json_form_are_refused_in_both_directions(api: Api, 
     assert api.hosted(handle).session.statistics().runs == 0
 
 
-async def test_what_has_no_form_at_all_is_unimplemented(api: Api) -> None:
+async def test_type_without_any_form_is_unimplemented(api: Api) -> None:
     handle = await api.create(through(dtypes.resource))
     for fields in ({"feeds": {}}, {"feeds": []}, {"feeds": [], "parameters": {"binary_data_output": True}}):
         status, answer = await api.run(handle, fetches=["x"], **fields)
@@ -363,9 +363,7 @@ def printing(text: str) -> GraphBuilder:
     return g
 
 
-async def test_what_a_run_prints_comes_with_its_answer_if_asked_for(
-    api: Api, capsys: pytest.CaptureFixture[str]
-) -> None:
+async def test_prints_come_with_the_answer_on_request(api: Api, capsys: pytest.CaptureFixture[str]) -> None:
     handle = await api.create(printing("hé\n"))
     for _ in range(4):
         asked = {"fetches": ["once"], "targets": ["twice"], "options": {"prints": True}}
@@ -378,7 +376,7 @@ async def test_what_a_run_prints_comes_with_its_answer_if_asked_for(
     assert capsys.readouterr() == ("hé\n!", "hé\n[1]\n")
 
 
-async def test_what_a_run_prints_is_bounded_in_its_answer(api: Api) -> None:
+async def test_prints_in_an_answer_are_bounded(api: Api) -> None:
     handle = await api.create(printing("x" * 50_000))
     _, answer = await api.run(handle, targets=["twice"], options={"prints": True})
     metadata = answer["metadata"]

@@ -356,7 +356,7 @@ class TestOwnGraphs:
             {"fetches": ["size"], "feeds": {"name": "/etc/shadow"}},
         ],
     )
-    async def test_what_reaches_for_files_is_refused(self, start: Start, request_: dict[str, Any]) -> None:
+    async def test_file_ops_are_refused(self, start: Start, request_: dict[str, Any]) -> None:
         api = await start(graphs={"own": self.graph()})
         status, answer = await api.run("own", **request_)
         assert (status, answer["code"]) == (403, "PERMISSION_DENIED")
@@ -377,7 +377,7 @@ class TestOwnGraphs:
         assert (await api.call("POST", "/v1/sessions/own:extend", body))[0] == 200
         assert (await api.run("own", fetches=["mine"]))[0] == 403
 
-    async def test_what_is_run_as_soon_as_it_is_there_is_refused_too(self, start: Start) -> None:
+    async def test_file_op_is_refused_right_after_an_extension(self, start: Start) -> None:
         """The graph is extended in a thread: a run may come before whoever extended it goes on."""
         api = await start(graphs={"own": self.graph()})
         g = GraphBuilder()
@@ -386,14 +386,14 @@ class TestOwnGraphs:
         await api.hosted("own").session.extend(g.graph_def)
         assert (await api.run("own", fetches=["mine"]))[0] == 403
 
-    async def test_they_run_where_file_ops_are_allowed(self, start: Start, tmp_path: Path) -> None:
+    async def test_file_ops_run_if_graphs_are_trusted(self, start: Start, tmp_path: Path) -> None:
         (tmp_path / "f").write_bytes(b"hello")
         api = await start(graphs={"own": self.graph()}, trust_graphs=True)
         status, answer = await api.run("own", feeds={"name": str(tmp_path / "f")}, fetches=["size"])
         assert (status, answer["outputs"]) == (200, {"size": 5})
 
 
-async def test_what_clients_keep_under_handles_is_bounded(start: Start) -> None:
+async def test_kept_tensors_of_clients_are_bounded(start: Start) -> None:
     api = await start(max_kept_bytes=100)
     g = GraphBuilder()
     g.placeholder("x", dtypes.float32)
@@ -460,7 +460,7 @@ async def test_a_large_graph_is_out_of_the_collectors_sight_until_it_is_deleted(
     await until(gone)
 
 
-async def test_what_is_wrong_with_a_large_graph_is_told_too(api: Api) -> None:
+async def test_error_in_a_large_graph_is_reported(api: Api) -> None:
     g = large_graph()
     g("bad", "NoOp", "nobody")
     status, answer = await api.call("POST", "/v1/sessions", {"graph_def": encoded(g)})

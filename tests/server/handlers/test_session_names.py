@@ -36,7 +36,7 @@ async def test_a_name(api: Api) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "a/b", "a:b", "a@1", "-a", "é", "x" * 129, "0" * 32, f"1-{'a' * 32}", 3])
-def test_what_is_no_name(name: Any) -> None:
+def test_malformed_name_is_refused(name: Any) -> None:
     with pytest.raises(errors.InvalidArgumentError, match='"name" must be'):
         check_name(name)
 

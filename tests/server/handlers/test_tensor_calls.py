@@ -59,7 +59,7 @@ async def test_a_tensor_that_a_client_sends(api: Api, session: str) -> None:
     assert answer["outputs"] == {"back": [3, 4]}
 
 
-async def test_where_it_is_said_to_be_it_is(api: Api, session: str) -> None:
+async def test_location_of_a_kept_tensor_leads_to_it(api: Api, session: str) -> None:
     body = json.dumps({"name": "50% & more?", "datatype": "BYTES", "shape": [], "data": ["ä"]}).encode()
     response, _ = await api.raw("POST", f"/v1/sessions/{session}/tensors", body)
     status, answer = await api.call("GET", response.headers["Location"])
@@ -122,6 +122,6 @@ async def test_tensors_are_bounded(start: Any) -> None:
     assert (status, answer["code"]) == (429, "RESOURCE_EXHAUSTED")
 
 
-async def test_those_of_models_are_nobodys(api: Api, session: str) -> None:
+async def test_kept_tensors_of_models_are_refused(api: Api, session: str) -> None:
     api.hosted(session).listed = True
     assert (await api.call("GET", f"/v1/sessions/{session}/tensors"))[0] == 403

@@ -55,7 +55,7 @@ def test_calls_of_models_are_answered_where_models_are() -> None:
         ("GET", "/", (AnsweredBy.FRONT, "")),
     ],
 )
-def test_what_is_no_route_goes_where_it_begins(method: str, target: str, answered: tuple[AnsweredBy, str]) -> None:
+def test_unknown_path_goes_where_its_prefix_goes(method: str, target: str, answered: tuple[AnsweredBy, str]) -> None:
     assert RelayedRoutes(table()).find(method.encode(), target.encode()) == answered
 
 

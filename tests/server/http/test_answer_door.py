@@ -156,7 +156,7 @@ def cut_off(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return said
 
 
-async def test_who_does_not_read_is_cut_off(start: Start, cut_off: list[str]) -> None:
+async def test_client_that_does_not_read_is_cut_off(start: Start, cut_off: list[str]) -> None:
     api = await start(slow_seconds=0.05)
     handle = await api.create(large_graph())
     path = await kept(api, handle, np.arange(LARGE, dtype=np.int32))
@@ -195,7 +195,7 @@ async def test_places_are_bounded_and_the_last_are_for_others(start: Start) -> N
     assert (await api.raw("GET", path))[0].status == 200
 
 
-async def test_without_memory_it_is_refused(start: Start) -> None:
+async def test_large_answer_is_refused_without_memory(start: Start) -> None:
     api = await start(max_memory_bytes=1_000_000, max_session_bytes=1_000_000)
     handle = await api.create(large_graph())
     with api.server.door.holding(900_000):
@@ -205,7 +205,7 @@ async def test_without_memory_it_is_refused(start: Start) -> None:
     assert (await api.raw("GET", f"/v1/sessions/{handle}/graph"))[0].status == 200
 
 
-def test_what_was_done_is_told_without_memory_too() -> None:
+def test_change_is_answered_even_without_memory() -> None:
     """What could be large of it was counted before it was done."""
     server = Server(ServerConfig(max_memory_bytes=1_000_000))
     with server.door.holding(950_000):

@@ -73,7 +73,7 @@ async def served() -> AsyncIterator[Served]:
         yield served
 
 
-def test_who_is_refused_is_counted() -> None:
+def test_refused_requests_are_counted() -> None:
     written: list[bytes] = []
 
     class Client(asyncio.Transport):
@@ -185,7 +185,7 @@ def test_time_in_which_the_loop_stood_still_is_no_waiting(turn: float, after: fl
     assert after < run_virtual(waited()) <= 2.5 * after
 
 
-async def test_when_a_request_came() -> None:
+async def test_arrival_is_when_a_request_was_read() -> None:
     clock = Clock()
     backlog = Backlog(clock)
     connection = asyncio.BaseTransport()
@@ -198,7 +198,7 @@ async def test_when_a_request_came() -> None:
     assert backlog.arrival(connection) == 2.0
 
 
-async def test_what_is_in_a_body_is_no_request(served: Served) -> None:
+async def test_request_inside_a_body_is_not_counted(served: Served) -> None:
     """However it is cut, and whatever came before it."""
     first = await overloaded(served)
     inner = run(b"{}")
@@ -217,7 +217,7 @@ async def test_what_is_in_a_body_is_no_request(served: Served) -> None:
     writer.close()
 
 
-async def test_where_requests_end_is_not_known_after_some_that_came_together(served: Served) -> None:
+async def test_ends_of_requests_are_unknown_after_several_came_together(served: Served) -> None:
     reader, writer = await served.connect()
     ahead = b"POST /x HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(run(b"{}"))
     writer.write(run(b"{}") + ahead)

@@ -42,7 +42,7 @@ async def test_codings(api: Api, small: str, coding: str, data: bytes) -> None:
 
 
 @pytest.mark.parametrize("coding", ["br", "zstd", "compress", "gzip, gzip"])
-async def test_other_codings_are_refused(api: Api, small: str, coding: str) -> None:
+async def test_unknown_codings_are_refused(api: Api, small: str, coding: str) -> None:
     response, body = await api.raw("POST", f"/v1/sessions/{small}:run", RUN, Content_Encoding=coding)
     assert response.status == 415 and response.headers["Accept-Encoding"] == "gzip, deflate"
     assert json.loads(body)["code"] == "INVALID_ARGUMENT"
@@ -268,7 +268,7 @@ async def test_long_json_gives_other_threads_their_turn() -> None:
 
 
 @pytest.mark.parametrize(("size", "in_thread"), [(20_000, False), (300_000, True)])
-async def test_what_inflates_to_much_does_so_in_a_thread(
+async def test_large_body_is_inflated_in_a_thread(
     api: Api, small: str, monkeypatch: pytest.MonkeyPatch, size: int, in_thread: bool
 ) -> None:
     """However small it is compressed."""

@@ -35,7 +35,7 @@ async def test_unfinished_bodies_are_bounded_in_sum(start: Start) -> None:
     await until(lambda: budget.in_use == 0)
 
 
-async def test_what_a_body_inflates_to_counts(start: Start) -> None:
+async def test_inflated_size_counts(start: Start) -> None:
     api = await start(max_body_bytes=8_000_000, max_buffered_bytes=8_000_000)
     handle = await api.create(small_graph())
     bomb = gzip.compress(RUN + b" " * 7_900_000)

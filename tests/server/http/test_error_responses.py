@@ -95,7 +95,7 @@ async def test_a_bug_is_logged_and_not_shown(caplog: pytest.LogCaptureFixture) -
     assert record.exc_info is not None and "secret" in caplog.text
 
 
-async def test_what_python_says_of_a_kernels_bug_is_logged_and_not_shown(caplog: pytest.LogCaptureFixture) -> None:
+async def test_text_of_a_kernels_exception_is_logged_and_not_shown(caplog: pytest.LogCaptureFixture) -> None:
     async def handler(request: web.Request) -> web.Response:
         raise errors.UnknownError("KeyError: secret", node="n", op="Op") from KeyError("secret")
 

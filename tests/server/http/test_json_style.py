@@ -58,7 +58,7 @@ async def test_runs(api: Api, accept: str, floats: Any, ints: Any) -> None:
     assert told[0]["value"] == floats
 
 
-async def test_without_they_are_tokens_and_numbers(api: Api) -> None:
+async def test_default_style_writes_tokens_and_numbers(api: Api) -> None:
     path = f"/v1/sessions/{await api.create(odd_graph())}:run"
     response, body = await api.raw("POST", path, b'{"fetches": ["f", "i"]}', Accept="application/json;q=0.5")
     assert response.status == 200
@@ -66,7 +66,7 @@ async def test_without_they_are_tokens_and_numbers(api: Api) -> None:
 
 
 @pytest.mark.parametrize("accept", ["application/json;nan=0", "application/json;int64=number", "*/*;nan="])
-async def test_what_is_not_known_is_refused(api: Api, accept: str) -> None:
+async def test_unknown_style_is_refused(api: Api, accept: str) -> None:
     path = f"/v1/sessions/{await api.create(odd_graph())}:run"
     response, body = await api.raw("POST", path, b'{"fetches": ["f"]}', Accept=accept)
     assert response.status == 400 and b"Accept: " in body

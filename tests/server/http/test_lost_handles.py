@@ -58,7 +58,7 @@ async def test_handles_of_an_earlier_start_are_told_from_those_that_never_were(s
 @pytest.mark.parametrize(
     "call", ["GET ", "DELETE ", "POST :run", "GET /graph", "GET /tensors/w;0;d", "GET /runs/run-1"]
 )
-async def test_whatever_is_asked_of_a_session_of_an_earlier_start(start: Start, call: str) -> None:
+async def test_every_call_to_a_session_of_an_earlier_start_says_so(start: Start, call: str) -> None:
     handle = await (await start()).create(small_graph())
     method, _, rest = call.partition(" ")
     status, answer = await (await start()).call(method, f"/v1/sessions/{handle}{rest}")

@@ -125,7 +125,7 @@ class TestSources:
     def test_which_are_served(self, versions: Any, wanted: list[int]) -> None:
         assert ModelSource("model", versions=versions).wanted([10, 1, 2]) == wanted
 
-    def test_nothing_there(self, tmp_path: Path) -> None:
+    def test_missing_model_is_not_found(self, tmp_path: Path) -> None:
         with pytest.raises(errors.NotFoundError, match="No such file or directory"):
             find_versions(ModelSource(tmp_path / "none"))
         with pytest.raises(errors.NotFoundError, match=r"neither a saved_model\.pb nor a folder"):
@@ -290,7 +290,7 @@ class TestSwaps:
         status, answer = await begun
         assert status == 499 and answer["code"] == "CANCELLED"
 
-    async def test_no_request_fails_while_versions_are_swapped(self, start: Start, tmp_path: Path) -> None:
+    async def test_requests_succeed_while_versions_are_swapped(self, start: Start, tmp_path: Path) -> None:
         add_version(tmp_path, 1)
         source = ModelSource(tmp_path)
         api = await start(models={"m": source})
@@ -440,7 +440,7 @@ class TestUploads:
 
 
 class TestRepository:
-    async def test_what_comes_changes_and_goes(self, start: Start, tmp_path: Path) -> None:
+    async def test_models_that_come_change_and_go_are_followed(self, start: Start, tmp_path: Path) -> None:
         add_version(tmp_path / "one", 1)
         add_version(tmp_path / "bad", 1, b"no graph")
         (tmp_path / ".hidden").mkdir()
@@ -464,14 +464,14 @@ class TestRepository:
         await api.server.repository.look()
         assert (await ask(api, "two"))[0] == 404
 
-    async def test_it_looks_by_itself(self, start: Start, tmp_path: Path) -> None:
+    async def test_repository_is_polled(self, start: Start, tmp_path: Path) -> None:
         api = await start(model_repository=tmp_path, repository_poll_seconds=0.001)
         await loaded(api)
         await asyncio.to_thread(add_version, tmp_path / "late", 1)
         await until(lambda: (model := api.server.models.get("late")) and model.ready)
         assert await ask(api, "late") == (200, 1)
 
-    async def test_what_cannot_be_a_name_is_left_out(self, start: Start, tmp_path: Path) -> None:
+    async def test_folder_that_cannot_be_a_name_is_left_out(self, start: Start, tmp_path: Path) -> None:
         add_version(tmp_path / "a b", 1)
         api = await start(model_repository=tmp_path)
         await loaded(api)
@@ -508,7 +508,7 @@ class TestBatching:
         assert batch["batch_size"] == 2 and batch["compute_infer"]["count"] == 1
 
     @pytest.mark.parametrize("victim", [0, 1])
-    async def test_one_that_is_cancelled_leaves_the_other(self, gated: tuple[Api, gates.Gate], victim: int) -> None:
+    async def test_cancelled_request_leaves_the_other(self, gated: tuple[Api, gates.Gate], victim: int) -> None:
         api, gate = gated
         tasks = [asyncio.create_task(api.run("m", run_id=f"r{i}", inputs={"x": [i]})) for i in range(2)]
         await gate.entered.wait()
@@ -543,7 +543,7 @@ class TestBatching:
         with pytest.raises(errors.InvalidArgumentError):
             Batching(**settings)
 
-    async def test_what_has_no_rows_is_run_alone(self, start: Start) -> None:
+    async def test_request_without_rows_runs_alone(self, start: Start) -> None:
         def scalar() -> aexec.Graph:
             with aexec.Graph() as graph:
                 aexec.ops.neg(aexec.placeholder("float32", [], name="x"), name="y")

@@ -70,7 +70,7 @@ def triton_input(name: str, array: Any, datatype: str, *, binary: bool = True) -
 
 
 class TestTritonClient:
-    async def test_what_the_server_says_of_itself(self, model: Api) -> None:
+    async def test_server_and_model_metadata(self, model: Api) -> None:
         def ask(client: triton.InferenceServerClient) -> None:
             assert client.is_server_live() and client.is_server_ready()
             assert client.is_model_ready("m") and client.is_model_ready("m", "1")
@@ -229,7 +229,7 @@ async def test_compressed_both_ways(model: Api, coding: str) -> None:
         assert json.loads(await response.read())["outputs"][0]["data"] == [2.0] * 2000
 
 
-async def test_what_is_binary_is_compressed_on_wish_only(model: Api) -> None:
+async def test_binary_answers_are_compressed_only_on_request(model: Api) -> None:
     rows = X | {"shape": [1000, 2], "data": [1.0] * 2000}
     body = {"inputs": [rows], "parameters": {"binary_data_output": True}}
     for accepted, coding in (("gzip, deflate", None), ("gzip", "gzip")):
@@ -254,7 +254,7 @@ class TestRawRequests:
         status, data = await self.raw(model, bytes(12))
         assert status == 400 and b"has 12 bytes of binary data, but shape [1, 2]" in data
 
-    async def test_one_open_size_follows_from_the_bytes(self, start: Start) -> None:
+    async def test_unknown_size_follows_from_the_bytes(self, start: Start) -> None:
         def make() -> aexec.Graph:
             with aexec.Graph() as graph:
                 aexec.ops.neg(aexec.placeholder("int32", [None, None, 2], name="x"), name="y")
@@ -365,7 +365,7 @@ class TestUploads:
         status, answer = await self.load(api, **{f"file:{path}": ""})
         assert status == 400 and "must be file:VERSION/NAME" in answer["error"]
 
-    async def test_what_reaches_for_files_is_refused(self, api: Api) -> None:
+    async def test_uploaded_model_with_file_ops_is_refused(self, api: Api) -> None:
         with aexec.Graph() as graph:
             aexec.ops.identity(aexec.ops.read_file("/etc/hostname"), name="y")
         data = base64.b64encode(graph.to_bytes()).decode()

@@ -61,7 +61,7 @@ class TestPredict:
             "many fields",
         ],
     )
-    def test_what_is_unusual_is_left_as_it_is(self, data: bytes) -> None:
+    def test_unusual_message_is_left_unchanged(self, data: bytes) -> None:
         rest, contents = predict_apart(data)
         assert rest == data and not contents
 

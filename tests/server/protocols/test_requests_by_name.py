@@ -252,7 +252,7 @@ async def _post(api: Api, verb: str, fields: dict[str, Any]) -> Any:
 
 
 @pytest.mark.soak
-async def test_more_requests_get_by_name_what_they_name(start: Start) -> None:
+async def test_many_requests_get_by_name_what_they_name(start: Start) -> None:
     seeds, of_one = Seeds(1000), 50
     stack = AsyncExitStack()
     for seed in seeds:

@@ -106,7 +106,7 @@ class TestStrings:
         expected = [{"text": text, "raw_bytes": raw} for text, raw in zip(given, always, strict=True)]
         assert (status, answer) == (200, {"predictions": expected})
 
-    async def test_one_output_of_bytes(self, model: Api) -> None:
+    async def test_single_output_of_bytes(self, model: Api) -> None:
         status, answer = await post(model, signature_name="one_string", inputs=["a"])
         assert (status, answer) == (200, {"outputs": [{"b64": "YQ=="}]})
 
@@ -152,7 +152,7 @@ class TestExamples:
         assert status == 200
         assert answer == {"results": [[["2", 1.5], ["-2", -1.5]], [["-2", -2.0], ["2", 2.0]]]}
 
-    async def test_without_classes_or_scores(self, model: Api) -> None:
+    async def test_missing_classes_or_scores_are_filled(self, model: Api) -> None:
         _, answer = await post(model, "classify", signature_name="scores", examples=[{"x": 1.5}])
         assert answer == {"results": [[["", 1.5], ["", -1.5]]]}
         _, answer = await post(model, "classify", signature_name="labels", examples=[{"x": 1.0}])
@@ -249,7 +249,7 @@ class TestVersions:
             ("/v1/models/M", "Latest(M)"),
         ],
     )
-    async def test_what_is_not_there(self, versions: Api, path: str, message: str) -> None:
+    async def test_missing_model_and_version_are_not_found(self, versions: Api, path: str, message: str) -> None:
         status, answer = await versions.call("POST", f"{path}:predict", {"instances": [1]})
         assert (status, answer["error"]) == (404, f"Servable not found for request: {message}")
 

@@ -289,5 +289,5 @@ def test_a_small_message_needs_no_measuring() -> None:
     ],
     ids=["large", "part", "filled", "strings", "twice", "cut off"],
 )
-def test_what_is_not_so_small_or_plain_is_measured(body: bytes) -> None:
+def test_message_that_is_not_small_and_plain_is_measured(body: bytes) -> None:
     assert protobuf.parse_small_run(body) is None

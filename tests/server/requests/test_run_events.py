@@ -96,7 +96,7 @@ async def test_an_error_is_the_last_event(api: Api) -> None:
     assert (events[1][1]["code"], events[1][1]["node"]) == ("INVALID_ARGUMENT", "fails")
 
 
-async def test_what_cannot_begin_has_a_status(api: Api) -> None:
+async def test_run_that_cannot_begin_has_a_status(api: Api) -> None:
     handle = await api.create(small_graph())
     for fields, status in (
         ({"fetches": ["none"]}, 404),
@@ -108,7 +108,7 @@ async def test_what_cannot_begin_has_a_status(api: Api) -> None:
     assert not api.hosted(handle).runs.live
 
 
-async def test_whoever_leaves_ends_the_run(api: Api) -> None:
+async def test_client_that_leaves_ends_the_run(api: Api) -> None:
     gate = gates.Gate()
     handle = await api.create(slow_graph(gate))
     async with posted(api, handle, feeds={"x": 3}, fetches=["late"]) as response:
@@ -118,7 +118,7 @@ async def test_whoever_leaves_ends_the_run(api: Api) -> None:
     await until(lambda: not api.hosted(handle).runs.live)
 
 
-async def test_others_may_look_on(api: Api) -> None:
+async def test_events_can_be_followed_by_others(api: Api) -> None:
     gate = gates.Gate()
     handle = await api.create(slow_graph(gate))
     run = asyncio.create_task(api.run(handle, feeds={"x": 3}, fetches=["late"], run_id="r"))

@@ -106,7 +106,7 @@ async def test_fault_of_the_server_stays_in_the_log(
     assert "ZeroDivisionError" in caplog.text
 
 
-async def test_nothing_begins_while_the_server_drains(rpc: RpcClient) -> None:
+async def test_draining_server_begins_no_call(rpc: RpcClient) -> None:
     rpc.server.draining = True
     code, words = await rpc.refused(f"{MASTER}RunStep", proto.RunStepRequest(), proto.RunStepResponse)
     assert (code, words) == ("UNAVAILABLE", "The server is shutting down")

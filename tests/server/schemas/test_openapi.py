@@ -26,7 +26,7 @@ def test_every_route_is_described() -> None:
     assert not undescribed(table()), "\n".join(undescribed(table()))
 
 
-def test_what_is_not_described_is_named_with_where_to_add_it() -> None:
+def test_undescribed_parts_are_named_with_their_place() -> None:
     route = replace(table()[0], path="/v1/{unheard}", request="NoSuchRequest", response=None, parameters=("X-Y",))
     said = undescribed([route])
     assert [re.findall(r"'\w.*'|says nothing", text)[0] for text in said] == [
@@ -44,7 +44,7 @@ def test_the_document_is_valid_and_has_each_call() -> None:
     assert described == {(route.method, route.path) for route in table()}
 
 
-def test_no_body_is_described_that_no_route_has() -> None:
+def test_every_described_body_is_used_by_a_route() -> None:
     assert set(BODIES) == {name for route in table() for name in (route.request, route.response) if name is not None}
 
 
@@ -60,7 +60,7 @@ def test_examples_of_the_documentation_fit(path: str, body: str) -> None:
     assert fits(route.request, json.loads(body)) is None
 
 
-def test_there_are_examples() -> None:
+def test_examples_exist() -> None:
     assert len(EXAMPLES) >= 7
 
 
@@ -76,7 +76,7 @@ def test_there_are_examples() -> None:
         ("CreatedSession", {"session_handle": "s", "graph_version": 0, "colour": "red"}, "colour"),
     ],
 )
-def test_what_does_not_fit_is_found(name: str, value: Any, why: str | None) -> None:
+def test_mismatch_with_a_schema_is_found(name: str, value: Any, why: str | None) -> None:
     said = fits(name, value)
     assert said is None if why is None else said is not None and why in said
 
@@ -91,7 +91,7 @@ def test_an_exchange_that_is_not_described_fails_the_test_that_made_it() -> None
         check_exchange("GET", "/livez", None, 500, {"message": "oh"})
 
 
-async def test_it_is_served(api: Api) -> None:
+async def test_document_is_served(api: Api) -> None:
     status, answer = await api.call("GET", "/openapi.json")
     assert status == 200 and answer == document()
 

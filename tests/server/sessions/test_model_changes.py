@@ -74,7 +74,7 @@ def test_every_stateful_op_is_classified() -> None:
     assert {op for op in ops if may_change_model(op)} - CHANGES == known
 
 
-def test_what_nobody_has_classified_changes_something() -> None:
+def test_unclassified_stateful_op_counts_as_a_change() -> None:
     assert changes("TestGate") and not changes("TestFail") and not changes("NoSuchOp")
 
 
@@ -154,7 +154,9 @@ async def started(start: Start, **settings: Any) -> Any:
         (["calls_write"], [], "StatefulPartitionedCall"),
     ],
 )
-async def test_what_changes_it_is_refused(start: Start, fetches: list[str], targets: list[str], op: str) -> None:
+async def test_run_that_changes_a_model_is_refused(
+    start: Start, fetches: list[str], targets: list[str], op: str
+) -> None:
     api = await started(start)
     for _ in range(2):
         status, answer = await api.run("model", feeds={"x": 5.0}, fetches=fetches, targets=targets)
@@ -166,7 +168,7 @@ async def test_what_changes_it_is_refused(start: Start, fetches: list[str], targ
     assert (status, answer["outputs"]) == (200, {"y": 2.0, "ref_read": 1.0, "size": 0})
 
 
-async def test_what_reads_it_runs(start: Start) -> None:
+async def test_run_that_reads_a_model_is_allowed(start: Start) -> None:
     api = await started(start)
     fetches = ["y", "ref_read", "found", "size", "calls_read"]
     for _ in range(2):
@@ -186,13 +188,13 @@ async def test_a_plan_is_looked_at_once(start: Start, monkeypatch: pytest.Monkey
     assert len(looked) == 1
 
 
-async def test_where_changes_are_allowed(start: Start) -> None:
+async def test_changes_run_if_they_are_allowed(start: Start) -> None:
     api = await started(start, allow_model_changes=True)
     assert (await api.run("model", feeds={"x": 5.0}, targets=["write"]))[0] == 200
     assert (await api.run("model", feeds={"x": 2.0}, fetches=["y"]))[1]["outputs"] == {"y": 10.0}
 
 
-async def test_what_clients_make_is_theirs(start: Start) -> None:
+async def test_clients_may_change_their_own_sessions(start: Start) -> None:
     api = await start()
     g = GraphBuilder()
     g.graph_def.CopyFrom(model().to_graph_def())

@@ -154,7 +154,7 @@ async def test_ops_of_the_program_are_for_its_own_graphs(start: Start) -> None:
 
 
 @pytest.mark.parametrize("settings", [{"allow_ops": ["TestFail"]}, {"allow_ops": [], "trust_graphs": True}])
-async def test_they_can_be_allowed(start: Start, settings: dict[str, Any]) -> None:
+async def test_refused_ops_can_be_allowed(start: Start, settings: dict[str, Any]) -> None:
     api = await start(**settings)
     assert (await api.call("POST", "/v1/sessions", posted(op="TestFail")))[0] == 201
 
@@ -168,6 +168,6 @@ def test_the_command_line_has_them(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(("allowed", "words"), [(["Reedfile"], "'Reedfile'"), ("ReadFile", "names of ops")])
-def test_what_is_allowed_must_be_ops(allowed: Any, words: str) -> None:
+def test_allowed_names_must_be_ops(allowed: Any, words: str) -> None:
     with pytest.raises(errors.InvalidArgumentError, match=words):
         ServerConfig(allow_ops=allowed)

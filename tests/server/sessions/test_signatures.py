@@ -132,7 +132,7 @@ async def test_refusals(model: Api, fields: dict[str, Any], status: int, message
     assert (got, answer["error"].startswith(message)) == (status, True), answer
 
 
-async def test_one_plan_does_for_all_orders_of_inputs_and_feeds(api: Api) -> None:
+async def test_plan_is_shared_by_all_orders_of_inputs_and_feeds(api: Api) -> None:
     with aexec.Graph() as graph:
         a, b, c = (aexec.placeholder("float32", [None], name=name) for name in "abc")
         aexec.ops.sub(aexec.ops.sub(a, b), c, name="d")

@@ -105,12 +105,12 @@ def test_no_cluster_of_others(cluster: str | None) -> None:
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.0.0.1", "models.example"])
-def test_what_to_set_for_http_is_named(host: str) -> None:
+def test_refusal_names_the_settings_for_http(host: str) -> None:
     with pytest.raises(errors.FailedPreconditionError, match=r"--token-file.*--tls-client-ca.*--insecure-no-auth"):
         check_exposure(ServerConfig(host=host))
 
 
-def test_what_to_set_for_the_cluster_is_named(files: dict[str, str]) -> None:
+def test_refusal_names_the_settings_for_the_cluster(files: dict[str, str]) -> None:
     config = ServerConfig(cluster="dask://10.0.0.5:8786")
     with pytest.raises(errors.FailedPreconditionError) as caught:
         check_exposure(config)

@@ -18,11 +18,11 @@ def _machine(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(f"aexec_server.{module}.total_memory", lambda: 10 * GB)
 
 
-def test_they_are_parts_of_what_there_is() -> None:
+def test_default_limits_are_parts_of_the_memory() -> None:
     assert memory_limits(ServerConfig()) == (5 * GB, 5 * GB // 2, 5 * GB // 2)
 
 
-def test_those_that_are_set_stay() -> None:
+def test_configured_limits_hold() -> None:
     assert memory_limits(ServerConfig(max_memory_bytes=GB)) == (GB, GB // 2, GB // 2)
     assert memory_limits(ServerConfig(max_session_bytes=GB, max_run_bytes=7)) == (5 * GB, GB, 7)
 
@@ -32,7 +32,7 @@ def test_infinity_is_no_limit() -> None:
     assert memory_limits(ServerConfig(max_run_bytes=math.inf)) == (5 * GB, 5 * GB // 2, None)
 
 
-def test_nobody_knows_what_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unknown_memory_gives_no_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("aexec_server.settings.memory_limits.total_memory", lambda: math.inf)
     assert memory_limits(ServerConfig()) == (None, None, None)
 

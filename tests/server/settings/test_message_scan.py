@@ -162,7 +162,7 @@ def why_refused(kind: type[Message], data: bytes) -> str:
 
 @settings(max_examples=40)
 @given(requests(), st.integers(0, 2**32))
-def test_what_protobuf_parses_is_measured(request: Message, seed: int) -> None:
+def test_mutated_messages_that_protobuf_parses_are_measured(request: Message, seed: int) -> None:
     """Broken bytes too; but a tensor whose parts are spread over several parts of a message is refused."""
     why = why_refused(type(request), mutate_bytes(request.SerializeToString(), random.Random(seed)))
     assert not why or "twice in one place" in why or "would take more" in why
@@ -190,7 +190,7 @@ def test_nodes_are_limited() -> None:
         scan(proto.GraphDef.DESCRIPTOR, many_nodes(1001), limits)
 
 
-def test_what_is_refused_by_count_is_not_gone_through() -> None:
+def test_scan_stops_at_the_limit_on_nodes() -> None:
     with pytest.raises(errors.ResourceExhaustedError) as caught:
         scan(proto.GraphDef.DESCRIPTOR, many_nodes(20_000_000), MessageLimits(1000, 10**15))
     assert "in its first 8192 bytes" in caught.value.message

@@ -240,7 +240,7 @@ class TestCommand:
             assert line in printed
         assert "port = 1  # " in printed and "aexec.toml" in printed
 
-    def test_what_is_wrong_is_usage(self, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_wrong_settings_are_usage_errors(self, capsys: pytest.CaptureFixture[str]) -> None:
         assert cli.main(["serve", "--port", "99999"]) == 2
         assert cli.main(["serve", "--config", "/no/such/file"]) == 15
         assert cli.main(["serve", "--example", "--graph", "example=x"]) == 2
@@ -252,6 +252,6 @@ class TestCommand:
         printed = capsys.readouterr().out
         assert [one.flag for one in SETTINGS.values() if f"  {one.flag}" not in printed] == []
 
-    def test_other_commands_do_not_ask_the_server(self) -> None:
+    def test_commands_other_than_serve_do_not_import_the_server(self) -> None:
         parser = cli._parser(["run"])
         assert "--port" not in parser.format_help()

@@ -109,7 +109,7 @@ async def test_runs_are_counted_by_model_and_outcome(start: Start) -> None:
     assert found("aexec_sessions") == 2 and found("aexec_runs_in_flight") == 0
 
 
-async def test_no_label_names_a_session_or_a_run(api: Api) -> None:
+async def test_labels_name_no_session_and_no_run(api: Api) -> None:
     handle = await api.create(small_graph())
     assert (await api.run(handle, feeds=X, fetches=["y"], run_id="very-special"))[0] == 200
     _, body = await api.raw("GET", "/metrics")
@@ -130,7 +130,7 @@ class TestCancellations:
         assert reasons == {reason} and found("aexec_cancellations_total", reason=reason) == 1
         assert found("aexec_cancel_latency_seconds_count") == timed
 
-    async def test_by_request(self, api: Api) -> None:
+    async def test_cancellation_by_request(self, api: Api) -> None:
         handle, run = await self.waiting(api)
         assert (await scrape(api))("aexec_runs_in_flight") == 1
         await api.call("POST", f"/v1/sessions/{handle}/runs/r:cancel")
@@ -148,7 +148,7 @@ class TestCancellations:
         await until(lambda: not api.hosted(handle).runs.live)
         await self.counted(api, "disconnect", timed=False)
 
-    async def test_its_session_is_deleted(self, api: Api) -> None:
+    async def test_cancellation_by_deleting_the_session(self, api: Api) -> None:
         handle, run = await self.waiting(api)
         assert (await api.call("DELETE", f"/v1/sessions/{handle}"))[0] == 204
         assert (await run)[0] == 499
@@ -160,7 +160,7 @@ class TestCancellations:
         assert (await run)[0] == 499
         await self.counted(api, "shutdown")
 
-    async def test_too_many(self, start: Start) -> None:
+    async def test_overload_counts_as_a_cancellation(self, start: Start) -> None:
         api = await start(max_runs=1)
         handle, run = await self.waiting(api)
         assert (await api.run(handle, fetches=["y"]))[0] == 429
@@ -188,7 +188,7 @@ class TestCancellations:
 
 
 class TestKernels:
-    async def test_of_a_traced_run(self, api: Api, small: str) -> None:
+    async def test_traced_run_is_counted(self, api: Api, small: str) -> None:
         await api.run(small, feeds=X, fetches=["y"])
         assert (await scrape(api)).all("aexec_kernel_duration_seconds_count") == []
         status, answer = await api.run(small, feeds=X, fetches=["y"], options={"trace_level": "FULL_TRACE"})
@@ -196,7 +196,7 @@ class TestKernels:
         ops = {labels["op"] for labels in (await scrape(api)).all("aexec_kernel_duration_seconds_count")}
         assert "Square" in ops
 
-    async def test_of_samples(self, start: Start) -> None:
+    async def test_sampled_runs_are_counted(self, start: Start) -> None:
         api = await start(kernel_samples=2)
         handle = await api.create(small_graph())
         for _ in range(4):
@@ -207,7 +207,7 @@ class TestKernels:
         assert found("aexec_kernel_duration_seconds_count", **labels) == 2
 
 
-async def test_what_sessions_keep(api: Api, small: str) -> None:
+async def test_kept_tensors_are_counted(api: Api, small: str) -> None:
     handle = await api.hosted(small).session.tensors.put(np.ones(100, np.float32))
     found = await scrape(api)
     assert found("aexec_tensor_store_bytes") == found("aexec_memory_bytes", kind="in_use") == 400

@@ -28,7 +28,7 @@ def written(monkeypatch: pytest.MonkeyPatch) -> Iterator[io.StringIO]:
     hosting.set_printer(None)
 
 
-async def test_what_a_graph_prints_is_a_line_without_escapes(written: io.StringIO) -> None:
+async def test_printed_text_is_a_line_without_escapes(written: io.StringIO) -> None:
     with aexec.Graph() as graph:
         text = aexec.placeholder("string", [], name="text")
         for stream in ("stderr", "stdout", "log(warning)"):

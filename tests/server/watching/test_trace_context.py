@@ -16,13 +16,13 @@ PARENT = f"00-{TRACE}-{SPAN}-01"
 
 
 class TestTraceparent:
-    def test_what_it_says(self) -> None:
+    def test_parts_of_a_traceparent(self) -> None:
         found = parse_traceparent(PARENT)
         assert found is not None
         assert (found.trace_id, found.parent_id, found.flags) == (TRACE, SPAN, "01")
         assert str(found) == f"00-{TRACE}-{found.span_id}-01" and found.span_id != SPAN
 
-    def test_of_a_later_version(self) -> None:
+    def test_later_version_is_read(self) -> None:
         for text in (PARENT.replace("00-", "cc-", 1), PARENT.replace("00-", "cc-", 1) + "-what-ever"):
             found = parse_traceparent(text)
             assert found is not None and found.trace_id == TRACE
@@ -42,7 +42,7 @@ class TestTraceparent:
             PARENT.replace("4", "٤"),
         ],
     )
-    def test_what_is_none(self, text: str) -> None:
+    def test_malformed_header_is_ignored(self, text: str) -> None:
         assert parse_traceparent(text) is None
 
 
