@@ -58,7 +58,7 @@ def used(source: str) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("path", sorted(SERVER.rglob("*.py")), ids=lambda path: str(path.relative_to(SERVER)))
-def test_the_server_uses_public_names_only(path: Path) -> None:
+def test_server_uses_public_names_only(path: Path) -> None:
     assert [name for name in used(path.read_text()) if not is_public(name)] == []
 
 

@@ -51,7 +51,7 @@ class Running:
             return response.status, await response.json()
 
 
-async def test_an_application_that_has_ended_is_not_kept() -> None:
+async def test_application_that_has_ended_is_not_kept() -> None:
     """Nor is what it had loaded."""
 
     async def ended() -> weakref.ref[Server]:
@@ -75,7 +75,7 @@ def tell(number: int = signal.SIGTERM) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-async def test_a_signal_stops_the_server(number: int) -> None:
+async def test_signal_stops_the_server(number: int) -> None:
     async with Running(graphs={"small": small_graph().graph()}) as running:
         assert running.address.startswith("http://127.0.0.1:")
         assert await running.get("/readyz") == 200
@@ -160,14 +160,14 @@ async def test_cancelling_the_task_stops_the_server_too() -> None:
             await running.task
 
 
-async def test_a_graph_that_cannot_be_loaded() -> None:
+async def test_graph_that_cannot_be_loaded() -> None:
     with pytest.raises(errors.NotFoundError, match="No such file"):
         await run_server(ServerConfig(port=0, graphs={"missing": "/nonexistent/model.pb"}))
     with pytest.raises(errors.InvalidArgumentError, match="A model's name"):
         await run_server(ServerConfig(port=0, graphs={"a/b": aexec.Graph()}))
 
 
-async def test_an_address_in_use() -> None:
+async def test_address_in_use() -> None:
     async with Running() as running:
         port = int(running.address.rpartition(":")[2])
         with pytest.raises(OSError):

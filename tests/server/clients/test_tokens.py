@@ -30,7 +30,7 @@ def line(name: str, digest: str, scopes: str = '"run"', more: str = "") -> str:
     return f'{name} = {{sha256 = "{digest}", scopes = [{scopes}]{more}}}\n'
 
 
-def test_a_token_is_random_and_known_by_its_digest() -> None:
+def test_token_is_random_and_known_by_its_digest() -> None:
     token, digest = new_token()
     assert token != new_token()[0] and len(token) > 43 and digest == hashlib.sha256(token.encode()).hexdigest()
     table = TokenTable(read_tokens(line("alice", digest, '"run", "manage"', ", max_runs = 3"), "f"), Clock())
@@ -49,7 +49,7 @@ def test_malformed_token_is_refused(header: str) -> None:
     assert table.identify(None) == Refusal(token_given=False)
 
 
-def test_a_name_may_have_several_tokens() -> None:
+def test_name_may_have_several_tokens() -> None:
     (one, first), (two, second) = new_token(), new_token()
     text = f'alice = {{sha256 = ["{first}", "{second}"], scopes = ["run"]}}'
     table = TokenTable(read_tokens(text, "f"), Clock())
@@ -112,7 +112,7 @@ def test_digests_are_never_shown() -> None:
     assert "5" not in str(error.value)
 
 
-async def test_the_file_is_read_again_when_it_changes(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_file_is_read_again_when_it_changes(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (one, first), (two, second) = new_token(), new_token()
     path = tmp_path / "tokens.toml"
 
@@ -133,7 +133,7 @@ async def test_the_file_is_read_again_when_it_changes(tmp_path: Path, caplog: py
 
 
 @pytest.mark.skipif(os.name == "nt", reason="permissions of another kind")
-def test_a_file_that_others_may_read_is_warned_of(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_file_that_others_may_read_is_warned_of(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     path = tmp_path / "tokens.toml"
     path.write_text(line("alice", DIGEST))
     path.chmod(0o644)

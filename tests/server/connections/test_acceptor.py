@@ -95,13 +95,13 @@ async def test_all_addresses_of_a_host() -> None:
             Greeter.greeted = 0
 
 
-async def test_an_address_that_is_taken() -> None:
+async def test_address_that_is_taken() -> None:
     sockets = await tcp_sockets("127.0.0.1", 0)
     with accepting(sockets), pytest.raises(OSError, match="in use"):
         await tcp_sockets("127.0.0.1", sockets[0].getsockname()[1])
 
 
-async def test_a_unix_socket(tmp_path: Path) -> None:
+async def test_unix_socket(tmp_path: Path) -> None:
     path = str(tmp_path / "s")
     with accepting([unix_socket(path)]), clients(path, 3, socket.AF_UNIX):
         await turns_until(3)
@@ -137,7 +137,7 @@ async def test_connections_wait_while_the_system_has_no_files(
     ]
 
 
-async def test_a_client_who_speaks_no_tls(authority: Authority) -> None:
+async def test_client_who_speaks_no_tls(authority: Authority) -> None:
     tls = await asyncio.to_thread(ServerTls, ServerConfig(tls_cert=authority.cert, tls_key=authority.key))
     sockets = await tcp_sockets("127.0.0.1", 0)
     address = sockets[0].getsockname()

@@ -70,7 +70,7 @@ async def shown(url: str, context: ssl.SSLContext) -> bytes:
         await writer.wait_closed()
 
 
-async def test_a_session_by_tls_with_a_token(authority: Authority, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_session_by_tls_with_a_token(authority: Authority, monkeypatch: pytest.MonkeyPatch) -> None:
     token, line = new_token_line("alice", ["run", "manage"], {})
     config = ServerConfig(port=0, tls_cert=authority.cert, tls_key=authority.key, tokens=line, graphs={"m": model()})
     async with serving(config) as url:
@@ -104,7 +104,7 @@ async def test_clients_need_certificates(authority: Authority) -> None:
             pass
 
 
-async def test_the_certificate_is_read_again(authority: Authority, caplog: pytest.LogCaptureFixture) -> None:
+async def test_certificate_is_read_again(authority: Authority, caplog: pytest.LogCaptureFixture) -> None:
     tls = await asyncio.to_thread(ServerTls, ServerConfig(tls_cert=authority.cert, tls_key=authority.key))
     client = await asyncio.to_thread(lambda: ssl.create_default_context(cafile=authority.ca))
     listening = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0, ssl=tls.context)

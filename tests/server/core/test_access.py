@@ -112,7 +112,7 @@ async def test_scopes(start: Start) -> None:
     assert status == 403 and "'admin'" in answer["error"]
 
 
-async def test_a_session_is_its_owners(start: Start) -> None:
+async def test_session_belongs_to_its_owner(start: Start) -> None:
     t = await team(start)
     handle = await t.create("alice")
     one = f"/v1/sessions/{handle}"
@@ -151,7 +151,7 @@ async def test_lists_show_what_is_ones_own(start: Start) -> None:
     assert await listed("root") == {"model", hers, his} and await listed("reader") == {"model"}
 
 
-async def test_a_served_model_is_changed_by_admins_only(start: Start) -> None:
+async def test_served_model_is_changed_by_admins_only(start: Start) -> None:
     t = await team(start, graphs={"model": model()})
     await t.api.hosted("model").session.run([], targets=["init", "init_ref", "init_table"])
     run = "/v1/sessions/model:run"

@@ -143,7 +143,7 @@ async def test_estimate_of_runs_outlasts_a_pause() -> None:
     assert line.statistics.with_slot == 5  # of 60 ms each
 
 
-def test_a_burst_is_let_in_before_anything_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_burst_is_let_in_before_anything_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(admission, "_AT_FIRST", 3)
 
     @virtually
@@ -181,7 +181,7 @@ async def test_run_that_has_waited_too_long_is_refused() -> None:
 
 
 @virtually
-async def test_a_deadline_that_comes_first() -> None:
+async def test_deadline_that_comes_first() -> None:
     line = Line(run_slots=1, queue_seconds=0.2)
     line.arrive("works")
     waiting = line.arrive("waits", deadline=asyncio.get_running_loop().time() + 0.1)

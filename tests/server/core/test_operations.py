@@ -38,7 +38,7 @@ async def at_gate(api: Api) -> tuple[str, gates.Gate, str]:
     return handle, gate, headers["Location"]
 
 
-async def test_a_run_is_answered_later(api: Api) -> None:
+async def test_run_is_answered_later(api: Api) -> None:
     _, gate, path = await at_gate(api)
     status, answer = await api.call("GET", f"{path}?wait_s=0.001")
     assert (status, answer["metadata"], answer["done"]) == (200, {"run_id": "slow"}, False)
@@ -61,7 +61,7 @@ async def test_run_that_ends_soon_is_answered_at_once(api: Api) -> None:
         assert (await start_later(api, handle, prefer, feeds={"x": [2]}, fetches=["y"]))[0] == 200
 
 
-async def test_an_operation_is_cancelled(api: Api) -> None:
+async def test_operation_is_cancelled(api: Api) -> None:
     handle, gate, path = await at_gate(api)
     status, answer = await api.call("POST", f"{path}:cancel", {"reason": "enough"})
     assert status == 200
@@ -163,7 +163,7 @@ async def test_preferences_that_cannot_be_honoured_are_refused(
         assert response.status == status, await response.text()
 
 
-async def test_a_deadline_in_a_header(api: Api) -> None:
+async def test_deadline_in_a_header(api: Api) -> None:
     gate = gates.Gate()
     handle = await api.create(gate_graph(gate))
     for options in ({}, {"timeout_in_ms": 100_000}):
@@ -194,7 +194,7 @@ async def with_key(api: Api, path: str, key: str, body: Any, **headers: str) -> 
         return response.status, response.headers, await response.json()
 
 
-async def test_a_run_is_carried_out_once(api: Api) -> None:
+async def test_run_is_carried_out_once(api: Api) -> None:
     handle = await api.create(counting_graph())
     await api.run(handle, targets=["init"])
     path, body = f"/v1/sessions/{handle}:run", {"targets": ["add"], "fetches": []}
@@ -275,7 +275,7 @@ async def test_answers_are_kept_within_bounds(start: Start) -> None:
     assert status == 200 and "Idempotent-Replayed" not in headers
 
 
-async def test_a_key_and_an_operation(api: Api) -> None:
+async def test_key_and_an_operation(api: Api) -> None:
     gate = gates.Gate()
     handle = await api.create(gate_graph(gate))
     path, body = f"/v1/sessions/{handle}:run", {"fetches": ["y"]}

@@ -34,7 +34,7 @@ def exported(monkeypatch: pytest.MonkeyPatch) -> InMemorySpanExporter:
     return exporter
 
 
-async def test_a_request_and_its_run(start: Start, exported: InMemorySpanExporter) -> None:
+async def test_request_and_its_run(start: Start, exported: InMemorySpanExporter) -> None:
     api = await start(otel=True)
     handle = await api.create(small_graph())
     exported.clear()

@@ -139,7 +139,7 @@ async def test_ids_that_clients_chose_are_not_given_to_other_runs(api: Api, smal
 
 
 @pytest.mark.parametrize("by_header", [False, True])
-async def test_a_cancellation_may_overtake_its_run(api: Api, by_header: bool) -> None:
+async def test_cancellation_may_overtake_its_run(api: Api, by_header: bool) -> None:
     gate = gates.Gate()
     gate.open.set()
     handle = await api.create(gate_graph(gate))
@@ -180,7 +180,7 @@ def request(handle: str, body: bytes, length: int | None = None, *headers: str) 
     return "\r\n".join([*lines, "", ""]).encode() + body
 
 
-async def test_a_client_that_leaves_cancels_its_step(api: Api) -> None:
+async def test_client_that_leaves_cancels_its_step(api: Api) -> None:
     gate = gates.Gate()
     handle = await api.create(gate_graph(gate))
     async with api.connection() as (_, writer):
@@ -214,7 +214,7 @@ async def test_frames_of_a_client_that_left_are_freed(api: Api, monkeypatch: pyt
     assert frames == ["watched", "serve"]
 
 
-async def test_a_client_that_leaves_a_thread_kernel_does_not_wait_for_it(api: Api) -> None:
+async def test_client_that_leaves_a_thread_kernel_does_not_wait_for_it(api: Api) -> None:
     gate = gates.ThreadGate()
     g = GraphBuilder()
     g.placeholder("x")
@@ -229,7 +229,7 @@ async def test_a_client_that_leaves_a_thread_kernel_does_not_wait_for_it(api: Ap
     await until(gate.left.is_set)
 
 
-async def test_a_client_that_leaves_while_sending(api: Api) -> None:
+async def test_client_that_leaves_while_sending(api: Api) -> None:
     gate = gates.Gate()
     handle = await api.create(gate_graph(gate))
     async with api.connection() as (_, writer):
@@ -239,7 +239,7 @@ async def test_a_client_that_leaves_while_sending(api: Api) -> None:
     assert gate.count == 0
 
 
-async def test_a_run_can_be_cancelled_while_its_body_is_on_the_way(api: Api) -> None:
+async def test_run_can_be_cancelled_while_its_body_is_on_the_way(api: Api) -> None:
     gate = gates.Gate()
     handle = await api.create(gate_graph(gate))
     async with api.connection() as (reader, writer):
@@ -255,7 +255,7 @@ async def test_a_run_can_be_cancelled_while_its_body_is_on_the_way(api: Api) -> 
         assert gate.count == 0
 
 
-async def test_the_session_goes_on_after_a_client_left(api: Api) -> None:
+async def test_session_goes_on_after_a_client_left(api: Api) -> None:
     gate = gates.Gate()
     handle = await api.create(gate_graph(gate))
     async with api.connection() as (_, writer):
@@ -266,7 +266,7 @@ async def test_the_session_goes_on_after_a_client_left(api: Api) -> None:
     assert (await api.run(handle, fetches=["y"]))[0] == 200
 
 
-async def test_an_extension_ends_even_if_its_client_leaves(api: Api, small: str) -> None:
+async def test_extension_ends_even_if_its_client_leaves(api: Api, small: str) -> None:
     """Version and graph never part."""
     hosted = api.hosted(small)
     g = GraphBuilder()

@@ -42,7 +42,7 @@ async def test_clients_graphs_have_no_delegates_by_default(start: Start) -> None
     assert api.hosted(handle).session.config.delegates == ()
 
 
-async def test_a_named_one_is_for_all_sessions(start: Start, delegate: NumpyDelegate) -> None:
+async def test_named_delegate_is_for_all_sessions(start: Start, delegate: NumpyDelegate) -> None:
     api = await start(graphs={"own": model().graph()}, delegates=("numpy",))
     for handle in ("own", await api.create(model())):
         assert (await api.run(handle, **RUN))[1]["outputs"] == {"y": [-1.0, -1.0]}
@@ -80,6 +80,6 @@ async def test_unless_the_operator_says_so(
     assert delegate.inferring.count == 1
 
 
-def test_a_delegate_that_is_none_is_refused_at_once() -> None:
+def test_object_that_is_no_delegate_is_refused_at_once() -> None:
     with pytest.raises(errors.InvalidArgumentError, match="no delegate 'nobody'"):
         ServerConfig(delegates=["nobody"])

@@ -286,7 +286,7 @@ async def test_large_answers_are_written_by_the_ordinary_handler(api: Api, fates
         ("Anything", "else"),
     ],
 )
-async def test_a_head_that_says_more_is_aiohttps(api: Api, fates: list[Fate], header: str, value: str) -> None:
+async def test_head_with_other_headers_is_left_to_aiohttp(api: Api, fates: list[Fate], header: str, value: str) -> None:
     async with connected(api) as client:
         data = run_request()
         await client.warm_up(data)
@@ -386,9 +386,7 @@ async def test_waiting_runs_come_before_direct_ones(api: Api, monkeypatch: pytes
             assert (await client.answer())[0] == 200
 
 
-async def test_a_run_that_was_begun_is_stopped_if_nobody_waits_for_it(
-    api: Api, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_run_that_was_begun_is_stopped_if_nobody_waits_for_it(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     """As where its session is deleted before aiohttp has a request of it."""
     async with connected(api) as client:
         data = run_request(fetch="checked:0", x=(1.0, 2.0))
@@ -411,7 +409,7 @@ async def test_a_run_that_was_begun_is_stopped_if_nobody_waits_for_it(
     assert api.server.metrics.snapshot()["aexec_runs"] == {("m", "OK"): 4, ("m", "OUT_OF_RANGE"): 1}
 
 
-async def test_a_version_that_took_the_place_of_another_runs_it_itself(
+async def test_request_begun_before_a_new_version_runs_the_new_version(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with connected(api) as client:
@@ -538,7 +536,7 @@ async def test_few_heads_are_remembered(api: Api, fates: list[Fate], monkeypatch
         assert fates[-1] is ORDINARY
 
 
-async def test_a_request_that_comes_before_aiohttp_waits_for_it_is_plain(
+async def test_request_that_comes_before_aiohttp_waits_for_it_is_plain(
     api: Api, fates: list[Fate], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Or else a connection on which the next request comes fast would stay with the ordinary way."""

@@ -113,7 +113,7 @@ async def test_client_that_leaves_while_waiting_ends_the_step(api: Api) -> None:
     await until(lambda: gate.cancelled == 1)
 
 
-async def test_an_error_is_told_to_who_asks_next(api: Api, session: str) -> None:
+async def test_error_is_reported_to_the_next_caller(api: Api, session: str) -> None:
     handle = await set_up(api, session, feeds=["a", "b"], fetches=["r1", "fails"])
     status, answer = await part(api, session, handle, feeds={"a": 1, "b": 2})
     await until(lambda: not api.hosted(session).runs.live)
@@ -122,7 +122,7 @@ async def test_an_error_is_told_to_who_asks_next(api: Api, session: str) -> None
     assert (await part(api, session, handle, fetches=["fails"]))[0] == 404
 
 
-async def test_a_cancellation_ahead(api: Api, session: str) -> None:
+async def test_cancellation_ahead(api: Api, session: str) -> None:
     await api.call("POST", f"/v1/sessions/{session}/runs/early:cancel")
     status, answer = await api.call(
         "POST", f"/v1/sessions/{session}:partialRunSetup", {"fetches": ["r1"], "feeds": ["a", "b"], "run_id": "early"}

@@ -68,7 +68,7 @@ async def test_bad_ids_are_told_where_they_were(api: Api, small: str) -> None:
 # The people's form
 
 
-async def test_the_peoples_form(api: Api, small: str) -> None:
+async def test_readable_form(api: Api, small: str) -> None:
     status, answer = await api.run(small, run_id="r1", feeds={"m:0": [[1, 2], [3, 4]]}, fetches=["m_out:0"])
     assert status == 200
     assert answer == {
@@ -79,7 +79,7 @@ async def test_the_peoples_form(api: Api, small: str) -> None:
     }
 
 
-async def test_a_fetch_without_port_is_port_0(api: Api, small: str) -> None:
+async def test_fetch_without_port_is_port_0(api: Api, small: str) -> None:
     _, answer = await api.run(small, feeds={"x": [3]}, fetches=["y", "y:0"])
     assert answer["outputs"] == {"y": [9.0], "y:0": [9.0]}
 
@@ -138,7 +138,7 @@ def tensor(name: str, datatype: str, shape: list[int], data: Any) -> dict[str, A
     return {"name": name, "datatype": datatype, "shape": shape, "data": data}
 
 
-async def test_the_tensor_list(api: Api, small: str) -> None:
+async def test_tensor_list(api: Api, small: str) -> None:
     for data in ([1, 2, 3, 4], [[1, 2], [3, 4]]):  # nested or flat
         status, answer = await api.run(small, feeds=[tensor("m:0", "FP32", [2, 2], data)], fetches=["m_out"])
         assert status == 200 and answer["run_id"]
@@ -287,7 +287,7 @@ async def test_binary_outputs_of_a_json_request(api: Api, small: str) -> None:
 # Options
 
 
-async def test_a_deadline(api: Api) -> None:
+async def test_deadline(api: Api) -> None:
     gate = gates.Gate()
     handle = await api.create(gate_graph(gate))
     status, answer = await api.run(handle, fetches=["y"], options={"timeout_in_ms": 5})
@@ -297,7 +297,7 @@ async def test_a_deadline(api: Api) -> None:
     assert (await api.run(handle, feeds=[], fetches=["y"], parameters=microseconds))[0] == 504
 
 
-async def test_a_deadline_counts_from_when_the_request_came(
+async def test_deadline_counts_from_when_the_request_came(
     api: Api, small: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(api.server.backlog, "arrival", lambda transport: time.monotonic() - 10)
@@ -308,7 +308,7 @@ async def test_a_deadline_counts_from_when_the_request_came(
 
 
 @pytest.mark.parametrize("reading", [True, False])
-async def test_a_deadline_comes_while_a_thread_reads_the_request_or_writes_the_answer(
+async def test_deadline_comes_while_a_thread_reads_the_request_or_writes_the_answer(
     api: Api, small: str, monkeypatch: pytest.MonkeyPatch, reading: bool
 ) -> None:
     calls = 0
@@ -328,7 +328,7 @@ async def test_a_deadline_comes_while_a_thread_reads_the_request_or_writes_the_a
     assert calls == (1 if reading else 2) and not api.hosted(small).runs.live
 
 
-async def test_the_servers_longest_deadline_holds_for_all(start: Start) -> None:
+async def test_servers_longest_deadline_holds_for_all(start: Start) -> None:
     api = await start(max_timeout=0.2)  # in which the session has to be made, too
     gate = gates.Gate()
     handle = await api.create(gate_graph(gate))
@@ -336,13 +336,13 @@ async def test_the_servers_longest_deadline_holds_for_all(start: Start) -> None:
         assert (await api.run(handle, fetches=["y"], options=options))[0] == 504
 
 
-async def test_the_sessions_deadline_counts_where_a_run_has_none(api: Api) -> None:
+async def test_sessions_deadline_counts_where_a_run_has_none(api: Api) -> None:
     gate = gates.Gate()
     handle = await api.create(gate_graph(gate), config={"operation_timeout_in_ms": 5})
     assert (await api.run(handle, fetches=["y"]))[0] == 504
 
 
-async def test_a_trace_comes_as_metadata(api: Api, small: str) -> None:
+async def test_trace_comes_as_metadata(api: Api, small: str) -> None:
     options = {"trace_level": "FULL_TRACE", "output_partition_graphs": True, "priority": 0, "timeout_in_ms": 60_000}
     for feeds in ({"x": [2]}, [tensor("x", "FP32", [1], [2])]):
         _, answer = await api.run(small, feeds=feeds, fetches=["y"], options=options)
@@ -389,7 +389,7 @@ async def test_prints_are_wanted_or_not(api: Api, small: str, prints: Any) -> No
     assert status == 400 and '"prints" must be true or false' in answer["error"]
 
 
-async def test_the_costs_that_a_session_measures_come_as_metadata(api: Api) -> None:
+async def test_costs_that_a_session_measures_come_as_metadata(api: Api) -> None:
     g = GraphBuilder()
     g.placeholder("x")
     g("y", "Neg", "x", T=dtypes.float32)
@@ -551,7 +551,7 @@ async def test_many_runs_at_once(api: Api, small: str) -> None:
 
 
 @pytest.mark.parametrize("as_list", [False, True])
-async def test_a_large_json_body(api: Api, small: str, as_list: bool) -> None:
+async def test_large_json_body(api: Api, small: str, as_list: bool) -> None:
     values = np.arange(120_000, dtype=np.float32).reshape(300, 400)
     feeds = [tensor("m", "FP32", [300, 400], values.tolist())] if as_list else {"m": values.tolist()}
     status, answer = await api.run(small, feeds=feeds, fetches=["m_out"])
@@ -590,7 +590,7 @@ async def test_many_strings_are_decoded_in_a_thread(api: Api, small: str, monkey
     assert check == [False] * 5000
 
 
-async def test_a_large_wrong_body_gets_the_same_errors(api: Api, small: str) -> None:
+async def test_large_wrong_body_gets_the_same_errors(api: Api, small: str) -> None:
     good: list[Any] = [1.5] * 100_000
     for bad, word in (([*good, "x"], "Expects"), ([*good, [1]], "Cannot feed"), ([*good, None], "Expects")):
         status, answer = await api.run(small, feeds={"m": bad}, fetches=["m_out"])
@@ -642,7 +642,7 @@ async def test_answers_are_bounded(start: Start) -> None:
     ],
     ids=str,
 )
-async def test_the_same_wrong_request_gets_the_same_code_in_process(
+async def test_same_wrong_request_gets_the_same_code_in_process(
     api: Api, small: str, feeds: Any, fetches: list[str], targets: list[str]
 ) -> None:
     async with aexec.Session(small_graph().graph()) as session:
@@ -662,7 +662,7 @@ async def test_bodies_are_in_the_memory_log(api: Api, small: str, caplog: pytest
     assert all("step_id: -4 " in line for line in lines)
 
 
-async def test_a_traced_run_says_what_it_took_at_most(api: Api) -> None:
+async def test_traced_run_says_what_it_took_at_most(api: Api) -> None:
     g = GraphBuilder()
     g.placeholder("x", dtypes.float32)
     g("y", "Neg", "x", T=dtypes.float32)

@@ -112,7 +112,7 @@ async def test_list_and_get(start: Start) -> None:
 
 
 @pytest.mark.parametrize("allowed", [False, True])
-async def test_the_servers_own_sessions_are_not_the_clients_to_change(start: Start, allowed: bool) -> None:
+async def test_clients_cannot_change_the_servers_own_sessions(start: Start, allowed: bool) -> None:
     api = await start(graphs={"model": small_graph().graph()}, allow_model_changes=allowed)
     body = {"graph_def": encoded(extension()), "current_graph_version": 0}
     status, answer = await api.call("POST", "/v1/sessions/model:extend", body)
@@ -158,7 +158,7 @@ async def test_extend_with_a_message(api: Api, small: str) -> None:
     assert proto.ExtendSessionResponse.FromString(body).new_graph_version == 1
 
 
-async def test_a_message_cannot_name_another_session(api: Api, small: str) -> None:
+async def test_message_cannot_name_another_session(api: Api, small: str) -> None:
     other = await api.create(small_graph())
     request = proto.ExtendSessionRequest(session_handle=other, graph_def=extension().graph_def)
     response, _ = await api.raw(
@@ -255,7 +255,7 @@ async def test_unused_sessions_expire(start: Start) -> None:
     assert (await api.run(longer, feeds={"x": [1]}, fetches=["y"]))[0] == 200
 
 
-async def test_a_session_with_a_run_does_not_expire(start: Start) -> None:
+async def test_session_with_a_run_does_not_expire(start: Start) -> None:
     clock = Clock()
     api = await start(clock=clock)
     gate = gates.Gate()
@@ -270,7 +270,7 @@ async def test_a_session_with_a_run_does_not_expire(start: Start) -> None:
     assert api.server.sessions.close_expired() == [handle]
 
 
-async def test_the_server_looks_for_expired_sessions(start: Start) -> None:
+async def test_server_looks_for_expired_sessions(start: Start) -> None:
     clock = Clock()
     api = await start(clock=clock, sweep_seconds=1e-3)
     handle = await api.create(small_graph(), ttl_s=1)
@@ -361,14 +361,14 @@ class TestOwnGraphs:
         status, answer = await api.run("own", **request_)
         assert (status, answer["code"]) == (403, "PERMISSION_DENIED")
 
-    async def test_the_rest_runs(self, start: Start) -> None:
+    async def test_other_nodes_of_the_graph_run(self, start: Start) -> None:
         api = await start(graphs={"own": self.graph()})
         for _ in range(2):
             assert (await api.run("own", feeds={"x": [2]}, fetches=["y"]))[0] == 200
         status, answer = await api.run("own", feeds={"read": "four"}, fetches=["size"])
         assert (status, answer["outputs"]) == (200, {"size": 4})
 
-    async def test_an_extension_is_no_way_round(self, start: Start) -> None:
+    async def test_extension_is_no_way_round(self, start: Start) -> None:
         api = await start(graphs={"own": self.graph()}, allow_model_changes=True)
         g = GraphBuilder()
         g.const("other", b"/etc/passwd")
@@ -405,7 +405,7 @@ async def test_kept_tensors_of_clients_are_bounded(start: Start) -> None:
     assert (status, answer["code"]) == (429, "RESOURCE_EXHAUSTED")
 
 
-async def test_a_saved_model_is_served_with_its_variables(start: Start, tmp_path: Path) -> None:
+async def test_saved_model_is_served_with_its_variables(start: Start, tmp_path: Path) -> None:
     """And what saved them is not for clients: they would name the files."""
     with aexec.Graph() as graph:
         v = aexec.ops.var_handle_op("float32", [], shared_name="v", name="v")
@@ -435,7 +435,7 @@ def large_graph(nodes: int = 8000) -> GraphBuilder:
     return g
 
 
-async def test_a_large_graph_is_out_of_the_collectors_sight_until_it_is_deleted(
+async def test_large_graph_is_out_of_the_collectors_sight_until_it_is_deleted(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What these functions do, which here would do nothing, is shown by `tests/framework/memory/heap_cases.py`."""
@@ -468,7 +468,7 @@ async def test_error_in_a_large_graph_is_reported(api: Api) -> None:
     assert gc.isenabled()
 
 
-async def test_a_limit_of_memory_names_the_largest_tensors(start: Start) -> None:
+async def test_limit_of_memory_names_the_largest_tensors(start: Start) -> None:
     api = await start(max_run_bytes=1000)
     g = GraphBuilder()
     g.placeholder("x", dtypes.float32)

@@ -17,7 +17,7 @@ from tests.support.programs.graphs import GraphBuilder
 from tests.support.waiting import until
 
 
-async def test_a_name(api: Api) -> None:
+async def test_name(api: Api) -> None:
     assert await api.create(small_graph(), name="mine.1") == "mine.1"
     status, answer = await api.run("mine.1", feeds={"x": [3]}, fetches=["y"])
     assert (status, answer["outputs"]) == (200, {"y": [9]})
@@ -60,7 +60,7 @@ async def test_names_in_a_host_are_in_the_address(start: Start) -> None:
     assert response.status == 201
 
 
-async def test_a_model_takes_its_name(api: Api) -> None:
+async def test_model_takes_its_name(api: Api) -> None:
     await api.create(small_graph(), name="model")
     client, other = api.hosted("model"), api.hosted(await api.create(small_graph()))
     other.owns_graph = False

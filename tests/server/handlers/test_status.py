@@ -56,7 +56,7 @@ async def test_errors_are_told_without_handles_and_words(start: Start) -> None:
             assert (failed["path"], unheard["path"]) == ("/v1/sessions/{session}:run", "")
 
 
-async def test_the_latest_errors_are_kept(api: Api) -> None:
+async def test_latest_errors_are_kept(api: Api) -> None:
     for number in range(60):
         await api.call("DELETE", f"/v1/models/{number}")
     assert (await status_of(api))["errors"] == 60
@@ -85,7 +85,7 @@ async def test_processes_are_added_up(api: Api) -> None:
     assert [error["path"] for error in status["recent_errors"]] == ["/first", ""]
 
 
-async def test_a_hundred_processes_are_named(api: Api) -> None:
+async def test_hundred_processes_are_named(api: Api) -> None:
     part = {"sessions": 1, "runs_in_flight": 0, "runs": 0, "errors": 0, "tensor_bytes": 0}
     hosts = {f"{n:x}": part | {"runs_in_flight": int(n == 300)} for n in range(400)}
     api.server.others = lambda: OtherProcesses(hosts)
@@ -94,7 +94,7 @@ async def test_a_hundred_processes_are_named(api: Api) -> None:
     assert len(status["hosts"]) == 100 and status["hosts"][0]["name"] == f"{300:x}"
 
 
-async def test_a_run_says_what_it_waits_for(api: Api) -> None:
+async def test_run_says_what_it_waits_for(api: Api) -> None:
     gate = gates.Gate()
     handle = await api.create(gate_graph(gate))
     run = asyncio.create_task(api.run(handle, run_id="r", fetches=["y"]))

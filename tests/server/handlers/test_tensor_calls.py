@@ -39,7 +39,7 @@ async def keep(api: Api, session: str, **fields: Any) -> str:
     return str(answer["handle"])
 
 
-async def test_a_tensor_of_a_run(api: Api, session: str) -> None:
+async def test_tensor_of_a_run(api: Api, session: str) -> None:
     _, answer = await api.run(session, feeds={"x": [1, 2]}, fetches=["h"])
     handle = answer["outputs"]["h"]
     status, answer = await api.call("GET", f"/v1/sessions/{session}/tensors")
@@ -52,7 +52,7 @@ async def test_a_tensor_of_a_run(api: Api, session: str) -> None:
         assert (status, answer["code"]) == (404, "NOT_FOUND")
 
 
-async def test_a_tensor_that_a_client_sends(api: Api, session: str) -> None:
+async def test_tensor_that_a_client_sends(api: Api, session: str) -> None:
     handle = await keep(api, session, name="w", datatype="FP32", shape=[2], data=[3, 4])
     assert handle.startswith("w;")
     _, answer = await api.run(session, feeds={"text": handle}, fetches=["back"])
@@ -84,7 +84,7 @@ async def test_bytes_and_messages(api: Api, session: str) -> None:
     assert np.array_equal(from_proto(proto.TensorProto.FromString(body)), value)
 
 
-async def test_a_handle_is_fed_for_its_tensor(api: Api, session: str) -> None:
+async def test_handle_is_fed_for_its_tensor(api: Api, session: str) -> None:
     handle = await keep(api, session, datatype="FP32", shape=[2], data=[2, 3])
     resource = proto.TensorProto(dtype=dtypes.resource.enum)
     resource.tensor_shape.SetInParent()

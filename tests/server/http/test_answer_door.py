@@ -62,7 +62,7 @@ async def kept(api: Api, handle: str, value: Any) -> str:
 
 
 @pytest.mark.parametrize("accept", ["application/octet-stream", "application/json", "text/plain"])
-async def test_a_large_graph(api: Api, accept: str) -> None:
+async def test_large_graph(api: Api, accept: str) -> None:
     handle = await api.create(large_graph(100_000))
     response, body = await api.raw("GET", f"/v1/sessions/{handle}/graph", Accept=accept)
     assert response.status == 200 and response.content_type == accept
@@ -75,14 +75,14 @@ async def test_a_large_graph(api: Api, accept: str) -> None:
     assert read.to_graph_def() == large_graph(100_000).graph_def
 
 
-async def test_a_small_answer_is_whole(api: Api, small: str) -> None:
+async def test_small_answer_is_whole(api: Api, small: str) -> None:
     for path in ("graph", "nodes", "tensors", "runs", "queues", ""):
         response, body = await api.raw("GET", f"/v1/sessions/{small}/{path}".rstrip("/"))
         assert response.status == 200 and int(response.headers["Content-Length"]) == len(body)
 
 
 @pytest.mark.parametrize("value", [np.arange(100_000.0).reshape(10, -1), np.array([b"ab", b"\xff"] * 20_000, object)])
-async def test_a_large_kept_tensor(api: Api, small: str, value: Any) -> None:
+async def test_large_kept_tensor(api: Api, small: str, value: Any) -> None:
     path = await kept(api, small, value)
     _, body = await api.raw("GET", path)
     whole = json.loads(body)
@@ -98,7 +98,7 @@ async def test_a_large_kept_tensor(api: Api, small: str, value: Any) -> None:
         assert np.array_equal(np.frombuffer(body[length:], value.dtype).reshape(value.shape), value)
 
 
-async def test_an_old_client_gets_it_to_the_end_of_the_connection(api: Api) -> None:
+async def test_old_client_reads_the_answer_to_the_end_of_the_connection(api: Api) -> None:
     handle = await api.create(large_graph(100_000))
     async with api.connection() as (reader, writer):
         writer.write(f"GET /v1/sessions/{handle}/graph HTTP/1.0\r\nAccept: application/octet-stream\r\n\r\n".encode())
@@ -106,7 +106,7 @@ async def test_an_old_client_gets_it_to_the_end_of_the_connection(api: Api) -> N
     assert b"chunked" not in head and aexec.Graph.from_bytes(body).to_graph_def() == large_graph(100_000).graph_def
 
 
-async def test_an_answer_is_made_no_faster_than_it_is_read(api: Api) -> None:
+async def test_answer_is_made_no_faster_than_it_is_read(api: Api) -> None:
     handle = await api.create(large_graph())
     before = api.server.sessions.memory.in_use
     path = f"/v1/sessions/{handle}/graph"
@@ -220,7 +220,7 @@ def test_change_is_answered_even_without_memory() -> None:
     assert server.sessions.memory.in_use == before
 
 
-async def test_an_answer_that_cannot_be_made_is_cut_off(
+async def test_answer_that_cannot_be_made_is_cut_off(
     api: Api, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     handle = await api.create(large_graph())
@@ -254,7 +254,7 @@ async def test_readers_of_events_that_do_not_read(api: Api, accept: str) -> None
     await until(lambda: api.server.sessions.memory.in_use <= before)
 
 
-async def test_a_large_output_in_an_event(api: Api) -> None:
+async def test_large_output_in_an_event(api: Api) -> None:
     handle = await api.create(large_graph(100_000))
     async with posted(api, handle, NDJSON, fetches=["c"]) as response:
         lines = [json.loads(line) async for line in response.content]

@@ -35,7 +35,7 @@ def test_one_piece() -> None:
 
 @pytest.mark.parametrize("padding", range(4))  # where the tensor begins in the body
 @pytest.mark.parametrize("headers", [{}, {"Idempotency_Key": '"k"'}], ids=str)
-async def test_a_large_tensor(api: Api, headers: dict[str, str], padding: int) -> None:
+async def test_large_tensor(api: Api, headers: dict[str, str], padding: int) -> None:
     handle = await api.create(graph())
     feed = {"name": "x", "shape": [VALUES.size], "datatype": "FP32", "parameters": {"binary_data_size": VALUES.nbytes}}
     asked = {"feeds": [feed], "fetches": ["y"], "parameters": {"binary_data_output": True}}
@@ -55,7 +55,7 @@ async def test_a_large_tensor(api: Api, headers: dict[str, str], padding: int) -
         assert np.array_equal(np.frombuffer(body[length:], np.float32), -VALUES)
 
 
-async def test_a_large_tensor_compressed(api: Api) -> None:
+async def test_large_tensor_compressed(api: Api) -> None:
     await api.server.models.load("m", ModelSource(identities(a="float32")))
     feed = {"name": "x_a", "shape": [VALUES.size], "datatype": "FP32"}
     feed["parameters"] = {"binary_data_size": VALUES.nbytes}
@@ -70,7 +70,7 @@ async def test_a_large_tensor_compressed(api: Api) -> None:
 
 
 @pytest.mark.parametrize("padding", range(4))
-async def test_a_large_tensor_is_not_moved(api: Api, monkeypatch: pytest.MonkeyPatch, padding: int) -> None:
+async def test_large_tensor_is_not_moved(api: Api, monkeypatch: pytest.MonkeyPatch, padding: int) -> None:
     """Wherever it begins in the body, an array looks at it there."""
     handle = await api.create(graph())
     seen: list[np.ndarray] = []

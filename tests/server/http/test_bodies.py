@@ -57,7 +57,7 @@ async def test_broken_codings_are_refused(api: Api, small: str, data: bytes) -> 
     assert (await api.run(small, feeds={"x": [2]}, fetches=["y"]))[0] == 200
 
 
-async def test_a_body_that_grows_too_large_is_refused(start: Start) -> None:
+async def test_body_that_grows_too_large_is_refused(start: Start) -> None:
     api = await start(max_body_bytes=100_000)
     handle = await api.create(small_graph())
     bomb = gzip.compress(b" " * 10_000_000)
@@ -66,7 +66,7 @@ async def test_a_body_that_grows_too_large_is_refused(start: Start) -> None:
     assert response.status == 413 and "100000" in json.loads(body)["error"]
 
 
-async def test_a_body_that_is_too_large_is_refused(start: Start) -> None:
+async def test_body_that_is_too_large_is_refused(start: Start) -> None:
     api = await start(max_body_bytes=2000)
     handle = await api.create(small_graph())
     path = f"/v1/sessions/{handle}:run"
@@ -100,7 +100,7 @@ async def test_chunks_are_bounded(api: Api, small: str) -> None:
         assert answer.startswith(b"HTTP/1.1 413 ")
 
 
-async def test_a_body_that_does_not_come(start: Start) -> None:
+async def test_body_that_does_not_come(start: Start) -> None:
     api = await start(body_seconds=0.01)
     handle = await api.create(small_graph())
     async with api.connection() as (reader, writer):
@@ -187,7 +187,7 @@ def test_numbers_that_are_too_large_are_refused(texts: list[str], in_pieces: boo
             assert json_text.loads(body) == json.loads(body)
 
 
-def test_a_number_that_is_too_large_is_found_where_pieces_are_counted() -> None:
+def test_number_that_is_too_large_is_found_where_pieces_are_counted() -> None:
     """Which are counted one after the other: it may be in two of them."""
     for before in range(json_text._COUNTED - 8, json_text._COUNTED + 2):
         body = b"[" + b" " * before + b"1e400]"

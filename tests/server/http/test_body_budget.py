@@ -72,6 +72,6 @@ async def test_bodies_of_other_requests_count_too(api: Api) -> None:
         await until(lambda: api.server.body_budget.in_use == 1)
 
 
-def test_the_budget_is_enough_for_one_body() -> None:
+def test_budget_is_enough_for_one_body() -> None:
     with pytest.raises(errors.InvalidArgumentError, match="max_buffered_bytes"):
         ServerConfig(max_body_bytes=100, max_buffered_bytes=99)

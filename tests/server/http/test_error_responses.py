@@ -41,7 +41,7 @@ def client_of(handler: object) -> TestClient[web.Request, web.Application]:
     return TestClient(TestServer(app))
 
 
-def test_the_table_is_complete() -> None:
+def test_table_has_every_code() -> None:
     assert set(TABLE) == {code.name for code in Code} - {"OK"}
 
 
@@ -82,7 +82,7 @@ async def test_node_and_op_of_what_failed(api: Api, small: str) -> None:
     assert answer["instance"] == f"/v1/sessions/{small}/runs/r7"
 
 
-async def test_a_bug_is_logged_and_not_shown(caplog: pytest.LogCaptureFixture) -> None:
+async def test_bug_is_logged_and_not_shown(caplog: pytest.LogCaptureFixture) -> None:
     async def handler(request: web.Request) -> web.Response:
         raise KeyError("secret")
 
@@ -142,6 +142,6 @@ async def test_wrong_verbs(api: Api, method: str, path: str, allowed: str) -> No
     assert json.loads(body)["status"] == 405
 
 
-async def test_a_long_message_is_cut(api: Api, small: str) -> None:
+async def test_long_message_is_cut(api: Api, small: str) -> None:
     _, answer = await api.run(small, fetches=["n" * 100_000])
     assert len(answer["error"]) <= 20_000

@@ -17,7 +17,7 @@ def request(*headers: str) -> bytes:
     return "\r\n".join(["POST /v1/sessions/s:run?a=1 HTTP/1.1", "Host: x", *headers, "", ""]).encode()
 
 
-def test_a_request() -> None:
+def test_request() -> None:
     head = read_request_head(request("Content-Length: 5"))
     assert (head.method, head.path) == (b"POST", "/v1/sessions/s:run")
     assert head.body is not None and head.body.take(b"12345GET") == (b"12345", 5) and head.body.ended

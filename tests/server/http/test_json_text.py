@@ -28,7 +28,7 @@ VALUES: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("name", VALUES)
-def test_a_value_in_pieces(name: str) -> None:
+def test_value_in_pieces(name: str) -> None:
     value = VALUES[name]
     pieces = list(value_pieces(value))
     assert "".join(pieces) == json.dumps(value, separators=(",", ":")) and max(map(len, pieces)) <= 4 * MOST
@@ -46,7 +46,7 @@ def test_items_are_made_when_it_is_their_turn() -> None:
 
 @pytest.mark.parametrize("style", [None, JsonStyle(nan="null"), JsonStyle(int64_as_string=True)], ids=str)
 @pytest.mark.parametrize("shape", [(), (0,), (3,), (20_000,), (40, 500), (2, 10_000), (2, 0, 3), (30_000, 1)])
-def test_an_array_in_pieces(shape: tuple[int, ...], style: JsonStyle | None) -> None:
+def test_array_in_pieces(shape: tuple[int, ...], style: JsonStyle | None) -> None:
     numbers = np.arange(np.prod(shape, dtype=int))
     for array in (numbers.reshape(shape), np.where(numbers % 7, numbers / 3, np.nan).reshape(shape)):
         pieces = list(array_pieces(array, style))

@@ -63,7 +63,7 @@ def _file(folder: Path) -> Path:
     return file
 
 
-async def test_a_cluster_whose_workers_come_later(start: Start, tmp_path: Path) -> None:
+async def test_cluster_whose_workers_come_later(start: Start, tmp_path: Path) -> None:
     add_version(tmp_path, 1)
     async with MemoryCluster("serving", 0, lease=60) as cluster:
         api = await start(cluster=CLUSTER, models={"m": ModelSource(tmp_path)}, repository_poll_seconds=0.05)

@@ -142,7 +142,7 @@ async def test_bad_name_of_a_model_is_called_that(start: Start) -> None:
         await api.server.models.load('we"ird', ModelSource(aexec.Graph()))
 
 
-async def test_a_graph_gets_the_signature_that_is_given(start: Start, tmp_path: Path) -> None:
+async def test_graph_gets_the_signature_that_is_given(start: Start, tmp_path: Path) -> None:
     (tmp_path / "graph.pb").write_bytes(times(3))
     source = ModelSource(tmp_path / "graph.pb", {"image": "x:0"}, {"label": "y:0"})
     api = await start(models={"m": source})
@@ -153,7 +153,7 @@ async def test_a_graph_gets_the_signature_that_is_given(start: Start, tmp_path: 
     assert list(document["signatures"]) == ["serving_default"]
 
 
-async def test_a_meta_graph_has_the_values_of_its_checkpoint(start: Start, tmp_path: Path) -> None:
+async def test_meta_graph_has_the_values_of_its_checkpoint(start: Start, tmp_path: Path) -> None:
     with aexec.Graph() as graph:
         variable = aexec.ops.variable_v2(shape=[], dtype="float32", name="v")
         aexec.ops.mul(aexec.placeholder("float32", [None], name="x"), variable, name="y")
@@ -193,7 +193,7 @@ async def test_only_the_graph_itself_refuses_shapes_that_come_over_a_protocol(st
     assert status == 400 and "Expects arg[0] to be float" in answer["error"]
 
 
-async def test_the_newest_version_is_served(start: Start, tmp_path: Path) -> None:
+async def test_newest_version_is_served(start: Start, tmp_path: Path) -> None:
     add_version(tmp_path, 2)
     add_version(tmp_path, 10)
     api = await start(models={"m": ModelSource(tmp_path, versions=2)})
@@ -203,7 +203,7 @@ async def test_the_newest_version_is_served(start: Start, tmp_path: Path) -> Non
     assert (await ask(api, "m@10"))[0] == 404
 
 
-async def test_the_server_is_ready_when_its_models_are(start: Start, tmp_path: Path) -> None:
+async def test_server_is_ready_when_its_models_are(start: Start, tmp_path: Path) -> None:
     gate = gates.Gate()
     g = GraphBuilder()
     g.placeholder("x", dtypes.float32, [None])
@@ -235,7 +235,7 @@ async def test_the_server_is_ready_when_its_models_are(start: Start, tmp_path: P
         ({"request": []}, "Unknown field 'request'"),
     ],
 )
-async def test_a_model_that_fails_to_warm_up_is_not_served(
+async def test_model_that_fails_to_warm_up_is_not_served(
     start: Start, tmp_path: Path, requests: Any, message: str
 ) -> None:
     add_version(tmp_path, 1)
@@ -274,7 +274,7 @@ class TestSwaps:
         assert status == 200 and answer["outputs"] == {"y": [7]}
         await until(lambda: old.state is VersionState.END)
 
-    async def test_a_run_of_an_old_version_can_be_cancelled(self, start: Start, tmp_path: Path) -> None:
+    async def test_run_of_an_old_version_can_be_cancelled(self, start: Start, tmp_path: Path) -> None:
         gate = gates.Gate()
         g = GraphBuilder()
         g.placeholder("x", dtypes.float32, [None])
@@ -313,7 +313,7 @@ class TestSwaps:
         model = api.server.models.find("m")
         await until(lambda: all(v.state is VersionState.END for n, v in model.versions.items() if n <= swaps))
 
-    async def test_a_version_that_cannot_be_loaded_leaves_the_old_one(self, start: Start, tmp_path: Path) -> None:
+    async def test_version_that_cannot_be_loaded_leaves_the_old_one(self, start: Start, tmp_path: Path) -> None:
         add_version(tmp_path, 1)
         api = await start(models={"m": ModelSource(tmp_path)})
         await loaded(api)
@@ -395,7 +395,7 @@ class TestSwaps:
         available = [v.number for v in api.server.models.find("m").available]
         assert available == ModelSource(tmp_path, versions=versions).wanted([1, 2, 3, 4])
 
-    async def test_a_model_that_is_deleted_cancels_its_runs(self, start: Start, tmp_path: Path) -> None:
+    async def test_model_that_is_deleted_cancels_its_runs(self, start: Start, tmp_path: Path) -> None:
         gate = gates.Gate()
         g = GraphBuilder()
         g.placeholder("x", dtypes.float32, [None])
@@ -518,7 +518,7 @@ class TestBatching:
         status, answer = await tasks[1 - victim]
         assert status == 200 and answer["outputs"] == {"y": [1 - victim]}
 
-    async def test_a_client_that_leaves_takes_no_other_with_it(self, gated: tuple[Api, gates.Gate]) -> None:
+    async def test_client_that_leaves_takes_no_other_with_it(self, gated: tuple[Api, gates.Gate]) -> None:
         api, gate = gated
         tasks = [asyncio.create_task(api.run("m", inputs={"x": [i]})) for i in range(2)]
         await gate.entered.wait()

@@ -23,7 +23,7 @@ FLAGS = """--headless --no-sandbox --disable-gpu --disable-quic --no-first-run -
 needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium on this machine")
 
 
-async def test_the_pages_files_are_served_under_a_strict_policy(api: Api) -> None:
+async def test_pages_files_are_served_under_a_strict_policy(api: Api) -> None:
     files = [route.path for route in table() if route.response in ("Page", "PageFile")]
     assert "/console/console.js" in files and "/" in files
     for path in files:
@@ -64,7 +64,7 @@ def two_ways() -> GraphBuilder:
 
 
 @needs_chromium
-async def test_a_run_is_posted_appears_is_cancelled_and_disappears(start: Start, page: Any) -> None:
+async def test_run_is_posted_appears_is_cancelled_and_disappears(start: Start, page: Any) -> None:
     gate = gates.Gate()
     api = await start(graphs={"slow": gate_graph(gate).graph(), "small": two_ways().graph()})
     await page.goto(str(api.client.make_url("/")))
@@ -113,7 +113,7 @@ def wide_and_deep() -> GraphBuilder:
 
 
 @needs_chromium
-async def test_a_large_graph_is_moved_about_in_and_queues_are_seen_filling(start: Start, page: Any) -> None:
+async def test_large_graph_is_moved_about_in_and_queues_are_seen_filling(start: Start, page: Any) -> None:
     api = await start(graphs={"large": wide_and_deep().graph()}, allow_model_changes=True)
     await page.goto(str(api.client.make_url("/")))
     await page.locator("#session-heading:text-is('large')").wait_for()
@@ -147,7 +147,7 @@ async def test_a_large_graph_is_moved_about_in_and_queues_are_seen_filling(start
 
 
 @needs_chromium
-async def test_a_token_opens_what_it_is_for(start: Start, page: Any) -> None:
+async def test_token_opens_what_it_is_for(start: Start, page: Any) -> None:
     (reader, first), (admin, second) = new_token(), new_token()
     tokens = f'reader = {{sha256 = "{first}", scopes = ["run"]}}\nroot = {{sha256 = "{second}", scopes = ["admin"]}}\n'
     api = await start(graphs={"small": two_ways().graph()}, tokens=tokens)

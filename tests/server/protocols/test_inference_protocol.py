@@ -246,7 +246,7 @@ class TestRawRequests:
             return 200, data[length:]
         return response.status, data
 
-    async def test_the_body_is_the_input(self, model: Api) -> None:
+    async def test_body_is_the_input(self, model: Api) -> None:
         status, data = await self.raw(model, np.array([[3, 4]], np.float32).tobytes())
         assert status == 200 and np.frombuffer(data, np.float32).tolist() == [6, 8]
 
@@ -263,7 +263,7 @@ class TestRawRequests:
         status, data = await self.raw(await start(graphs={"m": make}), np.arange(6, dtype=np.int32).tobytes())
         assert status == 200 and np.frombuffer(data, np.int32).tolist() == [0, -1, -2, -3, -4, -5]
 
-    async def test_a_string(self, start: Start) -> None:
+    async def test_string(self, start: Start) -> None:
         def make() -> aexec.Graph:
             with aexec.Graph() as graph:
                 aexec.ops.identity(aexec.placeholder("string", [None], name="x"), name="y")
@@ -326,14 +326,14 @@ async def test_types_without_a_datatype_are_for_sessions(start: Start) -> None:
     assert response.status == 400 and b"8 bytes of binary data" in answer
 
 
-async def test_a_timeout_ends_the_run(start: Start) -> None:
+async def test_timeout_ends_the_run(start: Start) -> None:
     gate = gates.Gate()
     api = await start(graphs={"m": gate_graph(gate).graph()})
     status, answer = await api.call("POST", INFER, {"inputs": [], "parameters": {"timeout": 1000}})
     assert status == 504 and answer["code"] == "DEADLINE_EXCEEDED"
 
 
-async def test_a_request_can_be_cancelled(start: Start) -> None:
+async def test_request_can_be_cancelled(start: Start) -> None:
     gate = gates.Gate()
     api = await start(graphs={"m": gate_graph(gate).graph()})
     headers = {"Aexec-Run-Id": "r1"}
@@ -343,7 +343,7 @@ async def test_a_request_can_be_cancelled(start: Start) -> None:
     assert (await waiting)[0] == 499
 
 
-async def test_a_request_without_a_body_has_none(model: Api) -> None:
+async def test_request_without_a_body_has_none(model: Api) -> None:
     async with model.connection() as (reader, writer):
         writer.write(b"POST /v2/repository/index HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
         answer = await reader.read()

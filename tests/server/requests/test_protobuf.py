@@ -198,7 +198,7 @@ async def test_options_and_metadata(api: Api, small: str) -> None:
     assert metadata.step_stats.dev_stats and metadata.partition_graphs
 
 
-async def test_the_run_id_is_in_a_header(api: Api, small: str) -> None:
+async def test_run_id_is_in_a_header(api: Api, small: str) -> None:
     request = proto.RunStepRequest(target=["nothing"]).SerializeToString()
     path = f"/v1/sessions/{small}:run"
     response, _ = await api.raw("POST", path, request, Content_Type=PROTOBUF, Aexec_Run_Id="p1")
@@ -220,7 +220,7 @@ async def test_wrong_requests(api: Api, small: str, request_: proto.RunStepReque
     assert status == 400 and words in json.loads(body)["error"]
 
 
-async def test_a_few_bytes_cannot_declare_more_than_a_body_may_hold(api: Api, small: str) -> None:
+async def test_few_bytes_cannot_declare_more_than_a_body_may_hold(api: Api, small: str) -> None:
     huge = proto.TensorProto(dtype=1, float_val=[1.0])  # type: ignore[arg-type]
     huge.tensor_shape.dim.add(size=10**9)
     request = proto.RunStepRequest(feed=[proto.NamedTensorProto(name="x:0", tensor=huge)], fetch=["y:0"])
@@ -228,7 +228,7 @@ async def test_a_few_bytes_cannot_declare_more_than_a_body_may_hold(api: Api, sm
     assert status == 429 and json.loads(body)["code"] == "RESOURCE_EXHAUSTED"
 
 
-async def test_a_large_message(api: Api, small: str) -> None:
+async def test_large_message(api: Api, small: str) -> None:
     values = np.arange(200_000, dtype=np.float32)
     status, body = await post_run(api, small, proto.RunStepRequest(feed=[feed("m", values)], fetch=["m_out"]))
     assert status == 200
@@ -236,7 +236,7 @@ async def test_a_large_message(api: Api, small: str) -> None:
     np.testing.assert_array_equal(tensor_codec.from_proto(tensor.tensor), values)
 
 
-async def test_a_large_extension(api: Api) -> None:
+async def test_large_extension(api: Api) -> None:
     """More than a slice's work: decoded, checked and imported beside the loop."""
     handle = await api.create(small_graph())
     g = GraphBuilder()
@@ -270,7 +270,7 @@ def in_two_parts() -> bytes:
     return b"\x12" + bytes([len(content)]) + content
 
 
-def test_a_small_message_needs_no_measuring() -> None:
+def test_small_message_needs_no_measuring() -> None:
     options = proto.RunOptions(timeout_in_ms=1)
     for message in (small_run(), small_run(options=options), fed(dtype=dtypes.float32.enum, tensor_content=bytes(8))):
         assert protobuf.parse_small_run(message.SerializeToString()) == message

@@ -86,7 +86,7 @@ async def test_lines(api: Api) -> None:
     ]
 
 
-async def test_an_error_is_the_last_event(api: Api) -> None:
+async def test_error_is_the_last_event(api: Api) -> None:
     gate = gates.Gate()
     handle = await api.create(slow_graph(gate))
     async with posted(api, handle, feeds={"x": 3}, fetches=["early", "fails"]) as response:
@@ -201,7 +201,7 @@ def test_pings_and_progress_by_the_clock() -> None:
     ]
 
 
-async def test_a_slow_reader_has_nothing_pile_up() -> None:
+async def test_nothing_piles_up_for_a_slow_reader() -> None:
     calls = 0
 
     def progress(run: Run) -> dict[str, Any]:

@@ -203,7 +203,7 @@ class TestStream:
         assert all(a.infer_response.parameters["triton_final_response"].bool_param for a in got if not a.error_message)
         assert np.frombuffer(got[0].infer_response.raw_output_contents[0], np.float32).tolist() == [2, 4]
 
-    async def test_an_answer_does_not_wait_for_the_next_request(self, model: RpcClient) -> None:
+    async def test_answer_does_not_wait_for_the_next_request(self, model: RpcClient) -> None:
         serialize, parse = inference.ModelInferRequest.SerializeToString, inference.ModelStreamInferResponse.FromString
         stream = model.channel.stream_stream(f"{SERVICE}/ModelStreamInfer", serialize, parse)()
         for i in range(3):
@@ -212,7 +212,7 @@ class TestStream:
         await stream.done_writing()
         assert await stream.read() is grpc.aio.EOF
 
-    async def test_a_client_that_leaves_cancels_what_runs(self, serve: Serve) -> None:
+    async def test_client_that_leaves_cancels_what_runs(self, serve: Serve) -> None:
         gate = gates.Gate()
         rpc = await serve(graphs={"m": gate_graph(gate).graph()}, allow_ops=ops_of_tests())
         serialize, parse = inference.ModelInferRequest.SerializeToString, inference.ModelStreamInferResponse.FromString

@@ -38,7 +38,7 @@ def test_undescribed_parts_are_named_with_their_place() -> None:
     assert all("_schemas.py" in text or "status 204" in text for text in said)
 
 
-def test_the_document_is_valid_and_has_each_call() -> None:
+def test_document_is_valid_and_has_each_call() -> None:
     validate(document())
     described = {(m.upper(), path) for path, item in document()["paths"].items() for m in item}
     assert described == {(route.method, route.path) for route in table()}
@@ -81,7 +81,7 @@ def test_mismatch_with_a_schema_is_found(name: str, value: Any, why: str | None)
     assert said is None if why is None else said is not None and why in said
 
 
-def test_an_exchange_that_is_not_described_fails_the_test_that_made_it() -> None:
+def test_exchange_that_is_not_described_fails_the_test_that_made_it() -> None:
     check_exchange("GET", "/livez", None, 200, {"live": True})
     with pytest.raises(AssertionError, match=r"_schemas\.py.*lively"):
         check_exchange("GET", "/livez", None, 200, {"live": True, "lively": 1})
@@ -96,7 +96,7 @@ async def test_document_is_served(api: Api) -> None:
     assert status == 200 and answer == document()
 
 
-def test_a_run_may_be_answered_later() -> None:
+def test_run_may_be_answered_later() -> None:
     paths = document()["paths"]
     later = paths["/v1/sessions/{session}:run"]["post"]["responses"]["202"]
     assert later["content"]["application/json"]["schema"] == {"$ref": "#/components/schemas/Operation"}
@@ -132,7 +132,7 @@ class _Page(HTMLParser):
         assert self.open.pop() == tag
 
 
-async def test_the_page_tells_of_each_call_and_needs_nothing_from_elsewhere(api: Api) -> None:
+async def test_page_tells_of_each_call_and_needs_nothing_from_elsewhere(api: Api) -> None:
     response, body = await api.raw("GET", "/docs")
     text = body.decode()
     assert response.status == 200 and "default-src 'none'" in response.headers["Content-Security-Policy"]
@@ -144,7 +144,7 @@ async def test_the_page_tells_of_each_call_and_needs_nothing_from_elsewhere(api:
     assert page.loaded == {"/docs/page.css", "/console/icon.svg"}
 
 
-async def test_a_file_of_a_page_is_sent_once(api: Api) -> None:
+async def test_file_of_a_page_is_sent_once(api: Api) -> None:
     response, body = await api.raw("GET", "/docs/page.css")
     assert response.status == 200 and response.content_type == "text/css" and body
     again, nothing = await api.raw("GET", "/docs/page.css", If_None_Match=response.headers["ETag"])

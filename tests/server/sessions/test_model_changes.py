@@ -178,7 +178,7 @@ async def test_run_that_reads_a_model_is_allowed(start: Start) -> None:
         assert (await api.run("model", fetches=["noise"]))[0] == 200
 
 
-async def test_a_plan_is_looked_at_once(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_plan_is_looked_at_once(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     api = await started(start)
     looked = []
     checked = api.hosted("model")._guard.check

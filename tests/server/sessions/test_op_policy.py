@@ -159,7 +159,7 @@ async def test_refused_ops_can_be_allowed(start: Start, settings: dict[str, Any]
     assert (await api.call("POST", "/v1/sessions", posted(op="TestFail")))[0] == 201
 
 
-def test_the_command_line_has_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_command_line_sets_the_policy(monkeypatch: pytest.MonkeyPatch) -> None:
     configs: list[ServerConfig] = []
     monkeypatch.setattr("aexec_server.serve", lambda config, on_ready: configs.append(config))
     assert main(["serve", "--allow-ops", "ReadFile,WriteFile"]) == 0 and main(["serve", "--trust-graphs"]) == 0

@@ -37,7 +37,7 @@ async def model(start: Start) -> Api:
     return await start(graphs={"m": two_signatures})
 
 
-async def test_a_document_says_how_a_session_is_called(model: Api) -> None:
+async def test_document_says_how_a_session_is_called(model: Api) -> None:
     status, document = await model.call("GET", "/v1/sessions/m")
     x = {"name": "x", "datatype": "FP32", "shape": [-1, 2], "tensor": "features:0"}
     y = {"name": "y", "datatype": "FP32", "shape": [-1, 2], "tensor": "doubled:0"}
@@ -48,7 +48,7 @@ async def test_a_document_says_how_a_session_is_called(model: Api) -> None:
     assert [o["name"] for o in document["signatures"]["both"]["outputs"]] == ["twice", "half"]
 
 
-async def test_a_plain_graph_has_inputs_and_outputs_too(api: Api, small: str) -> None:
+async def test_plain_graph_has_inputs_and_outputs_too(api: Api, small: str) -> None:
     _, document = await api.call("GET", f"/v1/sessions/{small}")
     assert document["signatures"] == {}
     assert document["inputs"][0] == {"name": "x", "datatype": "FP32", "shape": [-1], "tensor": "x:0"}
@@ -148,7 +148,7 @@ async def test_plan_is_shared_by_all_orders_of_inputs_and_feeds(api: Api) -> Non
     assert api.hosted(handle).session.statistics().plans == 1
 
 
-async def test_the_signature_of_a_graph_grows_with_it(api: Api) -> None:
+async def test_signature_of_a_graph_grows_with_it(api: Api) -> None:
     handle = await api.create(small_graph())
     status, answer = await api.run(handle, inputs={}, outputs=["y"])
     assert status == 400 and "is not given" in answer["error"]
@@ -159,7 +159,7 @@ async def test_the_signature_of_a_graph_grows_with_it(api: Api) -> None:
     assert status == 400 and "no input 'late'" not in answer["error"]
 
 
-async def test_a_served_model_keeps_its_signatures(start: Start, tmp_path: Path) -> None:
+async def test_served_model_keeps_its_signatures(start: Start, tmp_path: Path) -> None:
     meta_graph = two_signatures()
     async with aexec.Session(meta_graph.graph) as session:
         await save_saved_model(session, tmp_path / "model", meta_graph.signatures)

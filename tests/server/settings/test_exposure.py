@@ -86,7 +86,7 @@ def starts(config: ServerConfig) -> bool:
 
 
 @pytest.mark.parametrize("tls", TLS)
-def test_the_table(tls: str, files: dict[str, str]) -> None:
+def test_cluster_starts_on_loopback_or_by_tls(tls: str, files: dict[str, str]) -> None:
     """Where HTTP listens × whom it knows × where the cluster is × whether TLS is set up for it."""
     by_tls, settings = TLS[tls]
     given, of_dask = settings(files)
@@ -126,7 +126,7 @@ def test_refusal_names_the_settings_for_the_cluster(files: dict[str, str]) -> No
 
 
 @pytest.mark.parametrize("name", ["cluster_ca", "cluster_cert", "cluster_key"])
-def test_a_file_that_cannot_be_used_is_refused(name: str, files: dict[str, str], tmp_path: Path) -> None:
+def test_file_that_cannot_be_used_is_refused(name: str, files: dict[str, str], tmp_path: Path) -> None:
     given = {"cluster_ca": files["ca"], "cluster_cert": files["cert"], "cluster_key": files["key"]}
     (tmp_path / "empty.pem").write_bytes(b"")
     for wrong in (str(tmp_path / "missing.pem"), str(tmp_path / "empty.pem")):
@@ -148,7 +148,7 @@ def test_settings_that_cannot_be(settings: dict[str, Any]) -> None:
         ServerConfig(**settings)
 
 
-def test_a_program_connects_as_dask_says(files: dict[str, str]) -> None:
+def test_program_connects_as_dask_says(files: dict[str, str]) -> None:
     """TLS is required of servers; what a program is to require, it says."""
     assert not check_cluster("dask://10.0.0.5:8786", ClusterSecurity())
     assert check_cluster("dask://10.0.0.5:8786", ClusterSecurity(files["ca"], files["both"]))
@@ -156,13 +156,13 @@ def test_a_program_connects_as_dask_says(files: dict[str, str]) -> None:
         check_cluster("nonsense://x", ClusterSecurity())
 
 
-def test_the_command_refuses_to_start(capsys: pytest.CaptureFixture[str]) -> None:
+def test_command_refuses_to_start(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["serve", "--cluster", "dask://10.0.0.5:8786", "--port", "0"]) == 19
     assert "--cluster-ca" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("tls", ["none", "flags"])
-def test_the_line_at_the_start_says_how_the_cluster_is_reached(
+def test_line_at_the_start_says_how_the_cluster_is_reached(
     tls: str, files: dict[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(aexec_server, "serve", lambda config, on_ready: on_ready("http://127.0.0.1:8500"))

@@ -236,7 +236,7 @@ def test_tensors_that_are_filled_are_limited(holding: Callable[[proto.TensorProt
         measured(holding(zeros([1000, 1000])), MessageLimits(10, 3_999_999))
 
 
-def test_a_request_is_limited_by_the_sum() -> None:
+def test_request_is_limited_by_the_sum() -> None:
     request = proto.RunStepRequest(feed=[proto.NamedTensorProto(tensor=zeros([2**24])) for _ in range(200)])
     assert measured(request).filled_bytes == 200 * 2**26
     with pytest.raises(errors.ResourceExhaustedError, match="8 tensors that fill 536870912 bytes"):
@@ -253,7 +253,7 @@ def test_shapes_that_no_tensor_can_have(dims: list[int]) -> None:
             measured(tensor, MessageLimits(1, 2**60))
 
 
-def test_a_tensor_whose_parts_are_merged() -> None:
+def test_tensor_whose_parts_are_merged() -> None:
     """Each part says little: together they would be filled."""
     parts = [proto.TensorProto(dtype=1), zeros([2**24], dtypes.int8)]
     parts[1].dtype = 0

@@ -50,7 +50,7 @@ def test_every_field_is_a_setting() -> None:
     }
 
 
-def test_the_page_has_them_all() -> None:
+def test_page_has_every_setting() -> None:
     page = (ROOT / "docs" / "settings.md").read_text("utf-8")
     assert page.partition("<!-- settings -->\n\n")[2] == settings_tables(), (
         "run python -m aexec_server.settings.settings_page"
@@ -73,17 +73,17 @@ class TestPrecedence:
         assert found.values == {"port": 100, "max_runs": 20, "max_sessions": 3}
         assert found.origins == {"port": "--port", "max_runs": "AEXEC_SERVE_MAX_RUNS", "max_sessions": str(file)}
 
-    def test_the_file_may_be_named_in_the_environment(self, written: Any) -> None:
+    def test_file_may_be_named_in_the_environment(self, written: Any) -> None:
         path = written("port = 1")
         assert given(environment={"AEXEC_SERVE_CONFIG": str(path)}).values == {"port": 1}
 
-    def test_a_switch_can_be_turned_off_again(self, written: Any) -> None:
+    def test_switch_can_be_turned_off_again(self, written: Any) -> None:
         file = written("access_log = true\ntrust_graphs = true\n")
         found = given("--no-access-log", environment={"AEXEC_SERVE_TRUST_GRAPHS": "off"}, file=file)
         assert found.values == {"access_log": False, "trust_graphs": False}
 
 
-def test_a_description_is_a_file_that_says_the_same(written: Any) -> None:
+def test_description_is_a_file_that_says_the_same(written: Any) -> None:
     model = ModelSource(
         "m", {"image": "x:0"}, {"label": "y:0"}, versions=(1, 3), labels={"stable": 1}, batching=Batching()
     )

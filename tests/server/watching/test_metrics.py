@@ -137,12 +137,12 @@ class TestCancellations:
         assert (await run)[0] == 499
         await self.counted(api, "api")
 
-    async def test_a_deadline(self, api: Api) -> None:
+    async def test_deadline(self, api: Api) -> None:
         _, run = await self.waiting(api, options={"timeout_in_ms": 20})
         assert (await run)[0] == 504
         await self.counted(api, "deadline")
 
-    async def test_a_client_that_leaves(self, api: Api) -> None:
+    async def test_client_that_leaves(self, api: Api) -> None:
         handle, run = await self.waiting(api)
         run.cancel()
         await until(lambda: not api.hosted(handle).runs.live)
@@ -229,7 +229,7 @@ async def test_queues(start: Start) -> None:
     assert found("aexec_queue_size", queue="filled/q") == 2 and found("aexec_queue_size", queue="") == 4
 
 
-async def test_the_loop_is_watched(api: Api) -> None:
+async def test_loop_is_watched(api: Api) -> None:
     async def looked_at() -> bool:
         return (await scrape(api))("aexec_event_loop_lag_seconds_count") > 0
 
@@ -250,7 +250,7 @@ class TestParts:
         assert isinstance(values, list) and sum(values[:-1]) == 1500
 
     @pytest.mark.parametrize(("value", "bucket"), [(0.0, 0), (0.0005, 0), (0.0006, 1), (60, 15), (61, 16)])
-    def test_a_bucket_has_its_upper_bound(self, value: float, bucket: int) -> None:
+    def test_bucket_has_its_upper_bound(self, value: float, bucket: int) -> None:
         histogram = Histogram(FAMILIES["aexec_run_duration_seconds"])
         histogram.observe(value)
         assert histogram.values.index(1) == bucket and histogram.values[-1] == value
@@ -290,7 +290,7 @@ class TestParts:
         assert increase(metrics.snapshot(), told)["aexec_runs"] == {("m", "OK"): 1}
 
 
-def test_the_time_in_line_is_a_part_of_a_models_statistics() -> None:
+def test_time_in_line_is_a_part_of_a_models_statistics() -> None:
     statistics = ModelStatistics()
     statistics.count_success(began=0, read=100, ran=1000, rows=1, queued=300)
     parts = statistics.describe()["inference_stats"]

@@ -46,7 +46,7 @@ class TestTraceparent:
         assert parse_traceparent(text) is None
 
 
-async def test_a_trace_is_continued(api: Api, small: str) -> None:
+async def test_trace_is_continued(api: Api, small: str) -> None:
     response, body = await api.raw("GET", "/v1/sessions/nobody", traceparent=PARENT, tracestate="congo=t61rcWkgMzE")
     assert response.status == 404 and json.loads(body)["trace_id"] == TRACE
     _, trace, span, flags = response.headers["traceresponse"].split("-")
@@ -68,13 +68,13 @@ async def test_or_begun(api: Api) -> None:
     assert "traceresponse" not in response.headers  # nobody asked
 
 
-async def test_a_fault_is_logged_with_its_trace(api: Api, small: str, caplog: pytest.LogCaptureFixture) -> None:
+async def test_fault_is_logged_with_its_trace(api: Api, small: str, caplog: pytest.LogCaptureFixture) -> None:
     api.server.sessions.get = None  # type: ignore[assignment, method-assign]
     response, _ = await api.raw("GET", f"/v1/sessions/{small}", traceparent=PARENT)
     assert response.status == 500 and f"(trace {TRACE}) failed: internal error" in caplog.text
 
 
-async def test_a_line_for_each_run(start: Start, caplog: pytest.LogCaptureFixture) -> None:
+async def test_line_for_each_run(start: Start, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "aexec_server.steps")
     api = await start(step_log=True)
     handle = await api.create(small_graph())
