@@ -318,7 +318,6 @@ def test_nothing_is_defined_for_nobody(
 _LINES_OF_CLASS, _LINES_OF_FUNCTION, _BRANCHES = 400, 70, 25
 # Which are larger, with the reason.
 _LARGE = {
-    "aexec.remote.remote_session.RemoteSession": "what users call, as of Session",
     "aexec.runtime.interpreter.node_runner.NodeRunner.run_slice": "the loop itself: a call for each node costs more",
     "aexec_server.settings.message_scan._Scan.message": "a loop over bytes: a call would take longer than a field",
     "aexec_server.settings.server_config.ServerConfig": "a list of settings, each with what it means",

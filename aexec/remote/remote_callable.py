@@ -18,9 +18,9 @@ __all__ = ["RemoteCallable", "RunStarter"]
 
 
 class RunStarter(Protocol):
-    """The session of a callable, which runs it."""
+    """Starts a run of a callable's session."""
 
-    def start_run(
+    def __call__(
         self,
         fetches: Sequence[str],
         feeds: dict[str, Any],
@@ -29,6 +29,7 @@ class RunStarter(Protocol):
         options: RunOptions | Message | None,
         metadata: RunMetadata | None,
         run_id: str | None = None,
+        /,
     ) -> RemoteStep: ...
 
 
@@ -46,14 +47,14 @@ class RemoteCallable:
 
     def __init__(
         self,
-        owner: RunStarter,
+        start: RunStarter,
         mapper: FetchMapper,
         request: Request,
         options: RunOptions | Message | None = None,
         *,
         answer_fed: bool = False,
     ) -> None:
-        self._owner = owner
+        self._start = start
         self._build = mapper.build
         self._released = False
         self.fetches = request.fetches
@@ -91,7 +92,7 @@ class RemoteCallable:
             )
         feeds = fed_once(self.feeds, values)
         given = options if options is not None else self.options
-        return self._owner.start_run(self.fetches, feeds, self.targets, self._build, given, metadata, run_id)
+        return self._start(self.fetches, feeds, self.targets, self._build, given, metadata, run_id)
 
     def release(self) -> None:
         """Refuse later calls with InvalidArgumentError.  Steps in flight go on."""

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import os
-import secrets
 import ssl
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any
 from urllib.parse import unquote, urlencode
 
 from google.protobuf.message import Message
@@ -17,67 +16,33 @@ from google.protobuf.message import Message
 from aexec import proto
 from aexec.framework import errors
 from aexec.framework.html_repr import block, table
-from aexec.framework.waiting.inline_call import NeedsThreadError
 from aexec.framework.waiting.worker_threads import OnCancel
 from aexec.framework.wire.messages import as_message
-from aexec.graph.forms.graph_export import node_to_proto
 from aexec.graph.graph import Graph, current_graph
-from aexec.graph.meta_graph import MetaGraph
 from aexec.graph.signature import (
     Signature,
     TensorInfo,
-    choose_signature,
-    graph_signature,
     named_inputs,
     signature_tables,
 )
 from aexec.queues.queue_base import QueueStatistics
-from aexec.remote.descriptions import default_signature, read_signatures
 from aexec.remote.remote_callable import RemoteCallable
+from aexec.remote.remote_graph import RemoteGraph
 from aexec.remote.remote_partial_run import RemotePartialRun
 from aexec.remote.remote_queue import RemoteQueue
+from aexec.remote.remote_runs import RemoteRuns
 from aexec.remote.remote_step import RemoteStep
 from aexec.remote.remote_tensors import RemoteTensors
-from aexec.remote.run_messages import (
-    both_fed_and_fetched,
-    fed_once,
-    options_message,
-    read_response,
-    read_tensors,
-    run_message,
-    sent_feeds,
-)
-from aexec.remote.service import KEY, Service, quoted
+from aexec.remote.service import Service, quoted
 from aexec.runtime.config import RunMetadata, RunOptions
-from aexec.runtime.feeding.fetches import FetchMapper, flat_feeds, to_values
-from aexec.runtime.session.callable import Request, canonical_name
+from aexec.runtime.feeding.fetches import FetchMapper, flat_feeds
+from aexec.runtime.session.callable import Request
 from aexec.runtime.threads.worker_pool import run_in_thread
-from aexec.sources import load
 
 __all__ = ["RemoteSession", "connect"]
 
-T = TypeVar("T")
-
 _SESSIONS = "/v1/sessions"
 _WARM_UP_RUNS = 5
-# Larger messages, in bytes, are written and read in a thread.
-_LARGE = 1 << 20
-
-
-def _answered(fetches: Sequence[str], body: bytes) -> dict[str, Any]:
-    """Fetch → its value, for fetches that are fed in a run's message."""
-    sent = sent_feeds(body)
-    return {name: sent[canonical_name(name)] for name in fetches}
-
-
-async def _beside(size: int, work: Callable[[], T]) -> T:
-    """Do work on this many bytes; in a thread if it would block the event loop."""
-    if size <= _LARGE:
-        try:
-            return work()
-        except NeedsThreadError:
-            pass
-    return await run_in_thread(work, on_cancel=OnCancel.ABANDON)
 
 
 def connect(
@@ -151,22 +116,15 @@ class RemoteSession:
     ) -> None:
         self._service = service
         self._source = source
+        self._remote = RemoteGraph(service)
+        self._runs = RemoteRuns(service, self._path, self._remote, retry=retry_runs)
         self._config = proto.ConfigProto() if config is None else as_message(config, proto.ConfigProto)
         self._ttl = ttl
         self._new_name = new_name
-        self._retry_runs = retry_runs
-        self._partial_runs: dict[str, RemotePartialRun] = {}
         self._handle = name
         self._is_new = name is None
-        self._graph: Graph | None = None
-        self._sent_nodes = 0
-        self._version = 0
-        self._signatures: Mapping[str, Signature] = {}
-        self._whole: Signature | None = None
-        self._steps: dict[str, RemoteStep] = {}
         self._entering = asyncio.Lock()
         self._entered = False
-        self._extending = asyncio.Lock()
         self._closed = False
 
     # Opening and closing
@@ -205,13 +163,7 @@ class RemoteSession:
         if self._closed:
             return
         self._closed = True
-        steps = tuple(self._steps.values())
-        for step in steps:
-            step.cancel("the session was closed")
-        for step in steps:
-            await step.settle()
-        for partial_run in self._partial_runs.values():
-            await partial_run.settle()
+        await self._runs.close()
         try:
             if self._is_new and self._handle is not None:
                 await self._service.delete(self._path())
@@ -219,36 +171,13 @@ class RemoteSession:
             await self._service.close()
 
     async def _create(self) -> None:
-        loaded = self._source
-        if not isinstance(loaded, Graph | MetaGraph):
-            loaded = await run_in_thread(lambda: load(self._source), on_cancel=OnCancel.WAIT)
-        if isinstance(loaded, MetaGraph):
-            self._signatures, loaded = loaded.public_signatures, loaded.graph
-        if not isinstance(loaded, Graph):
-            raise errors.InvalidArgumentError(
-                f"{loaded!r} has variables, which a graph alone does not: make one graph of it with "
-                "aexec.saved_model.freeze, or let the server load it"
-            )
-        self._graph, self._sent_nodes = loaded, len(loaded)
-        message = await run_in_thread(self._creation, on_cancel=OnCancel.WAIT)
         wishes = {"ttl_s": self._ttl, "name": self._new_name}
         query = urlencode({key: value for key, value in wishes.items() if value is not None})
         path = f"{_SESSIONS}?{query}" if query else _SESSIONS
-        answer = proto.CreateSessionResponse.FromString(
-            await self._service.post_message(path, message, {KEY: secrets.token_hex(16)})
-        )
-        self._handle, self._version = answer.session_handle, answer.graph_version
-
-    def _creation(self) -> bytes:
-        assert self._graph is not None
-        request = proto.CreateSessionRequest(graph_def=self._graph.to_graph_def(), config=self._config)
-        return request.SerializeToString()
+        self._handle = await self._remote.create(self._source, self._config, path)
 
     async def _join(self) -> None:
-        document = await self.describe()
-        self._version = document["graph_version"]
-        self._signatures = read_signatures(document)
-        self._whole = default_signature(document)
+        self._remote.read(await self.describe())
 
     # What it is and does
 
@@ -266,9 +195,7 @@ class RemoteSession:
         Raises:
             FailedPreconditionError: the session existed before: `fetch_graph` asks the server.
         """
-        if self._graph is None:
-            raise errors.FailedPreconditionError("The graph is in the server: await fetch_graph()")
-        return self._graph
+        return self._remote.made_of
 
     @property
     def graph_def(self) -> proto.GraphDef:
@@ -287,12 +214,12 @@ class RemoteSession:
     @property
     def steps(self) -> tuple[RemoteStep, ...]:
         """The steps in flight that were started here, oldest first."""
-        return tuple(self._steps.values())
+        return self._runs.steps
 
     @property
     def signatures(self) -> Mapping[str, Signature]:
         """The signatures of the model: name → `Signature`.  Empty for a plain graph."""
-        return self._signatures
+        return self._remote.signatures
 
     def signature(self, name: str | None = None) -> Signature:
         """One of `signatures`, or that of a plain graph.  As `Session.signature`.
@@ -300,11 +227,7 @@ class RemoteSession:
         Raises:
             NotFoundError: there is no signature of that name, or no default.
         """
-        if name is not None or self._signatures:
-            return choose_signature(self._signatures, name)
-        if self._whole is None:
-            self._whole = graph_signature(self.graph)
-        return self._whole
+        return self._remote.signature(name)
 
     @property
     def inputs(self) -> Mapping[str, TensorInfo]:
@@ -424,50 +347,12 @@ class RemoteSession:
     ) -> RemoteCallable:
         self._check_open()
         mapper = FetchMapper(fetches)
-        request = Request(self._graph or Graph(), mapper, feeds, targets)
-        return RemoteCallable(self, mapper, request, options, answer_fed=answer_fed)
+        request = Request(self._remote.names, mapper, feeds, targets)
+        return RemoteCallable(self._start, mapper, request, options, answer_fed=answer_fed)
 
-    def start_run(
-        self,
-        fetches: Sequence[str],
-        feeds: dict[str, Any],
-        targets: Sequence[str],
-        build: Callable[[Sequence[Any]], Any],
-        options: RunOptions | Message | None,
-        metadata: RunMetadata | None,
-        run_id: str | None = None,
-    ) -> RemoteStep:
-        """Start a run; called by callables."""
+    def _start(self, *run: Any) -> RemoteStep:
         self._check_open()
-        settings = options_message(options)
-        name = secrets.token_hex(8) if run_id is None else run_id
-        # A server does not return fed values.
-        fed = both_fed_and_fetched(feeds, fetches)
-        asked = [each for each in fetches if each not in fed]
-
-        async def run() -> Any:
-            try:
-                await self._send_new_nodes()
-                known = self._known(feeds)
-                size = sum(getattr(value, "nbytes", 0) for value in feeds.values())
-                body = await _beside(size, lambda: run_message(feeds, known, asked, targets, settings))
-                values = _answered(fed, body) if fed else {}
-                if asked or targets:
-                    headers = {"Aexec-Run-Id": name}
-                    if self._retry_runs:
-                        headers[KEY] = secrets.token_hex(16)
-                    answer = await self._service.post_message(f"{self._path()}:run", body, headers)
-                    got = await _beside(len(answer), lambda: read_response(answer, asked, metadata))
-                    values.update(zip(asked, got, strict=True))
-                return build(to_values([values[each] for each in fetches]))
-            finally:
-                del self._steps[name]
-
-        if name in self._steps:
-            raise errors.AlreadyExistsError(f"Run '{name}' is in flight")
-        seconds = settings.timeout_in_ms / 1e3 if settings.timeout_in_ms else None
-        step = self._steps[name] = RemoteStep(name, run, lambda reason: self._cancel(name, reason), seconds)
-        return step
+        return self._runs.start(*run)
 
     async def cancel(self, run_id: str, reason: str = "") -> bool:
         """Cancel a run by its name, whoever started it; True unless it has ended.
@@ -475,16 +360,7 @@ class RemoteSession:
         A run that has not arrived yet is cancelled when it does.
         """
         self._check_open()
-        return await self._cancel(run_id, reason)
-
-    async def _cancel(self, run_id: str, reason: str) -> bool:
-        try:
-            answer = await self._service.post_json(
-                f"{self._path()}/runs/{quoted(run_id)}:cancel", {"reason": reason} if reason else {}
-            )
-        except errors.NotFoundError:
-            return True  # the server remembers it
-        return bool(answer["cancelled"])
+        return await self._runs.cancel(run_id, reason)
 
     async def partial_run_setup(
         self,
@@ -500,19 +376,7 @@ class RemoteSession:
             UnimplementedError: options other than a deadline.
         """
         self._check_open()
-        settings = options_message(options)
-        timeout, settings.timeout_in_ms = settings.timeout_in_ms, 0
-        if settings != options_message(None):
-            raise errors.UnimplementedError("Of the options of a partial run in a server the timeout counts")
-        await self._send_new_nodes()
-        request = Request(self._graph or Graph(), FetchMapper(fetches), feeds, targets)
-        message = proto.PartialRunSetupRequest(feed=request.feeds, fetch=request.fetches, target=request.targets)
-        answer = await self._service.post_message(
-            f"{self._path()}:partialRunSetup", message.SerializeToString(), {"Aexec-Timeout-Ms": str(timeout)}
-        )
-        handle = proto.PartialRunSetupResponse.FromString(answer).partial_run_handle
-        step = self._partial_runs[handle] = RemotePartialRun(handle, lambda reason: self._cancel(handle, reason))
-        return step
+        return await self._runs.set_up_partial_run(fetches, feeds, targets, options)
 
     async def partial_run(
         self, setup: RemotePartialRun | str, fetches: Any, feeds: Mapping[Any, Any] | None = None
@@ -520,15 +384,7 @@ class RemoteSession:
         """Continue a partial run.  As `Session.partial_run`; if the caller is cancelled, the step is cancelled."""
         self._check_open()
         handle = setup if isinstance(setup, str) else setup.handle
-        given = flat_feeds(feeds or {})
-        mapper = FetchMapper(fetches)
-        request = Request(self._graph or Graph(), mapper, given, ())
-        if request.targets:
-            raise errors.InvalidArgumentError("partial_run() requires empty target_list.")
-        values = fed_once(request.feeds, given.values())
-        body = run_message(values, self._known(values), request.fetches, (), proto.RunOptions(), handle)
-        answer = await self._service.post_message(f"{self._path()}:run", body)
-        return mapper.build(to_values(read_response(answer, request.fetches, None)))
+        return await self._runs.go_on(handle, fetches, feeds or {})
 
     # What it keeps
 
@@ -538,7 +394,8 @@ class RemoteSession:
         If there is no such queue, its methods raise.
         """
         self._check_open()
-        node = None if self._graph is None else self._graph.find(name)
+        local = self._remote.local
+        node = None if local is None else local.find(name)
         types = None if node is None else tuple(node.attrs.get("component_types", ())) or None
         return RemoteQueue(self, name, f"/queues/{quoted(name)}", types)
 
@@ -561,10 +418,7 @@ class RemoteSession:
     ) -> list[Any]:
         """Send tensors to a call of the session, and return those of the answer; called by queues."""
         self._check_open()
-        await self._send_new_nodes()
-        body = run_message(feeds, known, (), (), proto.RunOptions())
-        answer = await self._service.post_message(f"{self._path()}{call}?{urlencode(query)}", body)
-        return [value for _, value in read_tensors(answer)]
+        return await self._runs.exchange(call, feeds, known, query)
 
     @property
     def tensors(self) -> RemoteTensors:
@@ -589,53 +443,9 @@ class RemoteSession:
         if isinstance(more, Graph):
             more = more.to_graph_def()
         added = as_message(more, proto.GraphDef)
-        async with self._extending:
-            await self._extend(added)
-
-    async def _extend(self, added: proto.GraphDef) -> None:
-        request = proto.ExtendSessionRequest(graph_def=added, current_graph_version=self._version)
-        answer = await self._service.post_message(
-            f"{self._path()}:extend", request.SerializeToString(), {KEY: secrets.token_hex(16)}
-        )
-        self._version = proto.ExtendSessionResponse.FromString(answer).new_graph_version
-
-    async def _send_new_nodes(self) -> None:
-        """Send the nodes that were added to the graph since it was sent."""
-        graph = self._graph
-        if graph is None or len(graph) == self._sent_nodes:
-            return
-        async with self._extending:
-            count = len(graph)
-            if count == self._sent_nodes:
-                return
-            added = proto.GraphDef(node=[node_to_proto(node) for node in graph.nodes[self._sent_nodes : count]])
-            added.versions.CopyFrom(graph.versions)
-            if len(graph.library):
-                added.library.CopyFrom(graph.library.to_proto())
-            await self._extend(added)
-            self._sent_nodes, self._whole = count, None
+        await self._remote.extend(added, self._path())
 
     # Helpers
-
-    def _known(self, feeds: Iterable[str]) -> dict[str, TensorInfo]:
-        """The known types of tensors, by the names that they are fed by."""
-        known = {}
-        for name in feeds:
-            info = self._info(name)
-            if info is not None:
-                known[name] = info
-        return known
-
-    def _info(self, name: str) -> TensorInfo | None:
-        tensor = name if ":" in name else f"{name}:0"
-        if self._graph is not None:
-            try:
-                return TensorInfo.of(self._graph.tensor(tensor))
-            except errors.OpError:
-                return None  # a node of another client's extension, or an error that the server will report
-        signatures = [*self._signatures.values(), *([self._whole] if self._whole else ())]
-        infos = (info for signature in signatures for info in signature.inputs.values())
-        return next((info for info in infos if info.name == tensor), None)
 
     def _path(self) -> str:
         return f"{_SESSIONS}/{quoted(self.handle)}"
@@ -646,13 +456,14 @@ class RemoteSession:
 
     def _repr_html_(self) -> str:
         steps = [(step.run_id, step.state.value) for step in self.steps]
-        known = self._signatures or self._graph is None
+        signatures = self._remote.signatures
+        known = signatures or self._remote.local is None
         tables = [
-            *(signature_tables(self._signatures) if known else self.signature().html_tables()),
+            *(signature_tables(signatures) if known else self.signature().html_tables()),
             table("steps", ["state"], steps, len(steps)),
         ]
         return block("RemoteSession", f"{self._service.url}{', closed' if self._closed else ''}", *tables)
 
     def __repr__(self) -> str:
-        state = "closed" if self._closed else f"{len(self._steps)} steps in flight"
+        state = "closed" if self._closed else f"{len(self.steps)} steps in flight"
         return f"<RemoteSession {self._service.url}: {state}>"
