@@ -14,11 +14,11 @@ from aexec.framework.html_repr import MAX_ROWS, block, facts_table, lines_table
 from aexec.framework.late_dataclass import dataclass
 from aexec.runtime.feeding.feeds import FeedSpec
 from aexec.runtime.interpreter.executor import NOTHING, Executor, StepEnvironment
+from aexec.runtime.interpreter.step_report import report
 from aexec.runtime.plans.partitioned_plan import PartitionedPlan
 from aexec.runtime.plans.plan import Plan
 from aexec.runtime.profiling.tracing import NodeEvent
 from aexec.runtime.session.step_places import StepPlaces
-from aexec.runtime.session.step_report import report
 
 __all__ = ["StepState", "StepStatistics", "StepView"]
 

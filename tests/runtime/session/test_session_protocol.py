@@ -257,7 +257,7 @@ class TestNative:
         assert await asked.result(step) == [4]
 
     async def test_deadline_ends_a_run(self, with_queue: Opened) -> None:
-        options = aexec.RunOptions(timeout=0.01)
+        options = aexec.RunOptions(timeout=0.1)
         with pytest.raises(errors.DeadlineExceededError, match="Timed out waiting for notification"):
             await with_queue.asked.ask(with_queue.session.run, "waits:0", options=options)
         assert await with_queue.asked.run("y:0", {"x:0": [2.0]}) == [4]
