@@ -26,8 +26,9 @@ from aexec_server.sessions.store import HostedSession
 
 __all__ = ["RpcCallables"]
 
-# Limit for one session.
+# A session may have this many callables, with so many bytes of options, which are kept until they are released.
 _MAX_CALLABLES = 1000
+_MAX_BYTES = 4 << 20
 
 
 class RpcCallables:
@@ -53,6 +54,11 @@ class RpcCallables:
         if len(made) >= _MAX_CALLABLES:
             raise errors.ResourceExhaustedError(
                 f"The session has {len(made)} callables, as many as it may have: release some"
+            )
+        options.DiscardUnknownFields()
+        if sum(map(proto.CallableOptions.ByteSize, (options, *made.values()))) > _MAX_BYTES:
+            raise errors.ResourceExhaustedError(
+                f"The options of a session's callables may have {_MAX_BYTES} bytes together: release some"
             )
         _check(options)
         _asked(options).set_options(options.run_options)

@@ -8,6 +8,7 @@ from typing import Any
 import grpc
 import numpy as np
 import pytest
+from aexec_server.rpc import rpc_callables
 
 from aexec import proto
 from aexec.errors import Code
@@ -220,3 +221,21 @@ class TestCallables:
         request = proto.MakeCallableRequest(session_handle=handle, options=options)
         code, words = await rpc.refused(f"{MASTER}MakeCallable", request, proto.MakeCallableResponse)
         assert code == "UNIMPLEMENTED" and "feed_devices" in words
+
+    async def test_options_that_are_kept_have_a_limit(self, rpc: RpcClient, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(rpc_callables, "_MAX_BYTES", 200_000)
+        handle = await create(rpc, small_graph())
+        options = proto.CallableOptions(target=["nothing"] * 4000)
+        request = proto.MakeCallableRequest(session_handle=handle, options=options)
+        for _ in range(rpc_callables._MAX_BYTES // options.ByteSize()):
+            made = await rpc.call(f"{MASTER}MakeCallable", request, proto.MakeCallableResponse)
+        code, words = await rpc.refused(f"{MASTER}MakeCallable", request, proto.MakeCallableResponse)
+        assert code == "RESOURCE_EXHAUSTED" and "release some" in words
+        release = proto.ReleaseCallableRequest(session_handle=handle, handle=made.handle)
+        await rpc.call(f"{MASTER}ReleaseCallable", release, proto.ReleaseCallableResponse)
+        await rpc.call(f"{MASTER}MakeCallable", request, proto.MakeCallableResponse)
+        # What no field has is not kept.
+        unknown = proto.MakeCallableRequest(session_handle=await create(rpc, small_graph()))
+        unknown.options.target.append("nothing")
+        unknown.options.MergeFromString(b"\xfa\x7f" + b"\x80\x80\x80\x04" + bytes(8 << 20))
+        await rpc.call(f"{MASTER}MakeCallable", unknown, proto.MakeCallableResponse)
