@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import aclosing, contextmanager
 from dataclasses import replace
+from itertools import islice
 from typing import Any
 
 import grpc
@@ -31,6 +32,9 @@ from aexec_server.rpc.rpc_server import rpc_path
 __all__ = ["RpcRelay"]
 
 _MASTER, _HEALTH, _REFLECTION = "tensorflow.MasterService", "grpc.health.v1.Health", "grpc.reflection."
+# Of a request's fields so many are looked at: clients write the first field first, and a request of very many fields
+# would hold the loop.
+_LOOKED_AT = 16
 _FIRST_TEXT = 1 << 3 | wire_format.LENGTH
 _CALLER = CALLER_HEADER.lower()
 # Of the client's metadata, what says to which trace a call belongs.
@@ -181,16 +185,17 @@ def _as_own_errors() -> Iterator[None]:
 
 
 def _first_text(data: bytes) -> str:
-    """The text in the first field of a request: the handle of its session, or the name of a service.
+    """Return the handle of the session, or the name of the service, in the first field of a request; "" without one.
+
+    It chooses the host.  The host reads the request itself, and answers for sessions of its caller only.
 
     Raises:
-        InvalidArgumentError: it is no message.
+        InvalidArgumentError: the request is no message.
     """
-    text = b""
     try:
-        for tag, _, start, end in wire_format.fields(data, 0, len(data)):
+        for tag, _, start, end in islice(wire_format.fields(data, 0, len(data)), _LOOKED_AT):
             if tag == _FIRST_TEXT:
-                text = data[start:end]
-        return text.decode()
+                return data[start:end].decode()
     except (DecodeError, IndexError, UnicodeDecodeError):
         raise errors.InvalidArgumentError("The request is no message of its method's kind") from None
+    return ""
