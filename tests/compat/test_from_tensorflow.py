@@ -30,7 +30,7 @@ def test_there_are_enough() -> None:
     assert len(THERE) > 180 and len(MISSING) > 7
 
 
-def test_what_is_there() -> None:
+def test_names_of_the_table_exist() -> None:
     for name, (ours, note) in THERE.items():
         assert callable(resolve(name)) or name in ("errors", "float32", "AUTO_REUSE"), name
         assert ours or note, f"{name}: the row says nothing"
@@ -41,6 +41,6 @@ def test_what_is_there() -> None:
 
 
 @pytest.mark.parametrize("name", MISSING)
-def test_what_is_not_there(name: str) -> None:
+def test_missing_names_say_why(name: str) -> None:
     with pytest.raises(AttributeError, match=r"aexec\.compat\.v1(\.\w+)* has no '\w+': \w"):
         resolve(name)

@@ -72,7 +72,7 @@ def is_message(name: str) -> bool:
         ("raw_ops.MatMull", "aexec has no op 'MatMull'"),
     ],
 )
-def test_what_is_not_there_says_so(name: str, words: str) -> None:
+def test_missing_names_say_so(name: str, words: str) -> None:
     with pytest.raises(AttributeError, match=words):
         resolve(name)
 

@@ -99,7 +99,7 @@ def test_without_results_it_is_an_operation() -> None:
         assert sess.run(y) is None
 
 
-def test_what_is_no_function_is_refused() -> None:
+def test_non_callable_is_refused() -> None:
     with pytest.raises(ValueError, match="Expected func to be callable"):
         tf.py_func(3, [], tf.float32)
 

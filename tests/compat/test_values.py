@@ -52,7 +52,7 @@ def test_value(name: str) -> None:
         (lambda: tf.Variable(1, variable_def=b""), errors.UnimplementedError, "variable_def"),
     ],
 )
-def test_what_is_refused(build: Any, error: type[Exception], words: str) -> None:
+def test_invalid_arguments_are_refused(build: Any, error: type[Exception], words: str) -> None:
     with pytest.raises(error, match=words):
         build()
 

@@ -74,7 +74,7 @@ def test_several_files(tmp_path: Path) -> None:
         reader.read("p", TensorSlice.parse("1,2:-"))
 
 
-def test_what_is_not_there(tmp_path: Path) -> None:
+def test_missing_files_and_tensors_are_refused(tmp_path: Path) -> None:
     with pytest.raises(errors.NotFoundError, match="Failed to find any matching files for"):
         CheckpointV1Reader(str(tmp_path / "no"))
     with pytest.raises(errors.NotFoundError, match='Tensor name "x" not found in checkpoint files'):
@@ -139,7 +139,7 @@ def test_files_that_disagree(tmp_path: Path) -> None:
         CheckpointV1Reader(str(tmp_path / "c-?"))
 
 
-def test_what_cannot_be_written(tmp_path: Path) -> None:
+def test_invalid_tensors_are_not_written(tmp_path: Path) -> None:
     writer = CheckpointV1Writer(str(tmp_path / "f"))
     one = np.zeros(1, np.float32)
     writer.add("a", one, dtypes.float32, [4], TensorSlice.parse("0,1"))

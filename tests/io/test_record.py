@@ -36,7 +36,7 @@ def test_written_as_tensorflow_writes(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("compression", ["", "GZIP", b"ZLIB"])
 @given(records=st.lists(st.binary(max_size=300), max_size=5))
-def test_what_is_written_is_read(
+def test_written_records_are_read_back(
     tmp_path_factory: pytest.TempPathFactory, compression: str, records: list[bytes]
 ) -> None:
     path = str(tmp_path_factory.getbasetemp() / "records")

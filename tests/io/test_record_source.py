@@ -87,7 +87,7 @@ def test_whole_files_and_names(work: bytes) -> None:
     assert list(record_source.identity(b"no file")) == [(b"no file", b"no file")]
 
 
-def test_what_is_not_there(work: bytes) -> None:
+def test_missing_files_are_refused(work: bytes) -> None:
     for source in (record_source.text_lines, record_source.tf_records):
         with pytest.raises(errors.NotFoundError, match="No such file or directory"):
             source(work)

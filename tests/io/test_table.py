@@ -58,7 +58,7 @@ def test_keys_have_to_ascend() -> None:
 @pytest.mark.parametrize(
     ("data", "message"), [(b"x", "too short"), (b"x" * 100, r"not an sstable \(bad magic number\)")]
 )
-def test_what_is_no_table(data: bytes, message: str) -> None:
+def test_invalid_tables_are_refused(data: bytes, message: str) -> None:
     with pytest.raises(errors.DataLossError, match=message):
         Table(data)
 
@@ -96,7 +96,7 @@ class TestSnappy:
             builder.add(key, value)
         return builder.finish()
 
-    def test_it_is_read(self) -> None:
+    def test_compressed_table_is_read(self) -> None:
         data = self.build()
         assert len(data) < len(build(ENTRIES, 1000)) / 2
         table = Table(data)

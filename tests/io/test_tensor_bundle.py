@@ -127,7 +127,7 @@ arrays = st.one_of(
 
 
 @given(st.dictionaries(st.text(st.characters(codec="utf-8"), min_size=1, max_size=5), arrays, max_size=5))
-def test_what_is_saved_is_read(tmp_path_factory: pytest.TempPathFactory, tensors: dict[str, Any]) -> None:
+def test_saved_tensors_are_read_back(tmp_path_factory: pytest.TempPathFactory, tensors: dict[str, Any]) -> None:
     tensors = {name: value for name, value in tensors.items() if not name.startswith("\0")}
     prefix = str(tmp_path_factory.getbasetemp() / "bundle")
     with BundleWriter(prefix) as writer:
@@ -174,7 +174,7 @@ def test_slices_against_numpy(tmp_path_factory: pytest.TempPathFactory, data: st
             assert reader.read_slice(name, wanted).tolist() == whole[wanted.within(whole.shape)].tolist()
 
 
-def test_what_cannot_be_written(tmp_path: Path) -> None:
+def test_invalid_tensors_are_not_written(tmp_path: Path) -> None:
     writer = BundleWriter(str(tmp_path / "c"))
     writer.add("a", np.float32(1))
     half = TensorSlice.parse("0,2")
@@ -199,7 +199,7 @@ def test_an_error_leaves_nothing(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-def test_what_is_not_there(tmp_path: Path) -> None:
+def test_missing_files_and_tensors_are_refused(tmp_path: Path) -> None:
     with pytest.raises(errors.NotFoundError, match="No such file or directory"):
         BundleReader(str(tmp_path / "c"))
     prefix = save(tmp_path / "c", a=1)
@@ -329,7 +329,7 @@ def test_merging_slices_of_one_tensor(tmp_path: Path) -> None:
     assert load(tmp_path / "c") == {"t": [0, 1, 2, 3, 4]}
 
 
-def test_what_cannot_be_merged(tmp_path: Path) -> None:
+def test_conflicting_bundles_are_not_merged(tmp_path: Path) -> None:
     first, second = save(tmp_path / "1", a=1), save(tmp_path / "2", a=1)
     with pytest.raises(
         errors.InvalidArgumentError, match="Duplicate tensor keyed by a encountered, when merging prefix"

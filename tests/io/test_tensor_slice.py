@@ -40,7 +40,7 @@ def test_a_slice_of_a_shape() -> None:
         ("3 0,1:-", "2 dimensions, not 1"),
     ],
 )
-def test_what_is_no_slice(spec: str, message: str) -> None:
+def test_invalid_slices_are_refused(spec: str, message: str) -> None:
     with pytest.raises(errors.InvalidArgumentError, match=message):
         parse_shape_and_slice(spec)
 

@@ -26,7 +26,7 @@ def test_all_that_was_recorded_is_compared() -> None:
 
 
 @pytest.mark.parametrize("name", CASES)
-async def test_they_are_those_of_tensorflow(name: str) -> None:
+async def test_layers_agree_with_tensorflow(name: str) -> None:
     recorded = RECORDED[name]
     with aexec.Graph() as graph:
         aexec.set_random_seed(3)
@@ -174,6 +174,6 @@ REFUSED: list[tuple[str, Callable[[], Any]]] = [
 
 
 @pytest.mark.parametrize(("message", "build"), REFUSED)
-def test_what_they_refuse(message: str, build: Callable[[], Any]) -> None:
+def test_invalid_arguments_are_refused(message: str, build: Callable[[], Any]) -> None:
     with aexec.Graph(), pytest.raises(errors.InvalidArgumentError, match=message):
         build()

@@ -101,7 +101,7 @@ def test_all_that_was_recorded_is_compared() -> None:
 
 
 @pytest.mark.parametrize("name", CASES)
-async def test_they_are_those_of_tensorflow(name: str) -> None:
+async def test_convolutions_agree_with_tensorflow(name: str) -> None:
     build, arguments = CASES[name]
     recorded = RECORDED[name]
     with aexec.Graph() as graph:
@@ -125,7 +125,7 @@ async def test_where_the_largest_is() -> None:
     np.testing.assert_array_equal(IMAGES.ravel()[places], largest)
 
 
-def test_what_they_refuse() -> None:
+def test_invalid_arguments_are_refused() -> None:
     unknown = "the rank of input or filter must be known"
     refused: list[tuple[str, Callable[[], Any]]] = [
         ("expected 1, 2 or 4 sizes", lambda: nn.conv2d(IMAGES, W2, (1, 2, 3))),

@@ -138,7 +138,7 @@ def test_all_that_was_recorded_is_compared() -> None:
 
 
 @pytest.mark.parametrize("name", CASES)
-async def test_they_are_those_of_tensorflow(name: str) -> None:
+async def test_functions_agree_with_tensorflow(name: str) -> None:
     build, arguments = CASES[name]
     recorded = RECORDED[name]
     with aexec.Graph() as graph:
@@ -184,7 +184,7 @@ OTHERS: dict[str, Callable[[], list[Any]]] = {
 
 
 @pytest.mark.parametrize("name", OTHERS)
-async def test_those_without_gradients(name: str) -> None:
+async def test_functions_without_gradients_agree_with_tensorflow(name: str) -> None:
     with aexec.Graph() as graph:
         made = OTHERS[name]()
     async with aexec.Session(graph) as session:
@@ -289,14 +289,14 @@ ABSENT = {
 }
 
 
-def test_what_tensorflows_module_has_is_here_or_said_why_not() -> None:
+def test_names_missing_from_nn_are_the_listed_ones() -> None:
     names = (Path(__file__).parent / "data" / "names.txt").read_text().split()
     missing = [name for name in names if not hasattr(nn, name)]
     print(f"tf.compat.v1.nn has {len(names)} names; not in aexec.nn: {', '.join(missing)}")
     assert missing == sorted(ABSENT)
 
 
-def test_what_they_refuse() -> None:
+def test_invalid_arguments_are_refused() -> None:
     refused: list[tuple[str, Callable[[], Any]]] = [
         ("combiner must be one of", lambda: nn.embedding_lookup_sparse(TABLE, ids(), None, combiner="max")),  # type: ignore[arg-type]
         ("must have the same shape", lambda: nn.log_poisson_loss(COUNTS, ROWS)),

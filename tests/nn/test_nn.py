@@ -114,7 +114,7 @@ async def test_values_are_those_of_tensorflow(name: str) -> None:
     np.testing.assert_allclose(found, RECORDED[name], rtol=1e-5, atol=1e-6)
 
 
-def test_those_that_are_one_op() -> None:
+def test_simple_functions_are_single_ops() -> None:
     with aexec.Graph():
         simple = [nn.elu, nn.relu, nn.relu6, nn.selu, nn.sigmoid, nn.softplus, nn.softsign, nn.tanh, nn.l2_loss]
         found = [function(X).op.op for function in simple] + [nn.bias_add(X, [0.0] * 4).op.op]
@@ -189,7 +189,7 @@ async def test_dropout_of_nothing_is_nothing() -> None:
     assert set((found / X).ravel().tolist()) == {0.0, 2.0}
 
 
-def test_what_they_refuse() -> None:
+def test_invalid_arguments_are_refused() -> None:
     refused: list[tuple[str, Callable[[], Any]]] = [
         (r"rate must be a number of \[0, 1\), got 1", lambda: nn.dropout(X, 1)),
         ("must have the same shape", lambda: nn.sigmoid_cross_entropy_with_logits(Z[:2], X)),

@@ -150,7 +150,7 @@ async def test_other_numbers_are_dropped_in_each_run_and_none_by_default() -> No
     np.testing.assert_allclose(some[some != 0], 2 * full[some != 0], rtol=1e-6)
 
 
-def test_what_they_refuse() -> None:
+def test_invalid_arguments_are_refused() -> None:
     cell = nn.GRUCell(2)
     refused: list[tuple[str, Callable[[], Any]]] = [
         ("you must give a dtype", lambda: nn.dynamic_rnn(cell, X)),

@@ -98,7 +98,7 @@ def patched(place, value):
         ),
     ],
 )
-def test_what_is_no_wav(data, message):
+def test_invalid_wav_data_is_refused(data, message):
     assert_refuses("DecodeWav", [text(data)], message)
 
 

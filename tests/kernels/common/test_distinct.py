@@ -34,7 +34,7 @@ def test_strings() -> None:
     assert (found.tolist(), which.tolist()) == ([b"a", b"b"], [1, 0, 1])
 
 
-def test_what_it_needs_is_announced() -> None:
+def test_memory_of_distinct_is_counted() -> None:
     call = CallMemory(MemoryAccount("step", "limit", 30_000), "n")
     with watching(call):
         distinct(np.zeros(1000, np.float32))

@@ -39,7 +39,7 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], 
 
 @pytest.mark.parametrize("op", CODES)
 @pytest.mark.parametrize("dtype", TYPES)
-def test_it_gives_what_the_kernel_gives(compiled: dict[tuple[str, str], Any], op: str, dtype: str) -> None:
+def test_compiled_code_agrees_with_the_kernel(compiled: dict[tuple[str, str], Any], op: str, dtype: str) -> None:
     inputs = [np.array(EDGES, dtype)]
     if len(op_registry.global_registry.lookup(op).op_def.inputs) == 2:
         inputs = [x.ravel() for x in np.meshgrid(inputs[0], inputs[0])]
@@ -66,7 +66,7 @@ def test_inputs_are_broadcast_and_gradients_must_be_of_one_shape(compiled: dict[
     ("op", "dtype"),
     [("SquaredDifference", "float16"), ("LeakyRelu", "bfloat16"), ("ReluGrad", "int64"), ("Exp", "float32")],
 )
-def test_what_there_is_no_code_for_is_left_to_the_module(op: str, dtype: str) -> None:
+def test_ops_without_code_are_left_to_the_module(op: str, dtype: str) -> None:
     recorder = Recorder(strict)
     kernel_of(op, dtype, recorder.module)
     assert not recorder.kernels

@@ -61,18 +61,18 @@ def test_a_kernel_of_the_host_computes_with_numpy() -> None:
 
 
 @pytest.mark.parametrize("op", ["NoOp", "LoopCond"])
-def test_what_has_no_values_can_be_anywhere(op: str) -> None:
+def test_ops_without_values_run_on_any_device(op: str) -> None:
     kernel = found(op)
     assert kernel.device_type == KIND
 
 
 @pytest.mark.parametrize(("op", "attrs"), [("StringJoin", {}), ("Add", {"T": dtypes.string}), ("StringLower", {})])
-def test_what_it_cannot_have(op: str, attrs: dict[str, DType]) -> None:
+def test_device_has_no_kernels_for_strings(op: str, attrs: dict[str, DType]) -> None:
     with pytest.raises(errors.NotFoundError, match=f"No registered '{op}' OpKernel for {KIND} devices"):
         found(op, **attrs)
 
 
-def test_every_portable_op_has_one() -> None:
+def test_every_portable_op_has_a_kernel() -> None:
     for op in PORTABLE | HOST_ONLY:
         kernels = registry.kernels_of(op)
         derived = registry._derived_of(KIND, kernels)

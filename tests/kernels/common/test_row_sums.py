@@ -27,7 +27,7 @@ def test_all_shapes(shape: tuple[int, int], dtype: Any) -> None:
     np.testing.assert_allclose(found, exact, rtol=1e-5, atol=1e-5 * np.sqrt(shape[0]))
 
 
-def test_what_is_not_contiguous() -> None:
+def test_rows_of_non_contiguous_arrays_are_summed() -> None:
     x = matrix(40, MANY // 20).T
     np.testing.assert_allclose(sum_of_rows(x, x.dtype), x.sum(0), rtol=1e-5, atol=1e-3)
 

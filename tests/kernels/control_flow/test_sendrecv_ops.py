@@ -36,7 +36,7 @@ def in_loop(given: OpKernelContext, frame_iter: tuple[int, int]) -> OpKernelCont
 
 
 @pytest.mark.parametrize(("send", "receive"), [("_Send", "_Recv"), ("_HostSend", "_HostRecv"), ("Send", "Recv")])
-def test_what_was_sent_is_received(send: str, receive: str) -> None:
+def test_sent_values_are_received(send: str, receive: str) -> None:
     step = context()
     assert sender(send)(step, X) is None
     assert receiver(receive)(step) is X

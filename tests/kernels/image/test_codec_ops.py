@@ -157,7 +157,7 @@ def test_many_images_are_encoded_at_once():
         ),
     ],
 )
-def test_what_is_no_png(image, message, error):
+def test_images_that_png_cannot_hold_are_refused(image, message, error):
     assert_refuses("EncodePng", [image], message, error)
 
 
@@ -381,7 +381,7 @@ def test_ops_take_each_others_formats_but_not_bmp():
 
 
 @pytest.mark.parametrize("op", ["DecodePng", "DecodeJpeg", "DecodeGif", "DecodeBmp", "DecodeImage", "DecodeWebP"])
-def test_what_is_no_image(op):
+def test_invalid_image_data_is_refused(op):
     assert_refuses(op, [text("")], "Input is empty.")
     assert_refuses(op, [text("no image")], UNKNOWN)
     assert_refuses(op, [strings("a", "b")], "`contents` must be scalar but got shape[2]")

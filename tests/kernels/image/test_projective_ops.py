@@ -125,7 +125,7 @@ def test_large_outputs_are_made_block_by_block(size):
     assert got[0, 2:].sum() == got[0, :, 3:].sum() == 0
 
 
-def test_nothing_to_look_at():
+def test_empty_images_give_the_fill_value():
     empty = F32(np.zeros((1, 0, 3, 2)))
     got = run_op(OP, [empty, IDENTITY, I32([1, 2]), F32(4)], interpolation="NEAREST")
     assert got.ravel().tolist() == [4] * 4

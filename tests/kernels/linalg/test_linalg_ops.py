@@ -193,7 +193,7 @@ def test_inverse(dtype):
 
 
 @pytest.mark.parametrize("x", [SINGULAR, np.zeros((2, 2), np.float32), NAN, np.stack([np.eye(2), SINGULAR])])
-def test_what_has_no_inverse(x):
+def test_singular_matrices_are_refused(x):
     x = x.astype(np.float32)
     assert refused("MatrixInverse", x) == "Input is not invertible."
     assert refused("Lu", x) == "Input is not invertible."

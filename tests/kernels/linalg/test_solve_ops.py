@@ -52,7 +52,7 @@ def test_solve_errors(a, b, message):
 @pytest.mark.parametrize(
     ("a", "b"), [((0, 0), (0, 2)), ((2, 2), (2, 0)), ((0, 2, 2), (0, 2, 1)), ((2, 0, 0), (2, 0, 1))]
 )
-def test_nothing_to_solve(op, a, b):
+def test_empty_systems_have_empty_solutions(op, a, b):
     identity = np.broadcast_to(np.eye(a[-1], dtype=np.float32), a)
     assert run_op(op, identity, zeros(*b)).shape == b
 

@@ -89,7 +89,7 @@ def test_strings_are_scattered_into_a_list() -> None:
         ("TensorListSplit", ([1.0, 2.0], [1, 1], np.array([2])), "is not compatible with element_shape"),
     ],
 )
-def test_what_does_not_fit(op: str, arguments: Any, words: str) -> None:
+def test_mismatched_arguments_are_refused(op: str, arguments: Any, words: str) -> None:
     with pytest.raises(errors.InvalidArgumentError, match=words):
         _run(op, *arguments)
 

@@ -54,7 +54,7 @@ def test_assert(data, summarize, text):
     assert_refuses("Assert", [np.False_, [data, I32([7])]], message, summarize=summarize)
 
 
-def test_nothing_to_be_shown():
+def test_assert_message_without_elements_to_show():
     assert_refuses("Assert", [np.False_, [F32([[0, 1]]), F32([])]], "assertion failed: [...] []", summarize=0)
 
 

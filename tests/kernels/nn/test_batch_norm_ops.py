@@ -82,7 +82,7 @@ def test_five_dimensions():
     assert_same(got[0].reshape(flat.shape), want[0])
 
 
-def test_nothing_has_no_mean():
+def test_empty_batch_has_no_mean():
     x = np.zeros((0, 2, 2, 3), np.float32)
     for training in (True, False):
         three = F32([1, 2, 3])

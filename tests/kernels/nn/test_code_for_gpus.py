@@ -32,7 +32,7 @@ def kernel(xp: Any, op: str = "DepthwiseConv2dNative", dtype: str = "float32", *
         ("float32", {**SAME, "padding": b"EXPLICIT", "explicit_paddings": [0, 0, 1, 2, 0, 3, 0, 0]}),
     ],
 )
-def test_it_gives_what_the_kernel_of_the_host_gives(dtype: str, attrs: dict[str, Any], tmp_path: Path) -> None:
+def test_gpu_code_agrees_with_the_host_kernel(dtype: str, attrs: dict[str, Any], tmp_path: Path) -> None:
     rng = np.random.default_rng(1)
     x, weights = (rng.normal(size=shape).astype(dtype) for shape in ((2, 7, 9, 3), (3, 2, 3, 2)))
     recorder = Recorder(strict)

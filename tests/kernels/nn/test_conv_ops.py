@@ -219,7 +219,7 @@ def test_errors(x, weights, attrs, message):
     assert_refuses("Conv2D", [np.zeros(x, np.float32), np.zeros(weights, np.float32)], message, **attrs)
 
 
-def test_what_the_cpu_does_not_do():
+def test_unsupported_attributes_are_refused():
     x, one = np.zeros((1, 1, 3, 3), np.float32), np.zeros((1, 1, 1, 1), np.float32)
     message = (
         "The Conv2D op currently only supports the NHWC tensor format on the CPU. The op was given the format: NCHW"
@@ -344,7 +344,7 @@ def test_large_filters_are_worked_on_with_few_images_and_windows_at_a_time(strid
         assert_close(run_op(op, inputs, **attrs), wanted[op], x.dtype, 1e-4)
 
 
-def test_what_windows_take_is_bounded_however_far_they_reach():
+def test_memory_of_windows_is_bounded_for_any_size():
     def windows(length: int, size: int) -> windowing.Window:
         return windowing.extent(length, size, 1, 1, "SAME")
 

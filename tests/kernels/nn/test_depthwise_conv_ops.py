@@ -118,7 +118,7 @@ def test_errors(x, weights, attrs, message):
     assert_refuses("DepthwiseConv2dNative", inputs, message, **attrs)
 
 
-def test_what_the_cpu_does_not_do():
+def test_unsupported_attributes_are_refused():
     inputs = [np.zeros((1, 2, 3, 2), np.float32), np.zeros((1, 1, 2, 2), np.float32)]
     message = "Depthwise convolution on CPU is only supported for NHWC format"
     first = {"strides": [1, 1, 1, 1], "padding": "VALID", "data_format": "NCHW"}

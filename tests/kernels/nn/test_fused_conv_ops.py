@@ -249,7 +249,7 @@ def test_refused(fused, args, message, error):
         ),
     ],
 )
-def test_what_the_cpu_does_not_do(attrs, message, error):
+def test_unsupported_attributes_are_refused(attrs, message, error):
     x, weights = np.zeros((1, 3, 3, 2), np.float32), np.zeros((1, 1, 2, 2), np.float32)
     given = {**conv_2d(x, weights, [BIAS], "BiasAdd"), **attrs_of([1, 1], "SAME"), **attrs}
     assert_refuses("_FusedConv2D", given.pop("inputs"), message, error, **given)

@@ -91,7 +91,7 @@ def test_parts(shape: tuple[int, ...], filters: int, parts: int, panels: bool) -
         ((0, 56, 56, 64), (3, 3, 64, 64), 1, 1),
     ],
 )
-def test_what_is_left_to_plain_convolution(shape: Any, kernel: Any, stride: int, dilation: int) -> None:
+def test_winograd_is_not_used_where_it_does_not_pay(shape: Any, kernel: Any, stride: int, dilation: int) -> None:
     spec = tuple(
         windowing.extent(n, size, stride, dilation, "SAME") for n, size in zip(shape[1:3], kernel, strict=False)
     )

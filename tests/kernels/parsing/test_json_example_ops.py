@@ -39,6 +39,6 @@ def test_json_to_wire(text, serialized):
     "text",
     ['{"x":1}', "{", "", "[]", b"\xff", '{"features":{"feature":{"a":{"int64List":{"value":["b"]}}}}}', "[" * 100_000],
 )
-def test_what_is_no_example_is_refused(text):
+def test_invalid_json_examples_are_refused(text):
     with pytest.raises(INVALID, match="Error while parsing JSON: "):
         run_op("DecodeJSONExample", [texts(text)])

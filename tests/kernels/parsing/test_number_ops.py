@@ -32,7 +32,7 @@ def test_string_to_float(text, number):
 
 @pytest.mark.parametrize("text", ["", " ", "1_0", "1d", "--1", "1 2", "1e", "e1", "-", "0b1", "1\x002", "1\u0663"])
 @pytest.mark.parametrize("out_type", ["float", "int32", "uint64"])
-def test_what_is_no_number(text, out_type):
+def test_texts_that_are_no_numbers_are_refused(text, out_type):
     message = f"StringToNumberOp could not correctly convert string: {text}"
     assert_refuses("StringToNumber", [strings(text)], message, out_type=out_type)
 

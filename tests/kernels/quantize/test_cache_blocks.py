@@ -38,7 +38,7 @@ def test_shapes_stay_and_steps_may_broadcast():
     assert in_cache_blocks(np, np.float32(2), np.int8, lambda values: None).shape == ()
 
 
-def test_what_is_no_number_stays_none():
+def test_clamp_keeps_nan():
     values = np.full(3000, np.nan, np.float32)
     clamp(np, values, np.float32(0), np.float32(1))
     assert np.isnan(values).all()

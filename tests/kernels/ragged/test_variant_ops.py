@@ -80,7 +80,7 @@ def test_gradients():
     ]
 
 
-def test_it_is_encodable_and_has_arithmetic():
+def test_ragged_variant_is_encodable_and_has_arithmetic():
     value = RaggedTensorVariant((INNER,), VALUES)
     back = variant.decode(variant.encode(value))
     assert [back.splits[0].tolist(), back.values.tolist()] == [INNER.tolist(), VALUES.tolist()]

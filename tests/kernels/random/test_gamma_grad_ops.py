@@ -25,7 +25,7 @@ def test_known_answers(dtype):
 
 
 @pytest.mark.parametrize("quantile", [0.01, 0.3, 0.9])
-def test_it_is_the_derivative_of_the_quantile(quantile):
+def test_gradient_is_the_derivative_of_the_quantile(quantile):
     alpha, step = np.array([[0.3], [2.0], [40.0]]), 1e-5
     sample = gammaincinv(alpha, quantile)
     want = (gammaincinv(alpha + step, quantile) - gammaincinv(alpha - step, quantile)) / (2 * step)

@@ -130,7 +130,7 @@ def test_shuffle():
 
 
 @pytest.mark.parametrize("value", [np.int32(3), np.int32([7]), np.zeros((0, 3), np.int32), np.zeros((3, 0), np.int32)])
-def test_nothing_to_shuffle(value):
+def test_shuffle_of_less_than_two_rows_keeps_the_value(value):
     assert run_op("RandomShuffle", [value], **SEEDS).tolist() == value.tolist()
 
 

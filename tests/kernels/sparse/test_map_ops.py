@@ -63,7 +63,7 @@ def test_whole_tensors(context):
         ),
     ],
 )
-def test_what_is_no_sparse_tensor_is_refused(context, inputs, message):
+def test_invalid_sparse_tensors_are_refused(context, inputs, message):
     with pytest.raises(errors.InvalidArgumentError) as caught:
         run_op("AddSparseToTensorsMap", inputs, context=context, **NAMED)
     assert caught.value.message == message

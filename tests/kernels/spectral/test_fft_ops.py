@@ -56,7 +56,7 @@ def test_known_answers():
     assert_same(run_op("BatchFFT", [np.complex64([[1, 1]])]), np.complex64([[2, 0]]))
 
 
-def test_nothing_in_nothing_out():
+def test_transforms_of_empty_inputs():
     assert run_op("FFT", [np.zeros((2, 0), np.complex64)]).shape == (2, 0)
     assert run_op("RFFT2D", [F32(np.zeros((0, 6))), I32([3, 4])]).tolist() == [[0j] * 3] * 3
     assert run_op("RFFT", [F32(np.ones((2, 6))), I32([0])]).shape == (2, 0)

@@ -123,14 +123,14 @@ def test_full_match(text, pattern, want):
         ("[[:nothing:]]", "invalid character class range: [:nothing:]"),
     ],
 )
-def test_what_is_no_pattern(pattern, why):
+def test_invalid_patterns_are_refused(pattern, why):
     with pytest.raises(errors.InvalidArgumentError) as caught:
         compile_pattern(as_bytes(pattern))
     assert caught.value.message == f"Invalid pattern: {pattern}, error: {why}"
 
 
 @pytest.mark.parametrize("pattern", ["a*+", "a++", "(?<=a)b", "(?#x)", r"\p{Nothing}", "(?P=a)", "\\"])
-def test_what_python_knows_and_re2_does_not(pattern):
+def test_patterns_unknown_to_re2_are_refused(pattern):
     with pytest.raises(errors.InvalidArgumentError, match="Invalid pattern: "):
         compile_pattern(pattern.encode())
 
@@ -238,7 +238,7 @@ def test_patterns_are_kept_in_one_place_only(monkeypatch):
 
 
 @pytest.mark.parametrize("pattern", [rb"(\pL\pN){9}", b"([a-z]{30}x){33}", b"ab" * 30_000])
-async def test_what_takes_long_to_compile_is_compiled_in_a_thread(pattern):
+async def test_slow_patterns_are_compiled_in_a_thread(pattern):
     with pytest.raises(NeedsThreadError):
         compile_pattern(pattern)
     with pytest.raises(NeedsThreadError):

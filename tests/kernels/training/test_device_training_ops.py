@@ -71,7 +71,7 @@ def test_in_one_launch_it_is_tensorflows_answer_too(in_one_launch: list[tuple[di
 
 
 @pytest.mark.parametrize("launches", ["several", "one"])
-def test_what_does_not_go_together_is_refused(launches: str, request: pytest.FixtureRequest) -> None:
+def test_mismatched_shapes_are_refused(launches: str, request: pytest.FixtureRequest) -> None:
     answer, compute = next(a for a in ANSWERS if a["op"] == "ResourceApplyMomentum"), None
     if launches == "one":
         answer, compute = next(a for a in request.getfixturevalue("in_one_launch") if a[0]["op"] == answer["op"])
