@@ -19,17 +19,15 @@ from aexec.framework.kernel_contract.output_sizes import expected_ns
 from aexec.framework.memory import log_memory
 from aexec.framework.memory.allocator import Allocator, watching
 from aexec.framework.types import DEVICE_CPU
-from aexec.framework.waiting.inline_call import on_event_loop
-from aexec.framework.waiting.long_work import empty
-from aexec.framework.waiting.loop_budget import current_budget
+from aexec.framework.waiting.long_work import empty, expect
 from aexec.graph.nodes.node import Node
 from aexec.graph.passes.constant_folding import MAX_BYTES
 
 __all__ = ["FoldedValues"]
 
-# Nanoseconds that all folded nodes of one request may take in a thread.  On the event loop they may take as long as one
-# call may; a single node may take a tenth of either.
-_THREAD_NS = 200_000_000.0
+# Nanoseconds that all folded nodes of one request may take; a single node may take a tenth.  Planning goes on in a
+# thread if that is too long for the event loop, so that what is folded does not depend on where or how fast it is.
+_MOST_NS = 200_000_000.0
 # The most bytes of all folded values of a session; beyond that nothing more is folded.
 _MAX_TOTAL_BYTES = 64 * 2**20
 # The most bytes of scratch memory of one call.
@@ -53,8 +51,11 @@ class FoldedValues:
         empty(self._values)
 
     def evaluator(self) -> Callable[[Node, Sequence[Any]], Sequence[Any] | None]:
-        """Returns the function that evaluates the nodes of one request, until they have taken too long in sum."""
-        budget = limit = current_budget().inline_ns if on_event_loop() else _THREAD_NS
+        """Returns the function that evaluates the nodes of one request, until they have taken too long in sum.
+
+        The function raises CalledOffError on the event loop if what it evaluates may take too long for that.
+        """
+        budget = _MOST_NS
 
         def evaluate(node: Node, inputs: Sequence[Any]) -> Sequence[Any] | None:
             nonlocal budget
@@ -67,8 +68,9 @@ class FoldedValues:
                     return None
                 kernel = self._kernel_of(node)
                 expected = expected_ns(kernel.cost, inputs)
-                if expected > min(budget, limit / 10) or kernel.wants_context or kernel.is_async:
+                if expected > min(budget, _MOST_NS / 10) or kernel.wants_context or kernel.is_async:
                     return None
+                expect(expected)
                 with watching(_LittleRoom(_scratch(node, kernel, inputs)), every=False):
                     began = thread_time()
                     outputs = _outputs(node, kernel, inputs)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import pickle
+import threading
 from typing import Any
 
 import numpy as np
@@ -19,6 +21,7 @@ from aexec.graph import passes
 from aexec.graph.graph_import import ImportOptions, import_graph_def
 from aexec.graph.passes import PASSES, working_graph
 from aexec.runtime import config
+from aexec.runtime.planning import folding
 from tests.support.programs.functions import calls as calls_of
 from tests.support.programs.functions import function_def
 from tests.support.programs.graphs import GraphBuilder
@@ -77,6 +80,37 @@ class TestConstantFolding:
         value, executed = await run(g, ["y:0", "sixteen:0"], {"x:0": 3.0}, self.ONLY)
         assert value == [48, 16]
         assert executed == {"sixteen": "Const", "y": "Mul"}
+
+    async def test_a_slow_machine_folds_as_much(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """What a plan computes, to the last bit, does not depend on the clock."""
+        clock = itertools.count(0.0, 0.001)  # each call seems to take a millisecond
+        monkeypatch.setattr(folding, "thread_time", lambda: next(clock))
+        g = GraphBuilder()
+        g.placeholder("x")
+        g.const("c0", np.float32(1))
+        for i in range(20):
+            g(f"c{i + 1}", "Square", f"c{i}", T=F)
+        g("y", "Mul", "x", "c20", T=F)
+        assert await run(g, "y:0", {"x:0": 3.0}, self.ONLY) == (3, {"c20": "Const", "y": "Mul"})
+
+    async def test_much_is_folded_in_a_thread(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        threads = []
+        outputs = folding._outputs
+
+        def noted(*args: Any) -> Any:
+            threads.append(threading.current_thread())
+            return outputs(*args)
+
+        monkeypatch.setattr(folding, "_outputs", noted)
+        g = GraphBuilder()
+        g.placeholder("x")
+        g.const("c0", np.ones(250_000, np.float32))
+        for i in range(30):
+            g(f"c{i + 1}", "Tanh", f"c{i}", T=F)
+        g("y", "Mul", "x", "c30", T=F)
+        _, executed = await run(g, "y:0", {"x:0": 3.0}, self.ONLY)
+        assert executed == {"c30": "Const", "y": "Mul"}
+        assert threads[-1] is not threading.main_thread() and len(threads) == 30, "none was computed again"
 
     async def test_a_fed_constant_is_none(self) -> None:
         g = GraphBuilder()
