@@ -17,8 +17,10 @@ __all__ = ["infer_apart", "predict_apart", "run_step_apart"]
 
 # Contents below this many bytes are left in the message: copying them costs little.
 _LARGE = 2**16
-# Messages with more fields than this are left unchanged.
+# Requests with more fields than this are left unchanged, and so are those with a tensor or entry of more: the search is
+# on the event loop.
 _MOST_FIELDS = 1000
+_MOST_FIELDS_INSIDE = 32
 _CONTENT = proto.TensorProto.TENSOR_CONTENT_FIELD_NUMBER
 _INPUTS = serving.PredictRequest.INPUTS_FIELD_NUMBER
 _FEED = proto.RunStepRequest.FEED_FIELD_NUMBER
@@ -99,7 +101,7 @@ def _without(view: memoryview, number: int, name: str, tensor: _Place, content: 
 
 def _entry(data: bytes, start: int, end: int) -> tuple[str, _Place]:
     """Return the key of a map's entry, and the place of its value."""
-    found = dict(_fields(data, start, end))
+    found = dict(_fields(data, start, end, _MOST_FIELDS_INSIDE))
     if found.keys() != {_tag(_KEY), _tag(_VALUE)}:
         raise _UnusualError
     _, begin, after = found[_tag(_KEY)]
@@ -108,7 +110,7 @@ def _entry(data: bytes, start: int, end: int) -> tuple[str, _Place]:
 
 def _content(data: bytes, tensor: _Place) -> _Place | None:
     """Return the place of a tensor's content; None if its elements are elsewhere or have no fixed size."""
-    found = list(_fields(data, tensor[1], tensor[2]))
+    found = list(_fields(data, tensor[1], tensor[2], _MOST_FIELDS_INSIDE))
     tags = [tag for tag, _ in found]
     if len(set(tags)) < len(tags):
         raise _UnusualError
@@ -140,9 +142,9 @@ def _tag(number: int) -> int:
     return number << 3 | wire_format.LENGTH
 
 
-def _fields(data: bytes, start: int, end: int) -> Iterator[tuple[int, _Place]]:
+def _fields(data: bytes, start: int, end: int, most: int = _MOST_FIELDS) -> Iterator[tuple[int, _Place]]:
     """Iterate over tag and place of a message's fields.  Raises _UnusualError if there are too many."""
     for count, (tag, at, payload, after) in enumerate(wire_format.fields(data, start, end)):
-        if count == _MOST_FIELDS:
+        if count == most:
             raise _UnusualError
         yield tag, (at, payload, after)

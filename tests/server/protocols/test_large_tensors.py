@@ -13,6 +13,7 @@ from aexec.framework.wire.wire_format import enclosed
 from aexec.proto import inference, serving
 
 LARGE = np.arange(2**15, dtype=np.float32).tobytes()
+UNKNOWN = b"".join(b"".join(enclosed(number, [b"x"])) for number in range(100, 150))
 
 
 def dense(content: bytes, dtype: int = 1) -> proto.TensorProto:
@@ -48,6 +49,7 @@ class TestPredict:
             b"".join(enclosed(2, enclosed(2, [dense(LARGE).SerializeToString()]))),
             b"".join(enclosed(2, [*enclosed(1, [b"\xff"]), *enclosed(2, [dense(LARGE).SerializeToString()])])),
             b"\x18\x01" * 2**16,
+            b"".join(enclosed(2, [*enclosed(1, [b"a"]), *enclosed(2, [dense(LARGE).SerializeToString(), UNKNOWN])])),
         ],
         ids=[
             "small",
@@ -59,6 +61,7 @@ class TestPredict:
             "no key",
             "no text",
             "many fields",
+            "many fields in a tensor",
         ],
     )
     def test_unusual_message_is_left_unchanged(self, data: bytes) -> None:
