@@ -2,35 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from google.protobuf.message import Message
 
 from aexec.framework import errors
+from aexec.remote.remote_runs import RemoteRuns
 from aexec.remote.remote_step import RemoteStep
 from aexec.remote.run_messages import both_fed_and_fetched, fed_once
 from aexec.runtime.config import RunMetadata, RunOptions
 from aexec.runtime.feeding.fetches import FetchMapper
 from aexec.runtime.session.callable import Request, request_text
 
-__all__ = ["RemoteCallable", "RunStarter"]
-
-
-class RunStarter(Protocol):
-    """Starts a run of a callable's session."""
-
-    def __call__(
-        self,
-        fetches: Sequence[str],
-        feeds: dict[str, Any],
-        targets: Sequence[str],
-        build: Callable[[Sequence[Any]], Any],
-        options: RunOptions | Message | None,
-        metadata: RunMetadata | None,
-        run_id: str | None = None,
-        /,
-    ) -> RemoteStep: ...
+__all__ = ["RemoteCallable"]
 
 
 class RemoteCallable:
@@ -47,14 +31,14 @@ class RemoteCallable:
 
     def __init__(
         self,
-        start: RunStarter,
+        runs: RemoteRuns,
         mapper: FetchMapper,
         request: Request,
         options: RunOptions | Message | None = None,
         *,
         answer_fed: bool = False,
     ) -> None:
-        self._start = start
+        self._runs = runs
         self._build = mapper.build
         self._released = False
         self.fetches = request.fetches
@@ -92,7 +76,7 @@ class RemoteCallable:
             )
         feeds = fed_once(self.feeds, values)
         given = options if options is not None else self.options
-        return self._start(self.fetches, feeds, self.targets, self._build, given, metadata, run_id)
+        return self._runs.start(self.fetches, feeds, self.targets, self._build, given, metadata, run_id)
 
     def release(self) -> None:
         """Refuse later calls with InvalidArgumentError.  Steps in flight go on."""

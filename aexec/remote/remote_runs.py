@@ -47,6 +47,9 @@ class RemoteRuns:
         path: returns the session's path there; raises FailedPreconditionError before the session is entered.
         graph: the session's graph.
         retry: True to send a run again if its connection breaks.
+
+    Attributes:
+        closed: True once the session is closed, or about to be.
     """
 
     def __init__(self, service: Service, path: Callable[[], str], graph: RemoteGraph, *, retry: bool) -> None:
@@ -54,6 +57,7 @@ class RemoteRuns:
         self._path = path
         self._graph = graph
         self._retry = retry
+        self.closed = False
         self._steps: dict[str, RemoteStep] = {}
         self._partial_runs: dict[str, RemotePartialRun] = {}
 
@@ -63,7 +67,8 @@ class RemoteRuns:
         return tuple(self._steps.values())
 
     async def close(self) -> None:
-        """Cancel all steps, and wait for their end."""
+        """Refuse new runs, cancel all steps, and wait for their end."""
+        self.closed = True
         steps = self.steps
         for step in steps:
             step.cancel("the session was closed")
@@ -71,6 +76,11 @@ class RemoteRuns:
             await step.settle()
         for partial_run in self._partial_runs.values():
             await partial_run.settle()
+
+    def check_open(self) -> None:
+        """Raise CancelledError if the session is closed."""
+        if self.closed:
+            raise errors.CancelledError("Session has been closed.")
 
     def start(
         self,
@@ -90,7 +100,9 @@ class RemoteRuns:
 
         Raises:
             AlreadyExistsError: a run of that name is in flight.
+            CancelledError: the session is closed.
         """
+        self.check_open()
         settings = options_message(options)
         name = secrets.token_hex(8) if run_id is None else run_id
 
@@ -181,7 +193,11 @@ class RemoteRuns:
     async def exchange(
         self, call: str, feeds: Mapping[str, Any], known: Mapping[str, TensorInfo], query: Mapping[str, Any]
     ) -> list[Any]:
-        """Send tensors to a call of the session, and return those of the answer."""
+        """Send tensors to a call of the session, and return those of the answer.
+
+        Raises CancelledError if the session is closed.
+        """
+        self.check_open()
         await self._graph.send_new_nodes(self._path())
         body = run_message(feeds, known, (), (), proto.RunOptions())
         answer = await self._service.post_message(f"{self._path()}{call}?{urlencode(query)}", body)

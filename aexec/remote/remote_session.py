@@ -125,13 +125,12 @@ class RemoteSession:
         self._is_new = name is None
         self._entering = asyncio.Lock()
         self._entered = False
-        self._closed = False
 
     # Opening and closing
 
     async def __aenter__(self) -> RemoteSession:
         async with self._entering:
-            self._check_open()
+            self._runs.check_open()
             if not self._entered:
                 await self._enter()
         return self
@@ -160,9 +159,8 @@ class RemoteSession:
         Raises:
             OpError: the server could not be told.
         """
-        if self._closed:
+        if self.closed:
             return
-        self._closed = True
         await self._runs.close()
         try:
             if self._is_new and self._handle is not None:
@@ -209,7 +207,7 @@ class RemoteSession:
 
     @property
     def closed(self) -> bool:
-        return self._closed
+        return self._runs.closed
 
     @property
     def steps(self) -> tuple[RemoteStep, ...]:
@@ -275,7 +273,7 @@ class RemoteSession:
         cannot be reached or the connection broke, in which case the step may have run.
         """
         if type(fetches) is list and not fetches and not targets:
-            self._check_open()
+            self._runs.check_open()
             return []
         return await self.start(fetches, feeds, targets, options=options, metadata=metadata, run_id=run_id)
 
@@ -345,21 +343,17 @@ class RemoteSession:
     def _callable(
         self, fetches: Any, feeds: Iterable[Any], targets: Iterable[Any], options: Any, *, answer_fed: bool = False
     ) -> RemoteCallable:
-        self._check_open()
+        self._runs.check_open()
         mapper = FetchMapper(fetches)
         request = Request(self._remote.names, mapper, feeds, targets)
-        return RemoteCallable(self._start, mapper, request, options, answer_fed=answer_fed)
-
-    def _start(self, *run: Any) -> RemoteStep:
-        self._check_open()
-        return self._runs.start(*run)
+        return RemoteCallable(self._runs, mapper, request, options, answer_fed=answer_fed)
 
     async def cancel(self, run_id: str, reason: str = "") -> bool:
         """Cancel a run by its name, whoever started it; True unless it has ended.
 
         A run that has not arrived yet is cancelled when it does.
         """
-        self._check_open()
+        self._runs.check_open()
         return await self._runs.cancel(run_id, reason)
 
     async def partial_run_setup(
@@ -375,14 +369,14 @@ class RemoteSession:
         Raises:
             UnimplementedError: options other than a deadline.
         """
-        self._check_open()
+        self._runs.check_open()
         return await self._runs.set_up_partial_run(fetches, feeds, targets, options)
 
     async def partial_run(
         self, setup: RemotePartialRun | str, fetches: Any, feeds: Mapping[Any, Any] | None = None
     ) -> Any:
         """Continue a partial run.  As `Session.partial_run`; if the caller is cancelled, the step is cancelled."""
-        self._check_open()
+        self._runs.check_open()
         handle = setup if isinstance(setup, str) else setup.handle
         return await self._runs.go_on(handle, fetches, feeds or {})
 
@@ -393,7 +387,7 @@ class RemoteSession:
 
         If there is no such queue, its methods raise.
         """
-        self._check_open()
+        self._runs.check_open()
         local = self._remote.local
         node = None if local is None else local.find(name)
         types = None if node is None else tuple(node.attrs.get("component_types", ())) or None
@@ -417,7 +411,6 @@ class RemoteSession:
         self, call: str, feeds: Mapping[str, Any], known: Mapping[str, TensorInfo], query: Mapping[str, Any]
     ) -> list[Any]:
         """Send tensors to a call of the session, and return those of the answer; called by queues."""
-        self._check_open()
         return await self._runs.exchange(call, feeds, known, query)
 
     @property
@@ -429,7 +422,7 @@ class RemoteSession:
 
     async def reset(self, containers: Iterable[str] = ()) -> None:
         """Cancel the steps in flight and delete containers.  As `Session.reset`."""
-        self._check_open()
+        self._runs.check_open()
         message = proto.ResetRequest(container=containers)
         await self._service.post_message(f"{self._path()}:reset", message.SerializeToString())
 
@@ -439,7 +432,7 @@ class RemoteSession:
         Raises:
             FailedPreconditionError: another client has extended it meanwhile.
         """
-        self._check_open()
+        self._runs.check_open()
         if isinstance(more, Graph):
             more = more.to_graph_def()
         added = as_message(more, proto.GraphDef)
@@ -450,10 +443,6 @@ class RemoteSession:
     def _path(self) -> str:
         return f"{_SESSIONS}/{quoted(self.handle)}"
 
-    def _check_open(self) -> None:
-        if self._closed:
-            raise errors.CancelledError("Session has been closed.")
-
     def _repr_html_(self) -> str:
         steps = [(step.run_id, step.state.value) for step in self.steps]
         signatures = self._remote.signatures
@@ -462,8 +451,8 @@ class RemoteSession:
             *(signature_tables(signatures) if known else self.signature().html_tables()),
             table("steps", ["state"], steps, len(steps)),
         ]
-        return block("RemoteSession", f"{self._service.url}{', closed' if self._closed else ''}", *tables)
+        return block("RemoteSession", f"{self._service.url}{', closed' if self.closed else ''}", *tables)
 
     def __repr__(self) -> str:
-        state = "closed" if self._closed else f"{len(self.steps)} steps in flight"
+        state = "closed" if self.closed else f"{len(self.steps)} steps in flight"
         return f"<RemoteSession {self._service.url}: {state}>"
