@@ -31,3 +31,16 @@ make_environment() {
     [ "$extra" != dev ] || echo "$wanted" >"$stamp.dev"
   fi
 }
+
+# make_tensorflow_environment [REQUIREMENT...]: TensorFlow in .venv-tensorflow, and these beside it, without what they
+# require: TensorFlow brings that.  Sets $tensorflow_python; $TENSORFLOW_PYTHON names one that has all of them already.
+make_tensorflow_environment() {
+  tensorflow_python=${TENSORFLOW_PYTHON:-}
+  [ -z "$tensorflow_python" ] || return 0
+  tensorflow_python=$root/.venv-tensorflow/bin/python
+  if [ ! -x "$tensorflow_python" ]; then
+    "$(find_python)" -m venv .venv-tensorflow
+    "$tensorflow_python" -m pip install --quiet --disable-pip-version-check 'tensorflow-cpu==2.21.*'
+  fi
+  [ $# -eq 0 ] || "$tensorflow_python" -m pip install --quiet --disable-pip-version-check --no-deps "$@"
+}
