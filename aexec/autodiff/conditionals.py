@@ -1,7 +1,7 @@
 """Gradients of Switch and Merge: they take the way of the value, backwards.
 
-A gradient of rows stays one, so that a large table of which a branch gathers some rows has no dense gradient. Next to
-read: `branches.py`, which finds the conditional that a Merge ends.
+If a branch gathers rows of a large table, the table's gradient stays IndexedSlices and does not become dense.
+Next to read: `branches.py`, which finds the conditional that a Merge ends.
 """
 
 from __future__ import annotations

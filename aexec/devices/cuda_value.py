@@ -49,7 +49,7 @@ class CudaValue:
         node: the node that makes it.
         array: CuPy's array, once it was issued.
         error: why there is no array, or None.
-        told: True if the failure was reported to whoever queued the call.
+        told: True if the caller that queued the call has got the failure.
         arrival: CUDA event of the copy that brings it; None for a kernel's result.
         awaited: the streams that were last made to wait for `arrival`.
         position: the number of the kernel that made it, among those of its compute stream.

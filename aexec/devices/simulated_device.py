@@ -101,7 +101,7 @@ class _Buffer(TrackedBuffer):
         """Record that it will not be filled.
 
         Args:
-            told: whether the error was reported to whoever queued the work.
+            told: True if the caller that queued the work has got the error.
         """
         self.failure = error.failure if isinstance(error, _FailureError) else _Failure(error, told)
 

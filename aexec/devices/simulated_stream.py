@@ -23,7 +23,7 @@ class SimulatedEvent(HostEvent):
     def __init__(self, checker: StreamChecker, stream: str = "no stream") -> None:
         super().__init__()
         self.stream = stream
-        self.seen: dict[Clock, int] | None = None  # known to whoever waits for it; None until it is recorded
+        self.seen: dict[Clock, int] | None = None  # what its waiters learn; None until it is recorded
         self._checker = checker
         self._kept: list[tuple[TrackedBuffer, object]] = []
 
@@ -35,7 +35,7 @@ class SimulatedEvent(HostEvent):
         return True
 
     def keep(self, values: Iterable[tuple[TrackedBuffer, object]]) -> None:
-        """Keep the values of buffers until the event has passed; whoever sees that it has passed finds them dropped."""
+        """Keep the values of buffers until the event has passed.  They are dropped before that can be seen."""
         self._kept.extend(values)
         if self._passed.is_set():
             self._let_go()

@@ -138,9 +138,9 @@ def renamed(ours: Callable[..., Any], arguments: str, name: str) -> Callable[...
     """A function of aexec with TensorFlow's order and names of arguments.
 
     Args:
-        arguments: names in TensorFlow's order: `theirs`, or `theirs=ours` if they differ; `theirs=` for one that is
-            ignored here; `theirs!` for one that is not supported, and `theirs!value` for one of which only this value
-            is.  Arguments that are missing, or None, get aexec's defaults.
+        arguments: names in TensorFlow's order: `theirs`, or `theirs=ours` if they differ; `theirs=` if the argument
+            is ignored here; `theirs!` if it is not supported; `theirs!value` if only this value is supported.
+            Arguments that are missing, or None, get aexec's defaults.
         name: of the function.
     """
     names: dict[str, str] = {}

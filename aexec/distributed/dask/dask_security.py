@@ -1,6 +1,6 @@
 """Certificates of connections to a Dask cluster, and when a process refuses to connect without.
 
-Dask unpickles what it reads, so whoever a process connects to by Dask can run any code in it.  Dask's TLS is mutual:
+Dask unpickles what it reads, so a peer can run any code in a process that connects to it.  Dask's TLS is mutual:
 each end requires a certificate of the other that the cluster's authority has signed.
 """
 
