@@ -20,12 +20,12 @@ from pathlib import Path
 from typing import Any
 
 import tensorflow as tf
+from grpc_servers import running_server
 
 from tests.conformance import cases
 
 HERE = Path(__file__).parent
 _PARTS = ("cases", "programs", "times")
-_START_SECONDS = 120
 _OURS, _THEIRS = "aexec", "TensorFlow"
 _SERVER = """
 import sys, tensorflow as tf
@@ -36,34 +36,12 @@ server.join()
 
 
 @contextlib.contextmanager
-def server(command: list[str], pattern: str) -> Iterator[str]:
-    """Context manager: a process that serves, by the target that its output names."""
-    with tempfile.TemporaryFile("w+") as output, subprocess.Popen(command, stdout=output, stderr=output) as process:
-        try:
-            yield _target(process, output, pattern)
-        finally:
-            process.kill()
-
-
-def _target(process: subprocess.Popen[bytes], output: Any, pattern: str) -> str:
-    began = time.monotonic()
-    while process.poll() is None and time.monotonic() - began < _START_SECONDS:
-        output.seek(0)
-        match = re.search(pattern, output.read())
-        if match is not None:
-            return match[1].replace("127.0.0.1", "localhost")
-        time.sleep(0.05)
-    output.seek(0)
-    raise SystemExit(f"the server did not start:\n{output.read()}")
-
-
-@contextlib.contextmanager
 def servers(aexec: str) -> Iterator[dict[str, str]]:
     """Context manager: both servers, each in a process of its own: their targets by name."""
     ours = [aexec, "serve", "--port", "0", "--grpc-port", "0", "--trust-graphs"]
     with (
-        server(ours, r"serves gRPC on (grpc://\S+)") as own,
-        server([sys.executable, "-c", _SERVER], r"(grpc://localhost:\d+)") as theirs,
+        running_server(ours, r"serves gRPC on (grpc://\S+)") as own,
+        running_server([sys.executable, "-c", _SERVER], r"(grpc://localhost:\d+)") as theirs,
     ):
         yield {_OURS: own, _THEIRS: theirs}
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import queue
-import re
 import subprocess
 import sys
 import tempfile
@@ -25,6 +24,7 @@ import numpy as np
 import tensorflow as tf
 import tritonclient.grpc as triton
 import tritonclient.grpc.aio as triton_aio
+from grpc_servers import running_server
 from tensorflow_serving.apis import (
     classification_pb2,
     get_model_metadata_pb2,
@@ -126,25 +126,11 @@ def serving(program: str, folder: Path) -> Iterator[str]:
     for name in ("types", "examples"):
         command += ["--model", f"{name}={folder / name}"]
     command += ["--model-versions", "all"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    try:
-        address = _address(process)
+    with running_server(command, r"serves gRPC on grpc://(\S+)") as address:
         with triton.InferenceServerClient(address) as client:
             while not client.is_server_ready():
                 time.sleep(0.1)
         yield address
-    finally:
-        process.terminate()
-        process.communicate(timeout=_SECONDS)
-
-
-def _address(process: subprocess.Popen[str]) -> str:
-    assert process.stdout is not None
-    for line in process.stdout:
-        found = re.search(r"grpc://([\d.]+:\d+)", line)
-        if found:
-            return found[1]
-    raise RuntimeError("the server did not start")
 
 
 # What is expected

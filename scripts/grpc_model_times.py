@@ -7,8 +7,6 @@ Both servers are processes of their own; short rounds take turns, and the best o
 from __future__ import annotations
 
 import asyncio
-import re
-import subprocess
 import sys
 import tempfile
 import time
@@ -18,6 +16,7 @@ from typing import Any, NamedTuple
 
 import grpc
 import numpy as np
+from grpc_servers import running_server
 
 import aexec
 from aexec.hosting import tensor_to_proto
@@ -89,17 +88,6 @@ def infer(size: int) -> Method:
     return Method("/inference.GRPCInferenceService/ModelInfer", request, inference.ModelInferResponse.FromString)
 
 
-def started(command: list[str]) -> tuple[subprocess.Popen[str], str]:
-    """A process that serves, and its address."""
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    assert process.stdout is not None
-    for line in process.stdout:
-        found = re.search(r"grpc://([\d.]+:\d+)", line)
-        if found:
-            return process, found[1]
-    raise RuntimeError(f"{command[0]} did not start")
-
-
 async def load(address: str, method: Method, count: int, clients: int) -> Load:
     """Call so often, with so many calls in flight."""
     options = [*UNLIMITED, ("grpc.use_local_subchannel_pool", 1)]
@@ -159,13 +147,10 @@ def main(program: str) -> None:
         path = Path(name) / "negate.pb"
         path.write_bytes(graph.to_graph_def().SerializeToString())
         command = [program, "serve", "--port", "0", "--grpc-port", "0", "--graph", f"negate={path}"]
-        servers = {"aexec": started(command), "echo": started([sys.executable, "-c", ECHO])}
-        try:
-            asyncio.run(measure({server: address for server, (_, address) in servers.items()}))
-        finally:
-            for process, _ in servers.values():
-                process.terminate()
-                process.communicate()
+        echo = [sys.executable, "-c", ECHO]
+        pattern = r"grpc://(\S+:\d+)"
+        with running_server(command, pattern) as ours, running_server(echo, pattern) as theirs:
+            asyncio.run(measure({"aexec": ours, "echo": theirs}))
 
 
 if __name__ == "__main__":
