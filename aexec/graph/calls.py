@@ -1,7 +1,7 @@
-"""Calls: which nodes call a function of the library, and with which attrs.
+"""Calls of library functions: which nodes call one, and with which attrs.
 
-A node whose op is the name of a function calls it, and so does a PartitionedCall, by its attr `f`.
-If, While and the like call functions too, but decide for themselves when: they are run by their kernels.
+A node calls a function if its op is the function's name, or if it is a PartitionedCall whose attr `f` names it.
+If, While and similar ops call functions too, but their kernels decide when.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = [
 ]
 
 _CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
-# Ops whose kernels do nothing but call functions: what comes in goes into these, or decides which.
+# Ops whose kernels only call functions: their inputs are arguments, or choose the function.
 FUNCTIONAL_OPS = _CALLS | {
     *("Case", "For", "If", "RemoteCall", "StatelessCase", "StatelessIf", "StatelessWhile", "SymbolicGradient"),
     *("While", "_If", "_While"),
@@ -32,7 +32,10 @@ FUNCTIONAL_OPS = _CALLS | {
 
 
 def called_function(node: Node, library: FunctionLibrary) -> NameAttrList | None:
-    """The function that a node calls, perhaps one that is not in the library; None if the node is no call."""
+    """Return the function that a node calls, or None if the node is no call.
+
+    The library may not have the function.
+    """
     if node.op in _CALLS:
         function: NameAttrList = node.attrs["f"]
         return function
@@ -42,7 +45,10 @@ def called_function(node: Node, library: FunctionLibrary) -> NameAttrList | None
 
 
 def is_functional(node: Node, library: FunctionLibrary) -> bool:
-    """Does it do nothing but call functions?  Then it has no device of its own to compute on: its functions have."""
+    """True if a node only calls functions.
+
+    Such a node needs no device of its own to compute on; the nodes of the functions do.
+    """
     return node.op in FUNCTIONAL_OPS or node.op in library
 
 
@@ -50,8 +56,8 @@ class FunctionalCallee(NamedTuple):
     """A function that a node calls.
 
     Attributes:
-        offset: argument `i` is the node's input `i + offset`.
-        gives_outputs: its results are the node's outputs.
+        offset: argument `i` of the function is input `i + offset` of the node.
+        gives_outputs: True if the function's results are the node's outputs.
     """
 
     function: NameAttrList
@@ -60,7 +66,10 @@ class FunctionalCallee(NamedTuple):
 
 
 def functions_called(node: Node, library: FunctionLibrary) -> list[FunctionalCallee]:
-    """The functions that a node may call if it does nothing else, perhaps some that are not in the library."""
+    """Return the functions that a functional node may call; empty for other nodes.
+
+    The library may not have some of them.
+    """
     attrs = node.attrs
     called = called_function(node, library)
     if called is not None:
@@ -80,5 +89,5 @@ def functions_called(node: Node, library: FunctionLibrary) -> list[FunctionalCal
 
 
 def signature_attrs(op_def: OpDef, attrs: Mapping[str, Any]) -> dict[str, Any]:
-    """The attrs of a call that are the function's; others are about the node."""
+    """Return the attrs of a call that belong to the function, without those of the calling node itself."""
     return {attr.name: attrs[attr.name] for attr in op_def.attrs if attr.name in attrs}

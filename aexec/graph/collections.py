@@ -1,7 +1,7 @@
-"""Collections: lists of things that belong to a graph, by names that programs and files agree on.
+"""Collections: named lists of objects that belong to a graph.
 
-The front end keeps its variables in them, queue runners, summaries, losses; MetaGraphs carry them.
-Next to read: `aexec/variables/variable.py`, whose items they hold most often.
+The front end keeps variables, queue runners, summaries and losses in them, and MetaGraphs store them.
+Next to read: `aexec/variables/variable.py`, whose variables are the most common items.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ __all__ = ["Collections", "GraphKeys"]
 
 
 class GraphKeys:
-    """Names of the collections that are known, as TensorFlow spells them.
+    """Names of the standard collections, spelled as in TensorFlow.
 
-    Whoever needs one of his own takes any other name.
+    A program may use any other name for a collection of its own.
     """
 
     GLOBAL_VARIABLES = "variables"
-    VARIABLES = "variables"  # TensorFlow's older name of it.
+    VARIABLES = "variables"  # TensorFlow's older name for GLOBAL_VARIABLES
     LOCAL_VARIABLES = "local_variables"
     METRIC_VARIABLES = "metric_variables"
     MODEL_VARIABLES = "model_variables"
@@ -59,28 +59,28 @@ class GraphKeys:
 class Collections:
     """The collections of one graph.
 
-    Any hashable value names a collection.  A name that is no string, or begins with `__`, is private: its list is there
-    for whoever knows it, is not among the `keys`, and is not exported.
+    Any hashable value names a collection.  A name that is not a string, or that begins with `__`, is private: `get`
+    finds its list, but `keys` leaves it out, and it is not exported.
     """
 
     def __init__(self) -> None:
         self._items: dict[Hashable, list[Any]] = {}
 
     def add(self, name: Hashable, value: Any) -> None:
-        """Append an item; it may be there already."""
+        """Append an item, even if the collection has it already."""
         self._items.setdefault(name, []).append(value)
 
     def add_to_each(self, names: Iterable[Hashable] | str, value: Any) -> None:
-        """Append an item to each of some collections, given once or several times."""
+        """Append an item to each of several collections; a name that is given twice counts once."""
         for name in dict.fromkeys([names] if isinstance(names, str) else names):
             self.add(name, value)
 
     def get(self, name: Hashable, scope: str | None = None) -> list[Any]:
-        """A copy of a collection, empty if nothing was added.
+        """Return a copy of a collection, empty if nothing was added.
 
         Args:
-            scope: a regular expression; only items whose `name` begins with a match of it.  Items without a name
-                are left out then.
+            scope: a regular expression; return only items whose `name` matches it from its start.  Items without a
+                name are left out then.
         """
         items = self._items.get(name, [])
         if scope is None:
@@ -89,16 +89,16 @@ class Collections:
         return [item for item in items if isinstance(named := getattr(item, "name", None), str) and begins(named)]
 
     def get_ref(self, name: Hashable) -> list[Any]:
-        """The collection itself, which may be changed."""
+        """Return the collection's own list; changes to it change the collection."""
         return self._items.setdefault(name, [])
 
     def clear(self, name: Hashable) -> None:
-        """Forget a collection."""
+        """Remove all items of a collection."""
         self._items.pop(name, None)
 
     @property
     def keys(self) -> list[str]:
-        """Names of the collections that are not private and not empty."""
+        """Return the names of the collections that are neither private nor empty."""
         return [
             name for name, items in self._items.items() if items and isinstance(name, str) and not name.startswith("__")
         ]

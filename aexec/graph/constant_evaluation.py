@@ -1,8 +1,8 @@
-"""Values that a graph fixes: constants, shapes that are known, and what kernels make of them.
+"""Constant evaluation for shape inference: values that do not depend on a step.
 
-Shape inference asks for the value of an input (`value`), or for as much as is known of the
-shape that a vector says (`partial_shape`).  Which nodes count as fixed, and which are looked
-through, is TensorFlow's choice: core/common_runtime/eval_const_tensor.cc, shape_refiner.cc.
+Shape inference asks for the value of an input (`value`), or for the part of a shape that is known from a vector of
+sizes (`partial_shape`).  Which nodes are constant, and which ones evaluation looks through, follows TensorFlow:
+core/common_runtime/eval_const_tensor.cc, shape_refiner.cc.
 """
 
 from __future__ import annotations
@@ -27,32 +27,32 @@ from aexec.graph.nodes.node import Endpoint, Node
 
 __all__ = ["Allowance", "ConstantEvaluator"]
 
-# What merges or is fed is not fixed, nor is what files hold.
+# Never constant: a merge or a feed decides the value in each step, and files may change.
 _NEVER_FIXED = frozenset({"PlaceholderWithDefault", "ReadFile", "MatchingFiles"} | MERGE)
-# Part of a frame can not be run; the value that enters one is still a value.
+# One frame cannot be evaluated apart from the others; but the value that enters a frame can be asked for.
 _NEVER_INSIDE = ENTER | EXIT
 _MAX_DEPTH = 64
-# Values are worked out to learn about shapes; more elements than this cannot be meant for that.
+# Largest number of elements of one value: larger tensors do not hold shapes.
 _MAX_ELEMENTS = 2**16
-# For all values of one import together: how many elements there may be, and how long it may take to compute them by
-# the kernels' own estimates: what is known of a graph must not depend on the clock.  And what a call takes besides.
+# Limits for all values of one import together: elements, and nanoseconds by the kernels' own estimates, so that the
+# shapes that are found do not depend on the clock.  `_CALL_NS` is added for the overhead of each call.
 _MAX_TOTAL_ELEMENTS = 2**22
 _MAX_TOTAL_NS = 500e6
 _CALL_NS = 20e3
-# For one call of a kernel.
+# Limit for one kernel call, by its estimate.
 _MAX_CALL_NS = 1e6
-# How many elements these give depends on values, but it is never more than they get, times their dimensions.
+# The number of output elements depends on values here, but is at most the number of input elements times their rank.
 _NO_MORE_THAN_INPUTS = frozenset(
     "BroadcastGradientArgs DynamicPartition ListDiff Unique UniqueV2 UniqueWithCounts UniqueWithCountsV2 Where".split()
 )
 
 
 class Allowance:
-    """What may be computed for the shapes of one import.
+    """What constant evaluation may still use during one import.
 
     Attributes:
-        elements: how many there may still be.
-        nanoseconds: how much time is left.
+        elements: how many elements its values may still have.
+        nanoseconds: how much estimated time its kernel calls may still take.
     """
 
     def __init__(self) -> None:
@@ -60,14 +60,14 @@ class Allowance:
         self.nanoseconds = _MAX_TOTAL_NS
 
     def takes(self, elements: int) -> bool:
-        """Take room for a value, if there is enough for it."""
+        """Count the elements of a value, or return False if they are more than allowed."""
         if elements > min(_MAX_ELEMENTS, self.elements):
             return False
         self.elements -= elements
         return True
 
     def allows(self, nanoseconds: float) -> bool:
-        """May a call be made that takes so long?  Then it counts."""
+        """Count a kernel call of this estimated time, or return False if it is more than allowed."""
         if nanoseconds > min(_MAX_CALL_NS, self.nanoseconds):
             return False
         self.nanoseconds -= nanoseconds + _CALL_NS
@@ -75,11 +75,10 @@ class Allowance:
 
 
 class ConstantEvaluator:
-    """Values of one graph, or of one call of a function (then `outer` knows its arguments).
-
-    Every endpoint is evaluated at most once.
+    """Evaluates constant endpoints of one graph, each at most once.
 
     Args:
+        outer: for the body of a function: the call, which knows the values of the arguments.
         allowance: shared by all evaluators of one import.
     """
 
@@ -95,14 +94,14 @@ class ConstantEvaluator:
         self._outer = outer
         self._allowance = allowance
         self._values: dict[Endpoint, Array | None] = {}
-        # Are endpoints fixed?  Of what enters a frame only as far as it is not asked for itself.
+        # Whether an endpoint is constant.  The output of an Enter counts as constant only if asked for itself.
         self._fixed: dict[Endpoint, bool] = {}
         self._shapes: dict[Endpoint, Shape] = {}
 
     # Values
 
     def value(self, node_id: int, slot: int) -> Array | None:
-        """The value of an output if the graph fixes it, else None."""
+        """Return the value of an output, or None if it is not constant."""
         endpoint = (node_id, slot)
         if endpoint not in self._values:
             if self._is_fixed(endpoint):
@@ -112,8 +111,8 @@ class ConstantEvaluator:
         return self._values[endpoint]
 
     def _is_fixed(self, target: Endpoint) -> bool:
-        """Does nothing that it is computed from depend on a step?"""
-        # Each entry is an endpoint with those of its inputs that are still to be looked at.
+        """True if the endpoint depends on constants only."""
+        # Each entry is an endpoint and those of its inputs that are still to be checked.
         stack: list[tuple[Endpoint, list[Endpoint]]] = []
         left = [target]
         for endpoint in taken_from(left):
@@ -147,7 +146,7 @@ class ConstantEvaluator:
                 self._values[endpoint] = self._compute(endpoint)
 
     def _inputs_to_compute(self, endpoint: Endpoint, *, is_target: bool) -> list[Endpoint] | None:
-        """Inputs whose values are needed for an endpoint's; None if it is not fixed."""
+        """Return the inputs that the value of an endpoint is computed from, or None if it is not constant."""
         node = self._node_of(endpoint[0])
         op = node.op
         if self._is_large(node, endpoint[1]):
@@ -192,7 +191,10 @@ class ConstantEvaluator:
         return array
 
     def _run_kernel(self, node: Node, slot: int, inputs: list[Any]) -> Array | None:
-        """One output of a node run on the host; None if that is too much, its kernel refuses, or needs a step."""
+        """Return one output of a node, computed on the host.
+
+        Returns None if the call is over the allowance, needs a step, or fails.
+        """
         try:
             count, registered = _elements_made(node, inputs), _host_kernel(node)
             if count is None or registered is None or not self._allowance.takes(count):
@@ -205,7 +207,7 @@ class ConstantEvaluator:
                     return None
                 result = kernel.compute(list(inputs)) if kernel.takes_list else kernel.compute(*inputs)
         except Exception:
-            # Inference does its best: what cannot be computed now fails, if at all, when the graph runs.
+            # A failure is no error yet: the same call fails again when the graph is run, if it is run at all.
             return None
         output = result[slot] if isinstance(result, tuple) else result
         return np.asarray(output)
@@ -216,7 +218,7 @@ class ConstantEvaluator:
         return Shape(None) if shapes is None else Shape.of(shapes[slot])
 
     def _from_input_shapes(self, node: Node, slot: int) -> Array | None:
-        """The value of a Shape, Rank, Size, or of one element of a Shape, where the shape says it."""
+        """Return the value of a Shape, Rank, Size, or one element of a Shape, if the input's shape determines it."""
         op = node.op
         if op == "StridedSlice":
             return self._element_of_shape(node, self._sliced_element(node))
@@ -235,7 +237,7 @@ class ConstantEvaluator:
         return _integers(node, sizes if op == "Shape" else math.prod(sizes))
 
     def _sliced_element(self, node: Node) -> int | None:
-        """The index in `x[index]`, if the node is such a slice."""
+        """Return `index` if the node is a slice `x[index]`, else None."""
         attrs = node.attrs
         if attrs["shrink_axis_mask"] != 1:
             return None
@@ -247,7 +249,7 @@ class ConstantEvaluator:
         return int(begin.attrs["value"].array[0])
 
     def _element_of_shape(self, node: Node, index: int | None) -> Array | None:
-        """`shape(x)[index]`: known even if other dimensions of x are not."""
+        """Return `shape(x)[index]`, which may be known even if other dimensions of x are not."""
         source = self._node_of(node.in_edges[0][0])
         if index is None or source.op != "Shape":
             return None
@@ -259,10 +261,10 @@ class ConstantEvaluator:
     # Shapes
 
     def partial_shape(self, node_id: int, slot: int, depth: int = 0) -> Shape:
-        """As much as is known of the shape that a vector of sizes says.
+        """Return the shape that a vector of sizes stands for, as far as it is known.
 
         Raises:
-            InvalidArgumentError: it is no vector and not the scalar -1, or holds a size below -1.
+            InvalidArgumentError: the value is neither a vector nor the scalar -1, or holds a size below -1.
         """
         endpoint = (node_id, slot)
         found = self._shapes.get(endpoint)
@@ -319,7 +321,7 @@ class ConstantEvaluator:
         return self.partial_shape(*node.in_edges[0], depth + 1)
 
     def _size(self, endpoint: Endpoint) -> int | None:
-        """The size in a scalar, None if not known or negative."""
+        """Return the size that a scalar holds; None if it is unknown or negative."""
         value = self._scalar(endpoint)
         return None if value is None or value < 0 else value
 
@@ -338,7 +340,7 @@ class ConstantEvaluator:
         return result
 
     def _sliced(self, c: InferenceContext, node: Node, shape: Shape, depth: int) -> Shape:
-        """A slice of a shape, where begin, end and stride are known."""
+        """Return a slice of a shape whose begin, end and stride are known."""
         attrs = node.attrs
         special = attrs["ellipsis_mask"] or attrs["new_axis_mask"] or attrs["shrink_axis_mask"]
         one_each = all(self._input_shape(node, i).dims == (1,) for i in (1, 2, 3))
@@ -353,12 +355,12 @@ class ConstantEvaluator:
         try:
             return c.subshape(source, begin, None if attrs["end_mask"] else end, stride)
         except errors.InvalidArgumentError:
-            # An empty or a reversed slice: a fine vector, of which nothing but the length is known.
+            # The slice is empty or reversed: only its length is known.
             return c.make_shape_from_tensor(self.value(node.id, 0), shape)
 
 
 def _integers(node: Node, values: Any) -> Array | None:
-    """The value in the node's output type, or None if it does not fit."""
+    """Convert to the node's output type; None if a value does not fit."""
     dtype = node.output_types[0].np
     if dtype == np.int32 and np.max(values, initial=0) > np.iinfo(np.int32).max:
         return None
@@ -385,7 +387,7 @@ def _built(kernel: KernelRegistration, node: Node) -> BuiltKernel:
 
 
 def _elements_made(node: Node, inputs: list[Any]) -> int | None:
-    """How many elements the outputs will have, by the op's shape function; None if it cannot say."""
+    """Return the number of elements of all outputs, by the op's shape function; None if it is unknown."""
     if node.op in _NO_MORE_THAN_INPUTS:
         elements: list[int] = [value.size * max(1, value.ndim) for value in inputs]
         return sum(elements)

@@ -1,8 +1,8 @@
-"""`ControlFlowContext`: what a graph is told while a branch of a conditional or the body of a loop is being built.
+"""`ControlFlowContext`: the branch of a conditional, or the body of a loop, while it is being built.
 
-A node that is made inside takes values from outside by way of a node of the context, which a subclass makes: a Switch
-for a branch, an Enter for a loop.  A node without inputs waits for the context's pivot, so that it runs only when the
-branch is taken, and in each iteration of the loop.
+A node that is built inside takes outside values through a node that the context makes: a Switch for a branch, an Enter
+for a loop.  A node without inputs waits for the context's pivot, so that it runs only if the branch is taken, and in
+each iteration of the loop.
 Next to read: `aexec/control_flow/cond.py` and `while_loop.py`, which have the subclasses.
 """
 
@@ -19,7 +19,7 @@ __all__ = ["ControlFlowContext", "ControlFlowScopes"]
 
 
 class ControlFlowScopes(Protocol):
-    """What a context asks of the scopes in force while a graph is being built: see `BuildState`."""
+    """What a context needs of the scopes in force while a graph is being built; `BuildState` implements it."""
 
     @property
     def context(self) -> ControlFlowContext | None: ...
@@ -40,11 +40,11 @@ class ControlFlowContext:
     """A branch or a loop being built.
 
     Args:
-        state: scopes of the graph.
+        state: the scopes of the graph.
 
     Attributes:
-        outer: the context that it is inside of, or None.
-        nested: the contexts that are inside it.
+        outer: the context around this one, or None.
+        nested: the contexts directly inside this one.
     """
 
     def __init__(self, state: ControlFlowScopes) -> None:
@@ -55,39 +55,45 @@ class ControlFlowContext:
             self.outer.nested.append(self)
         self._captured: dict[Endpoint, Tensor] = {}
 
-    # What a subclass says
+    # For subclasses to implement
 
     def put_into(self, message: proto.ControlFlowContextDef) -> None:
-        """Write down what it is; see `to_proto`."""
+        """Fill in the message of `to_proto`."""
         raise NotImplementedError
 
     def capture(self, value: Tensor) -> Tensor:
-        """Make the node by which a value of the outer context comes in."""
+        """Make the node that brings in a value of the outer context; return its output."""
         raise NotImplementedError
 
     @property
     def pivot(self) -> Node:
-        """What a node without inputs waits for."""
+        """The node that nodes without inputs wait for."""
         raise NotImplementedError
 
     @property
     def loop(self) -> ControlFlowContext | None:
-        """The loop that nodes made here are in, if any: its control edges do not cross into it."""
+        """The innermost loop around the nodes built here, or None.  Control edges from outside do not enter it."""
         return None if self.outer is None else self.outer.loop
 
     def extra_controls(self, inputs: Sequence[Tensor], kept: Sequence[int], outside: Sequence[int]) -> list[int]:
-        """Nodes that one made here waits for besides those of `kept`; it would have waited for `outside` too."""
+        """Return nodes that a node built here waits for besides `kept`.
+
+        Args:
+            inputs: inputs of the node.
+            kept: control inputs of the node.
+            outside: control inputs that were dropped because they are outside of the loop.
+        """
         waits_inside = any(self.contains(node_id) for node_id in kept)
         return [] if inputs or waits_inside else [self.pivot.id]
 
     def to_proto(self) -> proto.ControlFlowContextDef:
-        """As TensorFlow keeps it in the collections of a MetaGraph, the contexts inside it with it."""
+        """Return the context, with those inside it, as TensorFlow stores it in the collections of a MetaGraph."""
         message = proto.ControlFlowContextDef()
         self.put_into(message)
         return message
 
     def put_values(self, message: proto.ValuesDef) -> None:
-        """The names of its tensors, and of what came in from outside with the tensor that stands for it."""
+        """Write the names of the context's tensors, and which tensor inside stands for which one outside."""
         mine = [self.state.node(node_id) for node_id, context in self.state.contexts.items() if context is self]
         outside = {
             Tensor(self.state.node(node_id), slot).name: inside.name
@@ -96,21 +102,21 @@ class ControlFlowContext:
         message.values.extend(sorted({*outside, *(tensor.name for node in mine for tensor in node.outputs)}))
         message.external_values.update(outside)
 
-    # What a graph asks
+    # For graphs to call
 
     def contains(self, node_id: int) -> bool:
-        """Was this node made in it, or in a context inside it?"""
+        """True if the node was built in this context or in one inside it."""
         context = self.state.contexts.get(node_id)
         while context is not None and context is not self:
             context = context.outer
         return context is self
 
     def know(self, outside: Tensor, inside: Tensor) -> None:
-        """From now on `inside` is what nodes made here take for `outside`."""
+        """Use the tensor `inside` for `outside` in nodes that are built here from now on."""
         self._captured[outside.endpoint] = inside
 
     def take_in(self, tensor: Tensor) -> Tensor:
-        """What a node made here takes for a tensor."""
+        """Return the tensor to use inside for a tensor that may be from outside."""
         if self.contains(tensor.node.id):
             return tensor
         found = self._captured.get(tensor.endpoint)
@@ -124,7 +130,7 @@ class ControlFlowContext:
         return found
 
     def controls(self, inputs: Sequence[Tensor], wanted: Sequence[int]) -> tuple[int, ...]:
-        """What a node made here waits for, if the scopes in force want it to wait for `wanted`."""
+        """Return the control inputs of a node built here, of which the scopes in force ask for `wanted`."""
         loop = self.loop
         kept = [node_id for node_id in wanted if loop is None or loop.contains(node_id)]
         outside = [node_id for node_id in wanted if node_id not in kept]

@@ -1,8 +1,8 @@
 """`FuncGraph`: the body of a function while it is being built.
 
-Nodes are built into it as into any graph.  A tensor of a graph outside that is used inside is *captured*: it comes in
-by an argument more, and whoever calls the function gives it.  What was built becomes a FunctionDef of the library that
-all graphs around share.
+Nodes are built into it as into any graph.  When a node inside uses a tensor of an outer graph, the body *captures* the
+tensor: it gets one more argument, whose value each call passes.  The finished body becomes a FunctionDef in the library
+that it shares with the outer graphs.
 Next to read: `function_def.py` (how a body is written down), then `aexec/control_flow/function.py`.
 """
 
@@ -31,15 +31,16 @@ class FuncGraph(Graph):
     """A function's body, as a graph.
 
     Args:
-        name: of what it is the body, for messages.
-        outer: the graph that it is built in, whose tensors it may capture, and whose functions it may call.
+        name: name of the function, for messages.
+        outer: the graph around it, whose tensors it may capture, and whose functions it may call.
 
     Attributes:
-        inputs: the arguments, captured ones among them.
+        inputs: the arguments, including those of captured tensors.
         outputs: the results.
-        captures: tensor of the graph outside → the argument that it comes in by.
-        awaited: nodes of the graphs outside that calls of the function wait for.
-        original: the graph that this is a copy of, whose tensors stand for those of the same name here; or None.
+        captures: captured tensor of the outer graph → the argument that has its value.
+        awaited: nodes of outer graphs that each call of the function waits for; a set in order of insertion.
+        original: the graph that this one is a copy of, or None.  A tensor of the original can be used here,
+            and means the tensor of the same name.
     """
 
     def __init__(self, name: str, outer: Graph) -> None:
@@ -59,7 +60,7 @@ class FuncGraph(Graph):
 
     @property
     def collections(self) -> Collections:
-        """Those of the graph around: variables that are made inside are found from outside."""
+        """The collections of the outer graph, so that variables made inside are found from outside."""
         return self.outer.collections
 
     @property
@@ -67,7 +68,7 @@ class FuncGraph(Graph):
         return self.outer.outermost
 
     def argument(self, like: Tensor, name: str, *, dtype: DType | None = None) -> Tensor:
-        """One more argument, of the type and the static shape of a tensor, and for a handle of what it refers to."""
+        """Add an argument with the dtype, the static shape and the handle data of a tensor; return its output."""
         state = self.build_state
         with self, state.control_dependencies(None), state.name_scope(None), state.device(None):
             attrs = {"T": dtype or like.dtype.base, "index": len(self.inputs)}
@@ -78,10 +79,10 @@ class FuncGraph(Graph):
         return node.output(0)
 
     def capture(self, tensor: Tensor) -> Tensor:
-        """The tensor inside that stands for one of a graph outside.
+        """Return the tensor to use inside for a tensor of this graph or of an outer one.
 
         Raises:
-            InvalidArgumentError: it is of none of the graphs around.
+            InvalidArgumentError: the tensor belongs to neither.
         """
         if tensor.graph is self:
             return tensor
@@ -95,7 +96,7 @@ class FuncGraph(Graph):
         return found
 
     def _stands_for(self, graph: Any) -> bool:
-        """Is this a copy of a graph?"""
+        """True if this graph is a copy of `graph`, or a copy of a copy."""
         of = self.original
         while of is not None and of is not graph:
             of = of.original
@@ -136,13 +137,13 @@ def _know_as(node: Node, like: Tensor) -> None:
 
 
 def body_of(outer: Graph, function: NameAttrList, given: Sequence[Tensor]) -> FuncGraph:
-    """The body of a function of the library as a graph that can be built on.
+    """Return the body of a library function as a graph that can be built into.
 
     Args:
-        given: what it is called with, whose static shapes are known inside.
+        given: the arguments of a call, whose static shapes the body's arguments get.
 
     Raises:
-        InvalidArgumentError, NotFoundError: there is no such function, or no body can be made of it.
+        InvalidArgumentError, NotFoundError: the function does not exist, or cannot be instantiated.
     """
     body = instantiate(outer.library, function.name, function.attrs, outer.versions)
     graph = FuncGraph(function.name, outer)
@@ -167,14 +168,14 @@ def _producer(graph: Graph) -> int:
 def copy_nodes(
     source: Graph, wanted: Collection[int], into: Graph, known: Mapping[Endpoint, Tensor]
 ) -> Callable[[Endpoint], Tensor]:
-    """Copy nodes of one graph into another, which knows the same functions.
+    """Copy nodes from one graph into another with the same function library.
 
     Args:
-        wanted: ids of the nodes.
-        known: what stands in the other graph for tensors of nodes that are not copied.
+        wanted: ids of the nodes to copy.
+        known: endpoint of a node that is not copied → the tensor to use for it in the other graph.
 
     Returns:
-        what stands there for a tensor.
+        a function that returns the other graph's tensor for an endpoint.
     """
     chosen = sorted(wanted)
     ids = {node_id: len(into.nodes) + position for position, node_id in enumerate(chosen)}

@@ -1,8 +1,8 @@
 """Function bodies: a FunctionDef with its attrs bound, as a Graph of its own.
 
-Inside a FunctionDef inputs are written `arg`, `arg:i`, `node:out_arg`, `node:out_arg:i`
-and `^node`; a body graph has ordinary edges, one `_Arg` node per flattened argument,
-and endpoints for the results.  The rules are those of core/framework/function.cc.
+Inside a FunctionDef inputs are written `arg`, `arg:i`, `node:out_arg`, `node:out_arg:i` and `^node`.  A body graph has
+ordinary edges, one `_Arg` node per flattened argument, and endpoints for the results.  The rules are those of
+core/framework/function.cc.
 Next to read: `aexec/runtime/functions/functions.py`, which runs bodies.
 """
 
@@ -26,24 +26,23 @@ from aexec.graph.nodes.node_wire import flatten
 
 __all__ = ["FunctionBody", "check_functions", "instantiate"]
 
-# How deep the attrs of called functions may nest, and how many bytes placeholders may bring into them: a function
-# that calls itself with an attr made of its own would otherwise be instantiated in ever larger forms.
+# Largest nesting of functions in an attr, and most bytes that placeholders may add to it.  Without these limits a
+# function that calls itself with an attr made from its own attr would be instantiated in ever larger forms.
 _MAX_NESTING = 32
 _MAX_BOUND_BYTES = 2**20
 
 
 @dataclass(frozen=True, slots=True)
 class FunctionBody:
-    """An instantiated function.  Its graph is its own, and is taken apart with it.
+    """An instantiated function.  It owns its graph, which is taken apart with it.
 
     Attributes:
-        name: the function's name.
-        graph: the body; shares the caller's function library.
+        name: name of the function.
+        graph: the body; it shares the caller's function library.
         arguments: ids of the `_Arg` nodes, in order.
         results: (node id, output slot) of each flattened result.
         argument_types, result_types: their DTypes.
-        side_effects: ids of nodes that run whether or not a result needs them
-            (control returns and stateful nodes).
+        side_effects: ids of the nodes that run even if no result needs them: control returns and stateful nodes.
     """
 
     name: str
@@ -68,8 +67,8 @@ def instantiate(
         attrs: values (as Python) for every attr of the signature.
 
     Raises:
-        InvalidArgumentError: no such function, an attr that is not given, a result or input
-            that names nothing, or types that contradict the signature.
+        InvalidArgumentError: the function does not exist, an attr has no value, a result or input names nothing, or
+            types contradict the signature.
         NotFoundError: an op of the body is not registered.
     """
     function = library.get(name)
@@ -100,7 +99,7 @@ class _Instantiation:
         self.bindings = {k: attr_value.encode(v, kinds.get(k)) for k, v in self.attrs.items()}
         self.bound_bytes = 0
         self.graph_def = proto.GraphDef()
-        # What a name in the body stands for: the list of graph inputs it expands to.
+        # Name of an argument → the names of the graph inputs that it expands to.
         self.argument_edges: dict[str, list[str]] = {}
         self.output_edges: dict[str, dict[str, tuple[int, int]]] = {}
 
@@ -159,7 +158,7 @@ class _Instantiation:
         self.output_edges[node.name] = op_def.output_ranges(resolve_attrs(op_def, node.attr, node=node.name))
 
     def _bind(self, value: proto.AttrValue, depth: int = 0) -> None:
-        """Replace `$placeholder` by the value it is bound to, inside function attrs too."""
+        """Replace `$placeholder` by the value bound to it, in function attrs too."""
         kind = value.WhichOneof("value")
         if kind == "placeholder":
             bound = self.bindings.get(value.placeholder)
@@ -179,7 +178,7 @@ class _Instantiation:
                     self._bind(function.attr[name], depth + 1)
 
     def _check_growth(self, bound: proto.AttrValue, depth: int) -> None:
-        """Refuse to put a value into the attr of a called function if that makes it too large."""
+        """Refuse to bind a value that makes the attr of a called function too large."""
         self.bound_bytes += bound.ByteSize()
         if self.bound_bytes > _MAX_BOUND_BYTES or _nesting(bound, _MAX_NESTING - depth) > _MAX_NESTING - depth:
             raise errors.InvalidArgumentError(
@@ -195,7 +194,7 @@ class _Instantiation:
         node.input.extend(inputs)
 
     def _edges(self, text: str, user: str) -> list[str]:
-        """The graph inputs that one input string of the body stands for."""
+        """Return the graph inputs that one input string of the body stands for."""
         name, *rest = text.split(":")
         if name in self.argument_edges:
             edges = self.argument_edges[name]
@@ -249,7 +248,7 @@ class _Instantiation:
 
 
 def _nesting(value: proto.AttrValue, limit: int) -> int:
-    """How deep functions nest in an attr value; what goes beyond `limit` is not looked at."""
+    """Return how deep functions are nested in an attr value, at most `limit`."""
     kind = value.WhichOneof("value")
     functions = [value.func] if kind == "func" else value.list.func if kind == "list" else ()
     if limit < 0 or not functions:
@@ -259,10 +258,9 @@ def _nesting(value: proto.AttrValue, limit: int) -> int:
 
 
 def check_functions(library: FunctionLibrary, names: Iterable[str], function_versions: proto.VersionDef) -> None:
-    """Refuse functions that could never run: untyped arguments, unknown ops, results that name nothing.
+    """Raise for functions that can never run: untyped arguments, unknown ops, results that name nothing.
 
-    A polymorphic function can be built only when its attrs are known, so of it only the
-    ops are looked at.
+    The body of a polymorphic function can be built only when its attrs are known, so only its ops are checked.
 
     Raises:
         InvalidArgumentError, NotFoundError: as `instantiate` does.

@@ -1,7 +1,7 @@
-"""A body that was built becomes a FunctionDef of the library: the inverse of `function_body.py`.
+"""Writes the body of a function as a FunctionDef of the library: the inverse of `function_body.py`.
 
-Inputs are written `arg`, `node:out_arg:i` and `^node`.  Nodes with side effects are *control outputs*: they run
-whether or not a result needs them.
+Inputs are written `arg`, `node:out_arg:i` and `^node`.  Nodes with side effects are listed as *control outputs*, so
+that they run even if no result needs them.
 Next to read: `func_graph.py`.
 """
 
@@ -25,7 +25,7 @@ __all__ = ["add_function", "free_name", "has_side_effects", "is_stateful"]
 
 
 def free_name(library: FunctionLibrary, name: str) -> str:
-    """`name_0`, `name_1`, …: the first that no function has; from now on it is taken."""
+    """Return the first of `name_0`, `name_1`, … that no function has, and reserve it."""
     number = len(library)
     while f"{name}_{number}" in library or f"{name}_{number}" in library.built:
         number += 1
@@ -34,10 +34,10 @@ def free_name(library: FunctionLibrary, name: str) -> str:
 
 
 def add_function(graph: FuncGraph, name: str) -> NameAttrList:
-    """Write a body down as the function `name` of the library, to be called by what is returned.
+    """Add a body to the library as the function `name`; return the reference by which nodes call it.
 
     Raises:
-        InvalidArgumentError: a result that is a variable's ref, or a name that is taken.
+        InvalidArgumentError: a result is a variable's ref, or the name is taken.
     """
     graph.library.add(_function_def(graph, name))
     graph.library.built[name] = graph
@@ -45,12 +45,12 @@ def add_function(graph: FuncGraph, name: str) -> NameAttrList:
 
 
 def is_stateful(graph: FuncGraph) -> bool:
-    """Does running it change anything, or give something else each time?"""
+    """True if running the body changes state, or may return different values for the same arguments."""
     return any(has_side_effects(node, graph.library) for node in graph.nodes)
 
 
 def has_side_effects(node: Node, library: FunctionLibrary) -> bool:
-    """Does a node have to run though nobody uses its outputs?"""
+    """True if a node must run even if nothing uses its outputs."""
     if node.op == "_Arg" or not node.op_def.is_stateful:
         return False
     called = [library.op_def(one.function.name) for one in functions_called(node, library)]
@@ -90,7 +90,7 @@ def _function_def(graph: FuncGraph, name: str) -> proto.FunctionDef:
 
 
 class _Names:
-    """Names of arguments: small letters, digits and `_`, each once."""
+    """Makes unique names for arguments, of small letters, digits and `_`."""
 
     def __init__(self, taken: Iterable[str]) -> None:
         self._taken = set(taken)
@@ -108,7 +108,7 @@ class _Names:
 
 
 class _Inputs:
-    """How tensors are written inside a FunctionDef."""
+    """Writes endpoints of a body as inputs of a FunctionDef."""
 
     def __init__(self, graph: FuncGraph, arguments: dict[int, str]) -> None:
         self._graph = graph
@@ -127,6 +127,6 @@ class _Inputs:
 
 
 def _places(op_def: OpDef, node: Node) -> list[tuple[str, int]]:
-    """For each output of a node the argument that it is of, and its place there."""
+    """For each output of a node, return the name of its output argument and its index in that argument."""
     ranges = op_def.output_ranges(node.attrs)
     return [(name, i) for name, (start, stop) in ranges.items() for i in range(stop - start)]

@@ -1,6 +1,7 @@
-"""Where the gradient of a function comes from, for whoever has to run `SymbolicGradient`.
+"""Finds the gradient functions that `SymbolicGradient` nodes run.
 
-What makes it is above all that runs functions (`aexec/autodiff/symbolic_gradient.py`), and is handed in from there.
+`aexec/autodiff/symbolic_gradient.py` makes them.  It is a layer above the modules that run functions, so it registers
+itself here.
 """
 
 from __future__ import annotations
@@ -17,32 +18,32 @@ from aexec.graph.nodes.function_library import FunctionLibrary
 
 __all__ = ["MAX_NESTING", "gradient_function", "set_gradient_maker"]
 
-# Gradients of functions that compute gradients of functions are made so deep.  Each level makes twice as many
-# functions, of twice as many nodes each.
+# Most levels of gradients of functions that themselves compute gradients.  Each level makes twice as many functions,
+# each with twice as many nodes.
 MAX_NESTING = 4
 
-# Of a library, the versions of its graph, and a function of the library: adds the gradient function to the library.
+# Takes a library, the versions of its graph, and a function; adds the function's gradient function to the library.
 GradientMaker = Callable[[FunctionLibrary, proto.VersionDef, NameAttrList], NameAttrList]
 
 _makers: list[GradientMaker] = []
-# The functions whose gradients are being made, each for the one before it.
+# The functions whose gradients are being made: each one needs the gradient of the next.
 _under_way: ContextVar[tuple[str, ...]] = ContextVar("aexec_function_gradients", default=())
 
 
 def set_gradient_maker(maker: GradientMaker) -> None:
-    """From now on it makes the gradients of functions."""
+    """Register the function that makes gradient functions."""
     _makers[:] = [maker]
 
 
 def gradient_function(library: FunctionLibrary, versions: proto.VersionDef, function: NameAttrList) -> NameAttrList:
-    """The function that computes the gradient of a function: that which the library names, or else one that is made.
+    """Return the gradient function of a function: the one that the library names, else a new one.
 
-    One is made once for each function and its attrs, and kept in the library.  It takes the function's arguments and a
-    gradient for each result, and gives one for each argument.
+    A new one is made once for each function with its attrs, and kept in the library.  It takes the function's arguments
+    and one gradient for each result, and returns one gradient for each argument.
 
     Raises:
         NotFoundError: a node of the body has no gradient.
-        UnimplementedError: nothing is there that makes gradients, or it cannot make this one.
+        UnimplementedError: no gradient maker is registered, or it cannot make this gradient.
         ResourceExhaustedError: gradients of functions are nested too deeply.
     """
     named = library.gradient(function.name)

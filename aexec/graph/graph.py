@@ -35,29 +35,29 @@ if TYPE_CHECKING:
 
 __all__ = ["Graph", "current_graph", "set_default_graph"]
 
-# Reading so many takes so long that giving back the memory of what was read does not count.
+# From this many nodes on, reading takes so long that the time to return the message's memory does not matter.
 _MANY_NODES = 10_000
-# What a drawing shows of it: more boxes are hard to read, and take long to lay out.
+# Default limit for the boxes of a drawing: more are hard to read, and take long to lay out.
 MAX_BOXES = 100
 
 _stack: ContextVar[tuple[Graph, ...]] = ContextVar("aexec_graph_stack", default=())
 
 
-# Of the process: what is built into outside of all blocks.
+# The default graph of the process.
 _default: Graph | None = None
 
 
 def current_graph() -> Graph | None:
-    """The graph whose `with` block is innermost in this context; outside of all blocks the default graph, or None."""
+    """Return the graph of this context's innermost `with` block; outside of all blocks the default graph, or None."""
     stack = _stack.get()
     return stack[-1] if stack else _default
 
 
 def set_default_graph(graph: Graph | None) -> None:
-    """Choose what is built into outside of all `with graph:` blocks, in all threads.
+    """Set the default graph, which is built into outside of all `with graph:` blocks, in all threads.
 
-    There is none at first, and building without a block is an error.  `aexec.compat.v1` chooses one, as TensorFlow's
-    graph mode has it.
+    At first there is none, and building outside of a block is an error.  `aexec.compat.v1` sets one, as TensorFlow's
+    graph mode does.
     """
     global _default
     _default = graph
@@ -72,12 +72,12 @@ class Graph(NodeTable):
             x = aexec.placeholder("float32", [None, 2], name="x")
             y = aexec.ops.square(x, name="y")
 
-    Nodes are only ever added, so whoever holds a node id may go on using it.  A graph can be
-    pickled, and so passed to another process: what travels is its GraphDef.
+    Nodes are only added, never removed, so node ids stay valid.  A graph can be pickled, and so passed to another
+    process: it is pickled as its GraphDef.
 
     Attributes:
-        functional_control_flow: conditionals and loops that are built into it are nodes that call functions (`If`,
-            `While`) unless they are asked for in the other form (`Switch`, `Merge`).
+        functional_control_flow: True to build conditionals and loops as nodes that call functions (`If`, `While`),
+            unless the call asks for `Switch` and `Merge` nodes.
     """
 
     def __init__(self) -> None:
@@ -104,7 +104,7 @@ class Graph(NodeTable):
         return graph
 
     def _slimmed(self) -> Graph:
-        """The message that it was read from is gone by now; its memory is given back."""
+        """Return freed memory to the system, when the message that the graph was read from is gone."""
         if len(self.nodes) > _MANY_NODES:
             return_freed_memory()
         return self
@@ -114,8 +114,8 @@ class Graph(NodeTable):
         """Import a binary GraphDef.
 
         Raises:
-            InvalidArgumentError: not a GraphDef, or one that no graph can be made of.
-            NotFoundError: an op that is not registered.
+            InvalidArgumentError: the bytes are not a GraphDef, or not one of a valid graph.
+            NotFoundError: an op is not registered.
         """
         return cls._imported(flatten(data), ImportOptions())._slimmed()
 
@@ -134,7 +134,7 @@ class Graph(NodeTable):
         """Read a graph file: text form if named `.pbtxt`, JSON if `.json`, else binary.
 
         Raises:
-            NotFoundError: no such file.  And what `from_bytes` raises.
+            NotFoundError: the file does not exist.  Also raises what `from_bytes` raises.
         """
         path = Path(path)
         try:
@@ -149,30 +149,30 @@ class Graph(NodeTable):
             raise errors.InvalidValueError(f"Cannot read graph file {path}: {error}") from None
         except errors.InvalidArgumentError as error:
             if error.node is not None:
-                raise  # which says which node
+                raise  # its message names the node
             raise errors.InvalidValueError(f"{path}: {error.message}") from None
 
     def to_graph_def(self, from_version: int = 0) -> proto.GraphDef:
-        """The graph as a GraphDef message; imported nodes come out as they went in.
+        """Return the graph as a GraphDef message; imported nodes keep the form in which they were read.
 
         Args:
-            from_version: only the nodes that were added since the graph was of that version.
+            from_version: leave out the nodes that were there when `version` had this value.
         """
         return to_graph_def(self, from_version)
 
     def to_bytes(self) -> bytes:
-        """The graph as a binary GraphDef, the same bytes for the same graph."""
+        """Return the graph as a binary GraphDef, the same bytes for the same graph."""
         return self.to_graph_def().SerializeToString(deterministic=True)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _unpickled, (type(self), self.to_bytes())
 
     def to_text(self) -> str:
-        """The graph in protobuf text form."""
+        """Return the graph in protobuf text form."""
         return text_format.MessageToString(self.to_graph_def())
 
     def to_json(self) -> str:
-        """The graph in protobuf JSON form, with field names as in the .proto files."""
+        """Return the graph in protobuf JSON form, with field names as in the .proto files."""
         from google.protobuf import json_format
 
         return json_format.MessageToJson(self.to_graph_def(), preserving_proto_field_name=True)
@@ -180,11 +180,11 @@ class Graph(NodeTable):
     # Elements by name
 
     def get_operation_by_name(self, name: str) -> Node:
-        """The node `name`.
+        """Return the node `name`.
 
         Raises:
             InvalidArgumentError: the name is that of a tensor, `node:k`.
-            NotFoundError: there is none.
+            NotFoundError: no node has this name.
         """
         _check_is_name(name)
         if ":" in name:
@@ -192,11 +192,11 @@ class Graph(NodeTable):
         return self.node(name)
 
     def get_tensor_by_name(self, name: str) -> Tensor:
-        """The tensor `node:k`.
+        """Return the tensor `node:k`.
 
         Raises:
             InvalidArgumentError: the name is that of an operation.
-            NotFoundError, OutOfRangeError: there is no such node, or it has no such output.
+            NotFoundError, OutOfRangeError: the node does not exist, or has no such output.
         """
         _check_is_name(name)
         if ":" not in name:
@@ -206,11 +206,11 @@ class Graph(NodeTable):
         return self.tensor(name)
 
     def as_graph_element(self, item: Any, *, allow_tensor: bool = True, allow_operation: bool = True) -> Tensor | Node:
-        """The tensor or operation that is meant by a name, or by something that stands for one.
+        """Return the tensor or operation that `item` stands for: a name, a tensor, an operation, or e.g. a variable.
 
         Raises:
-            InvalidArgumentError: it is of another graph, of a kind that is not allowed, or nothing of a graph.
-            NotFoundError, OutOfRangeError: there is none of that name.
+            InvalidArgumentError: the item is of another graph, of a kind that is not allowed, or no element of a graph.
+            NotFoundError, OutOfRangeError: no element has this name.
         """
         found: Any = item.element if isinstance(item, TensorProxy) else item
         if isinstance(item, str):
@@ -227,20 +227,20 @@ class Graph(NodeTable):
 
     @property
     def version(self) -> int:
-        """It grows with each node that is added."""
+        """Number that grows with each added node."""
         return len(self.nodes)
 
     @property
     def finalized(self) -> bool:
-        """Is it closed to new nodes?"""
+        """True if no node may be added any more."""
         return self._finalized
 
     def finalize(self) -> None:
-        """From now on adding a node is an error: a program that builds while it trains is found out."""
+        """Refuse new nodes from now on, to find programs that add nodes in each step of a training loop."""
         self._finalized = True
 
     def check_not_finalized(self) -> None:
-        """Raise FailedPreconditionError if nothing may be added any more."""
+        """Raise FailedPreconditionError if the graph is finalized."""
         if self._finalized:
             raise errors.InvalidStateError("Graph is finalized and cannot be modified.")
 
@@ -261,27 +261,27 @@ class Graph(NodeTable):
 
     @property
     def collections(self) -> Collections:
-        """Lists of things that belong to the graph, by name: its variables, losses, summaries."""
+        """Named lists of objects that belong to the graph: its variables, losses, summaries."""
         if self._collections is None:
             self._collections = Collections()
         return self._collections
 
     @property
     def outermost(self) -> Graph:
-        """The graph itself; of a function's body, the graph around all functions."""
+        """The graph itself; for a function's body, the graph around all functions."""
         return self
 
     def capture(self, tensor: Tensor) -> Tensor:
-        """The tensor to be used here for one that may be of another graph.
+        """Return the tensor to use in this graph for a tensor, which a function's body may capture from an outer graph.
 
         Raises:
-            InvalidArgumentError: it is of another graph; only bodies of functions capture tensors.
+            InvalidArgumentError: the tensor is of another graph.
         """
         self.check_foreign(tensor)
         return tensor
 
     def check_foreign(self, source: Tensor | TensorProxy) -> None:
-        """Raise InvalidArgumentError unless a tensor can be used here."""
+        """Raise InvalidArgumentError unless a tensor can be used in this graph."""
         if source.graph is not self:
             raise errors.InvalidValueError(f"{source!r} is not of the graph being built")
 
@@ -301,22 +301,22 @@ class Graph(NodeTable):
         return block("Graph", self._facts(), *graph_signature(self).html_tables(), ops)
 
     def show(self, scope: str = "", *, depth: int | None = None, max_boxes: int = MAX_BOXES) -> Drawing:
-        """A drawing of the graph, which notebooks show and `save("graph.svg")` writes; name scopes are folded.
+        """Draw the graph, with name scopes folded.  Notebooks show the drawing; `save("graph.svg")` writes it.
 
         Args:
-            scope: draw only what lies in this name scope, and the names of what it is joined to.
-            depth: how many scopes within scopes are open at most; by default as many as there is room for.
-            max_boxes: of nodes and scopes; scopes stay folded where there would be more.
+            scope: draw only this name scope, and the names of the nodes outside that it is connected with.
+            depth: most nested scopes that are open; by default as many as `max_boxes` allows.
+            max_boxes: most nodes and scopes in the drawing; scopes stay folded where there would be more.
 
         Raises:
-            InvalidArgumentError: there is nothing in the scope, or too much even with all scopes folded.
+            InvalidArgumentError: the scope is empty, or has too many boxes even with all scopes folded.
         """
         from aexec.graph.forms.drawing import Drawing
 
         return Drawing(self, scope, depth, max_boxes)
 
     def _repr_svg_(self) -> str | None:
-        """Its drawing, if it is small and can be drawn here."""
+        """Return the drawing for notebooks; None if the graph is too large or `dot` is missing."""
         if len(self.nodes) > MAX_BOXES:
             return None
         try:
@@ -335,5 +335,5 @@ def _check_is_name(name: Any) -> None:
 
 
 def _unpickled(cls: type[Graph], data: bytes) -> Graph:
-    """What `Graph.__reduce__` wrote; unlike files, it may have internal names."""
+    """Restore a graph from the data of `Graph.__reduce__`, which unlike a file may have internal names."""
     return cls._imported(flatten(data), ImportOptions(internal_names=True))._slimmed()

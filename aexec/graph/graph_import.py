@@ -1,6 +1,6 @@
-"""Import: a GraphDef becomes nodes and functions of a graph, or nothing changes and an error says why.
+"""Import: adds the nodes and functions of a GraphDef to a graph; on an error the graph does not change.
 
-`nodes/node_import.py` makes the nodes; here the functions join them, and shapes are inferred.
+`nodes/node_import.py` makes the nodes.  This module adds the functions and infers the shapes.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from aexec.graph.shape_refiner import infer_shapes
 
 __all__ = ["ImportOptions", "import_graph_def"]
 
-# From so many nodes on, looking for garbage among what is being made takes longer than making it.
+# From this many nodes on, collecting garbage while they are made takes longer than making them.
 _MANY_NODES = 1000
 
 
@@ -28,16 +28,16 @@ def import_graph_def(
     graph_def: proto.GraphDef | proto.FlatGraphDef | Message | bytes,
     options: ImportOptions | None = None,
 ) -> list[Node]:
-    """Add the nodes and functions of `graph_def` to `graph`; returns the new nodes in order.
+    """Add the nodes and functions of `graph_def` to `graph`; return the new nodes in order.
 
     Args:
-        graph_def: a GraphDef, ours or TensorFlow's, or the bytes of one.
+        graph_def: a GraphDef message, ours or TensorFlow's, or its bytes.
 
     Raises:
-        InvalidArgumentError: a malformed name, attr or input, a type mismatch, a cycle, an
-            inconsistent shape, a name that is taken.
-        NotFoundError: an op that is not registered.
-        UnimplementedError: an op that was removed before the graph's producer version.
+        InvalidArgumentError: a name, attr or input is malformed, types do not match, there is a cycle, shapes are
+            inconsistent, or a name is taken.
+        NotFoundError: an op is not registered.
+        UnimplementedError: an op was removed before the graph's producer version.
     """
     options = options or ImportOptions()
     flat = flatten(graph_def)

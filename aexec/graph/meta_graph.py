@@ -1,7 +1,7 @@
-"""`MetaGraph`: a graph with what is known about it besides: collections, signatures, how to save it.
+"""`MetaGraph`: a graph with its collections, its signatures, and the nodes that save it.
 
-It is what a `.meta` file beside a checkpoint holds, and what a SavedModel holds one or
-several of.  Next to read: `aexec/saved_model/loader.py`.
+A `.meta` file beside a checkpoint holds one; a SavedModel holds one or several.
+Next to read: `aexec/saved_model/loader.py`.
 """
 
 from __future__ import annotations
@@ -26,25 +26,26 @@ from aexec.io.files import write_atomically
 
 __all__ = ["CollectionItem", "MetaGraph", "parse_proto_text"]
 
-INTERNAL_SIGNATURES = "__saved_model_"  # how the names begin of those that are for loading and training
+INTERNAL_SIGNATURES = "__saved_model_"  # prefix of signatures for loading and training
 ASSETS_COLLECTION = "saved_model_assets"
 
-# A collection is a list of one of these kinds; names of nodes and tensors are text.
+# The items of a collection are all of one of these types; names of nodes and tensors are str.
 CollectionItem = str | bytes | int | float | AnyMessage
 
 
 @dataclass
 class MetaGraph:
-    """A graph and what goes with it.
+    """A graph with the data that is stored beside it.
 
     Attributes:
         graph: the graph.
-        collections: name → items, all of one kind: names of nodes, bytes, numbers, or messages of any type.
+        collections: name → items, all of one type: names of nodes, bytes, numbers, or messages of any type.
         signatures: name → `Signature`.
-        saver_def: which of its nodes save and restore its variables, or None.
-        assets: name of the tensor to be fed with a file's path → the file's name in the assets directory.
-        tags: what it is for, `serve` or `train`, say.
-        message: the message that it was read from, without its graph, or None; it keeps what is in no other attribute.
+        saver_def: names of the nodes that save and restore the variables, or None.
+        assets: name of a tensor that is fed with a file's path → the file's name in the assets directory.
+        tags: uses that the graph is meant for, such as `serve` and `train`.
+        message: the message that it was read from, without its graph, or None; has fields that no other attribute
+            has.
     """
 
     graph: Graph
@@ -57,7 +58,7 @@ class MetaGraph:
 
     @classmethod
     def from_proto(cls, message: proto.MetaGraphDef | Message) -> MetaGraph:
-        """Import a MetaGraphDef, of ours or of TensorFlow's.  Raises what importing its graph raises."""
+        """Import a MetaGraphDef, ours or TensorFlow's.  Raises what importing its graph raises."""
         message = as_message(message, proto.MetaGraphDef)
         return cls(
             Graph.from_graph_def(message.graph_def),
@@ -71,15 +72,15 @@ class MetaGraph:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> MetaGraph:
-        """Import a binary MetaGraphDef.  Raises InvalidArgumentError if it is none."""
+        """Import a binary MetaGraphDef.  Raises InvalidArgumentError if the bytes are not one."""
         return cls.from_proto(as_message(data, proto.MetaGraphDef))
 
     @classmethod
     def load(cls, path: str | Path) -> MetaGraph:
-        """Read a `.meta` file, or a `.pbtxt` one in text form.
+        """Read a `.meta` file, or a `.pbtxt` file in text form.
 
         Raises:
-            NotFoundError: no such file.  And what `from_bytes` raises.
+            NotFoundError: the file does not exist.  Also raises what `from_bytes` raises.
         """
         path = Path(path)
         try:
@@ -93,10 +94,10 @@ class MetaGraph:
         return cls.from_bytes(data)
 
     def to_proto(self, *, clear_devices: bool = False) -> proto.MetaGraphDef:
-        """As a message, with a list of the ops that it uses.
+        """Return the MetaGraphDef, with a list of the ops that it uses.
 
         Args:
-            clear_devices: leave out which devices the nodes ask for.
+            clear_devices: leave out the requested devices of the nodes.
         """
         message = proto.MetaGraphDef()
         if self.message is not None:
@@ -124,14 +125,14 @@ class MetaGraph:
         return message
 
     def to_bytes(self, *, clear_devices: bool = False) -> bytes:
-        """As a binary MetaGraphDef, the same bytes for the same contents."""
+        """Return the binary MetaGraphDef, the same bytes for the same contents."""
         return self.to_proto(clear_devices=clear_devices).SerializeToString(deterministic=True)
 
     def save(self, path: str | Path, *, clear_devices: bool = False) -> None:
-        """Write a `.meta` file, or a `.pbtxt` one in text form, at one stroke.
+        """Write a `.meta` file, or a `.pbtxt` file in text form, atomically.
 
         Raises:
-            OpError: of the class that an error of the system stands for.
+            OpError: the file could not be written; the class follows from the system's error.
         """
         if Path(path).suffix == ".pbtxt":
             data = text_format.MessageToString(self.to_proto(clear_devices=clear_devices)).encode()
@@ -142,11 +143,11 @@ class MetaGraph:
 
     @property
     def public_signatures(self) -> dict[str, Signature]:
-        """The signatures that are for callers, not for whoever loads the model."""
+        """The signatures for callers, without those for loading and training."""
         return {name: s for name, s in self.signatures.items() if not name.startswith(INTERNAL_SIGNATURES)}
 
     def signature(self, name: str | None = None) -> Signature:
-        """A signature for callers, as `choose_signature` chooses it."""
+        """Return a signature for callers; `choose_signature` says which one if `name` is None."""
         return choose_signature(self.public_signatures, name)
 
     def _repr_html_(self) -> str:
@@ -157,9 +158,9 @@ class MetaGraph:
 
 
 def parse_proto_text(data: bytes, message: Any, path: str) -> Any:
-    """Parse the text form of a message.  Raises InvalidArgumentError.
+    """Parse protobuf text into a message.  Raises InvalidArgumentError.
 
-    Messages within messages of any type are written under TensorFlow's package name.
+    The text may name the types of messages in `Any` fields by TensorFlow's package.
     """
     try:
         text = data.decode().replace("[type.googleapis.com/tensorflow.", "[type.googleapis.com/aexec.")
@@ -189,7 +190,7 @@ def _put_items(message: proto.CollectionDef, items: Iterable[CollectionItem], na
 
 
 def _assets(message: proto.MetaGraphDef) -> dict[str, str]:
-    """Tensor → file name: from the assets themselves, or from the collection where TF1 puts them."""
+    """Return tensor name → file name, from the asset definitions, or from the collection in which TF1 puts them."""
     found = {asset.tensor_info.name: asset.filename for asset in message.asset_file_def}
     collection = message.collection_def.get(ASSETS_COLLECTION) if ASSETS_COLLECTION in message.collection_def else None
     for packed in collection.any_list.value if collection is not None else ():
@@ -206,7 +207,7 @@ def _assets(message: proto.MetaGraphDef) -> dict[str, str]:
 
 
 def _without_graph(message: proto.MetaGraphDef) -> proto.MetaGraphDef:
-    """What only the message has.  The graph with its constants would be in memory twice."""
+    """Return the message without its graph, whose constants would be in memory twice."""
     rest = proto.MetaGraphDef()
     rest.meta_info_def.CopyFrom(message.meta_info_def)
     if message.HasField("object_graph_def"):
@@ -215,7 +216,7 @@ def _without_graph(message: proto.MetaGraphDef) -> proto.MetaGraphDef:
 
 
 def _ops_used(graph_def: proto.GraphDef) -> proto.OpList:
-    """Definitions of all ops of the graph and of its functions' bodies."""
+    """Return the definitions of all ops of the graph and of its functions."""
     functions = {function.signature.name for function in graph_def.library.function}
     used = {node.op for node in graph_def.node}
     for function in graph_def.library.function:

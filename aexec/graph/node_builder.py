@@ -1,8 +1,7 @@
-"""`NodeBuilder` and `GraphDefBuilder`: nodes from parts, with errors collected and reported together.
+"""`NodeBuilder` and `GraphDefBuilder`: build nodes from parts, collect the errors and report them together.
 
-For code that makes graphs of what it reads, rather than writes them down: `op_functions.py` has the
-functions for that.  What a node must be like, `NodeDefBuilder` and the import check.
-After TensorFlow's core/graph/node_builder.h and core/graph/graph_def_builder.h.
+They are for programs that make graphs from data.  To write a graph down in code, use the functions of
+`op_functions.py`.  After TensorFlow's core/graph/node_builder.h and core/graph/graph_def_builder.h.
 """
 
 from __future__ import annotations
@@ -46,16 +45,16 @@ class NodeBuilder:
 
     @property
     def incomplete(self) -> bool:
-        """Was an input given that is None, as of a node that could not be built?"""
+        """True if an input is None, such as the result of `add` for a node that could not be built."""
         return self._incomplete
 
     def input(self, source: Source | Sequence[Source], index: int = 0) -> NodeBuilder:
-        """Give the next input argument.
+        """Set the next input argument.
 
         Args:
-            source: a tensor; a node, of which output `index` is meant; or for arguments of several
-                tensors a list of tensors and nodes, output 0 of each.
-            index: an output of the node.
+            source: a tensor; a node, for its output `index`; or for an argument of several tensors a list of
+                tensors and nodes (output 0 of each).
+            index: output of the node.
         """
         if isinstance(source, Sequence):
             tensors = [self._tensor(each, 0) for each in source]
@@ -68,7 +67,7 @@ class NodeBuilder:
         return self
 
     def control_input(self, source: Source) -> NodeBuilder:
-        """Let the node run after a node, or after the one that makes a tensor."""
+        """Make the node wait for a node, or for the node that produces a tensor."""
         node = source.node if isinstance(source, Tensor) else source
         if isinstance(node, Node):
             self._sources.append(node)
@@ -78,21 +77,21 @@ class NodeBuilder:
         return self
 
     def attr(self, name: str, value: Any) -> NodeBuilder:
-        """Set an attr.  Those that the inputs imply may be left out, a contradiction is an error."""
+        """Set an attr.  Attrs that the inputs imply may be left out; a value that contradicts them is an error."""
         self._node_def.attr(name, value)
         return self
 
     def device(self, device: str) -> NodeBuilder:
-        """Ask for a device."""
+        """Request a device."""
         self._node_def.device(device)
         return self
 
     def finalize(self, graph: Graph) -> Node:
-        """Add the node to a graph.  If that fails the graph stays as it was.
+        """Add the node to a graph, which does not change if this fails.
 
         Raises:
-            InvalidArgumentError: naming every error found in what was given; or the name is taken,
-                an input is of another graph, the inputs' shapes do not fit.
+            InvalidArgumentError: some parts are not valid (the message names each error), the name is taken, an
+                input is of another graph, or the inputs' shapes do not fit.
             NotFoundError: the op is neither registered nor a function of the graph.
         """
         found = list(self._errors)
@@ -108,7 +107,7 @@ class NodeBuilder:
         return import_graph_def(graph, message, _INTO_THE_GRAPH)[0]
 
     def _tensor(self, source: Source, index: int) -> Tensor | None:
-        """The tensor meant, or None if an error was noted."""
+        """Return the tensor that is meant, or None after noting an error."""
         if isinstance(source, Node):
             try:
                 source = source.output(index)
@@ -126,7 +125,7 @@ class NodeBuilder:
         self._errors.append(f"expected a tensor or a node as input of '{self.name}', got {source!r}")
 
 
-# Inputs are there already; builders may make internal nodes.
+# The inputs are in the graph already, and builders may use internal names.
 _INTO_THE_GRAPH = ImportOptions(refer_to_existing=True, internal_names=True)
 
 
@@ -137,10 +136,10 @@ def _belongs(node: Node, graph: Graph) -> bool:
 class GraphDefBuilder:
     """Collects nodes, and the errors of those that could not be built.
 
-    Loops, whose edges lead back, cannot be built node by node.
+    It cannot build loops: their edges lead back to nodes that come later.
 
     Args:
-        graph: where to begin: nodes and functions are taken over, it is left as it is.
+        graph: initial nodes and functions, which are copied; the graph does not change.
 
     Example:
         >>> builder = GraphDefBuilder()
@@ -156,17 +155,17 @@ class GraphDefBuilder:
 
     @property
     def ok(self) -> bool:
-        """Did everything go well so far?"""
+        """True if no error was noted."""
         return not self._errors
 
     def node(self, op: str | OpDef, name: str | None = None) -> NodeBuilder:
-        """A builder of a node, to be given to `add`.  Without `name` it is called after its op, made unique."""
+        """Return a builder for `add`.  Without `name` the node gets its op's name, made unique."""
         if name is None:
             name = self._graph.build_state.unique_name(op if isinstance(op, str) else op.name)
         return NodeBuilder(name, op)
 
     def add(self, builder: NodeBuilder) -> Node | None:
-        """Add a node; None if it could not be built.  What has a None as input then is passed over."""
+        """Add a node and return it; None if it could not be built, or if an input is None."""
         if builder.incomplete and self._errors:
             return None
         try:
@@ -176,10 +175,10 @@ class GraphDefBuilder:
             return None
 
     def to_graph_def(self) -> proto.GraphDef:
-        """The nodes as a message.
+        """Return the nodes as a message.
 
         Raises:
-            InvalidArgumentError: naming every error found.
+            InvalidArgumentError: some nodes could not be built; the message names each error.
         """
         if self._errors:
             raise errors.InvalidValueError(
@@ -188,7 +187,7 @@ class GraphDefBuilder:
         return self._graph.to_graph_def()
 
     def to_graph(self) -> Graph:
-        """A graph of its own of the nodes.  Raises as `to_graph_def`."""
+        """Return the nodes as a new graph.  Raises what `to_graph_def` raises."""
         message = self.to_graph_def()
         graph = Graph()
         graph.versions.CopyFrom(message.versions)

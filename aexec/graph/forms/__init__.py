@@ -1,1 +1,1 @@
-"""Graphs in other forms: messages, text, pictures."""
+"""Other forms of graphs: messages, text, drawings."""

@@ -1,7 +1,7 @@
-"""`Drawing`: a graph as boxes and arrows, in the DOT language and, by the program `dot` of Graphviz, as a picture.
+"""`Drawing`: a graph as boxes and arrows, in the DOT language, or as a picture made by Graphviz's program `dot`.
 
-The boxes are nodes and folded name scopes (`scope_tree.py`), frames are open scopes.  Arrows are tensors, with type and
-shape; dashed ones say what runs after what.
+The boxes are nodes and folded name scopes (`scope_tree.py`); open scopes are drawn as frames.  Arrows are tensors,
+labelled with dtype and shape; dashed arrows are control edges.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from aexec.io.files import write_atomically
 __all__ = ["SUFFIXES", "Drawing"]
 
 _TEXT = (".dot", ".gv")
-# Of files that a drawing can be written to.
+# Suffixes of the files that `save` can write.
 SUFFIXES = (".svg", ".png", ".pdf", *_TEXT)
 
-# A name's ends say most; a megabyte of it says no more.
+# Longest label, in characters: longer names are cut in the middle, as their ends say most.
 _MAX_LABEL = 60
-# Names of what a drawn scope is joined to.
+# Most names of nodes outside a drawn scope that the drawing shows.
 _MAX_OUTSIDE = 30
 
 _HEAD = (
@@ -45,13 +45,13 @@ class Drawing:
     """A picture of a graph as it is now.  Notebooks show it; `save` writes it to a file.
 
     Args:
-        graph: what is drawn.
-        scope: draw only what lies in this name scope, and the names of what it is joined to.
-        depth: how many name scopes to open at most; None for as many as there is room for.
-        max_boxes: of nodes, folded scopes and open ones; scopes stay folded where there would be more.
+        graph: the graph to draw.
+        scope: draw only this name scope, and the names of the nodes outside that it is connected with.
+        depth: how many nested name scopes are open at most; None for as many as `max_boxes` allows.
+        max_boxes: most nodes, folded and open scopes in the drawing; scopes stay folded where there would be more.
 
     Raises:
-        InvalidArgumentError: nothing lies in the scope, or more boxes even with all scopes folded.
+        InvalidArgumentError: the scope is empty, or has more boxes even with all scopes folded.
 
     Attributes:
         dot: the drawing in the DOT language.
@@ -73,7 +73,10 @@ class Drawing:
         self.dot = "\n".join([*_HEAD, *_Writer(graph, tree).lines(), "}\n"])
 
     def render(self, format: str = "svg") -> bytes:
-        """The drawing as the program `dot` makes it: svg, png or pdf.
+        """Return the drawing as a picture made by the program `dot`.
+
+        Args:
+            format: svg, png or pdf.
 
         Raises:
             UnimplementedError: the package or the program is missing.
@@ -98,11 +101,11 @@ class Drawing:
         return picture
 
     def save(self, path: str | Path) -> None:
-        """Write it to a file, as the file's suffix says: .dot and .gv as text, .svg, .png and .pdf as `render` does.
+        """Write the drawing to a file: as DOT text to .dot and .gv, as a picture to .svg, .png and .pdf.
 
         Raises:
-            InvalidArgumentError: another suffix.
-            OpError: as `render` does, and of the class that an error of the system stands for.
+            InvalidArgumentError: the file has another suffix.
+            OpError: as `render` raises, or the file could not be written; the class follows from the system's error.
         """
         suffix = Path(path).suffix.lower()
         if suffix not in SUFFIXES:
@@ -136,7 +139,7 @@ class _Writer:
         yield from arrows
 
     def _boxes(self) -> Iterator[str]:
-        """Frames and what is in them; what is in a frame is written before what follows it."""
+        """Yield the frames and the boxes in them; each frame is complete before the next one starts."""
         waiting: list[NameScope | str] = [self._tree.root]
         while waiting:
             item = waiting.pop()
@@ -158,7 +161,10 @@ class _Writer:
             waiting += [scope for scope in reversed(item.scopes.values()) if self._tree.is_open(scope)]
 
     def _arrows(self, outside: dict[str, None]) -> Iterator[str]:
-        """An arrow for each pair of boxes and kind; names of what lies outside of what is drawn go to `outside`."""
+        """Yield one arrow for each pair of connected boxes and each kind of edge.
+
+        Adds the names of nodes outside of what is drawn to `outside`.
+        """
         tensors: dict[tuple[str, str], list[Tensor]] = {}
         orders: dict[tuple[str, str], None] = {}
         for node in self._graph.nodes:
@@ -179,7 +185,7 @@ class _Writer:
                 yield f"  {start} -> {end} [style=dashed]"
 
     def _pair(self, start: Node, end: Node, outside: dict[str, None]) -> tuple[str, str] | None:
-        """The ids of the boxes that two nodes are drawn as; None if there is nothing between."""
+        """Return the ids of the boxes of two nodes; None if no arrow is to be drawn between them."""
         boxes = [self._places.get(node.id) for node in (start, end)]
         if boxes[0] is boxes[1]:
             return None  # in one folded scope, or both outside
@@ -189,7 +195,10 @@ class _Writer:
         return ids[0], ids[1]
 
     def _outside(self, node: Node, outside: dict[str, None]) -> str:
-        """What stands for a node that is not drawn: its name, or that of the outermost scope that both are not in."""
+        """Return the id of the label for a node that is not drawn.
+
+        The label is the node's name, up to the outermost scope that the drawn scope is not in.
+        """
         name = _beside(node.name, self._tree.root.name)
         if name not in outside and len(outside) >= _MAX_OUTSIDE:
             name = "others"
@@ -201,7 +210,7 @@ class _Writer:
 
 
 def _look(node: Node) -> str:
-    """The attributes of a node's box."""
+    """Return the DOT attributes of a node's box."""
     name = _last(node.name)
     label = name if name.lower() == node.op.lower() else f"{name}\n{node.op}"
     kind = ""
@@ -216,14 +225,14 @@ def _look(node: Node) -> str:
 
 
 def _carried(tensors: Sequence[Tensor]) -> str:
-    """What an arrow says: the type and shape of its tensor, or how many there are."""
+    """Return an arrow's label: dtype and shape of its one tensor, or the number of tensors."""
     if len({(tensor.node.id, tensor.index) for tensor in tensors}) > 1:
         return f"{len(tensors)} tensors"
     return f"{tensors[0].dtype}{tensors[0].static_shape}"
 
 
 def _beside(name: str, scope: str) -> str:
-    """A node's name up to the first part that is not one of the scope's; with `/` if it goes on."""
+    """Return a node's name up to the first part that differs from the scope's; ends with `/` if it was cut."""
     parts, around = name.split("/"), scope.split("/")
     same = 0
     while same < min(len(parts) - 1, len(around)) and parts[same] == around[same]:
@@ -232,7 +241,7 @@ def _beside(name: str, scope: str) -> str:
 
 
 def _goes_back(node: Node) -> bool:
-    """Does a loop go on with its output?"""
+    """True if the node's output goes to the loop's next iteration."""
     return node.op in ("NextIteration", "RefNextIteration")
 
 
@@ -241,7 +250,7 @@ def _last(name: str) -> str:
 
 
 def _quoted(text: str) -> str:
-    """Text as DOT has it in quotes, without the middle of long lines."""
+    """Return text as a quoted DOT string; long lines lose their middle."""
     return '"' + "\\n".join(map(_escaped, _shortened(text.split("\n")))) + '"'
 
 

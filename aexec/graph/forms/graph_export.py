@@ -1,7 +1,7 @@
 """Export: a Graph as a GraphDef.
 
-A node that was imported comes out as its NodeDef went in, unknown attrs and debug
-info included; only what the import may change (name, inputs, device) is written anew.
+An imported node is exported as the NodeDef that it was read from, with unknown attrs and debug info.  Only fields that
+the import may change (name, inputs, device) are written anew.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ __all__ = ["node_to_proto", "to_graph_def"]
 
 
 def to_graph_def(graph: NodeTable, first: int = 0) -> proto.GraphDef:
-    """The graph as a message, or its nodes from one on."""
+    """Return the graph as a message; `first` leaves out the nodes with smaller ids."""
     message = proto.GraphDef(node=[node_to_proto(node) for node in graph.nodes[first:]])
     message.versions.CopyFrom(graph.versions)
     if len(graph.library):
@@ -23,5 +23,5 @@ def to_graph_def(graph: NodeTable, first: int = 0) -> proto.GraphDef:
 
 
 def node_to_proto(node: Node) -> proto.NodeDef:
-    """One node as a NodeDef."""
+    """Return one node as a NodeDef."""
     return node.node_def

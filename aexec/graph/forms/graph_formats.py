@@ -1,4 +1,4 @@
-"""The forms of a GraphDef that are text: protobuf's own, and JSON.  Which file has which: `Graph.load`."""
+"""Text forms of a GraphDef: protobuf text and JSON.  `Graph.load` says which files have which form."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from aexec.framework import errors
 
 __all__ = ["parse_json", "parse_text"]
 
-# A parser's message may quote the line, which may be the whole text.
+# Longest error message, in characters: a parser may quote the whole text in it.
 _MAX_MESSAGE = 500
 
 
 def parse_text(text: str) -> proto.GraphDef:
-    """Read the text form.  Raises InvalidArgumentError if it is none."""
+    """Parse protobuf text.  Raises InvalidArgumentError if it is malformed."""
     return _parse(text_format.Parse, text, "text")
 
 
 def parse_json(text: str) -> proto.GraphDef:
-    """Read the JSON form.  Raises InvalidArgumentError if it is none."""
+    """Parse protobuf JSON.  Raises InvalidArgumentError if it is malformed."""
     from google.protobuf import json_format
 
     return _parse(json_format.Parse, text, "JSON")
 
 
 def _parse(parse: Callable[[str, proto.GraphDef], proto.GraphDef], text: str, form: str) -> proto.GraphDef:
-    """Read one of protobuf's text forms, whose parsers leak all sorts of exceptions on hostile texts."""
+    """Parse a text form; whatever exception protobuf's parsers raise becomes an InvalidArgumentError."""
     try:
-        # Copying a message takes its binary form, which may be nested less deeply than a text.
+        # Serialize once here: the binary form allows less nesting than the text forms.
         return proto.GraphDef.FromString(parse(text, proto.GraphDef()).SerializeToString())
     except (RecursionError, DecodeError):
         raise errors.InvalidValueError(f"Cannot parse GraphDef from {form}: it is nested too deeply") from None

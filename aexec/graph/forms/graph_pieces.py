@@ -1,4 +1,4 @@
-"""`graph_pieces`: writes a graph as bytes, JSON or text in small pieces, to be sent while it is written.
+"""`graph_pieces`: serializes a graph as bytes, JSON or text in small pieces, so that it can be sent meanwhile.
 
 A node becomes a message only when it is written, and large tensors are written straight from their arrays.  So writing
 takes the memory of a few nodes, however large the graph is, and no piece takes more than some milliseconds.
@@ -24,20 +24,20 @@ from aexec.graph.nodes.node_table import NodeTable
 
 __all__ = ["GraphForm", "graph_pieces"]
 
-# A mark is encoded without padding.
+# Random bytes of a mark, which has twice as many characters: a multiple of 3, so that base64 needs no padding.
 _MARK_BYTES = 12
-# What is larger, and not written in pieces, is held while it is written, about so many times.
+# An attr of more bytes that cannot be written in pieces is counted by `Holding`, times the copies made of it.
 _HELD_BYTES = 1 << 16
 _COPIES = 3
-_KEY, _VALUE = 1, 2  # of an entry of a map
+_KEY, _VALUE = 1, 2  # field numbers in a map entry
 
-# A context that counts the given bytes of memory while it is open; raises ResourceExhaustedError without room for them.
+# Context manager that counts bytes of memory while it is open; raises ResourceExhaustedError if they are too many.
 Holding = Callable[[int], AbstractContextManager[object]]
 _Bytes = bytes | memoryview
 
 
 class GraphForm(enum.Enum):
-    """In which form a graph is written."""
+    """The forms that a graph can be written in."""
 
     BYTES = "bytes"
     JSON = "json"
@@ -47,12 +47,12 @@ class GraphForm(enum.Enum):
 def graph_pieces(
     graph: NodeTable, form: GraphForm, holding: Holding = nullcontext
 ) -> Iterator[str | bytes | memoryview]:
-    """Yield what `Graph.to_bytes`, `to_json` or `to_text` return, except that map entries may be in another order.
+    """Yield in pieces what `Graph.to_bytes`, `to_json` or `to_text` return; map entries may be in another order.
 
     The graph must not change meanwhile.
 
     Args:
-        holding: is asked for memory for each large part that cannot be written in pieces.
+        holding: called to count the memory of each large part that cannot be written in pieces.
     """
     writer = _GraphWriter(graph, holding)
     if form is GraphForm.BYTES:
@@ -71,7 +71,7 @@ class _GraphWriter:
         return self._holding(_COPIES * size) if size > _HELD_BYTES else nullcontext()
 
     def _nodes(self) -> Iterator[tuple[Node, _Tensors]]:
-        """Yield each node with its large tensors.  The memory of its other large attrs is held until the next node."""
+        """Yield each node with its large tensors; memory of its other large attrs stays counted until the next node."""
         for node in self._graph.nodes:
             tensors, others = _large_tensors(node)
             with self._held(others):
@@ -86,7 +86,7 @@ class _GraphWriter:
     # As a message
 
     def fields(self) -> Iterator[tuple[str, Any]]:
-        """Of the GraphDef."""
+        """Yield the fields of the GraphDef by name."""
         yield "node", (_marked(node, tensors) for node, tensors in self._nodes())
         if len(self._library):
             library = [("function", self._functions()), ("gradient", self._library.gradients())]
@@ -96,7 +96,7 @@ class _GraphWriter:
     # On the wire
 
     def wire(self) -> Iterator[_Bytes]:
-        """The bytes of the GraphDef."""
+        """Yield the bytes of the GraphDef."""
         for node, tensors in self._nodes():
             parts = enclosed(proto.GraphDef.NODE_FIELD_NUMBER, _wire_node(node, tensors))
             yield from parts if tensors else (b"".join(parts),)
@@ -105,7 +105,7 @@ class _GraphWriter:
         yield from enclosed(proto.GraphDef.VERSIONS_FIELD_NUMBER, [_wire(self._graph.versions)])
 
     def _wire_library(self) -> Iterator[_Bytes]:
-        """Yield the library.  The total size of its functions comes before them, so they are measured first."""
+        """Yield the bytes of the library.  Its size comes first on the wire, so all functions are measured first."""
         number = proto.FunctionDefLibrary.FUNCTION_FIELD_NUMBER
         gradients = b"".join(
             part
@@ -127,7 +127,7 @@ _Tensors = dict[str, tuple[proto.TensorProto, memoryview]]
 
 
 def _large_tensors(node: Node) -> tuple[_Tensors, int]:
-    """A node's large numeric tensors by attr name, and how many bytes its other large attrs have."""
+    """Return a node's large numeric tensors by attr name, and the total bytes of its other large attrs."""
     found: _Tensors = {}
     wire = node.wire
     others = 0 if wire is None else sum(map(len, wire.attr))
@@ -135,7 +135,7 @@ def _large_tensors(node: Node) -> tuple[_Tensors, int]:
         return found, others
     for name, tensor in node.large_tensors().items():
         apart = None
-        with suppress(OpError):  # what is no tensor goes out as it came
+        with suppress(OpError):
             apart = tensor.to_proto_apart()
         if apart is None:
             others += tensor.num_bytes

@@ -1,7 +1,7 @@
-"""`ScopeTree`: the nodes of a graph by name scopes, of which some are open and the others folded into boxes.
+"""`ScopeTree`: the nodes of a graph by name scope, with some scopes open and the others folded into one box each.
 
-A drawing has room for so many boxes.  Scopes are opened from the outermost inwards, small ones first, as long as what
-is in them fits; what is in a folded one is one box.
+A drawing has a limited number of boxes.  Scopes are opened from the outermost inwards, small ones first, while their
+content fits.
 Next to read: `drawing.py`.
 """
 
@@ -17,14 +17,14 @@ __all__ = ["NameScope", "ScopeTree"]
 
 
 class NameScope:
-    """A name scope: what lies under `name/`.
+    """A name scope: the nodes whose names begin with `name/`.
 
     Attributes:
-        name: of the scope, without the `/`; "" for the graph.
-        depth: how many scopes it lies in.
-        nodes: the nodes of the scope that lie in none of its own scopes.
-        scopes: those, by the last part of their name.
-        size: how many nodes lie in it, however deep.
+        name: name of the scope without the final `/`; "" for the graph.
+        depth: number of scopes around it.
+        nodes: nodes directly in the scope.
+        scopes: scopes directly in the scope, by the last part of their name.
+        size: number of nodes in it and in all scopes inside.
     """
 
     __slots__ = ("depth", "name", "nodes", "scopes", "size")
@@ -38,22 +38,22 @@ class NameScope:
 
     @property
     def width(self) -> int:
-        """Boxes that there are when it is open, and what is in it folded."""
+        """Number of boxes in the scope when it is open and the scopes in it are folded."""
         return len(self.nodes) + len(self.scopes)
 
 
 class ScopeTree:
-    """Name scopes, open and folded.
+    """Decides which name scopes of a drawing are open and which are folded.
 
     Args:
-        nodes: what is drawn.
-        scope: only what lies in it is drawn; "" for all.
-        max_boxes: scopes stay folded where there would be more boxes, counting open scopes as boxes too.
-        depth: how many scopes may be open around a node at most; None for any number.
+        nodes: the nodes to draw.
+        scope: draw only nodes in this scope; "" for all.
+        max_boxes: most nodes, folded and open scopes together; scopes stay folded where there would be more.
+        depth: most open scopes around a node; None for any number.
 
     Attributes:
-        root: of the tree.
-        num_boxes: nodes that are drawn, and folded scopes.
+        root: the outermost drawn scope.
+        num_boxes: number of drawn nodes and folded scopes.
     """
 
     def __init__(self, nodes: Iterable[Node], scope: str = "", max_boxes: int = 100, depth: int | None = None) -> None:
@@ -88,7 +88,7 @@ class ScopeTree:
             level, _, _, scope = heapq.heappop(waiting)
             if (depth is not None and level > depth) or taken + scope.width > max_boxes:
                 continue
-            taken += scope.width  # and the scope itself goes on counting, as the frame around them
+            taken += scope.width  # the scope itself still counts, as the frame around them
             self.num_boxes += scope.width - 1
             self._open.add(scope)
             for child in scope.scopes.values():
@@ -98,7 +98,7 @@ class ScopeTree:
         return scope in self._open
 
     def places(self) -> Mapping[int, Node | NameScope]:
-        """Id of each node in the tree → what it is drawn as: itself, or the folded scope that it lies in."""
+        """Node id → the box it is drawn as: the node itself, or the folded scope that it is in."""
         found: dict[int, Node | NameScope] = {}
         for scope, folded in self._walk():
             for node in scope.nodes:
@@ -106,7 +106,7 @@ class ScopeTree:
         return found
 
     def _walk(self) -> Iterator[tuple[NameScope, NameScope | None]]:
-        """All scopes, with the outermost folded one that each lies in, or is."""
+        """Yield each scope with the outermost folded scope that it is in or is; None if none of them is folded."""
         waiting: list[tuple[NameScope, NameScope | None]] = [(self.root, None)]
         while waiting:
             scope, around = waiting.pop()

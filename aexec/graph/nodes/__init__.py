@@ -1,4 +1,4 @@
-"""Nodes and their tables: imported, read from messages, walked and pruned.
+"""Nodes and their tables: import, wire form, traversal, pruning.
 
-Also function libraries, colocation, and the frames of loops.
+Also function libraries, colocation groups, and the frames of loops.
 """

@@ -1,8 +1,7 @@
-"""Control-flow analysis: in which loop frame each node of a graph runs.
+"""Control-flow analysis: finds the loop frame that each node of a graph runs in.
 
-`Enter` starts the child frame that its `frame_name` names, `Exit` returns to the
-parent, every other node is in the frame of its inputs.  The executor needs this
-before a step (see `aexec/runtime/plans/plan.py`), and so do rewrites.
+`Enter` starts the child frame that its `frame_name` names, `Exit` returns to the parent, and every other node is in the
+frame of its inputs.  The executor (see `aexec/runtime/plans/plan.py`) and rewrites use the result.
 """
 
 from __future__ import annotations
@@ -21,18 +20,18 @@ EXIT = frozenset({"Exit", "RefExit"})
 MERGE = frozenset({"Merge", "RefMerge"})
 NEXT_ITERATION = frozenset({"NextIteration", "RefNextIteration"})
 SWITCH = frozenset({"Switch", "RefSwitch"})
-# The executor itself runs these; they have no kernels.
+# The executor runs these itself; they have no kernels.
 EXECUTOR_OPS = SWITCH | MERGE | ENTER | EXIT | NEXT_ITERATION
 
 
 @dataclass(slots=True)
 class FrameInfo:
-    """A loop frame as the graph shows it.
+    """A loop frame of a graph.
 
     Attributes:
         name: `frame_name` of its Enter nodes; "" for the root frame.
-        parent: the frame in which its Enter nodes' inputs are; None for the root.
-        parallel_iterations: how many iterations may be under way at once.
+        parent: the frame that the inputs of its Enter nodes are in; None for the root.
+        parallel_iterations: most iterations that run at once.
         loop_cond: name of its LoopCond, or None.
     """
 
@@ -57,7 +56,7 @@ class Frames:
     started_by: dict[int, FrameInfo]
 
     def of_outputs(self, node: Node) -> FrameInfo:
-        """The frame in which a node's outputs are consumed; the root for what was not analysed (fed tensors)."""
+        """Return the frame in which a node's outputs are consumed: the root for nodes not analysed (fed tensors)."""
         frame = self.started_by.get(node.id) or self.of.get(node.id, self.root)
         return frame.parent if node.op in EXIT and frame.parent is not None else frame
 
@@ -69,12 +68,12 @@ def analyze(
 
     Args:
         nodes: the nodes of the (pruned) graph.
-        producers: the nodes among them from which a node has a data or control edge.
+        producers: returns those of the nodes from which a node has a data or control edge.
         fed: ids of nodes that have a fed input; feeds come in the root frame.
 
     Raises:
-        InvalidArgumentError: inputs from different frames, an empty frame name, a frame with two
-            parents, an Exit or NextIteration in the root frame, or two LoopConds in one frame.
+        InvalidArgumentError: a node has inputs from different frames, a frame has an empty name, two parents or two
+            LoopConds, or an Exit or NextIteration is in the root frame.
     """
     kept = {node.id: node for node in nodes}
     consumers: dict[int, list[Node]] = {node_id: [] for node_id in kept}
@@ -110,7 +109,7 @@ def analyze(
 
 
 class _Walk:
-    """Frames met so far, by name: a frame name means one frame of a graph."""
+    """The frames found so far, by name: a name means the same frame everywhere in a graph."""
 
     def __init__(self) -> None:
         self.root = FrameInfo("", None)
@@ -118,7 +117,7 @@ class _Walk:
         self.children: dict[int, FrameInfo] = {}
 
     def frame_of_outputs(self, node: Node, frame: FrameInfo) -> FrameInfo:
-        """The frame in which consumers of a node run, given its own."""
+        """Return the frame of a node's consumers, given the node's own frame."""
         if node.op in ENTER:
             child = self.children[node.id] = self._child(node, frame)
             return child

@@ -1,7 +1,6 @@
-"""The function library of a graph: a flat namespace of FunctionDefs.
+"""The function library of a graph: FunctionDefs by name, in one flat namespace.
 
-A node whose op is the name of a function is a call of it.  Bodies are turned into
-graphs by `graph/function_body.py`; this module keeps the definitions and their rules.
+A node whose op is the name of a function calls it.  `graph/function_body.py` turns bodies into graphs.
 """
 
 from __future__ import annotations
@@ -26,11 +25,11 @@ class FunctionLibrary:
     """Functions and their gradients by name.
 
     Attributes:
-        built: the graphs that functions were built as, by name, of those that were built here.
-        made_gradients: the gradient functions that were made, by what they are the gradient of.
+        built: name → the graph that a function was built as, for functions built in this process.
+        made_gradients: function with its attrs → the gradient function that was made for it.
 
     Args:
-        room: how many nodes the functions that are added may have together; None for any number.
+        room: most nodes that added functions may have together; None for any number.
     """
 
     def __init__(self, room: int | None = None) -> None:
@@ -51,7 +50,7 @@ class FunctionLibrary:
         return iter(self._functions)
 
     def copy(self) -> FunctionLibrary:
-        """An independent library with the same contents."""
+        """Return an independent library with the same contents."""
         other = FunctionLibrary()
         other._functions.update(self._functions)
         other._op_defs.update(self._op_defs)
@@ -61,15 +60,15 @@ class FunctionLibrary:
         return other
 
     def overlay(self, room: int | None = None) -> FunctionLibrary:
-        """A library that has whatever this one has, also later on; what is added to it does not come here.
+        """Return an overlay: it has all functions of this library, also later ones, and keeps its additions to itself.
 
         Args:
-            room: how many nodes the functions that are added to it may have together; None for any number.
+            room: most nodes that functions added to it may have together; None for any number.
         """
         return FunctionLibrary(room).moved_to(self)
 
     def moved_to(self, library: FunctionLibrary) -> FunctionLibrary:
-        """This one, an overlay, over another library: with what was added to it, and whatever that one has."""
+        """Return a copy of this overlay, with its additions, on top of another library."""
         other = FunctionLibrary(self._room)
         other._functions = ChainMap(_added(self._functions), library._functions)
         other._op_defs = ChainMap(_added(self._op_defs), library._op_defs)
@@ -79,7 +78,7 @@ class FunctionLibrary:
         return other
 
     def absorb(self, overlay: FunctionLibrary) -> int:
-        """Add all that was added to an overlay of this library; returns how many nodes the functions have."""
+        """Add the additions of an overlay of this library; return the number of nodes of their functions."""
         added = _added(overlay._functions)
         self._functions.update(added)
         self._op_defs.update(_added(overlay._op_defs))
@@ -89,11 +88,10 @@ class FunctionLibrary:
         return sum(len(function.node_def) for function in added.values())
 
     def merge(self, library: proto.FunctionDefLibrary) -> list[str]:
-        """Add all functions and gradients of a message; returns the names that are new.
+        """Add all functions and gradients of a message; return the names that are new.
 
         Raises:
-            InvalidArgumentError: a name that is taken by another function, by an op, or a
-                second gradient for one function.
+            InvalidArgumentError: a name is taken by another function or by an op, or a function has two gradients.
             ResourceExhaustedError: as `add`.
         """
         added = [f.signature.name for f in steadily(library.function) if self.add(f)]
@@ -102,7 +100,7 @@ class FunctionLibrary:
         return added
 
     def add(self, function: proto.FunctionDef) -> bool:
-        """Add one function; an equal definition of the same name is ignored (and False returned).
+        """Add a function; return False if the library has an equal definition already.
 
         Raises:
             InvalidArgumentError: the name is taken by another function, or by an op.
@@ -122,7 +120,7 @@ class FunctionLibrary:
             )
         self._take_room(function)
         self._op_defs[name] = OpDef.from_proto(function.signature)
-        # A copy of its own: a part of a GraphDef would keep all of it in memory.
+        # Copy it: a reference to a part of a GraphDef keeps the whole message in memory.
         self._functions[name] = proto.FunctionDef()
         self._functions[name].CopyFrom(function)
         return True
@@ -137,7 +135,7 @@ class FunctionLibrary:
             )
 
     def add_gradient(self, function: str, gradient: str) -> None:
-        """Say that `gradient` computes the gradient of `function`."""
+        """Register `gradient` as the gradient function of `function`."""
         known = self._gradients.setdefault(function, gradient)
         if known != gradient:
             raise errors.InvalidArgumentError(
@@ -149,29 +147,29 @@ class FunctionLibrary:
         return self._functions.get(name)
 
     def get(self, name: str) -> proto.FunctionDef:
-        """The function of that name.  Raises InvalidArgumentError if there is none."""
+        """Return the function of that name.  Raises InvalidArgumentError if there is none."""
         found = self._functions.get(name)
         if found is None:
             raise errors.InvalidArgumentError(f'Failed to find function "{name}" in function library')
         return found
 
     def op_def(self, name: str) -> OpDef | None:
-        """The signature of a function as an op definition, or None."""
+        """Return the signature of a function as an op definition, or None."""
         return self._op_defs.get(name)
 
     def gradient(self, name: str) -> str | None:
-        """Name of the function that computes the gradient of `name`, or None."""
+        """Return the name of the gradient function of `name`, or None."""
         return self._gradients.get(name)
 
     def gradients(self) -> list[proto.GradientDef]:
-        """Which functions compute gradients of which."""
+        """Return the gradient function of each function that has one."""
         return [proto.GradientDef(function_name=f, gradient_func=g) for f, g in self._gradients.items()]
 
     def lookup_op(self, op: str) -> OpDef:
-        """Definition of a node's op: a function of the library, else a registered op.
+        """Return the definition of a node's op: a function of the library, else a registered op.
 
         Raises:
-            NotFoundError: neither; the message has the nearest names.
+            NotFoundError: it is neither; the message suggests similar names.
         """
         return self._op_defs.get(op) or op_registry.global_registry.lookup(op).op_def
 
@@ -183,5 +181,5 @@ class FunctionLibrary:
 
 
 def _added(table: MutableMapping[str, V]) -> MutableMapping[str, V]:
-    """What was added to an overlay."""
+    """Return the entries that were added to an overlay."""
     return table.maps[0] if isinstance(table, ChainMap) else table

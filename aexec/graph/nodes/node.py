@@ -1,8 +1,7 @@
-"""Nodes and tensors: one operation of a graph, and a name for one of its outputs.
+"""Nodes and tensors: an operation of a graph, and a reference to one of its outputs.
 
-A node knows its inputs as `(node id, output slot)` pairs, its attrs as Python
-values, and the types of what flows in and out; nothing that runs later looks at a
-proto.  A tensor holds no data: what flows at run time is a plain array.
+A node has its inputs as `(node id, output slot)` pairs, its attrs as Python values, and the types of its inputs and
+outputs; nothing that runs later reads a protobuf message.  A tensor holds no data: at run time values are arrays.
 Next to read: `node_table.py`, where nodes are kept.
 """
 
@@ -30,7 +29,7 @@ Endpoint = tuple[int, int]
 
 
 class NodesById(Protocol):
-    """Nodes by their ids."""
+    """Nodes by id."""
 
     def __getitem__(self, node_id: int, /) -> Node: ...
 
@@ -38,36 +37,36 @@ class NodesById(Protocol):
 
 
 class GraphView(Protocol):
-    """What nodes, plans and passes ask of a graph: of a `Graph`, or of the `WorkingGraph` that passes rewrite."""
+    """What nodes, plans and passes need of a graph; `Graph` and the passes' `WorkingGraph` implement it."""
 
     @property
     def nodes(self) -> NodesById:
-        """The nodes; an id that an edge names is always there."""
+        """The nodes by id; every id that an edge names is there."""
 
     @property
     def versions(self) -> proto.VersionDef:
-        """Which meaning of ops the graph was written for."""
+        """The versions of op semantics that the graph was written for."""
 
     @property
     def library(self) -> FunctionLibrary:
         """The functions that nodes may call."""
 
     def __contains__(self, name: object) -> bool:
-        """Is there a node of that name?"""
+        """True if there is a node of that name."""
 
     def find(self, name: str) -> Node | None:
-        """The node of that name, or None."""
+        """Return the node of that name, or None."""
 
 
 class Derivation(NamedTuple):
-    """What a rewrite made a node of: the names of nodes, and of the functions that they were in, if any."""
+    """The names of the nodes that a rewrite made a node from, and of the functions that they were in, if any."""
 
     nodes: tuple[str, ...]
     functions: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, nodes: Sequence[Node]) -> Derivation:
-        """Of several nodes, which may be derived themselves."""
+        """Return the derivation of a node made from several nodes, which may be derived themselves."""
         parts = [node.derived_from or cls((node.name,)) for node in nodes]
         names = dict.fromkeys(name for part in parts for name in part.nodes)
         functions = dict.fromkeys(name for part in parts for name in part.functions)
@@ -85,17 +84,17 @@ class Node:
         id: index in `Graph.nodes`.
         name: unique in the graph.
         op_def: definition of its op; `op` is its name.
-        attrs: attr name → Python value, defaults filled in.  Equal nodes share them: not to be modified.
+        attrs: attr name → Python value, with defaults filled in.  Similar nodes share it, so it must not be modified.
         in_edges: data inputs as (node id, output slot), in the order of the op's signature.
         control_edges: ids of the nodes that must finish before it starts.
         device: requested device, "" for any.
         input_types, output_types: DTypes of the flattened inputs and outputs.
         shapes: inferred static shapes of the outputs, or None if not inferred.
-        handle_data: what shape inference knows of the values behind resource and variant outputs:
-            per output a tuple of `ShapeAndType` or None; None if nothing for any output.
+        handle_data: for each output a tuple of `ShapeAndType`, the inferred shapes and types of the values behind a
+            resource or variant, or None; None if no output has any.
         site: `file:line` of the Python statement that made it, or None.
-        wire: what is kept of the NodeDef that it was imported from, for a faithful round trip; else None.
-        derived_from: what a rewrite made it of, or None.
+        wire: undecoded parts of the NodeDef that it was imported from, for export; None if it was not imported.
+        derived_from: names of the nodes that a rewrite made it from, or None.
     """
 
     __slots__ = (
@@ -148,7 +147,7 @@ class Node:
 
     @property
     def origin(self) -> str | None:
-        """What it was derived from, for messages; its debug info may know of rewrites by others."""
+        """Return the names it was derived from, for messages; its debug info may name rewrites by other programs."""
         if self.derived_from is not None:
             return str(self.derived_from)
         nodes, functions = ([], []) if self.wire is None else self.wire.original_names()
@@ -162,8 +161,8 @@ class Node:
     def num_outputs(self) -> int:
         return len(self.output_types)
 
-    # What programs read: `aexec.compat.v1` has a class of nodes of which these are what TensorFlow's operations give.
-    # Modules of aexec read `in_edges`, `control_edges`, `colocated_with`, and the `static_shape` of tensors.
+    # For programs: in `aexec.compat.v1` a subclass overrides these to return what TensorFlow's operations return.
+    # Modules of aexec use `in_edges`, `control_edges`, `colocated_with`, and the `static_shape` of tensors.
 
     @property
     def inputs(self) -> Any:
@@ -181,11 +180,11 @@ class Node:
         return self.colocated_with
 
     def shape_as_read(self, shape: PartialTensorShape) -> PartialTensorShape:
-        """A static shape of an output, as programs read it: itself."""
+        """Convert the static shape of an output to the type that programs read: here no change."""
         return shape
 
     def output(self, index: int) -> Tensor:
-        """The tensor of output `index`.  Raises UnknownOutputError if there is no such output."""
+        """Return the tensor of output `index`.  Raises UnknownOutputError if there is no such output."""
         if not 0 <= index < self.num_outputs:
             raise errors.UnknownOutputError(
                 f"Node '{self.name}' (type: '{self.op}', num of outputs: {self.num_outputs}) "
@@ -198,7 +197,7 @@ class Node:
         return tuple(self.output(i) for i in range(self.num_outputs))
 
     def rewired(self, graph: GraphView, inputs: tuple[Endpoint, ...], control_inputs: tuple[int, ...]) -> Node:
-        """A copy with other inputs, of the same types, whose ids `graph` knows."""
+        """Return a copy with other inputs of the same types, whose ids are those of `graph`."""
         other = object.__new__(type(self))
         for slot in Node.__slots__:
             setattr(other, slot, getattr(self, slot))
@@ -207,16 +206,16 @@ class Node:
 
     @property
     def colocated_with(self) -> list[str]:
-        """Names of the nodes that it must share a device with."""
+        """Return the names of the nodes that it must share a device with."""
         return group_names(self.attrs)
 
     @property
     def node_def(self) -> proto.NodeDef:
-        """The node as a message.  What it was derived from stands in its debug info."""
+        """Return the node as a message, with what it was derived from in its debug info."""
         return self.without_tensors(())
 
     def without_tensors(self, names: Container[str]) -> proto.NodeDef:
-        """The same without attrs that are tensors, of which `large_tensors` gives some."""
+        """Return the message without the given tensor attrs; see `large_tensors`."""
         message = self._built_def(names) if self.wire is None else self._imported_def(self.wire, names)
         if self.derived_from is not None:
             info = message.experimental_debug_info
@@ -225,7 +224,7 @@ class Node:
         return message
 
     def large_tensors(self) -> Mapping[str, TensorAttr]:
-        """The attrs that are tensors and may be large: of an imported node those that are not kept as bytes."""
+        """Return the tensor attrs that may be large: for an imported node those that are not kept as bytes."""
         return {
             name: value
             for name, value in self.attrs.items()
@@ -241,7 +240,7 @@ class Node:
         return message
 
     def _imported_def(self, wire: NodeWire, without: Container[str]) -> proto.NodeDef:
-        """As it came, unknown attrs and debug info included; what the import may have changed is written anew."""
+        """Return the imported NodeDef, with unknown attrs and debug info, and with the fields that may have changed."""
         flat = proto.FlatNodeDef(
             name=self.name,
             op=self.op,
@@ -257,13 +256,13 @@ class Node:
         return message
 
     def input_names(self) -> list[str]:
-        """Inputs in the text form of a NodeDef: `name`, `name:k`, `^name`."""
+        """Return the inputs in the text form of a NodeDef: `name`, `name:k`, `^name`."""
         nodes = self.graph.nodes
         data = [nodes[i].name if k == 0 else f"{nodes[i].name}:{k}" for i, k in self.in_edges]
         return data + [f"^{nodes[i].name}" for i in self.control_edges]
 
     def traced_inputs(self) -> list[str] | str:
-        """What traces show between the parentheses of `name = Op(…)`; of a Send or Recv, what it carries and where."""
+        """Return what traces show between the parentheses of `name = Op(…)`; for a Send or Recv its key."""
         other_end = {"Send": "recv_device", "Recv": "send_device"}.get(self.op.removeprefix("_").removeprefix("Host"))
         if other_end is None:
             return self.input_names()
@@ -295,15 +294,15 @@ class Node:
 
 
 class TensorOperators:
-    """What has the operators of tensors, each of which adds a node."""
+    """Base class of tensors and of what can be used like one: has the operators, each of which adds a node."""
 
     __slots__ = ()
 
-    # NumPy must not try to broadcast over it: `array + tensor` is ours to build.
+    # Keeps NumPy from broadcasting over a tensor, so that `array + tensor` calls our operator.
     __array_priority__ = 100
 
     if TYPE_CHECKING:
-        # Defined in `aexec/client/operators.py`, for each of them builds a node.
+        # Defined in `aexec/client/operators.py`, as each of them builds a node.
         def __add__(self, other: Any) -> Tensor: ...
         def __radd__(self, other: Any) -> Tensor: ...
         def __sub__(self, other: Any) -> Tensor: ...
@@ -335,7 +334,7 @@ class TensorOperators:
 
 
 class Tensor(TensorOperators):
-    """Output `index` of `node`; two of them are equal if they mean the same output."""
+    """Output `index` of `node`.  Tensors of the same output are equal."""
 
     __slots__ = ("index", "node")
 
@@ -363,13 +362,13 @@ class Tensor(TensorOperators):
 
     @property
     def static_shape(self) -> PartialTensorShape:
-        """The inferred static shape; of unknown rank if nothing is known."""
+        """The inferred static shape; of unknown rank if nothing was inferred."""
         shapes = self.node.shapes
         return UNKNOWN_RANK if shapes is None else shapes[self.index]
 
     @property
     def shape(self) -> PartialTensorShape:
-        """The static shape, as programs read it; in graphs of `aexec.compat.v1` it is a `tf.TensorShape`."""
+        """The static shape for programs; in graphs of `aexec.compat.v1` a `tf.TensorShape`."""
         return self.node.shape_as_read(self.static_shape)
 
     @property

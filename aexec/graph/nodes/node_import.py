@@ -1,8 +1,8 @@
-"""Node import: NodeDefs become nodes that fit into a table, or an error says why they cannot.
+"""Node import: makes nodes from NodeDefs and checks that they fit into a table.
 
-Names, inputs, attrs, the types along edges, cycles and colocation groups are checked here; functions
-and shapes in `graph/graph_import.py`, on top.  The checks, their order and their messages are TensorFlow's
-(core/common_runtime/graph_constructor.cc); every pass is linear in nodes and edges.
+It checks names, inputs, attrs, the types along edges, cycles and colocation groups; `graph/graph_import.py` checks
+functions and shapes.  The checks, their order and their messages are TensorFlow's
+(core/common_runtime/graph_constructor.cc).  Every pass is linear in nodes and edges.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ _INTERNAL_NAME = re.compile(r"[A-Za-z0-9._][A-Za-z0-9_./-]*(>[A-Za-z0-9.][A-Za-z
 
 @dataclass(frozen=True, slots=True)
 class ImportOptions:
-    """How names of the imported graph meet those of the graph it goes into.
+    """How imported names map to names of the existing graph.
 
     Attributes:
         prefix: put before every imported name, with a `/`.
-        uniquify_prefix: put `_1`, `_2`, … after the prefix if names that begin with it are taken.
+        uniquify_prefix: append `_1`, `_2`, … to the prefix if names that begin with it are taken.
         uniquify_names: rename an imported node whose name is taken instead of refusing it.
-        input_map: input of imported nodes → what they get instead, of the existing graph.  Both are
-            `name` (or `name:0`), `name:k`, or both `^name`.
+        input_map: input of imported nodes → the input of the existing graph to use instead.  Both are `name` (or
+            `name:0`), `name:k`, or both `^name`.
         skip_mapped_nodes: leave out nodes all of whose outputs `input_map` replaces.
         control_dependencies: existing nodes that imported nodes without imported inputs wait for.
-        default_device: for imported nodes that request none.
+        default_device: requested device for imported nodes that request none.
         refer_to_existing: inputs may name nodes of the existing graph (as Session.extend allows).
-        internal_names: allow names with a leading `_`, as rewritten graphs have.
-        infer_shapes: False leaves all shapes unknown: of what was checked as part of a whole that is not here.
+        internal_names: allow names with a leading `_`, which rewritten graphs have.
+        infer_shapes: False leaves all shapes unknown, for parts of a graph that was checked as a whole.
     """
 
     prefix: str = ""
@@ -63,16 +63,16 @@ class ImportOptions:
 
 
 class NodeImport:
-    """One import.  Nothing of the table is touched before `commit`.
+    """Imports the nodes of one GraphDef; the table does not change before `commit`.
 
     Args:
-        table: where the nodes are to go.
+        table: the table to add the nodes to.
         graph_def: the nodes, with their versions.
-        options: how names meet those of the table.
+        options: how names map to those of the table.
         library: functions that the nodes may call.
 
     Attributes:
-        nodes: the new nodes in their order, once `make` has run.
+        nodes: the new nodes in order, set by `make`.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class NodeImport:
             without_mapped(graph_def.node, options, library) if options.skip_mapped_nodes else graph_def.node
         )
         self.names: list[str] = []
-        # Output 0 of each node by the name that it is imported under, one object for all who consume it.
+        # Imported name → output 0 of the node: one tuple, shared by all consumers.
         self.by_name: dict[str, Endpoint] = {}
         self.by_port: dict[str, Endpoint] = {}
         self.devices: dict[str, str] = {}
@@ -98,12 +98,13 @@ class NodeImport:
         self.common_controls: list[int] = []
 
     def make(self) -> list[Node]:
-        """Make and check the nodes; returns them producers first, back edges of loops left out.
+        """Make and check the nodes; return them producers first, ignoring back edges of loops.
 
         Raises:
-            InvalidArgumentError: a malformed name, attr or input, a type mismatch, a cycle, a name that is taken.
-            NotFoundError: an op that is not registered.
-            UnimplementedError: an op that was removed before the graph's producer version.
+            InvalidArgumentError: a name, attr or input is malformed, types do not match, there is a cycle, or a
+                name is taken.
+            NotFoundError: an op is not registered.
+            UnimplementedError: an op was removed before the graph's producer version.
         """
         self._index_names()
         self._resolve_options()
@@ -113,19 +114,19 @@ class NodeImport:
             self.nodes.append(self._make_node(index, node_def, op_defs[node_def.op], producer))
         self._check_edge_types()
         order = self._topological_order()
-        if not self.options.internal_names:  # in a function's body they may be of the graph that it was made from
+        if not self.options.internal_names:  # a body's groups may name nodes of the graph that it was made from
             self._check_colocation()
         self._check_function_attrs()
         return order
 
     def commit(self) -> list[Node]:
-        """Put the nodes into the table; returns them."""
+        """Add the nodes to the table and return them."""
         self.graph.library = self.library
         self.graph.add_nodes(self.nodes)
         return self.nodes
 
     def node(self, node_id: int) -> Node:
-        """A node of the table, or a new one."""
+        """Return a node of the table, or a new one."""
         return self.graph.nodes[node_id] if node_id < self.base else self.nodes[node_id - self.base]
 
     # Names
@@ -144,7 +145,7 @@ class NodeImport:
             self.renamed |= self.names[-1] != name
 
     def _prefix(self) -> str:
-        """The prefix, made unique if that is wanted."""
+        """Return the prefix, made unique if the options say so."""
         prefix, number = self.options.prefix, 0
         if not self.options.uniquify_prefix:
             return prefix
@@ -165,7 +166,7 @@ class NodeImport:
         return f"{name}_{suffix}"
 
     def _resolve_options(self) -> None:
-        """Look up what the options name: it is always of the existing graph."""
+        """Look up the nodes of the existing graph that the options name."""
         for key, value in self.options.input_map.items():
             source, target = parse_tensor_name(key), parse_tensor_name(value)
             entry = f"(input_map entry: {key}->{value})"
@@ -188,7 +189,7 @@ class NodeImport:
     # Nodes
 
     def _look_up_ops(self) -> dict[str, OpDef]:
-        """Definitions of all ops used; an unknown one is named with how many nodes need it."""
+        """Return the definitions of all ops used; the error for an unknown op says how many nodes use it."""
         found: dict[str, OpDef] = {}
         for node_def in steadily(self.node_defs):
             op = node_def.op
@@ -239,7 +240,7 @@ class NodeImport:
         return node
 
     def _with_renamed_groups(self, node_def: proto.FlatNodeDef) -> proto.FlatNodeDef:
-        """A copy whose colocation groups are called as their nodes are now."""
+        """Return a copy with the new names of the nodes in its colocation groups."""
         copy = unflatten_node(node_def)
         if colocation.ATTR not in copy.attr:
             return node_def
@@ -253,7 +254,7 @@ class NodeImport:
 
     def _resolve_inputs(self, name: str, inputs: Iterable[str]) -> tuple[list[Endpoint], list[int]]:
         data: list[Endpoint] = []
-        controls: dict[int, None] = {}  # in their order, each once
+        controls: dict[int, None] = {}  # a set in order of insertion
         for text in inputs:
             mapped = self.mapped.get(parse_tensor_name(text)) if self.mapped else None
             if text[:1] == "^":
@@ -270,13 +271,13 @@ class NodeImport:
             if endpoint is None:
                 raise errors.InvalidArgumentError(f"Node '{name}': Unknown input node '{text}'")
             data.append(endpoint)
-        # A node with an imported input waits through it.
+        # A node with an imported input waits through that input already.
         if self.common_controls and max((*(i for i, _ in data), *controls), default=-1) < self.base:
             controls.update(dict.fromkeys(self.common_controls))
         return data, list(controls)
 
     def _other_endpoint(self, text: str) -> Endpoint | None:
-        """What an input means that is not just the name of a new node; remembered."""
+        """Resolve an input that is not simply the name of a new node, and remember the result."""
         source_name, port = parse_tensor_name(text)
         source = self._find(source_name)
         if source is None:
@@ -285,7 +286,7 @@ class NodeImport:
         return endpoint
 
     def _find(self, name: str) -> Endpoint | None:
-        """Output 0 of the node that an input names, or None."""
+        """Return output 0 of the node that an input names, or None."""
         endpoint = self.by_name.get(name)
         if endpoint is None and self.options.refer_to_existing:
             existing = self.graph.find(name)
@@ -315,7 +316,7 @@ class NodeImport:
                     )
 
     def _topological_order(self) -> list[Node]:
-        """New nodes, producers first; only back edges may close a cycle."""
+        """Return the new nodes producers first; only back edges of loops may close a cycle."""
         order = producers_first(self.nodes, self.node)
         if len(order) != len(self.nodes):
             ordered = {node.id for node in order}
@@ -337,7 +338,7 @@ class NodeImport:
                     )
 
     def _check_function_attrs(self) -> None:
-        """Functions that attrs refer to must be in the library."""
+        """Raise if a function that an attr refers to is not in the library."""
         for node in steadily(self.nodes):
             for attr in node.op_def.attrs:
                 if attr.type not in ("func", "list(func)"):
@@ -356,14 +357,14 @@ class NodeImport:
 
 
 def _ends_of_scopes(name: str) -> list[int]:
-    """Where the scopes of a name end, and the name itself."""
+    """Return the positions in a name at which a scope ends, and the name's length."""
     return [i for i, letter in enumerate(name) if letter == "/"] + [len(name)]
 
 
 def without_mapped(
     node_defs: Iterable[proto.FlatNodeDef], options: ImportOptions, library: FunctionLibrary
 ) -> list[proto.FlatNodeDef]:
-    """The nodes of which an output is used that the map does not replace."""
+    """Return the nodes that have an output which is used and not replaced by the input map."""
     mapped = {parse_tensor_name(key) for key in options.input_map}
     named = {name.node for name in mapped}
     kept = []

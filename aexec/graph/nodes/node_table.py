@@ -1,7 +1,7 @@
-"""`NodeTable`: nodes by id and by name, with the versions and functions that they are read with.
+"""`NodeTable`: nodes by id and by name, with their op versions and function library.
 
-It is what a graph is to whoever imports, checks or lays out nodes; `Graph` in `graph/graph.py` adds how
-it is read, written and built into.
+Code that imports, checks or lays out nodes works on this class.  `Graph` in `graph/graph.py` adds reading, writing and
+building.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from aexec.graph.nodes.node import Node, Tensor
 
 __all__ = ["NodeTable"]
 
-# What TensorFlow 2.21 writes; graphs made here promise the same meaning of ops.
+# The version that TensorFlow 2.21 writes; graphs made here have the same semantics of ops.
 PRODUCER_VERSION = 2474
 
 
 class NodeTable:
     """Nodes, versions and a function library.
 
-    Nodes are only ever added, so whoever holds a node id may go on using it.
+    Nodes are only added, never removed, so node ids stay valid.
 
     Attributes:
-        node_class: of the nodes that are made for it.
+        node_class: the class of new nodes.
         nodes: all nodes; the id of a node is its index.
         library: functions that nodes may call.
-        versions: which meaning of ops the nodes were written for.
+        versions: versions of op semantics that the nodes were written for.
     """
 
     node_class = Node
@@ -55,33 +55,33 @@ class NodeTable:
         return iter(self.nodes)
 
     def find(self, name: str) -> Node | None:
-        """The node of that name, or None."""
+        """Return the node of that name, or None."""
         return self._by_name.get(name)
 
     def node(self, name: str) -> Node:
-        """The node of that name.  Raises UnknownKeyError, with the nearest names."""
+        """Return the node of that name.  Raises UnknownKeyError, which suggests similar names."""
         found = self._by_name.get(name)
         if found is None:
             raise errors.UnknownKeyError(f"Node '{name}' was not found in the Graph{self.suggest(name)}")
         return found
 
     def tensor(self, name: str) -> Tensor:
-        """The tensor `node:k` (or `node` for `node:0`).  Raises UnknownKeyError or UnknownOutputError."""
+        """Return the tensor `node:k` (or `node` for `node:0`).  Raises UnknownKeyError or UnknownOutputError."""
         node_name, index = parse_tensor_name(name)
         return self.node(node_name).output(index)
 
     def check_element(self, item: Tensor | Node) -> None:
-        """Raise InvalidValueError unless a tensor or an operation is of this graph: names do not tell."""
+        """Raise InvalidValueError unless the tensor or operation is of this graph; an equal name is not enough."""
         node = item if isinstance(item, Node) else item.node
         if node.id >= len(self.nodes) or self.nodes[node.id] is not node:
             raise errors.InvalidValueError(f"{item!r} is not an element of this graph")
 
     def suggest(self, name: str) -> str:
-        """`; did you mean …?` with the names that look most like `name`, or ""."""
+        """Return `; did you mean …?` with the names most similar to `name`, or ""."""
         return near_names(name, self._by_name)
 
     def waits_outside(self, node: Node) -> bool:
-        """Is a node of a graph around this one, as the body of a function has it?  Then calls wait for it."""
+        """True if the node is of a graph around this function body; calls of the function then wait for it."""
         return False
 
     # Changing
@@ -93,9 +93,9 @@ class NodeTable:
             self._by_name[node.name] = node
 
     def take_apart(self) -> None:
-        """Let go of its nodes, which refer to it, and of the tables that it was copied from.
+        """Drop the nodes, which refer back to the graph, and the tables that it was copied from.
 
-        For graphs that only the caller knows of and does not use any more.
+        For graphs that only the caller has, and does not use any more.
         """
         tables = {id(self): self}
         for node in to_the_end(self.nodes):
@@ -109,7 +109,7 @@ class NodeTable:
         empty(self.nodes)
 
     def copy(self) -> Self:
-        """A graph with the same nodes that can be extended independently.  Nodes are shared: they never change."""
+        """Return a graph that can be extended independently.  It shares the nodes, which never change."""
         other = type(self)()
         other.nodes = self.nodes.copy()
         other.library = self.library.copy()

@@ -1,8 +1,8 @@
-"""Nodes on the wire, as far as a graph keeps them: what import leaves undecoded, so that export gives it back.
+"""Undecoded parts of imported nodes, kept so that export writes the same bytes.
 
-A GraphDef is read as a `FlatGraphDef`, the same bytes with the attrs of nodes undecoded.  Nodes whose attrs
-are the same bytes share one `NodeWire`, and decoded attrs and types too: a graph has many nodes, but few
-kinds of them.  Next to read: `node_import.py`, `forms/graph_export.py`.
+A GraphDef is read as a `FlatGraphDef`: the same message with the attrs of nodes undecoded.  Nodes with the same attr
+bytes share one `NodeWire` and the decoded attrs and types, as a graph has many nodes but few kinds of them.
+Next to read: `node_import.py`, `forms/graph_export.py`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from aexec.framework.wire.wire_format import parse_in_pieces
 
 __all__ = ["AttrReader", "NodeKind", "NodeWire", "flatten", "flatten_node", "unflatten_node"]
 
-# Tensors of more bytes are kept once, by the decoded attrs alone.
+# Tensors above this many bytes are kept decoded only, not as bytes too.
 _LARGE_BYTES = 1024
 
 
@@ -34,8 +34,8 @@ class NodeWire:
 
     Attributes:
         attr: entries of the attr map.
-        tensors: names of attrs that are left out of `attr`, for the decoded ones to say.
-        debug_info, type: `experimental_debug_info` and `experimental_type`, in parts; mostly none.
+        tensors: names of tensor attrs that are not in `attr`; export encodes the decoded ones.
+        debug_info, type: `experimental_debug_info` and `experimental_type`, each in parts; mostly empty.
     """
 
     __slots__ = ("attr", "debug_info", "tensors", "type")
@@ -53,7 +53,7 @@ class NodeWire:
         self.type = type_
 
     def original_names(self) -> tuple[list[str], list[str]]:
-        """The nodes that it was made of, and the functions that they were in, as its debug info says."""
+        """Return the original nodes and their functions, as the debug info names them."""
         if not self.debug_info:
             return [], []
         message = proto.NodeDef.ExperimentalDebugInfo.FromString(b"".join(self.debug_info))
@@ -61,12 +61,12 @@ class NodeWire:
 
 
 class NodeKind:
-    """What nodes of one op with equal attrs have in common.
+    """The common data of nodes of one op with equal attrs.
 
     Attributes:
-        attrs: decoded, defaults filled in.
+        attrs: decoded, with defaults filled in.
         input_types, output_types: DTypes of the flattened inputs and outputs.
-        wire: what they were decoded from.
+        wire: the bytes that they were decoded from.
     """
 
     __slots__ = ("attrs", "input_types", "output_types", "wire")
@@ -79,24 +79,24 @@ class NodeKind:
 
 
 class AttrReader:
-    """Decodes the attrs of one graph's nodes, once per distinct bytes."""
+    """Decodes the attrs of one graph's nodes, equal bytes only once."""
 
     def __init__(self) -> None:
         self._kinds: dict[str, dict[tuple[bytes, ...], NodeKind]] = {}
         self._entries: dict[bytes, bytes] = {}
 
     def read(self, op_def: OpDef, node: proto.FlatNodeDef) -> tuple[NodeKind, NodeWire]:
-        """A node's attrs and types, and what is to be kept of its NodeDef.
+        """Return a node's attrs and types, and the parts of its NodeDef to keep.
 
         Raises:
-            InvalidArgumentError: as `resolve_attrs`; or what should be attrs cannot be parsed.
+            InvalidArgumentError: as `resolve_attrs`; or an attr cannot be parsed.
         """
         kinds = self._kinds.get(op_def.name)
         if kinds is None:
             kinds = self._kinds[op_def.name] = {}
         entries = tuple(node.attr)
         if max(map(len, entries), default=0) > _LARGE_BYTES:
-            kind = _large_kind(op_def, node, entries)  # of its own: looking it up would take longer
+            kind = _large_kind(op_def, node, entries)  # not shared: hashing large attrs takes longer than decoding them
         else:
             known = kinds.get(entries)
             kind = self._decode(op_def, node, entries, kinds) if known is None else known
@@ -120,8 +120,8 @@ class AttrReader:
 
 
 def _large_kind(op_def: OpDef, node: proto.FlatNodeDef, entries: tuple[bytes, ...]) -> NodeKind:
-    """What a node with large attrs has: tensors among them stay with the decoded ones alone."""
-    expect(2 * WIRE_NS * sum(map(len, entries)))  # they are parsed, and copied
+    """Return the kind of a node with large attrs, without the bytes of its large tensors."""
+    expect(2 * WIRE_NS * sum(map(len, entries)))  # parsing and copying
     parsed = _parsed(node, entries)
     attrs = resolve_attrs(op_def, _attr_map(parsed), node=node.name)
     tensors: dict[str, None] = {}
@@ -135,7 +135,7 @@ def _large_kind(op_def: OpDef, node: proto.FlatNodeDef, entries: tuple[bytes, ..
 
 
 def _parsed(node: proto.FlatNodeDef, entries: Iterable[bytes]) -> list[proto.NodeDef.AttrEntry]:
-    """Entries of the attr map, each a message of its own.  Raises InvalidArgumentError if they cannot be parsed."""
+    """Parse entries of the attr map, each a message of its own.  Raises InvalidArgumentError."""
     try:
         return [parse_in_pieces(proto.NodeDef.AttrEntry, entry) for entry in entries]
     except DecodeError:
@@ -143,14 +143,15 @@ def _parsed(node: proto.FlatNodeDef, entries: Iterable[bytes]) -> list[proto.Nod
 
 
 def _attr_map(entries: Iterable[proto.NodeDef.AttrEntry]) -> dict[str, proto.AttrValue]:
-    return {entry.key: entry.value for entry in entries}  # of entries with one key the last holds, as in any map
+    # As in any map field, the last entry of a key counts.
+    return {entry.key: entry.value for entry in entries}
 
 
 def flatten(graph_def: proto.GraphDef | proto.FlatGraphDef | Message | bytes) -> proto.FlatGraphDef:
-    """A GraphDef, a message of that name of another package, or the bytes of one, with attrs undecoded.
+    """Return a GraphDef with undecoded attrs, from a message of that name in any package, or from its bytes.
 
     Raises:
-        InvalidArgumentError: it is none.
+        InvalidArgumentError: it is not a GraphDef.
     """
     if isinstance(graph_def, proto.FlatGraphDef):
         return graph_def
@@ -162,12 +163,12 @@ def flatten(graph_def: proto.GraphDef | proto.FlatGraphDef | Message | bytes) ->
 
 
 def flatten_node(node: proto.NodeDef) -> proto.FlatNodeDef:
-    """A NodeDef with its attrs undecoded."""
+    """Return a NodeDef with its attrs undecoded."""
     return proto.FlatNodeDef.FromString(node.SerializeToString())
 
 
 def unflatten_node(node: proto.FlatNodeDef) -> proto.NodeDef:
-    """A NodeDef with its attrs decoded.  Raises InvalidArgumentError if they cannot be parsed."""
+    """Return a NodeDef with its attrs decoded.  Raises InvalidArgumentError if they cannot be parsed."""
     try:
         return proto.NodeDef.FromString(node.SerializeToString())
     except DecodeError:

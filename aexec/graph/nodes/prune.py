@@ -1,4 +1,4 @@
-"""Pruning: which nodes a step needs, given what is fed, fetched and targeted."""
+"""Pruning: finds the nodes that a step needs, given its feeds, fetches and targets."""
 
 from __future__ import annotations
 
@@ -15,11 +15,10 @@ PLACEHOLDERS = frozenset({"Placeholder", "PlaceholderV2", "PlaceholderWithDefaul
 
 
 def reachable(graph: GraphView, roots: Iterable[int], fed: Container[Endpoint]) -> set[int]:
-    """Ids of all nodes that the nodes `roots` need, themselves included.
+    """Return the ids of the nodes `roots` and of all nodes that they need.
 
-    A fed endpoint cuts the data edges that leave it, not the control edges of its node:
-    who waits for the node's end still makes it run.  Only a placeholder has no work of
-    its own, so a control edge from a fed one needs nothing.
+    A fed endpoint cuts the data edges from it, but not the control edges from its node: nodes that wait for that node
+    still make it run.  Only a placeholder has no work of its own, so a control edge from a fed placeholder is cut too.
     """
     nodes = graph.nodes
     kept: set[int] = set()
@@ -37,11 +36,11 @@ def reachable(graph: GraphView, roots: Iterable[int], fed: Container[Endpoint]) 
 def late_nodes(
     graph: GraphView, roots: Iterable[int], fed: Container[Endpoint], pending: Collection[Endpoint]
 ) -> set[int]:
-    """Ids of the nodes, among all that `roots` need, that wait for an endpoint which is still to be fed.
+    """Return the ids of those nodes needed by `roots` that wait for an endpoint which is still to be fed.
 
     Args:
-        fed: all endpoints that are fed, sooner or later.
-        pending: those that are still to be.
+        fed: all endpoints that are fed, now or later.
+        pending: the endpoints that are still to be fed.
     """
     nodes = graph.nodes
     consumers: defaultdict[int, list[int]] = defaultdict(list)
@@ -60,5 +59,5 @@ def late_nodes(
 
 
 def is_fed_placeholder(graph: GraphView, node_id: int, fed: Container[Endpoint]) -> bool:
-    """Is this a placeholder whose value is fed?  Then it need not run to be done."""
+    """True for a placeholder whose value is fed; it need not run."""
     return (node_id, 0) in fed and graph.nodes[node_id].op in PLACEHOLDERS

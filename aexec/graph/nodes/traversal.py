@@ -1,7 +1,6 @@
-"""How a graph is walked: so that what a node needs comes before it, or from some nodes to all that depend on them.
+"""Graph traversal: producers before consumers, or from some nodes to all that depend on them.
 
-Edges that close a loop, from NextIteration to Merge, are *back edges*: they bring the values of later
-iterations, and no order follows them.
+*Back edges* close a loop, from NextIteration to Merge, and bring the values of later iterations.  Orders ignore them.
 """
 
 from __future__ import annotations
@@ -16,9 +15,9 @@ __all__ = ["producers_first", "waits_for", "with_dependents"]
 
 
 def waits_for(node: Node, node_of: Callable[[int], Node]) -> list[int]:
-    """Ids of the nodes from which edges lead to a node, back edges left out.
+    """Return the ids of the nodes from which edges other than back edges lead to a node.
 
-    A Merge of back edges alone would never get a first value: then they close a cycle like any other.
+    A Merge with back edges only would never get a first value; its back edges count, and so it is part of a cycle.
     """
     data = [source for source, _ in node.in_edges]
     if node.op in MERGE:
@@ -29,15 +28,15 @@ def waits_for(node: Node, node_of: Callable[[int], Node]) -> list[int]:
 def producers_first(
     nodes: Collection[Node], node_of: Callable[[int], Node], after: Mapping[int, Sequence[int]] | None = None
 ) -> list[Node]:
-    """The nodes in an order in which only back edges point backwards.
+    """Sort nodes so that only back edges point backwards.
 
     Args:
-        nodes: some of a graph's nodes; edges from others are not looked at.
-        node_of: node by id.
+        nodes: some of a graph's nodes; edges from other nodes are ignored.
+        node_of: returns a node by id.
         after: more edges: id of a node → ids of nodes that come before it.
 
     Returns:
-        all the nodes, but for those that are in a cycle or need one that is.
+        all the nodes, except those that are in a cycle or need one that is.
     """
     more = after or {}
     if not more and _is_in_order(nodes, node_of):
@@ -59,7 +58,7 @@ def producers_first(
 
 
 def with_dependents(node_ids: Collection[int], consumers: Mapping[int, Sequence[int]]) -> set[int]:
-    """These nodes and all that depend on one of them, given the consumers of each node, by id."""
+    """Return these nodes and all that depend on one of them, given the consumers of each node, by id."""
     found: set[int] = set()
     left = list(node_ids)
     for node_id in taken_from(left):
@@ -70,7 +69,7 @@ def with_dependents(node_ids: Collection[int], consumers: Mapping[int, Sequence[
 
 
 def _is_in_order(nodes: Collection[Node], node_of: Callable[[int], Node]) -> bool:
-    """Most graphs are written producers first, and the ids say so."""
+    """True if the order of ids is right already, as it is in most graphs: they are written producers first."""
     last = -1
     for node in steadily(nodes):
         node_id = node.id
