@@ -33,6 +33,8 @@ async def run_case(case: Case, folder: Path) -> None:
     except errors.OpError as error:
         first = case.steps[0].get("error") if case.steps else None
         _check_error(error, wanted or first)
+        if not wanted and any("error" not in step for step in case.steps):
+            raise MismatchError(f"the graph was refused, though one of its steps succeeds: {error.message}") from error
         return
     try:
         if wanted:

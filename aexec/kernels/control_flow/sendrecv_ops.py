@@ -5,13 +5,18 @@ whose value has arrived returns it; otherwise it waits, without a task.  The Rec
 the Send names to its own; between the host's devices nothing is copied. Next to read:
 `aexec/framework/kernel_contract/transfer_ends.py`, for the values that they exchange, and
 `aexec/graph/partitioning/transfers.py`, which inserts them into graphs.
+
+`_Arg` and `_Retval` are the arguments and results of a function.  The runtime feeds and fetches them and calls no kernel;
+a step gets to these kernels only if a client's own graph has such nodes outside of functions.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from operator import attrgetter
+from typing import Any, NoReturn
 
+from aexec.framework import errors
 from aexec.framework.device_contract.device import Device
 from aexec.framework.device_contract.rendezvous import Rendezvous, create_key
 from aexec.framework.kernel_contract.kernel_registry import DEFAULT_DEVICE, kernel
@@ -32,6 +37,25 @@ def send(c: OpKernelConstruction) -> Compute:
 def receive(c: OpKernelConstruction) -> Compute:
     c.need_context()
     return RecvEnd(_meeting_place(c), _keys(c), _device_of_memory(c), c.name)
+
+
+@kernel("_Arg", device=DEFAULT_DEVICE, cost=0)
+def argument(c: OpKernelConstruction) -> Compute:
+    return _outside_function(c, "GetArg")
+
+
+@kernel("_Retval", device=DEFAULT_DEVICE, cost=0)
+def result(c: OpKernelConstruction) -> Compute:
+    return _outside_function(c, "SetRetval")
+
+
+def _outside_function(c: OpKernelConstruction, access: str) -> Compute:
+    message = f"{access} {c.attr('index')} is not within [0, 0)"
+
+    def compute(*_: Any) -> NoReturn:
+        raise errors.InvalidArgumentError(message)
+
+    return compute
 
 
 _of_partitions: Callable[[Params], Rendezvous] = attrgetter("transfers")

@@ -77,3 +77,10 @@ async def test_a_receive_ends_with_the_step() -> None:
     for kernel in (lambda: sender()(step, X), lambda: receiver()(step)):
         with pytest.raises(errors.InvalidArgumentError, match="the cause"):
             kernel()
+
+
+@pytest.mark.parametrize(("op", "inputs", "access"), [("_Arg", [], "GetArg"), ("_Retval", [X], "SetRetval")])
+def test_argument_outside_of_a_function_fails_its_step_alone(op: str, inputs: list[Any], access: str) -> None:
+    built, _, _ = build(op, inputs, T=dtypes.float32, index=3)
+    with pytest.raises(errors.InvalidArgumentError, match=rf"{access} 3 is not within \[0, 0\)"):
+        built.compute(*inputs)
