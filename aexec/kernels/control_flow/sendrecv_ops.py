@@ -6,8 +6,8 @@ the Send names to its own; between the host's devices nothing is copied. Next to
 `aexec/framework/kernel_contract/transfer_ends.py`, for the values that they exchange, and
 `aexec/graph/partitioning/transfers.py`, which inserts them into graphs.
 
-`_Arg` and `_Retval` are the arguments and results of a function.  The runtime feeds and fetches them and calls no kernel;
-a step gets to these kernels only if a client's own graph has such nodes outside of functions.
+`_Arg` and `_Retval` are the arguments and results of a function.  The runtime feeds and fetches them and calls no
+kernel; a step gets to these kernels only if a client's own graph has such nodes outside of functions.
 """
 
 from __future__ import annotations
