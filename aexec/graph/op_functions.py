@@ -1,9 +1,9 @@
 """One Python function per registered op: `aexec.ops.mat_mul(a, b, transpose_a=True, name="m")`.
 
-The functions are made from the op definitions when they are first asked for, so an op
-that a loaded library registers has one too.  Inputs come first, then attrs (those that
-the inputs' types imply may be left out), `name=` last; the result is a tensor, a list of
-tensors for a list output, a named tuple of these for several outputs, or the node if there is none.
+The functions are made from the op definitions when they are first used, so ops of a loaded library have functions too.
+The parameters are the inputs, then the attrs (those that the inputs' types imply may be left out), then `name=`.  The
+result is a tensor, a list of tensors for a list output, a named tuple of these for several outputs, or the node if it
+has no outputs.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ __all__ = [
 
 @functools.cache
 def snake_case(op: str) -> str:
-    """The function name of an op, as TensorFlow's generated functions are called: `Conv2D` → `conv2d`.
+    """Return the function name of an op, by the rule of TensorFlow's generated functions: `Conv2D` → `conv2d`.
 
     An underscore goes before a capital that follows a small letter or comes before one.
     """
@@ -59,17 +59,17 @@ def snake_case(op: str) -> str:
 
 
 def function_names() -> Mapping[str, str]:
-    """Function name → op, of all registered ops; internal ones (`_Arg`) are left out."""
+    """Return function name → op for all registered ops except internal ones (`_Arg`)."""
     return _names_of(tuple(op_registry.global_registry.ops()))
 
 
-@functools.lru_cache(maxsize=1)  # it is asked for at the first use of each function
+@functools.lru_cache(maxsize=1)  # called at the first use of each function
 def _names_of(ops: tuple[str, ...]) -> Mapping[str, str]:
     return {snake_case(op): op for op in ops if not op.startswith("_")}
 
 
 def suggest(name: str) -> str:
-    """`; did you mean …?` with the function names nearest to `name`, or ""."""
+    """Return `; did you mean …?` with the function names most similar to `name`, or ""."""
     import difflib
 
     near = difflib.get_close_matches(name, function_names(), n=3)
@@ -77,7 +77,7 @@ def suggest(name: str) -> str:
 
 
 def require_graph() -> Graph:
-    """The graph being built.  Raises FailedPreconditionError outside a `with graph:` block."""
+    """Return the graph being built.  Raises FailedPreconditionError outside a `with graph:` block."""
     graph = current_graph()
     if graph is None:
         raise errors.InvalidStateError("no graph is being built: use `with aexec.Graph() as graph:`")
@@ -85,7 +85,7 @@ def require_graph() -> Graph:
 
 
 class _Literal(NamedTuple):
-    """A Python value among a node's inputs, checked and converted; becomes the constant `name` in the node's scope."""
+    """A checked and converted Python value among a node's inputs; `add` makes it a constant in the node's scope."""
 
     array: Any
     dtype: DType
@@ -97,7 +97,7 @@ class _Literal(NamedTuple):
 
 
 class _Packed(NamedTuple):
-    """A list with tensors in it among a node's inputs; becomes the node `name` that packs them."""
+    """A list with tensors in it among a node's inputs; `add` makes a node that packs them."""
 
     items: tuple[_Source, ...]
     dtype: DType
@@ -111,7 +111,7 @@ class _Packed(NamedTuple):
 
 
 class _Rows(NamedTuple):
-    """Rows among a node's inputs; becomes the whole tensor, whose other rows are zero."""
+    """IndexedSlices among a node's inputs; `add` makes the whole tensor, in which all other rows are zero."""
 
     slices: IndexedSlices[Tensor]
     dtype: DType
@@ -130,19 +130,19 @@ class _Rows(NamedTuple):
 
 
 def _tensor(source: _Source, graph: Graph) -> Tensor:
-    """What is not there yet is added in the scope in force."""
+    """Return the tensor of a source, added to the graph in the current scope if necessary."""
     if isinstance(source, TensorProxy):
         return source.as_tensor()
     return source if isinstance(source, Tensor) else source.add(graph, graph.build_state.unique_name(source.name) + "/")
 
 
 def convert_to_tensor(value: Any, dtype: DType | None = None, name: str = "Const") -> Tensor:
-    """`value` as a tensor of the current graph: itself, or a constant.
+    """Return `value` as a tensor of the current graph: itself if it is a tensor, else a new constant.
 
-    A list that has tensors in it is packed; `IndexedSlices` become the whole tensor that they are rows of.
+    A list with tensors in it is packed; `IndexedSlices` become the whole tensor that they are rows of.
 
     Raises:
-        InvalidArgumentError: a tensor of another type than `dtype`, or a value that does not fit it.
+        InvalidArgumentError: the tensor has another dtype than `dtype`, or the value does not fit it.
     """
     source = _source_to_convert(value, dtype, name)
     if isinstance(source, TensorProxy):
@@ -151,7 +151,7 @@ def convert_to_tensor(value: Any, dtype: DType | None = None, name: str = "Const
 
 
 def _source_to_convert(value: Any, dtype: DType | None, name: str) -> _Source:
-    """As `_source`: here it is the value that is wrong, and not what op it was meant for."""
+    """Like `_source`, but an InvalidTypeError counts as Python's ValueError for a tensor, else as its TypeError."""
     try:
         return _source(value, dtype, name)
     except errors.InvalidTypeError as error:
@@ -159,14 +159,14 @@ def _source_to_convert(value: Any, dtype: DType | None, name: str) -> _Source:
         raise
 
 
-# An input before anything is added to the graph for it.
+# An input for which nothing has been added to the graph yet.
 _Source = Tensor | TensorProxy | _Literal | _Packed | _Rows
-# Those that have no graph yet.
+# The sources that are not part of a graph yet.
 _UNMADE = (_Literal, _Packed, _Rows)
 
 
 def _source(value: Any, dtype: DType | None, name: str) -> _Source:
-    """What `convert_to_tensor` converts, before anything is added to the graph.  Raises what it raises."""
+    """Check and convert a value without adding anything to the graph.  Raises what `convert_to_tensor` raises."""
     if isinstance(value, TensorProxy) and dtype is dtypes.resource:
         value = value.reference
     if isinstance(value, Tensor | TensorProxy):
@@ -191,7 +191,7 @@ def _source(value: Any, dtype: DType | None, name: str) -> _Source:
 
 
 def _type_inside(value: Any) -> DType | None:
-    """The type of the first tensor in a list of lists, or None if there is none."""
+    """Return the dtype of the first tensor in a nested list, or None if there is none."""
     if isinstance(value, Tensor | TensorProxy):
         return value.dtype.base
     if isinstance(value, list | tuple):
@@ -200,11 +200,11 @@ def _type_inside(value: Any) -> DType | None:
 
 
 def constant_array(value: Any, dtype: DType | None) -> tuple[Any, DType]:
-    """A Python value as an array and its type: Python floats are float32, Python ints int32 where they fit.
+    """Return a Python value as an array with its dtype: Python floats become float32, ints int32 if they fit.
 
     Raises:
-        InvalidArgumentError: the value is no array, has another kind of type than `dtype`, or a
-            number in it does not fit.
+        InvalidArgumentError: the value is not an array, is of another kind than `dtype`, or has a number that does
+            not fit.
     """
     if value is None:
         kind = "" if dtype is None else f" of type {dtype}"
@@ -228,7 +228,7 @@ def constant_array(value: Any, dtype: DType | None) -> tuple[Any, DType]:
 
 
 def _natural_type(array: Any, *, typed: bool) -> DType:
-    """The type of a constant for which none is given."""
+    """Return the dtype of a constant for which none is given."""
     if array.dtype.kind in "OSU":
         return dtypes.string
     if not typed:
@@ -240,11 +240,11 @@ def _natural_type(array: Any, *, typed: bool) -> DType:
 
 
 def _checked(array: Any, value: Any, dtype: DType) -> Any:
-    """The array that `value` makes, if it may stand for `dtype` and fits it."""
+    """Return the array of `value` if it can be converted to `dtype` without loss; raise InvalidArgumentError if not."""
     typed = isinstance(value, np.ndarray | np.generic)
     integral = dtype.is_integer or dtype.is_quantized
     if integral and not typed and array.dtype.kind == "f":
-        array = np.array(value, object)  # large integers beside small ones are no floats
+        array = np.array(value, object)  # as floats, large integers beside small ones would be rounded
     if not _stands_for(array, dtype, typed=typed):
         raise errors.InvalidTypeError(f"cannot make a constant of type {dtype} from {_brief(value)}")
     if integral and array.size and not (array.min() >= dtype.min and array.max() <= dtype.max):
@@ -256,12 +256,12 @@ def _checked(array: Any, value: Any, dtype: DType) -> Any:
 
 
 def _stands_for(array: Any, dtype: DType, *, typed: bool) -> bool:
-    """May values of this array's type be taken for `dtype`?  What has no type of its own is taken less literally."""
+    """True if values of this array's type may become `dtype`.  Values without a type of their own are more flexible."""
     given = array.dtype.kind
     if (array.size == 0 and not typed) or dtype.np.kind == "O":
         return True
     if given == "O" and not typed and dtype is not dtypes.bool_:
-        return all(type(item) is int for item in array.flat)  # integers of more than 64 bits
+        return all(type(item) is int for item in array.flat)  # integers that need more than 64 bits
     if dtype.is_integer or dtype.is_quantized:
         return given in "iub" or dtypes.from_numpy(array.dtype) is dtype
     if dtype is dtypes.bool_:
@@ -297,19 +297,19 @@ def create_node(
 ) -> Node:
     """Add a node to the current graph, in its scopes.
 
-    Values among the inputs become constants in the scope of the node's name, as TensorFlow names them: `add/y` for
-    the argument `y` of the node `add`, `concat/values_1` for an element of a list.  They take the type of the tensors
-    beside them.
+    Values among the inputs become constants in the scope of the node's name, with TensorFlow's names: `add/y` for the
+    argument `y` of the node `add`, `concat/values_1` for an element of a list.  They get the dtype of the tensors in
+    the same argument, or in arguments of the same type.
 
     Args:
         op: op type, or a definition (of a function of the graph's library).
         inputs: argument name → tensor or value, or a list of these for list arguments.
-        attrs: attr name → value; those that the inputs imply may be left out.
+        attrs: attr name → value; attrs that the inputs imply may be left out.
         name: wanted name, made unique; None for the op's.
 
     Raises:
-        InvalidTypeError: an input or attr is of a type that the op does not take.
-        InvalidValueError: other inputs or attrs that it does not take, or inconsistent shapes.
+        InvalidTypeError: an input or attr has a type that the op does not take.
+        InvalidValueError: an input or attr is not valid otherwise, or shapes are inconsistent.
         UnknownNameError: the op is not registered.
         InvalidStateError: no graph is being built, or it is finalized.
     """
@@ -366,13 +366,13 @@ def _create_node(
 
 
 def _add_sources(sources: list[_Source], graph: Graph, name: str) -> list[Tensor]:
-    """The inputs of the node `name`: what is no tensor yet becomes a constant in its scope, or is read there."""
+    """Return the inputs of the node `name` as tensors; adds constants, and reads of variables, in its scope."""
     tensors = [source if isinstance(source, Tensor) else _added(source, graph, name) for source in sources]
     return [tensor if tensor.graph is graph else graph.capture(tensor) for tensor in tensors]
 
 
 def _check_refs(op_def: OpDef, attrs: Mapping[str, Any], sources: list[_Source], graph: Graph) -> None:
-    """Functions are given values: what changes a variable by its ref has to be outside."""
+    """Raise if a function's body would capture a variable's ref: functions are passed values only."""
     for source, dtype in zip(sources, op_def.input_types(attrs), strict=True):
         if dtype.is_ref and not isinstance(source, _UNMADE) and source.graph is not graph:
             raise errors.InvalidValueError(
@@ -388,7 +388,7 @@ def _added(source: TensorProxy | _Literal | _Packed | _Rows, graph: Graph, name:
 
 
 def _convert_argument(op_def: OpDef, arg: ArgDef, inputs: Mapping[str, Any], attrs: dict[str, Any]) -> list[_Source]:
-    """One argument as tensors and literals; notes in `attrs` what it implies."""
+    """Return an argument as sources, and set in `attrs` what it implies."""
     value = inputs[arg.name]
     if arg.is_ref and isinstance(value, TensorProxy):
         value = value.reference
@@ -434,7 +434,7 @@ def _check_list(value: Any) -> None:
 
 
 def _known_type(op_def: OpDef, arg: ArgDef, inputs: Mapping[str, Any], attrs: Mapping[str, Any]) -> DType | None:
-    """The type an argument must have: the op's, that of an argument before, or of a tensor after it."""
+    """Return the dtype an argument must have: the op's, that of an attr, or that of a tensor with the same attr."""
     if arg.type is not None:
         return arg.type
     given = attrs.get(arg.type_attr)
@@ -446,7 +446,7 @@ def _known_type(op_def: OpDef, arg: ArgDef, inputs: Mapping[str, Any], attrs: Ma
             if other.type_attr == arg.type_attr and isinstance(beside, Tensor | TensorProxy):
                 return beside.dtype.base
         if isinstance(inputs[arg.name], list | tuple) and not inputs[arg.name]:
-            return op_def.defaults.get(arg.type_attr)  # there is no number in it that would tell: `sum(x, [])`
+            return op_def.defaults.get(arg.type_attr)  # an empty list has no number to show the dtype: `sum(x, [])`
     return None
 
 
@@ -462,7 +462,7 @@ def _imply(op_def: OpDef, attrs: dict[str, Any], name: str, value: Any) -> None:
 
 
 def _call_site() -> str | None:
-    """`file:line` of the nearest caller outside aexec."""
+    """Return `file:line` of the nearest caller outside aexec."""
     frame = sys._getframe(1)
     while frame is not None:
         module = frame.f_globals.get("__name__", "")
@@ -475,7 +475,7 @@ def _call_site() -> str | None:
 
 
 def signature_of(op_def: OpDef) -> inspect.Signature:
-    """Parameters of an op's function: inputs, attrs without default, attrs with default or implied, `name`."""
+    """Return the parameters of an op's function: inputs, attrs without default, then those with one, then `name`."""
     parameter = inspect.Parameter
     names: set[str] = set()
     implied = {a for arg in op_def.inputs for a in (arg.type_attr, arg.number_attr, arg.type_list_attr)}
@@ -522,14 +522,14 @@ def _return_annotation(op_def: OpDef) -> str:
 
 
 def _safe(name: str, taken: set[str]) -> str:
-    """A parameter name that is no keyword and not `name`, which is the node's."""
+    """Return a parameter name that is neither a keyword nor `name`, the parameter for the node's name."""
     safe = f"{name}_" if keyword.iskeyword(name) or name == "name" or name in taken else name
     taken.add(safe)
     return safe
 
 
 def make_function(op_def: OpDef) -> Callable[..., Any]:
-    """The function that adds a node of this op to the current graph."""
+    """Return the function that adds a node of this op to the current graph."""
     signature = signature_of(op_def)
     inputs = [arg.name for arg in op_def.inputs]
     parameters = list(signature.parameters)
@@ -558,7 +558,7 @@ def make_function(op_def: OpDef) -> Callable[..., Any]:
 
 
 def outputs_of(node: Node) -> Any:
-    """A node's outputs in the form of its op's signature."""
+    """Return a node's outputs in the form of its op's signature."""
     if not node.num_outputs:
         return node
     ranges = node.op_def.output_ranges(node.attrs)
@@ -572,5 +572,5 @@ def outputs_of(node: Node) -> Any:
 
 @functools.lru_cache(maxsize=1024)
 def _named_outputs(op_def: OpDef) -> Any:
-    """The class of tuples that have the names of an op's outputs."""
+    """Return the named tuple class for an op's outputs."""
     return collections.namedtuple(op_def.name, [arg.name for arg in op_def.outputs], rename=True)

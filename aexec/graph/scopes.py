@@ -1,9 +1,8 @@
 """Scopes in force while a graph is being built: names, devices, control dependencies, attrs.
 
-The rules are those of TensorFlow's Python layer: names are made unique without regard
-to case, scopes and operations share one namespace, and a node inside a
-`control_dependencies` block waits for its nodes unless one of its inputs was made
-inside that block already.
+The rules are those of TensorFlow's Python layer: names are made unique without regard to case, scopes and operations
+share one namespace, and a node built inside a `control_dependencies` block waits for the block's nodes unless one of
+its inputs was already built inside the block.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from aexec.graph.tensor_proxy import TensorProxy
 
 __all__ = ["GRADIENT_ATTR", "BuildState", "DeviceFunction", "GraphElement"]
 
-# Attr by which a node says whose gradient is taken for its op's.
+# Attr that names the op whose gradient is used instead of that of the node's op.
 GRADIENT_ATTR = "_gradient_op_type"
 
 _OP_NAME = re.compile(r"[A-Za-z0-9.][A-Za-z0-9_.\\/>-]*")
@@ -35,22 +34,22 @@ _SCOPE_NAME = re.compile(r"[A-Za-z0-9_.\\/>-]*")
 
 @dataclass(slots=True)
 class _Dependencies:
-    """One `control_dependencies` block: what it waits for, and what was made inside it."""
+    """One `control_dependencies` block: the ids to wait for, and the ids of the nodes built inside."""
 
     nodes: list[int]
     made_inside: set[int] = field(default_factory=set)
 
 
 def _complete(inner: DeviceName, outer: DeviceName) -> DeviceName:
-    """`inner`, with what it leaves open taken from `outer`."""
+    """Return `inner` with its missing parts taken from `outer`."""
     parts = {f.name: getattr(inner, f.name) for f in fields(inner)}
     return DeviceName(**{k: getattr(outer, k) if v is None else v for k, v in parts.items()})
 
 
-# What scopes take for a node.
+# What scopes accept where a node is meant.
 GraphElement = Node | Tensor | TensorProxy
 
-# Given a node that is being made, whose request so far is its `device`: gives the request that it is to have.
+# Takes a node that is being built, whose `device` is the request so far; returns the new request.
 DeviceFunction = Callable[[Node], str | None]
 
 
@@ -75,10 +74,10 @@ class BuildState:
 
     Attributes:
         scope: the current name scope, "" or `outer/inner`.
-        seed: of the graph, or None.
-        seedless: how many random ops without one have taken the seed of the graph.
+        seed: the graph's random seed, or None.
+        seedless: number of random ops without a seed of their own that have used the graph's.
         context: the branch or loop that is being built, or None.
-        contexts: id of a node that was made in one → that.
+        contexts: id of a node → the branch or loop that it was built in.
     """
 
     def __init__(self, graph: NodeTable) -> None:
@@ -100,7 +99,7 @@ class BuildState:
     # Names
 
     def unique_name(self, name: str, scope: str | None = None) -> str:
-        """`name` inside `scope`, by default the current one, with `_1`, `_2`, … appended if it is taken."""
+        """Return `name` inside `scope` (default: the current one), with `_1`, `_2`, … appended if it is taken."""
         self._note_imported()
         if scope is None:
             scope = self.scope
@@ -118,7 +117,7 @@ class BuildState:
         return f"{full}_{count - 1}"
 
     def _note_imported(self) -> None:
-        """Names of nodes that came by import are taken, and so are the scopes they are in."""
+        """Reserve the names of imported nodes, and of the scopes they are in."""
         nodes = self._graph.nodes
         for node in nodes[self._seen :]:
             key = node.name.lower()
@@ -131,7 +130,7 @@ class BuildState:
         self._seen = len(nodes)
 
     def node_name(self, name: str | None, op: str) -> str:
-        """The name of a node to be made: `name`, or the op's; one that ends in `/` is taken as it is."""
+        """Return a new node's name: `name` or the op's, made unique.  A name that ends in `/` is used without it."""
         if name is not None and name.endswith("/"):
             return name[:-1]
         wanted = name or op
@@ -142,7 +141,7 @@ class BuildState:
 
     @contextmanager
     def name_scope(self, name: str | None) -> Iterator[str]:
-        """Names inside begin with `name/`; yields the scope with its `/`.
+        """Put `name/` before the names of nodes built inside; yields the scope with its `/`.
 
         A name that ends in `/` re-enters exactly that scope; None or "" goes to the root.
         """
@@ -164,9 +163,9 @@ class BuildState:
 
     @contextmanager
     def device(self, spec: str | DeviceFunction | None) -> Iterator[None]:
-        """Nodes made inside request this device; inner specifications complete outer ones, None clears them.
+        """Request a device for nodes built inside; inner specifications complete outer ones, None clears them.
 
-        A function is asked for each node, and what it gives replaces what the inner ones request.
+        A function is called for each node, and its result replaces what the scopes inside it request.
         """
         self._devices.append(_parsed(spec) if isinstance(spec, str) else spec)
         try:
@@ -175,7 +174,7 @@ class BuildState:
             self._devices.pop()
 
     def request_device(self, node: Node) -> None:
-        """Give a node that is being made its request; what it is colocated with says more than devices in force."""
+        """Set the device request of a new node; that of a node it is colocated with takes precedence."""
         for other in reversed(self._colocation):
             if other.device:
                 node.device = other.device
@@ -192,7 +191,7 @@ class BuildState:
 
     @contextmanager
     def control_dependencies(self, items: Iterable[GraphElement] | None) -> Iterator[None]:
-        """Nodes made inside wait for `items`; None clears all outer dependencies, and leaves branches and loops."""
+        """Make nodes built inside wait for `items`; None clears outer dependencies, and leaves branches and loops."""
         before, context = self._dependencies, self.context
         if items is None:
             self._dependencies, self.context = [], None
@@ -208,7 +207,7 @@ class BuildState:
             self._dependencies, self.context = before, context
 
     def control_inputs(self, inputs: Iterable[int]) -> tuple[int, ...]:
-        """Ids of the nodes that a node with these data inputs (node ids), made now, waits for."""
+        """Return the ids of the nodes that a new node waits for, given the node ids of its data inputs."""
         sources = set(inputs)
         controls: dict[int, None] = {}
         for block in self._dependencies:
@@ -217,7 +216,7 @@ class BuildState:
         return tuple(controls)
 
     def note_made(self, node: Node) -> None:
-        """A node was made inside the blocks that are open now."""
+        """Note that a node was built inside the blocks that are open now."""
         if self.context is not None:
             self.contexts[node.id] = self.context
         for block in self._dependencies:
@@ -227,7 +226,7 @@ class BuildState:
 
     @contextmanager
     def inside(self, context: ControlFlowContext) -> Iterator[None]:
-        """Nodes made inside are in this branch or loop."""
+        """Put nodes built inside into this branch or loop."""
         before, self.context = self.context, context
         try:
             yield
@@ -235,21 +234,21 @@ class BuildState:
             self.context = before
 
     def move(self, node: Node, context: ControlFlowContext | None) -> None:
-        """A node belongs to another branch or loop than it was made in."""
+        """Move a node to another branch or loop."""
         if context is None:
             self.contexts.pop(node.id, None)
         else:
             self.contexts[node.id] = context
 
     def node(self, node_id: int) -> Node:
-        """The node of that id."""
+        """Return the node of that id."""
         return self._graph.nodes[node_id]
 
     # Colocation
 
     @contextmanager
     def colocate_with(self, item: GraphElement) -> Iterator[None]:
-        """Nodes made inside run on the device of `item`: devices in force outside do not count."""
+        """Put nodes built inside on the device of `item`; outer device scopes do not apply to them."""
         node = _node_of(item)
         if self._graph.waits_outside(node):
             yield
@@ -264,7 +263,7 @@ class BuildState:
             self._colocation.pop()
 
     def colocation_groups(self) -> list[bytes]:
-        """Colocation attr of a node made now."""
+        """Return the colocation attr of a new node."""
         groups: set[bytes] = set()
         for node in self._colocation:
             groups.update(node.attrs.get(colocation.ATTR) or [colocation.group_entry(node.name)])
@@ -273,7 +272,7 @@ class BuildState:
     # Attrs
 
     def complete_attrs(self, op_def: OpDef, attrs: dict[str, Any]) -> None:
-        """What the scopes in force say of a node of this op, made now, is added to its attrs."""
+        """Add to the attrs of a new node those that the scopes in force set."""
         if colocation.ATTR not in attrs and (groups := self.colocation_groups()):
             attrs[colocation.ATTR] = groups
         for name, value in self._attrs.items():
@@ -284,7 +283,7 @@ class BuildState:
 
     @contextmanager
     def attr_scope(self, attrs: Mapping[str, Any]) -> Iterator[None]:
-        """Nodes made inside have these attrs, unless they say otherwise; None for a value takes an outer one back."""
+        """Set attrs of nodes built inside that do not set them themselves; the value None removes an outer one."""
         before = self._attrs
         merged = {**before, **attrs}
         self._attrs = {name: value for name, value in merged.items() if value is not None}
@@ -295,7 +294,7 @@ class BuildState:
 
     @contextmanager
     def container(self, name: str) -> Iterator[str]:
-        """Nodes made inside keep their state in this container; "" for the default one."""
+        """Keep the state of nodes built inside in this container; "" for the default one."""
         before, self._container = self._container, name
         try:
             yield name
@@ -306,7 +305,7 @@ class BuildState:
 
     @contextmanager
     def gradient_override_map(self, names: Mapping[str, str]) -> Iterator[None]:
-        """Nodes made inside take for their gradient that of another op: op → name of the gradient."""
+        """For nodes built inside, use another op's gradient: op → name of the gradient."""
         self._gradients.append(dict(names))
         try:
             yield
@@ -314,7 +313,7 @@ class BuildState:
             self._gradients.pop()
 
     def _gradient_attrs(self, op: str) -> dict[str, bytes]:
-        """The attrs of a node of this op, made now, that say whose gradient it takes."""
+        """Return the attr of a new node that names another op's gradient, if one is in force."""
         for names in reversed(self._gradients):
             if op in names:
                 return {GRADIENT_ATTR: names[op].encode()}

@@ -1,8 +1,7 @@
-"""Shape inference over a graph: calls shape functions, and works out the values they ask for.
+"""Shape inference over a graph: calls shape functions, and computes the constants that they ask for.
 
-Nodes are visited producers first; what a back edge will bring is unknown.  Most nodes are
-handled by a table of rules that need nothing but the input shapes; the others get an
-`InferenceContext`.  The rules on errors and on which values count as known are those of
+Nodes are visited producers first; the value of a back edge is unknown.  A table of rules handles most nodes by their
+input shapes alone; the others get an `InferenceContext`.  Errors, and which values count as constant, follow
 core/common_runtime/shape_refiner.cc.
 Next to read: `constant_evaluation.py`, then `aexec/framework/shape_functions/shape_inference.py`.
 """
@@ -32,38 +31,37 @@ __all__ = ["infer_shapes", "set_shape"]
 
 _log = logging.getLogger(__name__)
 
-# Bodies are looked into so far: calls nested deeper, or of ever new attrs, have outputs of unknown shape.
+# Limits for inference in functions' bodies; the outputs of calls beyond them have unknown shapes.
 _MAX_BODY_NODES = 200_000
 _MAX_CALL_DEPTH = 50
 _MAX_INSTANCES = 1000
-# Of an import that are logged.
+# Most warnings that one import logs.
 _MAX_WARNINGS = 10
 
 
 def infer_shapes(
     order: Iterable[Node], node_of: Callable[[int], Node], library: FunctionLibrary, producer: int
 ) -> None:
-    """Set `shapes` (and `handle_data` where there is any) of new nodes.
+    """Set `shapes`, and `handle_data` where it is known, of new nodes.
 
     Args:
-        order: the new nodes, producers first, back edges to Merge left out.
-        node_of: node by id, new or inferred before.
+        order: the new nodes, producers first, ignoring back edges to Merge.
+        node_of: returns a node by id; nodes that are not new have their shapes already.
         library: functions that nodes may call.
         producer: producer version of the GraphDef.
 
     Raises:
-        InvalidArgumentError: input shapes that an op cannot take, or `_output_shapes` that
-            contradict what was inferred.
+        InvalidArgumentError: an op cannot take its input shapes, or `_output_shapes` contradict the inferred shapes.
     """
     refiner = ShapeRefiner(node_of, library, producer)
     try:
         refiner.add(order)
     finally:
-        refiner.calls.shape_fns.clear()  # each of which refers to it
+        refiner.calls.shape_fns.clear()  # each one refers back to it
 
 
 def set_shape(node: Node, index: int, shape: PartialTensorShape) -> None:
-    """Merge what the caller knows into the shape of an output.  Raises InvalidArgumentError if it contradicts."""
+    """Merge a known shape into that of an output.  Raises InvalidArgumentError if they contradict each other."""
     known = Shape.of(node.shapes[index] if node.shapes is not None else UNKNOWN_RANK)
     context = InferenceContext(node.op_def, node.attrs, (), num_outputs=0)
     merged = context.merge(known, Shape.of(shape))
@@ -73,7 +71,7 @@ def set_shape(node: Node, index: int, shape: PartialTensorShape) -> None:
 
 
 class ShapeRefiner:
-    """Inference over one graph, or over one call of a function (then `outer` is the call)."""
+    """Infers shapes in one graph, or in the body of one call; then `outer` is the context of the call."""
 
     def __init__(
         self,
@@ -93,7 +91,7 @@ class ShapeRefiner:
         self._shape_fns: dict[str, ShapeFn | None] = {}
 
     def add(self, order: Iterable[Node]) -> None:
-        """Infer the shapes of new nodes.  Raises as `infer_shapes`."""
+        """Infer the shapes of new nodes.  Raises what `infer_shapes` raises."""
         node_of = self.node_of
         for node in steadily(order):
             op = node.op_def.name
@@ -120,7 +118,7 @@ class ShapeRefiner:
         return None if data is None else data.shape_fn
 
     def _infer(self, node: Node, shape_fn: ShapeFn | None, inputs: list[Shape]) -> tuple[Shape, ...]:
-        """The general way, through a context."""
+        """Infer through a context, for nodes that the table of rules does not handle."""
         handle_data = self._handle_data(node)
         shape_fn = self._call_shape_fn(node) or shape_fn
         if shape_fn is None:
@@ -145,7 +143,7 @@ class ShapeRefiner:
             (explained or error).attach_node(node.name, node.op)
             raise (explained or error) from None
         except Exception:
-            # A shape function that does not expect such a node must not keep it from running.
+            # A fault of a shape function must not keep the node from running.
             if self.calls.may_warn():
                 _log.warning("Shape inference of node '%s' (%s) failed", node.name, node.op, exc_info=True)
             return tuple([Shape(None) for _ in node.output_types])
@@ -163,9 +161,9 @@ class ShapeRefiner:
     def _explain(
         self, node: Node, shape_fn: ShapeFn, inputs: list[Shape], handle_data: tuple[HandleData | None, ...]
     ) -> errors.OpError | None:
-        """Repeat a failed inference with values handed over one round after the other, as TensorFlow does.
+        """Repeat a failed inference with values passed in rounds, as TensorFlow does, and return its error.
 
-        Its errors mention just the values that an earlier round has asked for.  Returns that error.
+        TensorFlow's error messages show only the values that were asked for in an earlier round.
         """
         context = InferenceContext(
             node.op_def,
@@ -206,7 +204,7 @@ class ShapeRefiner:
         return names + [f"^{self.node_of(i).name}" for i in node.control_edges]
 
     def _merge_output_shapes(self, node: Node) -> None:
-        """Refine by the shapes that the GraphDef claims."""
+        """Merge in the shapes that the GraphDef states."""
         claimed = node.attrs["_output_shapes"]
         if not isinstance(claimed, list) or not all(isinstance(shape, PartialTensorShape) for shape in claimed):
             return
@@ -232,7 +230,7 @@ class ShapeRefiner:
                 ) from None
 
     def _call_shape_fn(self, node: Node) -> _CallShapeFn | None:
-        """The shape function of a call, if the called function's body may be looked into."""
+        """Return the shape function of a call; None if its function's body may not be inferred."""
         if not len(self.library) or node.attrs.get("_disable_call_shape_inference") is True:
             return None
         function = called_function(node, self.library)
@@ -252,15 +250,15 @@ class ShapeRefiner:
 
 
 class _Calls:
-    """Calls of functions met so far in an import, by name and attrs, and what bounds looking into them.
+    """The calls found so far in an import, by function and attrs, and the limits for inference in bodies.
 
-    Functions that call one another twice and twice again would otherwise take exponential time, and
-    those that call themselves with ever larger attrs would never end.
+    Without limits, functions that each call another one twice would take exponential time, and functions that call
+    themselves with ever larger attrs would never end.
 
     Attributes:
-        nodes_left: how many body nodes may still be visited.
-        allowance: what may be computed for shapes.
-        depth: how many calls the node that is being looked at is inside of.
+        nodes_left: how many nodes of bodies may still be visited.
+        allowance: how much may still be computed for shapes.
+        depth: how many calls are around the node that is being visited.
     """
 
     def __init__(self) -> None:
@@ -271,7 +269,7 @@ class _Calls:
         self._warnings_left = _MAX_WARNINGS
 
     def may_warn(self) -> bool:
-        """May another warning be logged?  After the last one a line says that there are no more."""
+        """True if another warning may be logged; logs a final one when the limit is reached."""
         self._warnings_left -= 1
         if self._warnings_left == 0:
             _log.warning("There are more nodes with such shapes")
@@ -279,9 +277,9 @@ class _Calls:
 
 
 class _CallShapeFn:
-    """The shape function of a call: inference over the body, with the caller's shapes and values.
+    """The shape function of a call: infers the body with the shapes and values of the arguments.
 
-    `active` while the body is visited: a function that calls itself says nothing new.
+    `active` is True while the body is visited: a recursive call inside adds nothing new.
     """
 
     def __init__(self, refiner: ShapeRefiner, name: str, attrs: dict[str, Any]) -> None:

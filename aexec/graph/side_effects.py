@@ -1,9 +1,9 @@
-"""The order of side effects in the body of a function: that in which its nodes were made.
+"""Orders the side effects in a function's body as its nodes were built.
 
-Within a function a program is read from top to bottom: a variable that is read after an assignment has what was
-assigned.  So nodes that touch the same resource wait for one another, readers only for writers; and so do nodes whose
-effects nobody can tell apart, such as those that print.  Random numbers, and arrays that have a flow, need no order.
-Next to read: `function_def.py`, which keeps these nodes among the control outputs.
+In a function, a read of a variable after an assignment must return the assigned value.  So nodes that use the same
+resource wait for each other, readers only for writers.  So do nodes with other effects, such as printing, that no
+handle tells apart.  Random ops, and arrays that have a flow, need no order.
+Next to read: `function_def.py`, which makes control outputs of these nodes.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ __all__ = ["order_side_effects"]
 
 _READS = frozenset({"ReadVariableOp", "ResourceGather", "ResourceGatherNd", "VarIsInitializedOp", "VariableShape"})
 
-# What stands for a resource: the endpoint that its handle comes from, or None for whatever has no handle.
+# Identifies a resource: the endpoint that its handle comes from, or None for all effects without a handle.
 _Key = Endpoint | None
 
 
 class _Users:
-    """Who touched a resource last."""
+    """The last nodes that used a resource."""
 
     def __init__(self) -> None:
         self.writer: int | None = None
         self.readers: list[int] = []
 
     def before(self, node: Node, *, reads: bool) -> list[int]:
-        """Ids of the nodes that this one has to wait for; it is the last one then."""
+        """Return the ids of the nodes that a node must wait for, and note it as the last user."""
         found = [] if self.writer is None else [self.writer]
         if reads:
             self.readers.append(node.id)
@@ -40,7 +40,7 @@ class _Users:
 
 
 def order_side_effects(graph: FuncGraph) -> None:
-    """Add the control edges.  Nodes in branches and loops made of Switch and Merge are left as they are."""
+    """Add the control edges, except to nodes in branches and loops made of Switch and Merge."""
     users: dict[_Key, _Users] = {}
     for node in graph.nodes:
         if node.id in graph.build_state.contexts or not has_side_effects(node, graph.library):

@@ -1,6 +1,6 @@
-"""`Signature`: a way to use a graph, by names of the user's for its inputs and outputs.
+"""`Signature`: a way to use a graph, with names for its inputs and outputs.
 
-A MetaGraph has several; a graph without any has one that follows from its nodes (`graph_signature`).
+A MetaGraph has several; for a graph without any, `graph_signature` makes one from its nodes.
 Next to read: `meta_graph.py`.
 """
 
@@ -27,7 +27,7 @@ __all__ = ["Signature", "TensorInfo", "choose_signature", "graph_signature", "na
 
 PREDICT = "tensorflow/serving/predict"
 DEFAULT_SIGNATURE = "serving_default"
-# Characters of a name that an error shows.
+# Longest part of a name in an error, in characters.
 _MAX_SHOWN = 80
 
 
@@ -36,10 +36,10 @@ class TensorInfo:
     """One input or output of a signature.
 
     Attributes:
-        name: the tensor to feed or fetch, `x:0`; "" if the value is made of several tensors.
-        dtype, shape: what it is; the dtype is None where `name` is that of an operation.
-        components: names of the tensors that a value is made of: of a sparse one values, indices
-            and shape; empty for a plain tensor.
+        name: name of the tensor to feed or fetch, `x:0`; "" if the value is made of several tensors.
+        dtype, shape: type of its values; dtype is None if `name` is that of an operation.
+        components: names of the tensors that a value is made of: for a sparse one values, indices and shape; empty for
+            a plain tensor.
     """
 
     name: str
@@ -49,12 +49,12 @@ class TensorInfo:
 
     @classmethod
     def of(cls, tensor: Tensor) -> TensorInfo:
-        """That of a tensor of a graph."""
+        """Return the description of a graph's tensor."""
         return cls(tensor.name, tensor.dtype.base, tensor.static_shape)
 
     @classmethod
     def from_proto(cls, message: proto.TensorInfo | Message) -> TensorInfo:
-        """Raises InvalidArgumentError for an impossible type or shape."""
+        """Read the message.  Raises InvalidArgumentError if the dtype or shape is not valid."""
         message = as_message(message, proto.TensorInfo)
         components: tuple[str, ...] = ()
         if message.HasField("coo_sparse"):
@@ -76,7 +76,7 @@ class TensorInfo:
         return message
 
     def facts(self) -> tuple[str, str, str]:
-        """Names of its tensors, its type and its shape, for people."""
+        """Return the names of its tensors, its dtype and its shape as text."""
         dtype, shape = ("operation", "") if self.dtype is None else (str(self.dtype), str(self.shape))
         return self.name or ", ".join(self.components), dtype, shape
 
@@ -87,11 +87,11 @@ class TensorInfo:
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """A way to use a graph: which tensors are its inputs and outputs, by names of the user's.
+    """A way to use a graph: names for the tensors that are its inputs and outputs.
 
     Attributes:
         inputs, outputs: name → tensor.
-        method_name: what kind of signature it is.
+        method_name: kind of the signature, such as TensorFlow's predict method.
     """
 
     inputs: Mapping[str, TensorInfo]
@@ -100,7 +100,7 @@ class Signature:
 
     @classmethod
     def of(cls, inputs: Mapping[str, Tensor], outputs: Mapping[str, Tensor], method_name: str = PREDICT) -> Signature:
-        """A signature over tensors of a graph."""
+        """Return a signature for tensors of a graph."""
         return cls(
             {key: TensorInfo.of(tensor) for key, tensor in inputs.items()},
             {key: TensorInfo.of(tensor) for key, tensor in outputs.items()},
@@ -109,7 +109,7 @@ class Signature:
 
     @classmethod
     def from_proto(cls, message: proto.SignatureDef | Message) -> Signature:
-        """Raises InvalidArgumentError for an impossible type or shape."""
+        """Read the message.  Raises InvalidArgumentError if a dtype or shape is not valid."""
         message = as_message(message, proto.SignatureDef)
         return cls(
             {key: TensorInfo.from_proto(message.inputs[key]) for key in sorted(message.inputs)},
@@ -125,11 +125,11 @@ class Signature:
         return message
 
     def feeds(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Values by input name as feeds of a run, in the order of the inputs: however they are given, the plan is one.
+        """Convert values by input name to feeds, in the order of the inputs, so that one plan serves every order.
 
         Raises:
-            InvalidArgumentError: there is no such input, or one is missing or made of several tensors; two are the
-                same tensor.
+            InvalidArgumentError: an input does not exist, is missing or is made of several tensors, or two inputs are
+                the same tensor.
         """
         if values.keys() != self.inputs.keys():
             raise _other_names(values, self.inputs)
@@ -139,13 +139,13 @@ class Signature:
         return feeds
 
     def fetches(self, wanted: Iterable[str] | None = None) -> dict[str, str]:
-        """Output name → tensor name: fetch this to get a dict of outputs.
+        """Return output name → tensor name; a fetch of this dict returns a dict of outputs.
 
         Args:
-            wanted: names of some of the outputs; all of them by default.
+            wanted: names of some outputs; by default all.
 
         Raises:
-            InvalidArgumentError: there is no such output, or one is made of several tensors.
+            InvalidArgumentError: an output does not exist, or is made of several tensors.
         """
         fetches = {}
         for key in self.outputs if wanted is None else wanted:
@@ -156,7 +156,7 @@ class Signature:
         return fetches
 
     def __str__(self) -> str:
-        """As lines: the method, inputs, outputs."""
+        """Return the method, the inputs and the outputs, one a line."""
         lines = [self.method_name]
         for heading, infos in (("input", self.inputs), ("output", self.outputs)):
             lines += [f"  {heading} {key}: {info}" for key, info in infos.items()]
@@ -166,7 +166,7 @@ class Signature:
         return block("Signature", self.method_name, *self.html_tables())
 
     def html_tables(self, prefix: str = "") -> list[str]:
-        """Its inputs and outputs for notebooks, each under a heading that begins with `prefix`."""
+        """Return tables of inputs and outputs for notebooks, each under a heading that begins with `prefix`."""
         return [
             tensor_table(prefix + heading, [(key, *info.facts()) for key, info in infos.items()])
             for heading, infos in (("inputs", self.inputs), ("outputs", self.outputs))
@@ -180,7 +180,7 @@ def _single(key: str, info: TensorInfo) -> str:
 
 
 def _other_names(given: Mapping[str, Any], inputs: Mapping[str, TensorInfo]) -> errors.InvalidArgumentError:
-    """Names are given that are not those of the inputs."""
+    """Return the error for names that are not exactly those of the inputs."""
     unknown = sorted([str(name) for name in given if name not in inputs])
     if unknown:
         return _not_there("input", unknown[0], inputs)
@@ -208,10 +208,10 @@ def _same_tensor(inputs: Mapping[str, TensorInfo]) -> errors.InvalidArgumentErro
 
 
 def named_inputs(inputs: Mapping[str, Any] | None, named: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Values by input name, of a mapping and of keywords.
+    """Merge values by input name from a mapping and from keywords.
 
     Raises:
-        InvalidArgumentError: both have a name.
+        InvalidArgumentError: a name is in both.
     """
     if not inputs:
         return named
@@ -222,19 +222,18 @@ def named_inputs(inputs: Mapping[str, Any] | None, named: Mapping[str, Any]) -> 
 
 
 def signature_tables(signatures: Mapping[str, Signature]) -> list[str]:
-    """Tables for notebooks of the first of several signatures, under their names."""
+    """Return tables of several signatures for notebooks, under their names; only the first ones if they are many."""
     return [table for name, one in islice(signatures.items(), MAX_ROWS) for table in one.html_tables(f"{name}: ")]
 
 
 def choose_signature(signatures: Mapping[str, Signature], name: str | None = None) -> Signature:
-    """One of several signatures.
+    """Return one of several signatures.
 
     Args:
-        name: which; by default the only one, or else `serving_default`.
+        name: name of the signature; by default the only one, else `serving_default`.
 
     Raises:
-        NotFoundError: there is none of that name, or none is the default; the message names those that
-            there are.
+        NotFoundError: there is none of that name, or no default; the message lists the names.
     """
     if name is None and len(signatures) == 1:
         return next(iter(signatures.values()))
@@ -245,7 +244,7 @@ def choose_signature(signatures: Mapping[str, Signature], name: str | None = Non
     return found
 
 
-# Of a graph as a whole
+# The signature of a whole graph
 
 _INPUTS = ("Placeholder", "PlaceholderV2")
 _NO_RESULTS = (*_INPUTS, "PlaceholderWithDefault", "Const")
@@ -253,11 +252,11 @@ _NO_VALUES = (dtypes.resource, dtypes.variant)
 
 
 def graph_signature(graph: NodeTable) -> Signature:
-    """What a graph without signatures is fed, and what it computes for nobody else.
+    """Return the signature of a graph that has none.
 
-    Inputs are its placeholders without a default value.  Outputs are the tensors of all nodes that no other
-    node takes a tensor of, but for constants, and for cells and handles, which are no values.  A name is
-    that of a node, with `:k` if it is one output of several.
+    Inputs are the placeholders without a default value.  Outputs are the tensors of all nodes whose outputs no node
+    uses, without constants, and without cells and handles, which are not values.  A name is that of the node, with `:k`
+    for one of several outputs.
     """
     taken = {node_id for node in graph for node_id, _ in node.in_edges}
     inputs = {node.name: node.output(0) for node in graph if node.op in _INPUTS}

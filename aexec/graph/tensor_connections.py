@@ -1,7 +1,7 @@
-"""Tensor connections: a view of a graph in which one tensor takes the place of another.
+"""Tensor connections: a view of a graph in which one tensor replaces another.
 
-TensorFlow's CallableOptions have them: where `y:0` is connected to `z:0`, whatever uses `z:0` uses `y:0` of the same
-step.  Next to read: `aexec/graph/passes/working_graph.py`, which is made of such a view.
+They come from TensorFlow's CallableOptions: if `y:0` is connected to `z:0`, all consumers of `z:0` use `y:0` of the
+same step.  Next to read: `aexec/graph/passes/working_graph.py`, which is made from such a view.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from aexec.graph.nodes.prune import PLACEHOLDERS, reachable
 
 __all__ = ["ConnectedTable", "Connection"]
 
-# An endpoint, and the one whose place it takes.
+# (endpoint, the endpoint that it replaces).
 Connection = tuple[Endpoint, Endpoint]
 
 
 class ConnectedTable(NodeTable):
-    """The nodes of a graph, those that used the tensors whose place others take with those as inputs.
+    """The nodes of a graph, with the connected tensors as inputs of the consumers.
 
     Raises:
-        InvalidArgumentError: types that differ, or a tensor that would depend on itself.
+        InvalidArgumentError: dtypes differ, or a tensor would depend on itself.
 
     Attributes:
-        rewired: ids of the nodes that have other inputs than in the graph.
+        rewired: ids of the nodes whose inputs differ from the graph's.
     """
 
     def __init__(self, graph: NodeTable, connections: Iterable[Connection]) -> None:
@@ -53,7 +53,7 @@ class ConnectedTable(NodeTable):
             )
 
     def _connect(self, source: Endpoint, replaced: Endpoint) -> None:
-        # A placeholder does nothing but give its value: who waits for it waits for the other.
+        # A placeholder only returns its value, so nodes that wait for it wait for the other tensor's node instead.
         waits = replaced[0] if self.nodes[replaced[0]].op in PLACEHOLDERS else None
         for node in steadily(self.nodes.copy()):
             if replaced in node.in_edges or waits in node.control_edges:

@@ -1,6 +1,6 @@
-"""`TensorProxy`: what stands for a tensor where a graph is built, fed, fetched or differentiated; a variable, say.
+"""`TensorProxy`: base class of objects that stand for a tensor when a graph is built, run or differentiated.
 
-Whoever takes tensors asks it for the one that is meant there.  What it is made of stays with the modules above.
+A variable is one.  Code that takes tensors asks it for the tensor that it means; subclasses are in higher layers.
 """
 
 from __future__ import annotations
@@ -13,35 +13,35 @@ __all__ = ["TensorProxy"]
 
 
 class TensorProxy(TensorOperators):
-    """Stands for tensors of a graph: its value, and what ops take that change it.
+    """Stands for tensors of a graph: one for its value, one for ops that change it.
 
-    A subclass says what these are; operators are applied to its value.
+    A subclass defines them.  Operators are applied to its value.
     """
 
     __slots__ = ()
 
     @property
     def graph(self) -> GraphView:
-        """The graph that it is of."""
+        """The graph that it belongs to."""
         return self.element.graph
 
     @property
     def element(self) -> Tensor:
-        """The tensor that runs feed and fetch for it."""
+        """The tensor that is fed and fetched for it."""
         raise NotImplementedError
 
     @property
     def reference(self) -> Tensor:
-        """The tensor for ops that change what it stands for, and for gradients: a ref, or a resource handle."""
+        """The tensor for ops that change it, and for gradients: a ref or a resource handle."""
         raise NotImplementedError
 
     def as_tensor(self) -> Tensor:
-        """Its value for an op that is built now; nodes that read it are made in the scopes in force."""
+        """Return its value for a new node; nodes that read the value are built in the scopes in force."""
         raise NotImplementedError
 
     @property
     def dtype(self) -> DType:
-        """Of its value."""
+        """The dtype of its value."""
         return self.element.dtype.base
 
     @property
@@ -51,5 +51,5 @@ class TensorProxy(TensorOperators):
 
     @property
     def shape(self) -> PartialTensorShape:
-        """The static shape, as programs read it."""
+        """The static shape for programs; in graphs of `aexec.compat.v1` a `tf.TensorShape`."""
         return self.element.node.shape_as_read(self.static_shape)

@@ -1,1 +1,1 @@
-"""The order of reads and updates in a step, and which nodes these are."""
+"""The order of variables' reads and updates in a step, and which nodes read and update."""

@@ -1,7 +1,7 @@
-"""Ref edges: where a variable's cell travels along an edge, and not a value.
+"""Ref edges: edges that carry a variable's cell instead of a value.
 
-What has a cell reads it when it runs, and so sees what was assigned until then; a pass must not let a
-node that takes a value read the cell in its place.
+A consumer of a cell reads it when it runs, and so sees all assignments made before.  A pass must not connect a node
+that takes a value to a cell.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ __all__ = ["RefEdges"]
 
 
 class RefEdges:
-    """The ref edges of a graph that does not change meanwhile.
+    """Finds the ref edges of a graph, which must not change meanwhile.
 
     Args:
         fed: endpoints that are fed: feeds are values.
@@ -23,14 +23,14 @@ class RefEdges:
     def __init__(self, graph: GraphView, fed: Container[Endpoint]) -> None:
         self._graph = graph
         self._fed = fed
-        # Of endpoints behind an Identity: whole rows of them are asked for one after the other.
+        # Endpoints behind an Identity → the result: passes ask about chains of them one by one.
         self._known: dict[Endpoint, bool] = {}
 
     def gives_cell(self, endpoint: Endpoint) -> bool:
-        """Does a variable's cell come out of an endpoint?
+        """True if an endpoint carries a variable's cell.
 
-        Identity passes a cell on.  TensorFlow's passes on the variable's buffer, so a consumer sees what was
-        assigned between Identity and itself: graphs rely on that (`w.read_value()` after a control dependency).
+        Identity passes a cell on.  TensorFlow's Identity passes on the variable's buffer, so that a consumer sees what
+        was assigned after the Identity ran, and graphs rely on that (`w.read_value()` after a control dependency).
         """
         passed: list[Endpoint] = []
         while (gives := self._gives(endpoint)) is None:
@@ -40,7 +40,7 @@ class RefEdges:
         return gives
 
     def _gives(self, endpoint: Endpoint) -> bool | None:
-        """The answer, or None if it is that of the node's input."""
+        """Return the result for an endpoint, or None if it is that of the node's input."""
         if endpoint in self._fed:
             return False
         source = self._graph.nodes[endpoint[0]]

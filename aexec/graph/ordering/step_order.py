@@ -1,20 +1,19 @@
-"""The order of reads and updates in a step.
+"""The order of variables' reads and updates in a step.
 
-An update of a variable follows every read of its old value that does not depend on the update and that no edge orders
-otherwise, and a fetched reference is read when all updates are done.  The graph's edges do not say so, and TensorFlow
-leaves it to chance; here it is decided when a plan is made.  What is decided is an *order edge*: it says that one node
-begins when another is over, whether that has run or was dead, and carries neither values nor deadness.
+A read must come before an update of the same variable, unless it depends on the update or edges order them otherwise.
+A fetched reference is read after all updates.  The graph's edges do not say so, and TensorFlow leaves the order to
+chance; here it is fixed when a plan is made, by *order edges*.  The node at the end of an order edge starts when the
+node at its beginning is done, whether that ran or was dead; the edge carries neither a value nor deadness.
 
-* A loop is one node to whoever is outside: what is to be before it goes before its Enters, what is to be after it
-  follows its Exits.  Within a loop the order holds in each iteration, and one that updates a variable goes through its
-  iterations one after the other.
-* An order edge must not make a step wait for itself.  Where a read comes after a node that may wait (for a queue, say)
-  and the update leads to one by which that may end, there is none.
-* Where two pairs contradict each other, that whose read was made first counts.
-* A read that may depend on an update follows it in any case: a Merge may go on without the input by which it depends.
-  So does one that is behind an update as that follows from other order edges.
+* From outside, a loop counts as one node: an order edge into it ends at its Enters, one out of it begins at its Exits.
+  Within a loop the order holds in each iteration, and a loop that updates a variable runs its iterations one by one.
+* An order edge must not make a step wait for itself.  So there is none if the read comes after a node that may wait
+  (for a queue, for example) and the update comes before a node that may end this wait.
+* If two pairs contradict each other, the one whose read was built first wins.
+* A read that may depend on an update follows it: it depends through a Merge, which may run without that input.  So does
+  a read that other order edges put after an update.
 
-Next to read: `variable_uses.py` for who reads and updates; `aexec/runtime/plans/plan_builder.py`.
+Next to read: `variable_uses.py` for the nodes that read and update; `aexec/runtime/plans/plan_builder.py`.
 """
 
 from __future__ import annotations
@@ -40,11 +39,12 @@ class StepOrder(NamedTuple):
     """The order edges of a graph.
 
     Attributes:
-        after: id of a node → ids of the nodes that it follows, dead or alive: of an update the reads.
-        late: the same of reads, each with updates.
-        fetched: a fetched endpoint → the same of whoever takes what is fetched.
-        contradictions: ids of a read and an update that are in no order, as that would contradict others.
-        serial: ids of the Enters of loops that update a variable: an iteration begins when the one before is over.
+        after: id of an updating node, or of an Enter → ids of the nodes that must be done or dead before it starts.
+        late: the same for reads that follow updates.
+        fetched: fetched endpoint → ids of the nodes that must be done or dead before its value is taken.
+        contradictions: (read, update) ids of pairs whose order would contradict other order edges.
+        serial: ids of the Enters of loops that update a variable, so that each iteration starts when the one before is
+            done.
     """
 
     after: Mapping[int, tuple[int, ...]]
@@ -58,7 +58,7 @@ class StepOrder(NamedTuple):
 
     @property
     def edges(self) -> Mapping[int, tuple[int, ...]]:
-        """All of them: id of a node → ids of the nodes that it follows."""
+        """Both `after` and `late`: id of a node → ids of the nodes that it follows."""
         if not (self.after and self.late):
             return self.after or self.late
         both = [*self.after, *(i for i in self.late if i not in self.after)]
@@ -77,17 +77,17 @@ def step_order(
     *,
     in_parts: bool = False,
 ) -> StepOrder:
-    """Decide the order of reads and updates.
+    """Return the order edges for the reads and updates of a step.
 
     Args:
-        nodes: that run, by id.
+        nodes: the nodes that run, by id.
         fed, fetches: endpoints.
-        functions: that nodes call.
-        made_of: id of the node of the graph that a node was made of: what decides between contradictions.
-        in_parts: feeds come while the step runs: nothing waits for more of them than it needs.
+        functions: effects of the functions that nodes call.
+        made_of: returns the id of the original node that a pass made a node from; smaller ids win contradictions.
+        in_parts: feeds arrive during the step (a partial run): no node may wait for a feed that it does not need.
 
     Raises:
-        InvalidArgumentError: malformed loop frames.
+        InvalidArgumentError: the graph has malformed loop frames.
     """
     uses = find_uses(nodes.values(), fed, functions)
     if uses is None:
@@ -95,16 +95,16 @@ def step_order(
     return _Orderer(nodes, fed, fetches, uses, functions, made_of, in_parts=in_parts).order()
 
 
-# What a read and an update that are in no order take of memory, until it is decided; announced for so many at a time.
+# Estimated bytes of an unordered pair until it is decided; memory is announced for so many pairs at once.
 _PAIR_BYTES = 400
 _ANNOUNCED = 1000
 
-# What goes on to the next iteration, or out of a loop, is read when the loop says.
+# Exit and NextIteration read their input when the loop's predicate is known, so their reads are not ordered.
 _READ_BY_LOOP = EXIT | NEXT_ITERATION
 
 
 class _Pair(NamedTuple):
-    """A read and an update, and where order edges between them begin and end: at these, or at the ends of a loop."""
+    """A read, an update, and the ends of the order edges between them: these nodes, or Enters and Exits of loops."""
 
     read: int
     update: int
@@ -135,12 +135,12 @@ class _Orderer:
         self.position = {node.id: i for i, node in enumerate(self.sorted)}
         self.frames = _Frames(nodes, self.fed)
         updates = {i for ids in uses.updates.values() for i in ids}
-        # A bit for each node that updates something.
+        # Each updating node has one bit in the bit sets below.
         self.bits = {node.id: 1 << k for k, node in enumerate(n for n in self.sorted if n.id in updates)}
         self.updates = list(self.bits)
         self.in_frame = self._updates_by_frame()
-        # The updates on which each node may depend, and those that are over in any case when it runs, itself included,
-        # as bits; only where there are any.
+        # Bit sets by node id, empty ones left out: the updates that a node may depend on, and those that are certainly
+        # done when it runs, in both cases with its own.
         self.before: dict[int, int] = {}
         self.surely: dict[int, int] = {}
         self._find_updates_before()
@@ -152,10 +152,10 @@ class _Orderer:
             pairs, late = self._without_waiting(pairs, late)
         return _Decision(self).edges(pairs, late)._replace(fetched=self._fetched(), serial=self._serial())
 
-    # Paths
+    # Paths: which updates come before which nodes
 
     def _producers(self, node: Node) -> list[int]:
-        """Ids of the nodes that a node waits for in its own iteration, and of fed ones."""
+        """Return the ids of the nodes that a node waits for in its own iteration, without fed ones."""
         nodes = self.nodes
         if node.op_def.name in MERGE:
             sources = waits_for(node, nodes.__getitem__)
@@ -165,7 +165,7 @@ class _Orderer:
         return [*sources, *node.control_edges] if node.control_edges else sources
 
     def _updates_by_frame(self) -> dict[int, int]:
-        """The updates in each loop, those in loops within it too, as bits."""
+        """Return the updates inside each loop and the loops in it, as bit sets."""
         found: defaultdict[int, int] = defaultdict(int)
         for node_id, bit in steadily(self.bits.items()):
             for loop in self.frames.loops_around(node_id):
@@ -173,12 +173,12 @@ class _Orderer:
         return found
 
     def updates_in_loop(self, enter: int) -> int:
-        """The updates in the loop that an Enter leads into, as bits."""
+        """Return the updates in the loop that an Enter leads into, as a bit set."""
         return self.in_frame.get(id(self.frames.started_by(enter)), 0)
 
     def _find_updates_before(self) -> None:
         before, surely = self.before, self.surely
-        # A loop's Exits say that its updates are over, and may be in front of these.
+        # A loop's Exits stand for all updates in it; in the sorted order they may come before these.
         ends = (exit_ for loop in self.in_frame for exit_ in self.frames.exits(loop))
         first = min(self.position[i] for i in (*self.updates, *ends) if i in self.position)
         for node in steadily(self.sorted[first:]):
@@ -195,17 +195,17 @@ class _Orderer:
                 surely[node.id] |= reduce(and_, [surely.get(i, 0) for i in taken]) if taken else 0
 
     def _one_of(self, node: Node, sources: Sequence[int]) -> Collection[int]:
-        """Ids of the nodes of which one is enough for a node to run."""
+        """Return the ids of a Merge's inputs, any one of which lets it run; empty for other nodes."""
         if node.op_def.name not in MERGE:
             return ()
         data = {i for i, _ in node.in_edges}
         found = [i for i in sources if i in data]
         return found if len(found) > 1 else ()
 
-    # Pairs
+    # Pairs of a read and an update
 
     def _pairs(self, late: list[_Pair]) -> Iterator[_Pair]:
-        """Reads, and updates on which they do not depend; if a read may depend on one, the pair goes into `late`."""
+        """Yield each read with each update that it does not depend on; add it to `late` if it may depend on it."""
         seen: set[tuple[int, int]] = set()
         for variable, reads in self.uses.reads.items():
             for update in self.uses.updates.get(variable, ()):
@@ -228,17 +228,17 @@ class _Orderer:
             yield _Pair(read, update, begins, ends)
 
     def behind(self, read: int, update: int) -> Iterator[_Pair]:
-        """The same with the read behind the update; a Merge reads what it takes as soon as that is there."""
+        """Yield the pair with the read after the update; none for a Merge, which reads an input when it arrives."""
         begins, ends = self.frames.between(update, read)
         if begins and ends and self.nodes[read].op not in MERGE:
             yield _Pair(read, update, begins, ends)
 
     def _unordered(self, pairs: Iterable[_Pair]) -> list[_Pair]:
-        """Those of which the read is not over in any case when the update runs."""
+        """Return the pairs whose read is not certainly done before the update runs."""
         found = list(pairs)
         if not found:
             return found
-        # The updates that nodes lead to, as bits.
+        # The updates that certainly run after a node, as bit sets.
         leads_to = {pair.update: self.bits[pair.update] for pair in found}
         first = min(self.position[pair.read] for pair in found)
         last = max(self.position[i] for i in leads_to)
@@ -256,7 +256,7 @@ class _Orderer:
         return [pair for pair in found if not leads_to.get(pair.read, 0) & self.bits[pair.update]]
 
     def _without_waiting(self, pairs: list[_Pair], late: list[_Pair]) -> tuple[list[_Pair], list[_Pair]]:
-        """Those whose order makes no step wait for what comes after the waiting."""
+        """Return the pairs whose order cannot make the step wait for itself."""
         waiting = [node.id for node in self.sorted if self.may_wait(node)]
         ending = reduce(or_, (self.before.get(i, 0) for i in waiting), 0)
         held = {pair.update for pair in pairs if self.in_parts or ending & self.bits[pair.update]}
@@ -273,7 +273,7 @@ class _Orderer:
         return free, [pair for pair in late if is_free(pair)]
 
     def _waits(self, waiting: frozenset[int]) -> dict[int, frozenset[object]]:
-        """What each node may have to wait for: nodes that may wait, and in a step that is fed in parts the feeds."""
+        """Return what each node may have to wait for: nodes that may wait, and in a partial run the feeds."""
         waits: dict[int, frozenset[object]] = {}
         nothing = frozenset[object]()
         for node in steadily(self.sorted):
@@ -287,10 +287,10 @@ class _Orderer:
                 waits[node.id] = found
         return waits
 
-    # What is fetched
+    # Fetches
 
     def _fetched(self) -> dict[Endpoint, tuple[int, ...]]:
-        """What each fetched reference is read after: all updates of its variables."""
+        """Return for each fetched reference the updates of its variables, which it is read after."""
         found: dict[Endpoint, tuple[int, ...]] = {}
         same: dict[tuple[int, ...], tuple[int, ...]] = {}
         for endpoint in dict.fromkeys(self.fetches):
@@ -321,7 +321,7 @@ class _Orderer:
         return node.output_types[endpoint[1]].is_ref
 
     def _in_parts(self, found: dict[Endpoint, tuple[int, ...]]) -> dict[Endpoint, tuple[int, ...]]:
-        """The same, without updates that wait for feeds for which what is fetched does not."""
+        """Return the same without updates that need feeds which the fetched node does not need."""
         waits = self._waits(frozenset())
         nothing = frozenset[object]()
         kept = {
@@ -332,7 +332,7 @@ class _Orderer:
 
 
 class _Frames:
-    """The loops of a graph; of one without loops it knows one frame."""
+    """The loop frames of a graph; a graph without loops is not analysed."""
 
     def __init__(self, nodes: Mapping[int, Node], fed: Collection[Endpoint]) -> None:
         self._analysis: control_flow.Frames | None = None
@@ -358,27 +358,27 @@ class _Frames:
                 self._exits[id(analysis.of[node.id])].append(node.id)
 
     def of(self, node_id: int) -> FrameInfo | None:
-        """The frame that a node runs in; None for the root of a graph without loops, and for what never runs."""
+        """Return the frame that a node runs in; None in a graph without loops, and for nodes that never run."""
         return None if self._analysis is None else self._analysis.of.get(node_id)
 
     def started_by(self, enter: int) -> FrameInfo | None:
-        """The loop that an Enter leads into."""
+        """Return the loop that an Enter leads into."""
         return None if self._analysis is None else self._analysis.started_by.get(enter)
 
     def enters(self, loop: int) -> Sequence[int]:
-        """Ids of the Enters of the loop with that `id`."""
+        """Return the ids of the Enters of the loop whose `id()` is given."""
         return self._enters.get(loop, ())
 
     def exits(self, loop: int) -> Sequence[int]:
-        """Ids of the Exits of the loop with that `id`."""
+        """Return the ids of the Exits of the loop whose `id()` is given."""
         return self._exits.get(loop, ())
 
     def loops_around(self, node_id: int) -> list[FrameInfo]:
-        """The loops that a node is in, the innermost first."""
+        """Return the loops that a node is in, the innermost first."""
         return _loops(self.of(node_id))
 
     def between(self, first: int, second: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """What an edge from one node to another begins and ends at: they, or a loop's Exits and Enters."""
+        """Return the ends of an edge between two nodes: these, or the Exits and Enters of loops that only one is in."""
         ours, theirs = self.loops_around(first), self.loops_around(second)
         while ours and theirs and ours[-1] is theirs[-1]:
             ours.pop()
@@ -387,7 +387,7 @@ class _Frames:
         return begins, tuple(self._enters[id(theirs[-1])]) if theirs else (second,)
 
     def before_outputs(self, update: int, node: Node) -> tuple[int, ...]:
-        """What is over when an update is, as seen from where the outputs of a node are."""
+        """Return the ids of nodes that are done when an update is done, seen from the frame of a node's outputs."""
         if self._analysis is None:
             return (update,)
         ours, around = self.loops_around(update), _loops(self._analysis.of_outputs(node))
@@ -400,7 +400,7 @@ class _Frames:
 
 
 def _loops(frame: FrameInfo | None) -> list[FrameInfo]:
-    """A frame and those around it, but for the root."""
+    """Return a frame and those around it, without the root."""
     found = []
     while frame is not None and frame.parent is not None:
         found.append(frame)
@@ -409,7 +409,7 @@ def _loops(frame: FrameInfo | None) -> list[FrameInfo]:
 
 
 def _sorted(pairs: Iterable[_Pair], made_of: Callable[[int], int]) -> Iterator[_Pair]:
-    """Those of reads that were made first come first; sorted in pieces, as there may be very many."""
+    """Yield the pairs by the id of the read's original node; each group is sorted by itself, as pairs may be many."""
     of_read: defaultdict[int, list[_Pair]] = defaultdict(list)
     for pair in steadily(pairs):
         of_read[made_of(pair.read)].append(pair)
@@ -426,20 +426,20 @@ def _edges_of(pairs: Iterable[_Pair]) -> dict[int, tuple[int, ...]]:
 
 
 class _Decision:
-    """Which order edges there are; pairs whose order contradicts that of earlier ones have none.
+    """Decides which pairs get order edges: those whose order does not contradict the pairs before.
 
-    Whatever an order edge leads to is an update, or a loop with updates in it, or a read that is behind its update
-    already.  So which updates come before which says all that there is to know of cycles.
+    An order edge ends at an update, at a loop with updates, or at a read that is already after its update.  So it is
+    enough to know which updates come before which to find all cycles.
     """
 
     def __init__(self, orderer: _Orderer) -> None:
         self._orderer = orderer
         self._bits = orderer.bits
-        # The updates that come before each one, by edges and by what was decided, as bits.
+        # For each update a bit set of those before it, by edges of the graph and by order edges.
         self._preceding = {i: orderer.before[i] & ~bit for i, bit in self._bits.items()}
 
     def edges(self, pairs: Iterable[_Pair], late: list[_Pair]) -> StepOrder:
-        """The order edges of pairs, and of those whose read comes behind the update, with nothing fetched."""
+        """Return the order edges of the pairs, and of the `late` ones whose read comes after the update."""
         made_of = self._orderer.made_of
         added: list[_Pair] = []
         contradicting: list[_Pair] = []
@@ -451,9 +451,9 @@ class _Decision:
         return StepOrder(_edges_of(added), _edges_of(late), {}, contradictions)
 
     def _add(self, pair: _Pair) -> bool:
-        """Put an update behind a read, unless the read is behind it already."""
+        """Put an update after a read; return False if the read is after the update already."""
         orderer = self._orderer
-        go_on()  # it is compared with all other updates
+        go_on()  # a long loop over all other updates follows
         held = self._bits[pair.update]
         if pair.ends != (pair.update,):
             held |= orderer.updates_in_loop(pair.ends[0])
@@ -467,7 +467,7 @@ class _Decision:
         return True
 
     def _closed(self, bits: int) -> int:
-        """These updates and all that come before them."""
+        """Return these updates with all that come before them."""
         if not bits:
             return 0
         return reduce(or_, [self._preceding[i] for i, bit in self._bits.items() if bit & bits], bits)

@@ -1,9 +1,9 @@
-"""Which nodes of a step read variables, and which update them.
+"""Finds which nodes of a step read variables, and which update them.
 
-A variable is followed from the node that makes it: its cell along ref edges, its handle through whatever hands that
-on, and into the functions that are called with it.  Whoever takes the value of a cell reads the variable when it runs;
-an Identity does not, as it passes the cell on (`ref_edges.py`).
-Next to read: `step_order.py`, which puts the ones before the others.
+A variable is followed from the node that makes it: its cell along ref edges, its handle through nodes that pass it on
+and into functions that are called with it.  A node that takes the value of a cell reads the variable when it runs;
+Identity does not, as it passes the cell on (`ref_edges.py`).
+Next to read: `step_order.py`, which orders reads and updates.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from aexec.graph.nodes.prune import reachable
 
 __all__ = ["FunctionEffects", "VariableUses", "find_uses", "later_than_updates", "reads_by_handle", "updates_by_handle"]
 
-# What stands for a variable.
+# Identifies a variable in this module.
 Variable = Hashable
 
 _VARIABLES = frozenset({"Variable", "VariableV2", "TemporaryVariable"})
@@ -46,28 +46,28 @@ _UPDATE_PREFIXES = (
     *("ResourceApply", "ResourceSparseApply", "ResourceScatter"),
     *("StatefulRandom", "StatefulStandard", "StatefulTruncated", "StatefulUniform"),
 )
-# They take a ref and only pass it on, or look at it.
+# Ops that take a ref and only pass it on, or inspect it without reading the value.
 _PASS_CELLS = EXECUTOR_OPS | {"RefIdentity", "RefSelect", "DebugGradientRefIdentity"}
 _PASS_VALUES = EXECUTOR_OPS | {"Identity", "IdentityN", "_SwitchN"}
 _LOOKS_AT_CELL = "IsVariableInitialized"
 
 
 def reads_by_handle(op: str) -> bool:
-    """Does an op that takes a variable's handle read the variable?"""
+    """True if an op that takes a variable's handle reads the variable."""
     return op in _READS
 
 
 def updates_by_handle(op: str) -> bool:
-    """Does an op that takes a variable's handle change the variable?"""
+    """True if an op that takes a variable's handle updates the variable."""
     return op in _UPDATES or op.startswith(_UPDATE_PREFIXES)
 
 
 class VariableUses(NamedTuple):
-    """Who uses which variable.
+    """The nodes that use each variable.
 
     Attributes:
-        reads, updates: variable → ids of nodes, each once; who changes a variable by a call may be among both.
-        carried: endpoint → the variables whose cells or handles may come out of it.
+        reads, updates: variable → ids of nodes, each once; a calling node may be in both.
+        carried: endpoint → the variables whose cells or handles it may carry.
     """
 
     reads: dict[Variable, list[int]]
@@ -76,12 +76,12 @@ class VariableUses(NamedTuple):
 
 
 class _Effects(NamedTuple):
-    """What a function does with its arguments, by their position.
+    """What a function does with the variables it is passed, by argument position.
 
     Attributes:
-        reads, updates: those whose variables it reads and changes.
-        gives: of each result those that it may be.
-        waits: a node of it may wait, or end the waiting of another.
+        reads, updates: positions of the arguments whose variables it reads or updates.
+        gives: for each result the positions of the arguments that it may be.
+        waits: True if a node of it may wait, or may end another node's wait.
     """
 
     reads: frozenset[int]
@@ -92,16 +92,16 @@ class _Effects(NamedTuple):
 
 _NO_EFFECTS = _Effects(frozenset(), frozenset(), (), waits=False)
 
-# Given an attr that names a function, its body; None if it has none that can be built.
+# Returns the body of the function that an attr names; None if it cannot be built.
 BodyOf = Callable[[NameAttrList], FunctionBody | None]
 
 
 class FunctionEffects:
-    """What the functions of a library do with the variables whose handles they are given; found out once each.
+    """Finds what the functions of a library do with variables that they are passed, once for each function.
 
     Args:
-        may_wait: of a node that calls none: may it wait for another one to which no path leads, or end the waiting of
-            one?
+        may_wait: returns True for a node, other than a call, that may wait for a node to which it has no path, or may
+            end such a wait.
     """
 
     def __init__(self, library: FunctionLibrary, body_of: BodyOf, may_wait: Callable[[Node], bool]) -> None:
@@ -111,26 +111,26 @@ class FunctionEffects:
         self._known: dict[Hashable, _Effects] = {}
 
     def is_call(self, node: Node) -> bool:
-        """Does a node do nothing but call functions?"""
+        """True if a node only calls functions."""
         return is_functional(node, self.library)
 
     def may_wait(self, node: Node) -> bool:
-        """The same of any node."""
+        """True if any node, calls included, may wait for a node to which it has no path, or may end such a wait."""
         if not self.is_call(node):
             return self._may_wait(node)
         return any(self.of(callee.function).waits for callee in functions_called(node, self.library))
 
     def of(self, function: NameAttrList) -> _Effects:
-        """What one does; nothing, if it has no body."""
+        """Return the effects of a function; none if its body cannot be built."""
         key = attr_value.hashable(function)
         if key not in self._known:
             self._find_out(function)
         return self._known[key]
 
     def _find_out(self, function: NameAttrList) -> None:
-        """Find out what a function does, and before it what all do that it calls.
+        """Find the effects of a function, after those of all functions that it calls.
 
-        Without recursion, as calls may be nested deeper than Python's stack allows.
+        It does not recurse, as calls may be nested more deeply than Python's stack.
         """
         bodies: dict[Hashable, tuple[FunctionBody, list[Node]]] = {}
         left = [(function, attr_value.hashable(function), False)]
@@ -142,14 +142,14 @@ class FunctionEffects:
                 elif key not in self._known:
                     body = self._body_of(function)
                     nodes = [] if body is None else _nodes_that_run(body)
-                    self._known[key] = _NO_EFFECTS  # for a function that calls itself
+                    self._known[key] = _NO_EFFECTS  # for a recursive function
                     if body is not None:
                         bodies[key] = body, nodes
                         left.append((function, key, True))
                         left += self._called_by(nodes)
         except BaseException:
             for key in bodies:
-                del self._known[key]  # it is not known yet
+                del self._known[key]  # not found yet
             raise
 
     def _called_by(self, nodes: Iterable[Node]) -> Iterator[tuple[NameAttrList, Hashable, bool]]:
@@ -179,11 +179,11 @@ def _positions(variables: Iterable[Variable]) -> frozenset[int]:
 
 
 def find_uses(nodes: Collection[Node], fed: Collection[Endpoint], functions: FunctionEffects) -> VariableUses | None:
-    """Who uses which variable among the nodes of a step; None if nobody changes any.
+    """Return the uses of variables by the nodes of a step; None if no node updates any.
 
     Args:
-        nodes: that run.
-        fed: endpoints that are fed: what is fed is no cell, and may be a handle.
+        nodes: the nodes that run.
+        fed: endpoints that are fed: a feed is never a cell, but may be a handle.
     """
     ops = {node.op_def.name: node.op_def for node in steadily(nodes)}
     if not any(_may_update(op_def, functions.library) for op_def in ops.values()):
@@ -194,7 +194,7 @@ def find_uses(nodes: Collection[Node], fed: Collection[Endpoint], functions: Fun
 
 
 def later_than_updates(producers_first: Iterable[Node], library: FunctionLibrary) -> set[int]:
-    """Ids of the nodes that may update a variable, and of all that depend on one of these."""
+    """Return the ids of the nodes that may update a variable, and of all that depend on them."""
     found: set[int] = set()
     updating: dict[str, bool] = {}
     for node in steadily(producers_first):
@@ -234,7 +234,7 @@ class _Follower:
             self._consumers[endpoint].append((node, position))
 
     def sources(self) -> Iterator[tuple[Endpoint, Variable]]:
-        """Where variables come from: nodes, and feeds, each of which may be a handle of a variable of its own."""
+        """Yield where variables come from: nodes that make them, and feeds, each of which may be the handle of one."""
         yield from ((endpoint, variable) for endpoint, variable in self._made() if endpoint not in self._fed)
         yield from ((endpoint, endpoint) for endpoint in self._consumers if endpoint in self._fed)
 
@@ -253,7 +253,7 @@ class _Follower:
                 yield from (((node.id, slot), (node.id, slot)) for slot in handles)
 
     def follow(self, sources: Iterable[tuple[Endpoint, Variable]]) -> VariableUses:
-        """Who uses these."""
+        """Return all uses of these variables."""
         reads: defaultdict[Variable, dict[int, None]] = defaultdict(dict)
         updates: defaultdict[Variable, dict[int, None]] = defaultdict(dict)
         carried: defaultdict[Endpoint, set[Variable]] = defaultdict(set)
@@ -276,7 +276,7 @@ class _Follower:
         )
 
     def _use(self, node: Node, position: int, endpoint: Endpoint) -> tuple[bool, bool, Iterable[int]]:
-        """Does a node read, or update, the variable that comes in at a position, and which outputs hand it on?"""
+        """Return whether a node reads or updates the variable at an input, and which outputs pass the variable on."""
         dtype = node.input_types[position]
         if dtype is resource:
             return self._use_of_handle(node, position)
@@ -311,12 +311,12 @@ class _Follower:
             if callee.gives_outputs:
                 slots.update(slot for slot, given in enumerate(effects.gives) if argument in given)
         if node.op_def.name.endswith("While") and position < node.num_outputs:
-            slots.add(position)  # without an iteration
+            slots.add(position)  # the output if there is no iteration
         return reads, updates, slots
 
 
 def _may_carry(node: Node) -> bool:
-    """May a cell or a handle come out of a node?"""
+    """True if an output of the node may carry a cell or a handle."""
     for dtype in node.output_types:
         if dtype is resource or dtype.is_ref:
             return True

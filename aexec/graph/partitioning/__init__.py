@@ -1,1 +1,1 @@
-"""Graphs cut into pieces: regions that can run as one, and partitions for devices."""
+"""Division of graphs: into regions that run as one, and into one partition per device."""

@@ -1,4 +1,4 @@
-"""Receives that begin when a simulated step would need their values soon, so that what comes early keeps no memory."""
+"""Delays receives until the step soon needs their values, so that early values do not take memory."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ __all__ = ["hold_receives_back"]
 
 
 def hold_receives_back(split: SplitGraph, loops: SplitLoops, costs: Costs) -> None:
-    """Let receives begin when a simulated step would need them soon; after the split."""
+    """Add triggers to the partitions that delay receives, by the times of a simulated step; call it after the split."""
     starts = start_times(_with_order(split.kept, split.graph.order), costs)
-    # A simulated step goes through a loop once: what leads into one may be needed before what comes after it.
+    # The simulation runs a loop once, so a value that leads into a loop may be needed earlier than it says.
     into_loops = _producers_of(split, [node for node in split.kept.values() if node.op in ENTER])
     for partition in split.partitions.values():
         nodes = _with_order(partition.nodes, partition.order)
@@ -28,7 +28,7 @@ def hold_receives_back(split: SplitGraph, loops: SplitLoops, costs: Costs) -> No
         for node in order:
             if node.op in ENTER or _is_in_loop(loops, node, apart):
                 apart.add(node.id)
-        # What no node of the graph needs here, as results, has no time at which it is needed.
+        # A node whose result no node of the graph needs here has no time at which it is needed.
         needed = {i for i in nodes if i not in partition.added}
         for node in reversed(order):
             if node.id in needed:
@@ -38,7 +38,7 @@ def hold_receives_back(split: SplitGraph, loops: SplitLoops, costs: Costs) -> No
         for node in reversed(order):
             if node.id in leading:
                 leading.update(_producers(node))
-        # One that waits for a Send of its own device begins late as it is.
+        # A receive with control inputs waits for a Send of its own device, and so starts late already.
         receives = [i for i in partition.added - leading if nodes[i].op in RECEIVES and not nodes[i].control_edges]
         for trigger in triggers(nodes, starts, receives, apart):
             held_by = split.new(partition, split.new_name("synch"), "ControlTrigger", {}, (), (trigger.after,))
@@ -47,7 +47,7 @@ def hold_receives_back(split: SplitGraph, loops: SplitLoops, costs: Costs) -> No
 
 
 def _producers_of(split: SplitGraph, nodes: Iterable[Node]) -> set[int]:
-    """Ids of nodes, and of all from which there is a way to them."""
+    """Return the ids of these nodes and of all that they depend on."""
     found = {node.id for node in nodes}
     left = list(found)
     while left:
@@ -59,7 +59,7 @@ def _producers_of(split: SplitGraph, nodes: Iterable[Node]) -> set[int]:
 
 
 def _is_in_loop(loops: SplitLoops, node: Node, in_loops: Container[int]) -> bool:
-    """Does a node run once in every iteration, if of its producers these do?"""
+    """True if a node runs in every iteration of a loop, given which of its producers do."""
     frame = loops.frame_of.get(node.id)
     if frame is not None:
         return frame.parent is not None
@@ -67,7 +67,7 @@ def _is_in_loop(loops: SplitLoops, node: Node, in_loops: Container[int]) -> bool
 
 
 def _with_order(nodes: Mapping[int, Node], order: StepOrder) -> Mapping[int, Node]:
-    """The same nodes with order edges as control edges, for whoever only wants to know what comes before what."""
+    """Return the nodes with order edges as control edges, which is enough to see what comes before what."""
     if not order.after:
         return nodes
     followers = [(nodes[i], sources) for i, sources in order.after.items() if i in nodes]
@@ -78,5 +78,5 @@ def _with_order(nodes: Mapping[int, Node], order: StepOrder) -> Mapping[int, Nod
 
 
 def _producers(node: Node) -> tuple[int, ...]:
-    """Ids of the nodes that lead to a node."""
+    """Return the ids of the nodes with an edge to a node."""
     return (*(i for i, _ in node.in_edges), *node.control_edges)

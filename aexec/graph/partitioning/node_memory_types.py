@@ -1,8 +1,7 @@
-"""Where the inputs and outputs of a placed node live: in the host's memory, or in its device's.
+"""Memory types: whether each input and output of a placed node is in host memory or in its device's memory.
 
-What decides is the kernel that the node has on that type of device; where there is none the data
-types do, and of control flow and calls of functions too.  On a device whose memory is the host's both
-are the same.  After TensorFlow's core/framework/memory_types.cc.
+The node's kernel for the device type decides.  Without a kernel, and for control flow and calls, the dtypes decide.
+On a device that uses host memory there is no difference.  After TensorFlow's core/framework/memory_types.cc.
 Next to read: `aexec/framework/kernel_contract/memory_types.py`.
 """
 
@@ -22,9 +21,9 @@ from aexec.graph.nodes.node import Node
 
 __all__ = ["NodeMemoryTypes", "memory_by_type", "memory_types_for_node"]
 
-# What the executor looks at to decide which way to go, and what it says of that.
+# The executor reads the predicate on the host, and writes the index there.
 _HOST_MEMORY_OF_EXECUTOR = {**dict.fromkeys(SWITCH, ("pred",)), **dict.fromkeys(MERGE, ("value_index",))}
-# They pass on what they get, so that it stays where the nodes around them have it.
+# These pass their inputs on, so the values stay where the nodes around them have them.
 _BY_TYPE = EXECUTOR_OPS | FUNCTIONAL_OPS
 
 
@@ -36,11 +35,11 @@ class NodeMemoryTypes(NamedTuple):
 
 
 def memory_types_for_node(node: Node, device_type: str) -> NodeMemoryTypes:
-    """Memory type of each input and output of a node that is on a device of this type.
+    """Return the memory type of each input and output of a node on a device of this type.
 
     Raises:
-        InvalidArgumentError: several kernels serve the node there, its kernel names arguments that its
-            op does not have, or its `_input_hostmem` or `_output_hostmem` a position that does not exist.
+        InvalidArgumentError: several kernels match the node, its kernel names arguments that its op does not have, or
+            its `_input_hostmem` or `_output_hostmem` a position that does not exist.
     """
     host_memory, by_type = _decided_by(node, device_type)
     attrs, op_def = node.attrs, node.op_def
@@ -56,12 +55,12 @@ def memory_types_for_node(node: Node, device_type: str) -> NodeMemoryTypes:
 
 
 def memory_by_type(types: Sequence[DType]) -> tuple[MemoryType, ...]:
-    """Memory type of each input or output of a node that calls functions, on a device with memory of its own."""
+    """Return the memory types of a calling node's inputs or outputs on a device with its own memory."""
     return _by_type(memory_types(types, {}, (), {}, ""), types)
 
 
 def _decided_by(node: Node, device_type: str) -> tuple[Sequence[str], bool]:
-    """The names of arguments in host memory, and whether the types of the others decide."""
+    """Return the names of the arguments in host memory, and whether dtypes decide about the others."""
     if node.op in EXECUTOR_OPS:
         return _HOST_MEMORY_OF_EXECUTOR.get(node.op, ()), True
     try:
@@ -73,7 +72,7 @@ def _decided_by(node: Node, device_type: str) -> tuple[Sequence[str], bool]:
 
 
 def _by_type(decided: Sequence[MemoryType], types: Sequence[DType]) -> tuple[MemoryType, ...]:
-    """Values of type int32 are taken to be shapes and the like, which kernels want on the host."""
+    """Put int32 values into host memory too: they are mostly shapes, which kernels need on the host."""
     return tuple(
         MemoryType.HOST_MEMORY if dtype.base is dtypes.int32 else memory
         for memory, dtype in zip(decided, types, strict=True)

@@ -1,6 +1,6 @@
 """`Partition`: the nodes of a placed graph that one device runs; `Ends`: where values enter and leave.
 
-Next to read: `splitting.py`, which makes them of a graph; how they run is in `runtime/plans/partitioned_plan.py`.
+Next to read: `splitting.py`, which makes partitions; `runtime/plans/partitioned_plan.py`, which runs them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ TRANSFERS = SENDS | RECEIVES
 
 
 class _Nodes(dict[int, Node]):
-    """The nodes of a partition by id; others, which may be named, are those of the whole graph."""
+    """The nodes of a partition by id; a lookup of another id returns the node of the whole graph."""
 
     def __init__(self, whole: WorkingGraph) -> None:
         super().__init__()
@@ -35,16 +35,16 @@ class _Nodes(dict[int, Node]):
 
 
 class Partition:
-    """What runs on one device: a graph to whoever lays out a plan.
+    """The part of a graph that runs on one device.  A plan is made from it as from a graph.
 
     Attributes:
-        device: where it runs.
-        nodes: its nodes by id; nodes of the whole graph have the ids that they have there.
-        added: ids of those that the whole graph has not.
-        feeds, fetches: position in the request → the endpoint by which a value enters or leaves here.
-        fetched_from: position of a fetch that leaves here → the device in whose memory it is, None for the host's.
-        targets: ids of the nodes that are to run although nothing here uses what they give: Sends, targets of
-            the request, and what tells a node that one on another device is over which it follows.
+        device: the device that it runs on.
+        nodes: its nodes by id; nodes of the whole graph keep their ids.
+        added: ids of the nodes that were added by the split.
+        feeds, fetches: position in the request → the endpoint at which a value enters or leaves here.
+        fetched_from: position of a fetch that leaves here → the device whose memory has it, None for host memory.
+        targets: ids of the nodes that run although nothing here uses their outputs: Sends, targets of the request, and
+            nodes that signal the end of a node to order edges in other partitions.
         order: the order edges between its nodes.
     """
 
@@ -62,11 +62,11 @@ class Partition:
         self.order = StepOrder(self._after, {}, self._fetched)
 
     def follow(self, node_id: int, sources: Iterable[int]) -> None:
-        """Let one of its nodes begin when others are over."""
+        """Add order edges: a node starts when the sources are done or dead."""
         self._after[node_id] = tuple(dict.fromkeys((*self._after.get(node_id, ()), *sources)))
 
     def fetch_after(self, endpoint: Endpoint, sources: Iterable[int]) -> None:
-        """Let what is fetched here be taken when others are over."""
+        """Add order edges to a fetch: its value is taken when the sources are done or dead."""
         self._fetched[endpoint] = tuple(dict.fromkeys(sources))
 
     @property
@@ -81,11 +81,11 @@ class Partition:
         return name in self._whole
 
     def find(self, name: str) -> Node | None:
-        """The node of the whole graph of that name, or None."""
+        """Return the node of the whole graph of that name, or None."""
         return self._whole.find(name)
 
     def take_apart(self) -> None:
-        """Nobody uses it any more: let go of its nodes, which refer to the whole graph."""
+        """Drop the nodes, which refer to the whole graph.  The partition must not be used any more."""
         empty(self.nodes)
 
     def __repr__(self) -> str:
@@ -93,13 +93,13 @@ class Partition:
 
 
 class Ends(NamedTuple):
-    """Where the values are that are fed, and where those are wanted that are fetched.
+    """The memory that fed values come in, and the memory that fetched values are wanted in.
 
-    A device stands for its memory; there, in its partition, the value enters or leaves.  None stands for the host's
-    memory, wherever the value is used or made: such a value enters every partition that uses it.
+    A device stands for its memory; the value enters or leaves in its partition.  None stands for host memory; such a
+    feed enters every partition that uses it, and such a fetch leaves where it is made.
 
     Attributes:
-        feeds, fetches: in the order of the request; None for fetches leaves each in the memory that it is made in.
+        feeds, fetches: in the order of the request; fetches None leaves each value in the memory that it is made in.
     """
 
     feeds: Sequence[Device | None]

@@ -1,9 +1,9 @@
-"""Regions: convex sets of a request's nodes that can be run as one piece.
+"""Regions: convex sets of a request's nodes that can be run as one node.
 
-A set of nodes is convex if no path leaves it and comes back: then all that it needs is there before it
-begins, and nobody waits for its middle.  Its nodes are dead or alive together, in the same iteration of the
-same loop, and on the same device.  A constant is no member: whoever runs a region gets a copy of those it uses.
-Next to read: `aexec/delegates/delegate.py` for who runs them.
+A set of nodes is convex if no path leaves it and comes back.  Then all its inputs are there before it starts, and no
+node outside waits for a part of it.  The nodes of a region are dead or alive together, in the same iteration of the
+same loop, and on the same device.  A constant is not a member: each region gets a copy of the constants it uses.
+Next to read: `aexec/delegates/delegate.py` for what runs regions.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ _CONTROL_FLOW = (
 )
 _NEVER = frozenset({*PLACEHOLDERS, *_CONTROL_FLOW, "Const", "ControlTrigger", "LoopCond", "NoOp", "FakeParam"})
 _VALUES = frozenset(dtypes.POD)
-# So many edges are looked at to find out which neighbours may be one region; beyond that they stay apart.
+# Most edges that the search for larger regions may follow; after that regions stay as they are.
 _MAX_STEPS = 200_000
 
-# What a node's being alive depends on: outputs of control-flow nodes, all of which must be alive, and the frame
-# in every iteration of which a loop's constants are.
+# What decides whether a node is alive: the outputs of control-flow nodes that must all be alive, and for constants of
+# loops the frame, as they are alive in each of its iterations.
 _Origins = frozenset[tuple[Any, Any]]
 _NOTHING: _Origins = frozenset()
 
@@ -43,14 +43,14 @@ class Region:
     """A convex set of nodes.
 
     Attributes:
-        graph: that the nodes are of.
-        nodes: its members, producers first.
-        constants: nodes whose values members use.
+        graph: the graph of the nodes.
+        nodes: the members, producers first.
+        constants: constant nodes whose values members use.
         inputs: endpoints outside that members use, each once.
         outputs: endpoints of members that are used outside, or fetched.
         control_inputs: ids of nodes outside that members wait for.
-        in_loop: it may run many times in a step.
-        input_types, output_types, input_shapes, output_shapes: of these, shapes as far as they are known before a run.
+        in_loop: True if it may run several times in a step.
+        input_types, output_types, input_shapes, output_shapes: of inputs and outputs; shapes as known before a run.
     """
 
     graph: WorkingGraph
@@ -75,7 +75,7 @@ class Region:
         return sum(int(node.attrs["value"].array.nbytes) for node in self.constants)
 
     def summary(self, most: int = 4) -> str:
-        """`52 Conv2D, 35 Relu6, …`: its ops in a line."""
+        """Return the most frequent ops as text: `52 Conv2D, 35 Relu6, …`."""
         parts = [f"{count} {op}" for op, count in self.ops.items()]
         return ", ".join(parts[:most]) + (", …" if len(parts) > most else "")
 
@@ -87,16 +87,17 @@ def find_regions(
     place_of: Callable[[Node], Hashable] = lambda node: None,
     may_wait: Callable[[Node], bool] = lambda node: False,
 ) -> list[Region]:
-    """Maximal regions of the nodes that `supports` says yes to.
+    """Return the maximal regions of nodes for which `supports` returns True.
+
+    The regions are disjoint, and the graph stays acyclic when each is replaced by one node.
 
     Args:
-        fetches: endpoints that have to be outputs.
-        supports: is asked of pure nodes of plain values, with those of their outputs that are used.
-        place_of: nodes of different places are never together.
-        may_wait: of a node that may wait for another one to which no path leads: a queue for one that fills it, say.
-            What comes after it is never with what does not, which would then wait as well.
-
-    The regions are disjoint, and together they are as acyclic as the nodes were.
+        fetches: endpoints that must be outputs.
+        supports: called with a stateless node of plain values, and the outputs of it that are used.
+        place_of: nodes of different places are never in one region.
+        may_wait: returns True for a node that may wait for a node to which it has no path, such as a dequeue for an
+            enqueue.  A node that depends on such a node is never in one region with one that does not, which would
+            have to wait too.
     """
     return _Finder(working, frozenset(fetches), supports, place_of, may_wait).find()
 
@@ -113,16 +114,16 @@ class _Finder:
         self.working = working
         self.fetches = fetches
         self.fed_ids = {node_id for node_id, _ in working.fed}
-        # A constant is there before the step begins.
+        # Constants are left out of the order: they need not run before other nodes.
         self.follows = working.order.edges
         order = producers_first(working.nodes.values(), working.nodes.__getitem__, self.follows)
         self.order = [node for node in order if not self._is_free_constant(node)]
-        self.kinds: dict[int, Hashable] = {}  # of the nodes that may be members: who can be with whom
+        self.kinds: dict[int, Hashable] = {}  # nodes that may be members → key that is equal for nodes of one region
         self.origins = origins = self._origins()
         waits = self._waits(may_wait)
         used = self._used_slots()
         for node in self.order:
-            # Who is waited for and not used runs for its errors, which nobody would see in a region.
+            # A node that is only waited for runs for its errors, which a region would not report.
             if used[node.id] and self._may_be_member(node) and supports(node, sorted(used[node.id])):
                 self.kinds[node.id] = (origins[node.id], waits[node.id], place_of(node))
         self.clusters: dict[int, int] = {}
@@ -136,11 +137,11 @@ class _Finder:
                 members[self.clusters[node.id]].append(node)
         consumed = self._consumed_elsewhere()
         regions = [self._region(nodes, consumed) for nodes in members.values()]
-        # What needs nothing that comes with a step is folded, or too large to be.
+        # A region without inputs is constant: it is folded already, or too large to be.
         return [region for region in regions if region.inputs and region.outputs]
 
     def producers(self, node: Node) -> list[int]:
-        """Ids of the nodes that a node waits for in its own iteration, constants left out."""
+        """Return the ids of the nodes that a node waits for in its own iteration, without constants."""
         fed = self.working.fed
         ids = [e[0] for e in node.in_edges if e not in fed]
         if node.op in control_flow.MERGE:
@@ -148,7 +149,7 @@ class _Finder:
         ids += [*node.control_edges, *self.follows.get(node.id, ())]
         return [i for i in ids if not self._is_free_constant(self.working.nodes[i])]
 
-    # Who may be with whom
+    # Which nodes may be in one region
 
     def _is_free_constant(self, node: Node) -> bool:
         return node.op == "Const" and not node.control_edges and node.id not in self.fed_ids
@@ -156,12 +157,12 @@ class _Finder:
     def _may_be_member(self, node: Node) -> bool:
         if node.op in _NEVER or node.op_def.is_stateful or node.id in self.fed_ids or not node.output_types:
             return False
-        # A ref edge carries a variable's cell, also to whom it is a value.
+        # An edge may carry a variable's cell even to a node that takes a value.
         given = [self.working.nodes[i].output_types[slot] for i, slot in node.in_edges]
         return _VALUES.issuperset((*given, *node.input_types, *node.output_types))
 
     def _origins(self) -> dict[int, _Origins]:
-        """What each node's being alive depends on."""
+        """Return for each node what decides whether it is alive."""
         alive: dict[int, _Origins] = {}
         for node in self.order:
             inputs = [self._origins_of_value(alive, endpoint) for endpoint in node.in_edges]
@@ -184,7 +185,7 @@ class _Finder:
         return origins | {endpoint} if self.working.nodes[endpoint[0]].op in control_flow.SWITCH else origins
 
     def _waits(self, may_wait: Callable[[Node], bool]) -> dict[int, frozenset[int]]:
-        """Ids of the nodes before each node that may wait."""
+        """Return for each node the ids of the nodes that may wait among it and those before it."""
         waits: dict[int, frozenset[int]] = {}
         nobody: frozenset[int] = frozenset()
         for node in self.order:
@@ -194,7 +195,7 @@ class _Finder:
         return waits
 
     def _in_loop(self, node: Node) -> bool:
-        """Only in loops a frame is among the origins, or a Merge that has one among its own."""
+        """True if a node is in a loop: then a frame is among its origins, or among those of a Merge that is one."""
         return any(
             origin == "frame" or any(o == "frame" for o, _ in self.origins.get(origin, ()))
             for origin, _ in self.origins[node.id]
@@ -206,13 +207,13 @@ class _Finder:
             used[node_id].add(slot)
         return used
 
-    # Which are together
+    # Clusters
 
     def _cut_into_stages(self) -> None:
-        """Clusters that are convex: connected nodes of one kind and stage.
+        """Form clusters: connected nodes of one kind and stage, which are convex.
 
-        A stage is how often a path may have left regions and come back before it reaches the node: so no path
-        from a stage leads through other nodes into the same stage.
+        The stage of a node counts how often a path to it leaves a kind of nodes and comes back.  So no path leads from
+        a stage through other nodes into the same stage.
         """
         stages: dict[int, int] = {}
         links = _Links()
@@ -232,10 +233,10 @@ class _Finder:
                         links.join(i, node.id)
         self.clusters = {node.id: links.find(node.id) if node.id in self.kinds else node.id for node in self.order}
 
-    # What a region is
+    # Making regions
 
     def _consumed_elsewhere(self) -> set[Endpoint]:
-        """Endpoints that are fetched, or used by a node of another cluster."""
+        """Return the endpoints that are fetched, or used by a node of another cluster."""
         clusters = self.clusters
         consumed = set(self.fetches)
         for node in self.working.nodes.values():
@@ -274,7 +275,7 @@ class _Finder:
 
 
 class _Links:
-    """Disjoint sets of ids."""
+    """Disjoint sets of ids (union-find)."""
 
     def __init__(self) -> None:
         self._parent: dict[int, int] = {}
@@ -295,7 +296,7 @@ class _Links:
 
 
 class _Merger:
-    """Joins neighbouring clusters of one kind as long as no path leads from one to the other through a third."""
+    """Joins neighbouring clusters of one kind if no path leads from one to the other through a third."""
 
     def __init__(self, finder: _Finder) -> None:
         self._finder = finder
@@ -330,13 +331,13 @@ class _Merger:
         finder.clusters = {i: _end_of(joined, cluster) for i, cluster in finder.clusters.items()}
 
     def _leads_around(self, first: int, second: int) -> bool:
-        """Is there a path between the two besides the edge from one to the other?"""
+        """True if a path leads from one cluster to the other besides the edge between them."""
         seen = {first}
         stack = [c for c in self._after[first] if c != second]
         while stack:
             self._steps += 1
             if self._steps >= _MAX_STEPS:
-                return True  # for all that was looked at, there may be one
+                return True  # the search was cut short, so there may be one
             cluster = stack.pop()
             if cluster == second:
                 return True
@@ -363,7 +364,7 @@ def _end_of(joined: Mapping[int, int], cluster: int) -> int:
 
 
 def collapse(working: WorkingGraph, region: Region, node: Node) -> None:
-    """Put `node`, whose outputs are those of the region, in order, in the place of the region's members."""
+    """Replace the members of a region by `node`, whose outputs are those of the region in order."""
     own = {member.id for member in region.nodes}
     forward = {endpoint: (node.id, k) for k, endpoint in enumerate(region.outputs)}
     for member in own:

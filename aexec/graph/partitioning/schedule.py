@@ -1,9 +1,8 @@
-"""When the nodes of a placed graph would start, and which receives can wait until then.
+"""Simulates a step of a placed graph to find when nodes start, and how long receives can be delayed.
 
-A value that is fetched from another device long before it is used takes memory, and the way that
-something urgent might take.  Here a step is simulated: the longest paths through the graph say how
-long each node may be put off (its slack), a greedy run on all devices then says when it starts, and from that
-follows behind which node of its device a receive is held back.  Nothing here changes a graph.
+A value that arrives from another device long before it is used takes memory, and may delay an urgent transfer.  The
+longest paths through the graph give the slack of each node: how long it can be delayed.  A greedy simulation of all
+devices then gives start times, and from these follows which node each receive waits for.  This module changes no graph.
 After TensorFlow's core/distributed_runtime/scheduler.cc and core/graph/graph_partition.cc.
 """
 
@@ -20,20 +19,20 @@ from aexec.graph.nodes.traversal import producers_first, waits_for
 
 __all__ = ["Costs", "Trigger", "slacks", "start_times", "triggers"]
 
-# Nodes that run at the same time on one device.
+# Number of nodes that run at the same time on one device.
 SLOTS = 2
-# How finely receives are held back: a step has so many epochs, and a receive begins so many before it is needed.
+# A step is divided into this many epochs; a receive starts `PREFETCH` epochs before its value is needed.
 EPOCHS = 100
 PREFETCH = 6
 
 
 class Costs(NamedTuple):
-    """What the simulation is told, all times in microseconds.
+    """Estimates for the simulation.  All times are in microseconds.
 
     Attributes:
-        device_of: where a node runs: anything that is equal for nodes of one device.
-        time_of: how long it takes.
-        copy_time_of: how long it takes to bring an output to another device.
+        device_of: returns a node's device, as any hashable value that is equal for nodes of one device.
+        time_of: returns how long a node runs.
+        copy_time_of: returns how long a copy of an output to another device takes.
     """
 
     device_of: Callable[[Node], Hashable]
@@ -42,17 +41,18 @@ class Costs(NamedTuple):
 
 
 class Trigger(NamedTuple):
-    """Receives that are held back: they begin when node `after`, of the same device, is done."""
+    """Receives that start when node `after`, of the same device, is done."""
 
     after: int
     receives: tuple[int, ...]
 
 
 class _Edges:
-    """Who waits for whom, how long values travel, and in which order nodes can run, without the loops' way back.
+    """The edges of a graph with the times of copies, without back edges of loops.
 
     Attributes:
-        into: node id → (producer's id, time of the copy) for each value and each control edge.
+        time: node id → how long it runs, in microseconds.
+        data: node id → (producer's id, time of the copy) for each input.
         order: ids, producers before consumers.
     """
 
@@ -86,23 +86,23 @@ class _Edges:
                     ready.append(consumer)
 
     def producers(self, i: int) -> set[int]:
-        """Ids of the nodes that a node waits for."""
+        """Return the ids of the nodes that a node waits for."""
         return {*(p for p, _ in self.data[i]), *self.control[i]}
 
     def arrivals(self, i: int, finished: Mapping[int, float]) -> tuple[list[float], float]:
-        """When the values come that a node waits for, and when it need not wait for other nodes any more."""
+        """Return the times at which a node's values arrive, and the time at which its last control input ends."""
         values = [finished[p] + copy for p, copy in self.data[i]]
         return values, max((finished[c] for c in self.control[i]), default=0.0)
 
 
 def slacks(nodes: Mapping[int, Node], costs: Costs) -> dict[int, float]:
-    """How long each node can be put off without making the step longer, were there as many workers as nodes.
+    """Return by how much each node can be delayed without making the step longer, given unlimited workers.
 
     Args:
-        nodes: by id; inputs that are not among them are there from the beginning.
+        nodes: by id; inputs from other nodes are there from the beginning.
 
     Returns:
-        microseconds by node id, 0 for nodes of the critical path.
+        microseconds by node id, 0 for nodes on the critical path.
     """
     return _slacks(_Edges(nodes, costs))
 
@@ -123,18 +123,18 @@ def _slacks(edges: _Edges) -> dict[int, float]:
             latest_end[producer] = min(latest_end[producer], starts - copy)
         for producer in edges.control[i]:
             latest_end[producer] = min(latest_end[producer], starts)
-    # Later values of a Merge are waited for by nobody.
+    # A Merge waits for its first value only, so the slack of later ones can come out negative.
     return {i: max(0.0, latest_end[i] - edges.time[i] - earliest[i]) for i in edges.order}
 
 
 def start_times(nodes: Mapping[int, Node], costs: Costs) -> dict[int, float]:
-    """When each node starts, in microseconds from the step's beginning, if each device runs two at a time.
+    """Return when each node starts, in microseconds from the beginning of the step, with `SLOTS` workers per device.
 
-    Of the nodes that could start on a device the one with the least slack does.  No node starts before what it
-    depends on has ended and travelled; a Merge waits for all its values, as it may be the last that comes.
+    Of the nodes that are ready on a device, the one with the least slack starts.  A node is ready when all that it
+    depends on has ended and its inputs are copied; a Merge waits for all its inputs here, as any may arrive last.
 
     Args:
-        nodes: by id; inputs that are not among them are there from the beginning.
+        nodes: by id; inputs from other nodes are there from the beginning.
     """
     return _Simulation(_Edges(nodes, costs)).run()
 
@@ -143,21 +143,21 @@ _ENDED, _READY = 0, 1
 
 
 class _Simulation:
-    """A greedy run of a graph."""
+    """A greedy simulation of a step."""
 
     def __init__(self, edges: _Edges) -> None:
         self._edges = edges
         self._slack = _slacks(edges)
         self._waits = {i: len(edges.producers(i)) for i in edges.order}
         self._free = dict.fromkeys(edges.device.values(), SLOTS)
-        # Per device what could start, the most urgent first; and what happens when: (time, kind, id).
+        # By device: the ready nodes as a heap, least slack first.  `_events` is a heap of (time, kind, id).
         self._ready: dict[Hashable, list[tuple[float, int]]] = {device: [] for device in self._free}
         self._events = [(0.0, _READY, i) for i, waits in self._waits.items() if not waits]
         self._started: dict[int, float] = {}
         self._finished: dict[int, float] = {}
 
     def run(self) -> dict[int, float]:
-        """When each node starts."""
+        """Return the start time of each node."""
         heapq.heapify(self._events)
         while self._events:
             now = self._events[0][0]
@@ -166,7 +166,7 @@ class _Simulation:
         return self._started
 
     def _happen(self, now: float) -> set[Hashable]:
-        """Let everything happen that happens now; returns the devices where."""
+        """Process all events of this time; return their devices."""
         devices = set()
         while self._events and self._events[0][0] == now:
             _, kind, i = heapq.heappop(self._events)
@@ -202,19 +202,19 @@ def triggers(
     receives: Collection[int],
     in_loops: Container[int] = frozenset(),
 ) -> list[Trigger]:
-    """Which receives of one partition are held back, and behind which node.
+    """Return which receives of one partition are delayed, and until which node is done.
 
-    The step is cut into 100 epochs; a receive that is needed in one of them begins six epochs before, or at once.
-    Who waits for a trigger is never waited for by it: what a receive brings is used, on any device, after that.
+    The step is divided into `EPOCHS`; a receive whose value is needed in one of them starts `PREFETCH` epochs before,
+    or at once.  There are no cycles: a node that a receive waits for runs before any node that uses the received value.
 
     Args:
-        nodes: of the partition, by id.
-        starts: of the nodes of the whole graph, as `start_times` gives them.
-        receives: ids of nodes that receive values.
-        in_loops: ids of nodes that run once in every iteration, which are neither held back nor waited for.
+        nodes: nodes of the partition, by id.
+        starts: start times of the whole graph's nodes, from `start_times`.
+        receives: ids of the nodes that receive values.
+        in_loops: ids of nodes that run in every iteration of a loop; these are neither delayed nor waited for.
 
     Returns:
-        triggers with different `after`, in the order of time.
+        triggers with different `after`, in order of time.
     """
     order = producers_first(nodes.values(), nodes.__getitem__)
     needed = _needed(order, nodes, starts)
@@ -234,7 +234,7 @@ def triggers(
 
 
 def _needed(order: Sequence[Node], nodes: Mapping[int, Node], starts: Mapping[int, float]) -> dict[int, float]:
-    """When each node starts, or what it gives is needed first if it is not of the whole graph."""
+    """Return when each node starts; for an added node when its output is first needed."""
     needed = {i: starts[i] for i in nodes if i in starts}
     for node in reversed(order):
         if node.id in needed:
@@ -245,7 +245,7 @@ def _needed(order: Sequence[Node], nodes: Mapping[int, Node], starts: Mapping[in
 
 
 def _times(order: Iterable[Node], nodes: Mapping[int, Node], needed: Mapping[int, float]) -> dict[int, float]:
-    """The same, of all nodes, and each later than its inputs."""
+    """Return a time for each node that is later than the times of its inputs."""
     times: dict[int, float] = {}
     for node in order:
         before = [times[source] + 1 for source in waits_for(node, nodes.__getitem__) if source in times]

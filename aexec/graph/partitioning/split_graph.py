@@ -1,4 +1,4 @@
-"""`SplitGraph`: a placed graph while it is split: which nodes run, where each is, and the partitions so far."""
+"""`SplitGraph`: a placed graph while it is being split: its nodes, their devices, and the partitions so far."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ from aexec.graph.passes import WorkingGraph
 
 __all__ = ["IN_HOST_MEMORY", "SplitGraph"]
 
-# Of what says that a node is done; that is the executor's business, not the device's.
+# Attrs of a node that only signals the end of another: its values are for the executor, so they are in host memory.
 IN_HOST_MEMORY = {"_input_hostmem": [0], "_output_hostmem": [0]}
 
 
 class SplitGraph:
-    """Keeps the nodes and the partitions, and adds nodes to them.
+    """Keeps the nodes and the partitions of a split, and adds nodes to them.
 
     Args:
         needed_by: ids of the nodes whose producers run.
-        device_of, numbers: as `split` takes them.
+        device_of, numbers: as in `split`.
 
     Attributes:
-        graph: left as it is.
-        fed: what is fed.
+        graph: the graph to split; it does not change.
+        fed: the fed endpoints.
         kept: the nodes of the graph that run, by id.
-        places: where each node runs, those added too.
-        partitions: by the device's name.
+        places: node id → device, for added nodes too.
+        partitions: name of the device → partition.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class SplitGraph:
         control_inputs: tuple[int, ...] = (),
         node_id: int | None = None,
     ) -> int:
-        """Add a node to a partition; returns its id."""
+        """Add a node to a partition; return its id."""
         if node_id is None:
             node_id = self.new_id()
         op_def = op_registry.global_registry.lookup(op).op_def
@@ -98,7 +98,7 @@ class SplitGraph:
         return self._next_id - 1
 
     def new_name(self, stem: str) -> str:
-        """`stem/_1`, `stem/_2`, …: no node of the graph."""
+        """Return the next of `stem/_1`, `stem/_2`, … that no node of the graph has."""
         while True:
             name = f"{stem}/_{next(self._numbers)}"
             if name not in self.graph:
@@ -111,7 +111,7 @@ class SplitGraph:
         return self.new(partition, name, "Const", attrs, (), control_inputs)
 
     def memory_of(self, endpoint: Endpoint, wanted: MemoryType) -> MemoryType:
-        """Where a value is; that of a constant of a device is wherever it is wanted."""
+        """Return the memory that a value is in; for a constant of a device, whichever is wanted."""
         device = self.places[endpoint[0]]
         node = self.partition(device).nodes[endpoint[0]]
         if node.op == "Const" and not (device.is_host or node.control_edges):
@@ -120,7 +120,7 @@ class SplitGraph:
         return MemoryType.HOST_MEMORY if types is None else types.outputs[endpoint[1]]
 
     def memory_types(self, node: Node, device: Device) -> NodeMemoryTypes | None:
-        """Where the inputs and outputs of a node of a device are; None if all are in the host's memory."""
+        """Return the memory types of a node on a device; None if all its values are in host memory."""
         if device.is_host:
             return None
         known = self._memory_types.get(node.id)
@@ -129,5 +129,5 @@ class SplitGraph:
         return known
 
     def set_output_memory(self, node_id: int, memory: MemoryType) -> None:
-        """Say where the output of a node without inputs is, if its device is not the host."""
+        """Set the memory type of the output of a node without inputs, for devices other than the host."""
         self._memory_types[node_id] = NodeMemoryTypes((), (memory,))

@@ -1,4 +1,4 @@
-"""`SplitLoops`: the loops of a graph that is split: in which frame each node is, and where control flow runs."""
+"""`SplitLoops`: the loops of a graph that is being split: the frame of each node, and the place of control flow."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from aexec.graph.partitioning.split_graph import SplitGraph
 
 __all__ = ["SplitLoops"]
 
-# Their place is where the values are that they pass on.
+# Ops that are placed where their first input is.
 _FOLLOWS_INPUT = SWITCH | EXIT
 _GOES_BEFORE_CONSUMER = ENTER | NEXT_ITERATION
 
 
 class SplitLoops:
-    """Analyses the loops of a graph that is split.
+    """Analyses the loops of a graph that is being split.
 
     Raises:
-        InvalidArgumentError: malformed frames.
+        InvalidArgumentError: the frames are malformed.
 
     Attributes:
-        frame_of: the frame that a node is in.
+        frame_of: node id → the frame that it runs in.
         analysis: None for a graph without loops.
-        conditions: the LoopCond of a frame, by its name.
-        rounds: frames and devices on which something goes round in them.
+        conditions: name of a frame → its LoopCond.
+        rounds: (frame name, device name) pairs for which the device runs each iteration of the frame.
     """
 
     def __init__(self, split: SplitGraph) -> None:
@@ -41,7 +41,7 @@ class SplitLoops:
             self._analyse()
 
     def frame_of_outputs(self, node_id: int) -> FrameInfo | None:
-        """The frame that what a node gives is in; None for a graph without loops."""
+        """Return the frame of a node's outputs; None in a graph without loops."""
         return None if self.analysis is None else self.analysis.of_outputs(self._split.graph.nodes[node_id])
 
     def _analyse(self) -> None:
@@ -52,7 +52,7 @@ class SplitLoops:
         for node in split.kept.values():
             if node.op == "LoopCond":
                 frame = self.frame_of[node.id].name
-                # Gradients count a loop's iterations, with a predicate of their own.
+                # Gradients add a loop counter to the frame, with a predicate of its own.
                 if "LoopCounter" not in node.name or frame not in self.conditions:
                     self.conditions[frame] = node
 
@@ -62,10 +62,10 @@ class SplitLoops:
         return data + [nodes[i] for i in node.control_edges if i in self._split.kept]
 
     def place_control_flow(self, entered_at: Callable[[Endpoint], Device | None]) -> None:
-        """Control flow only passes values on: have it run where these are, or where they are wanted.
+        """Place control flow where its inputs are, or where its outputs are used, as it only passes values on.
 
         Args:
-            entered_at: where a fed value enters; None for anywhere.
+            entered_at: returns the device where a fed value enters; None if it may enter anywhere.
         """
         split = self._split
         moving = [node for node in split.kept.values() if node.op in _FOLLOWS_INPUT]

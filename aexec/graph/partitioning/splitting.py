@@ -1,4 +1,4 @@
-"""Splits a placed graph: one partition per device, with a Send and a Recv for every edge between them.
+"""Splits a placed graph: one partition per device, with a Send and a Recv for every edge between devices.
 
 After TensorFlow's core/graph/graph_partition.cc.  Next to read: `transfers.py`, for what goes between partitions.
 """
@@ -39,20 +39,20 @@ def split(
     costs: Costs | None = None,
     ends: Ends | None = None,
 ) -> list[Partition]:
-    """One partition per device that has a node to run, in the order of each device's first node.
+    """Return one partition per device that has a node to run, in the order of each device's first node.
 
     Args:
-        graph: left as it is.
-        device_of: where a node of it was placed.
-        host: where feeds enter and fetches leave, unless `ends` says where.
-        numbers: for the names of what is added, which no other partition has.
-        compress: float32 values go to other devices as bfloat16, the lower half of their bits cut off.
-        costs: by these a step is simulated, and receives that it would not need for long are held back; None lets
-            every receive begin at once.
+        graph: the placed graph; it does not change.
+        device_of: returns the device on which a node was placed.
+        host: the device where feeds enter and fetches leave, unless `ends` says otherwise.
+        numbers: source of unique numbers for the names of added nodes.
+        compress: send float32 values to other devices as bfloat16, which drops the lower half of their bits.
+        costs: estimates for a simulated step, by which receives are delayed until they are needed soon; None starts
+            every receive at once.
 
     Raises:
-        InvalidArgumentError: malformed loop frames; a loop over several devices without LoopCond; a node that
-            assigns to a variable of another device.
+        InvalidArgumentError: malformed loop frames; a loop over several devices without LoopCond; a node that assigns
+            to a variable of another device.
     """
     if ends is None:
         ends = Ends([host] * len(feeds), [host] * len(fetches))
@@ -60,7 +60,7 @@ def split(
 
 
 class _Splitter:
-    """Goes through a graph, and adds its nodes to partitions, its order edges, and its ends."""
+    """Adds a graph's nodes, its order edges, feeds and fetches to partitions."""
 
     def __init__(
         self,
@@ -83,11 +83,11 @@ class _Splitter:
         self._loops = SplitLoops(self._split)
         self._transfers = Transfers(self._split, self._loops, compress=compress)
         self._arguments: dict[tuple[int, str], int] = {}
-        # Node of the graph that reads variables of another device → the nodes that do so there.
+        # Node of the graph that reads variables of another device → the added nodes that read them there.
         self._reading_for: dict[int, list[int]] = {}
 
     def split(self, costs: Costs | None) -> list[Partition]:
-        """The partitions."""
+        """Return the partitions."""
         self._loops.place_control_flow(lambda endpoint: self._ends.feeds[self._positions[endpoint]])
         for node_id, node in steadily(self._split.kept.items()):
             self._add(node, self._split.partition(self._split.places[node_id]))
@@ -108,7 +108,7 @@ class _Splitter:
         partition.nodes[node.id] = node
 
     def _put_in_order(self) -> None:
-        """Add the order edges; where something reads for a node on another device, that counts."""
+        """Add the order edges; if a node's variable is read on another device for it, that read counts."""
         split = self._split
         order = split.graph.order
         for update, reads in order.after.items():
@@ -121,7 +121,7 @@ class _Splitter:
                 partition.follow(reader, self._ends_of(updates, read, partition))
 
     def _reads_of(self, source: int, follower: int, partition: Partition) -> Sequence[int]:
-        """What stands in a partition for a node that reads: what reads here for it, if it is elsewhere."""
+        """Return the nodes of a partition to wait for so that a node's read is done."""
         split = self._split
         is_elsewhere = source in split.kept and split.places[source].name != partition.device.name
         if is_elsewhere and resource not in split.kept[source].input_types:
@@ -131,7 +131,7 @@ class _Splitter:
         return self._ends_of([source], follower, partition)
 
     def _ends_of(self, sources: Iterable[int], follower: int, partition: Partition) -> list[int]:
-        """What says in a partition that nodes are over, which may be elsewhere."""
+        """Return nodes of a partition that run when the sources, which may be in others, are done."""
         frame = self._loops.frame_of.get(follower)
         ends = [self._transfers.done(i, partition, frame) for i in sources if i in self._split.kept]
         partition.targets += [i for i in ends if i in partition.added and i not in partition.targets]
@@ -148,7 +148,7 @@ class _Splitter:
                 self._split.partition(self._split.places[node_id]).targets.append(node_id)
 
     def _add_fetch(self, position: int) -> None:
-        """Let a fetched value leave."""
+        """Let a fetched value leave the partition that is right for it."""
         split = self._split
         endpoint = self._fetches[position]
         place = split.places.get(endpoint[0])
@@ -168,7 +168,7 @@ class _Splitter:
         in_memory_of = None if memory is MemoryType.HOST_MEMORY else leaves_at.device
         node = split.partition(split.places[source[0]]).nodes[source[0]]
         if in_memory_of is not None and here is leaves_at and node.op == "Const":
-            # It is made in the host's memory, and is the device's where it is used.
+            # A constant is made in host memory; the Identity puts it into the device's.
             attrs = {"T": node.output_types[0]}
             source = (split.new(leaves_at, split.new_name(node.name), "Identity", attrs, (source,)), 0)
         if here is not leaves_at or split.memory_of(source, memory) is not memory:
@@ -183,7 +183,7 @@ class _Splitter:
         leaves_at.fetched_from[position] = in_memory_of
 
     def _enters_at(self, endpoint: Endpoint) -> Partition:
-        """A partition that a fed value enters, or may."""
+        """Return a partition that a fed value enters or may enter."""
         place = self._ends.feeds[self._positions[endpoint]]
         if place is not None:
             return self._split.partition(place)
@@ -193,7 +193,7 @@ class _Splitter:
         return next(using, None) or next(iter(partitions), None) or self._split.partition(self._host)
 
     def _argument(self, endpoint: Endpoint, partition: Partition) -> int:
-        """The node by which a fed value enters; if it may do so anywhere, in this partition."""
+        """Return the id of the node by which a fed value enters; in this partition if it may enter anywhere."""
         split = self._split
         position = self._positions[endpoint]
         place = self._ends.feeds[position]
@@ -212,7 +212,7 @@ class _Splitter:
         return found
 
     def _data(self, node: Node, position: int, partition: Partition) -> Endpoint:
-        """What a node of a partition has as an input."""
+        """Return the endpoint that a node of a partition gets as an input."""
         split = self._split
         endpoint = node.in_edges[position]
         is_fed = endpoint in split.fed
@@ -238,10 +238,10 @@ class _Splitter:
         return (received, 0)
 
     def _read_after(self, node: Node, source: Endpoint) -> tuple[int, ...]:
-        """What a variable is read after, for a consumer elsewhere: whatever else that waits for, as if it read."""
+        """Return the nodes after which a variable is read for a node elsewhere: all others that this node waits for."""
         split = self._split
         if node.op in MERGE:
-            return ()  # it waits for one input only
+            return ()  # a Merge waits for one input only
         on_source = split.partition(split.places[source[0]])
         frame = self._loops.frame_of.get(node.id)
         others = [i for i, k in node.in_edges if (i, k) not in split.fed and i != source[0]]

@@ -1,11 +1,11 @@
-"""`Transfers`: Sends and Recvs for what goes from one partition to another, and the control loops that these need.
+"""`Transfers`: Sends and Recvs between partitions, and the control loops that they need.
 
-What travels is a value, once for each device that needs it, under a name that both ends know; who waits for a node
-elsewhere waits for an empty value that is made after it.  The host's memory and that of a device which is not the
-host are two places: between them values travel in the same way, although both ends are on one device.
+A value is sent once for each device that needs it, under a name that both ends know.  A control edge between devices
+becomes an empty value that is made after its source has run.  Host memory and the memory of another device are two
+places: values between them are sent the same way, even if both ends are on one device.
 
-Where an edge between devices is inside a loop, the device at its end gets a *control loop*: the frame with nothing in
-it but the loop's predicate, which is sent over, so that the Recv is issued once in every iteration.
+If an edge between devices is inside a loop, the receiving device gets a *control loop*: a copy of the frame with
+nothing but the loop's predicate, which is sent to it, so that the Recv runs in every iteration.
 Next to read: `aexec/kernels/control_flow/sendrecv_ops.py`.
 """
 
@@ -23,38 +23,38 @@ from aexec.graph.partitioning.split_loops import SplitLoops
 
 __all__ = ["Transfers"]
 
-# In place of an output's number: what travels is that the node is done.
+# Instead of an output slot: the transfer signals that the node is done.
 _DONE = -1
 
 
 class Transfers:
-    """Makes what goes from one partition to another, each transfer once.
+    """Makes the transfers between partitions, each one once.
 
     Args:
-        compress: as `split` takes it.
+        compress: as in `split`.
 
     Attributes:
-        read_by: what receives a value → the node that reads it, if it comes from a variable.
+        read_by: id of the node that receives a variable's value → id of the node that reads the variable.
     """
 
     def __init__(self, split: SplitGraph, loops: SplitLoops, *, compress: bool) -> None:
         self._split = split
         self._loops = loops
         self._compress = compress
-        # What was made already: per source, device and memory the node that receives it, per frame and device the
-        # Merge of the control loop.
+        # What was made already: (source, device name, memory) → id of the node that receives it; and below (frame name,
+        # device name) → id of the Merge of the control loop.
         self._received: dict[tuple[Endpoint, str, MemoryType], int] = {}
         self._control_loops: dict[tuple[str, str], int] = {}
         self.read_by: dict[int, int] = {}
 
     def done(self, node_id: int, partition: Partition, frame: FrameInfo | None) -> int:
-        """The node that a node of a partition waits for instead of one that may be elsewhere."""
+        """Return the node that a node of a partition must wait for so that another node, maybe elsewhere, is done."""
         split = self._split
         if split.places[node_id].name == partition.device.name:
             return node_id
         key = ((node_id, _DONE), partition.device.name, MemoryType.HOST_MEMORY)
         if key not in self._received:
-            # Only values travel: an empty one that is made after the node has run.
+            # Only values can be sent, so send an empty one that is made after the node has run.
             source = split.kept[node_id]
             there = split.partition(split.places[node_id])
             nothing = split.new_nothing(there, split.new_name(f"{source.name}/ctrl"), (node_id,))
@@ -75,14 +75,14 @@ class Transfers:
         before: tuple[int, ...] = (),
         stem: str | None = None,
     ) -> int:
-        """The node of a partition that receives a value which is elsewhere.
+        """Return the node of a partition that receives a value from elsewhere.
 
         Args:
-            frame: in which the value is.
-            memory: where it is wanted.
-            shared: all who want it there have the same.
-            before: what has to be done before it is sent.
-            stem: what the names of both ends begin with; by default the source's.
+            frame: the frame of the value.
+            memory: the memory in which it is wanted.
+            shared: use one transfer for all that want the value there.
+            before: ids of nodes that must be done before it is sent.
+            stem: prefix of the names of both ends; by default the name of the source.
         """
         split = self._split
         key = (source, partition.device.name, memory)
@@ -115,11 +115,11 @@ class Transfers:
         there.targets.append(sent)
         controls: tuple[int, ...] = ()
         if there is partition:
-            controls = (sent,)  # until then there is nothing to receive
+            controls = (sent,)  # before the Send there is nothing to receive
         elif frame is not None and frame.parent is not None:
             controls = (self._control_loop(frame, partition),)
             if (frame.name, there.device.name) not in self._loops.rounds:
-                # What enters every iteration is sent in every one, although nothing else here goes round.
+                # The value is sent in every iteration, although the sending device has no other node that runs in each.
                 self._loops.rounds.add((frame.name, there.device.name))
                 there.targets.append(self._control_loop(frame, there))
         received_in = _op_in("Recv", partition.device, memory)
@@ -138,13 +138,13 @@ class Transfers:
         control_inputs: tuple[int, ...] = (),
         node_id: int | None = None,
     ) -> int:
-        """What makes bfloat16 of float32 by dropping the lower bits, or float32 of bfloat16."""
+        """Add the cast that drops the lower half of float32's bits, or the one that restores float32; return its id."""
         attrs = {"SrcT": given, "DstT": bfloat16 if given is float32 else float32, "Truncate": True}
         op = "_HostCast" if _is_beside(partition.device, memory) else "Cast"
         return self._split.new(partition, self._split.new_name(stem), op, attrs, (source,), control_inputs, node_id)
 
     def _control_loop(self, frame: FrameInfo, partition: Partition) -> int:
-        """The Merge that fires in every iteration of a frame, the last included, on a device."""
+        """Return the Merge on a device that fires in every iteration of a frame, including the last."""
         split = self._split
         key = (frame.name, partition.device.name)
         found = self._control_loops.get(key)
@@ -155,7 +155,7 @@ class Transfers:
             raise errors.InvalidArgumentError(f"A cross-device loop must have a pivot predicate: {frame.name}")
         assert frame.parent is not None
         merge, following = split.new_id(), split.new_id()
-        self._control_loops[key] = merge  # what receives the predicate needs it
+        self._control_loops[key] = merge  # set it first: the node that receives the predicate needs it
         stem = f"_cloop{condition.name}"
         if frame.parent.parent is None:
             begin = split.new_nothing(partition, split.new_name(stem))
@@ -182,10 +182,10 @@ class Transfers:
 
 
 def _op_in(end: str, device: Device, memory: MemoryType) -> str:
-    """The op of a Send or Recv whose value is in this memory."""
+    """Return the op of a Send or Recv whose value is in this memory."""
     return f"_Host{end}" if _is_beside(device, memory) else f"_{end}"
 
 
 def _is_beside(device: Device, memory: MemoryType) -> bool:
-    """Is this the host's memory, and the device's another?"""
+    """True if this is host memory, but the device has its own."""
     return memory is MemoryType.HOST_MEMORY and not device.is_host

@@ -1,10 +1,10 @@
-"""Graph passes: rewrites of what a request needs, before it is laid out as a plan.
+"""Graph passes: rewrites of a request's nodes before a plan is made from them.
 
-Each takes a `WorkingGraph` and makes it smaller or cheaper; what is fetched, which errors come and
-which stateful operations run is the same as without it.  They are on by default and chosen by
-`SessionConfig(graph_passes=...)`, by the names in `PASSES`, whose order is that in which they run.
-Each says there when it runs, and whether it is exact: it changes no bit of any result.  The name "exact" stands for all
-of those.  The others change the order of roundings, and no more, and say how much that is.
+Each pass takes a `WorkingGraph` and makes it smaller or cheaper.  It changes neither which values are fetched, nor
+which errors are raised, nor which stateful operations run.  Passes are on by default, and chosen by
+`SessionConfig(graph_passes=...)` with the names in `PASSES`, which run in the order of that table.
+The table says when each pass runs, and whether it is exact: changes no bit of any result.  The name "exact" stands for
+all exact passes.  The others only change the order of roundings, and document how much that is.
 After TensorFlow's core/common_runtime/graph_optimizer.cc, and the remapper of its grappler.
 Next to read: `working_graph.py`.
 """
@@ -52,9 +52,9 @@ class GraphPass:
     Attributes:
         run: rewrites a graph.
         exact: it changes no bit of any result.
-        before_placing: it makes nodes that are placed on devices afterwards.
-        before_regions: it leaves ops as delegates know them, and runs before regions for delegates are looked for.
-        after_regions: it runs when regions have been put in their places.
+        before_placing: it adds nodes that must be placed on devices.
+        before_regions: it keeps ops in a form that delegates know, and runs before the search for regions.
+        after_regions: it runs after regions were replaced by delegates' nodes.
     """
 
     __slots__ = ("after_regions", "before_placing", "before_regions", "exact", "run")
@@ -101,7 +101,7 @@ PASSES: dict[str, GraphPass] = {
 
 
 def pass_names(chosen: Collection[str]) -> frozenset[str]:
-    """The passes that `SessionConfig.graph_passes` names; "exact", alone or among them, names all those.
+    """Return the passes that `SessionConfig.graph_passes` names; the name "exact" stands for all exact ones.
 
     Raises:
         InvalidArgumentError: there is no pass of a name.
@@ -116,17 +116,17 @@ def pass_names(chosen: Collection[str]) -> frozenset[str]:
 
 
 def register_pass(name: str, run: Run, *, exact: bool = False, before_regions: bool = False) -> None:
-    """Add a pass, behind those that there are: one that recomputes values instead of keeping them, say.
+    """Add a pass, such as one that recomputes values to save memory, after the existing ones.
 
     It runs in sessions whose `SessionConfig(graph_passes=...)` names it.
 
     Args:
-        exact: it changes no bit of any result: the name "exact" stands for it too.
-        before_regions: it leaves ops as delegates know them: in a plan with regions for delegates it runs before they
-            are looked for; otherwise on what is left of the graph when they are in their places.
+        exact: it changes no bit of any result, so the name "exact" includes it.
+        before_regions: it keeps ops in a form that delegates know: in a plan with regions for delegates it runs before
+            the search for them.  Otherwise it runs on the rest of the graph when the regions have been replaced.
 
     Raises:
-        AlreadyExistsError: there is one of that name.
+        AlreadyExistsError: there is a pass of that name.
     """
     if name in PASSES:
         raise errors.AlreadyExistsError(f"a graph pass '{name}' is registered already")
@@ -134,17 +134,17 @@ def register_pass(name: str, run: Run, *, exact: bool = False, before_regions: b
 
 
 def passes_before_placing() -> frozenset[str]:
-    """Names of the passes that make nodes, which are placed afterwards."""
+    """Return the names of the passes that add nodes which must be placed."""
     return frozenset(name for name, each in PASSES.items() if each.before_placing)
 
 
 def passes_before_regions() -> frozenset[str]:
-    """Names of the passes that run before regions for delegates are looked for."""
+    """Return the names of the passes that run before the search for delegates' regions."""
     return frozenset(name for name, each in PASSES.items() if each.before_regions)
 
 
 def passes_after_regions() -> frozenset[str]:
-    """Names of the passes that run when regions for delegates are in their places."""
+    """Return the names of the passes that run after regions were replaced by delegates' nodes."""
     return frozenset(name for name, each in PASSES.items() if each.after_regions)
 
 
@@ -152,9 +152,9 @@ def optimize(working: WorkingGraph, names: Collection[str], evaluate: Evaluator,
     """Run the passes of these names.
 
     Args:
-        names: as `pass_names` takes them.
+        names: as in `pass_names`.
         evaluate: runs a node for constant folding.
-        callee_of: the function that a node calls, if it may be inlined.
+        callee_of: returns the function that a node calls, if it may be inlined.
     """
     wanted = pass_names(names)
     for name, run in PASSES.items():

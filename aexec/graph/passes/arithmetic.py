@@ -1,8 +1,8 @@
-"""Arithmetic simplification, where the result is the same to the last bit.
+"""Arithmetic simplification that changes no bit of a result.
 
-x*1, x/1 and x-0 are x whatever x is (x+0 is so for integers: -0.0 + 0 is 0.0); so is a Cast to x's own
-type, Transpose by 0, 1, 2, ..., and twice Neg or LogicalNot.  A number must be a constant scalar, for
-anything else may make the result larger than x.
+x*1, x/1 and x-0 are replaced by x, for integers also x+0 (for floats -0.0 + 0 is 0.0); so are a Cast to x's own type,
+a Transpose by 0, 1, 2, ..., and a double Neg or LogicalNot.  The number must be a constant scalar, as another shape
+could make the result larger than x.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["simplify_arithmetic"]
 
 
 def simplify_arithmetic(working: WorkingGraph) -> None:
-    """Let consumers of a node that gives back one of its inputs use that."""
+    """Replace each node that returns one of its inputs unchanged by this input."""
     waited_for = working.waited_for()
     refs = RefEdges(working, working.fed)
     forward: dict[Endpoint, Endpoint] = {}
@@ -36,13 +36,13 @@ def simplify_arithmetic(working: WorkingGraph) -> None:
 
 
 def _scalar(endpoint: Endpoint, working: WorkingGraph) -> Any:
-    """The number that a constant scalar is, else None."""
+    """Return the number of a constant scalar, else None."""
     array = working.constant(endpoint)
     return array[()] if array is not None and array.ndim == 0 else None
 
 
 def _right(number: int) -> Callable[[Node, WorkingGraph], Endpoint | None]:
-    """x op number is x."""
+    """Return a rule for ops with a right neutral element: x op number is x."""
     return lambda node, working: node.in_edges[0] if _scalar(node.in_edges[1], working) == number else None
 
 
@@ -55,7 +55,7 @@ def _times_one(node: Node, working: WorkingGraph) -> Endpoint | None:
 
 def _minus_zero(node: Node, working: WorkingGraph) -> Endpoint | None:
     value = _scalar(node.in_edges[1], working)
-    # x - (-0.0) is x + 0.0, and that is another number for -0.0.
+    # x - (-0.0) is x + 0.0, which is not x for x = -0.0.
     return node.in_edges[0] if value is not None and value == 0 and not np.signbit(np.real(value)) else None
 
 

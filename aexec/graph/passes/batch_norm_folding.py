@@ -1,10 +1,10 @@
-"""Batch norm folding: what scales and shifts the channels of a convolution or product goes into its weights and bias.
+"""Batch norm folding: moves the scaling and shifting of a product's channels into its weights and one bias.
 
-Folded are FusedBatchNorm for inference, and Mul, Add, Sub, RealDiv and BiasAdd with a number per channel, in a row
-behind a Conv2D, Conv3D, DepthwiseConv2dNative or MatMul, all with constants: the weights are multiplied once, when a
-request is planned, in double precision, and one BiasAdd remains.  This changes results in their last bits, as another
-order of the same sums does: an output differs by a few roundings of the sum of its products' magnitudes.
-Next to read: `fusion.py`, which does that BiasAdd in the product's place.
+A product here is a Conv2D, Conv3D, DepthwiseConv2dNative or MatMul with constant weights.  Folded are FusedBatchNorm
+for inference, and Mul, Add, Sub, RealDiv and BiasAdd with a constant per channel, in a chain after the product.  The
+weights are multiplied once, in double precision, when a request is planned; one BiasAdd remains.  This changes the last
+bits of results, as another order of the same sums does: by a few roundings of the sum of the products' magnitudes.
+Next to read: `fusion.py`, which joins the product and the BiasAdd.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ from aexec.graph.passes.working_graph import WorkingGraph
 __all__ = ["fold_batch_norms"]
 
 _TYPES = (dtypes.float32, dtypes.float64)
-# Per weight: multiplying it in double precision, rounding it and looking whether it is finite.
+# Estimated nanoseconds per weight: multiply in double precision, round, and check that the result is finite.
 _FOLD_NS = 4.0
-# No layer has more.
+# Most channels of a product: no real layer has more.
 _MAX_CHANNELS = 2**20
 
 
 def fold_batch_norms(working: WorkingGraph) -> None:
-    """Multiply the weights of products with constant weights by what their output's channels are multiplied by.
+    """Fold scaling and shifting of channels into the constant weights of products.
 
     Raises:
-        NeedsThreadError: on the event loop, if that takes too long for it.
+        NeedsThreadError: on the event loop, if it would take too long there.
     """
     products = [node for node in working.producers_first() if node.op in _CHANNELS]
     if not products:
         return
     uses, elements = Uses(working), 0
-    folded: Counter[int] = Counter()  # bytes made of the weights at an address, which many products may share
+    folded: Counter[int] = Counter()  # address of shared weights → bytes of new ones made from them
     for node in steadily(products):
         weights = working.constant(node.in_edges[1])
         if weights is not None and node.output_types[0] in _TYPES and _is_channels_last(node):
@@ -75,7 +75,7 @@ def _of_mat_mul(node: Node, weights: Any) -> int:
     return int(weights.shape[0 if node.attrs["transpose_b"] else 1]) if weights.ndim == 2 else 0
 
 
-# How many channels the output of a product with these weights has; 0 if they are no weights for it.
+# Returns the number of output channels of a product with these weights; 0 if their shape does not fit.
 _CHANNELS: dict[str, Callable[[Node, Any], int]] = {
     "Conv2D": _of_conv,
     "Conv3D": _of_conv,
@@ -85,7 +85,7 @@ _CHANNELS: dict[str, Callable[[Node, Any], int]] = {
 
 
 def _along_channels(node: Node, weights: Any, factor: Any) -> Any:
-    """Numbers per channel, shaped to be multiplied to the weights."""
+    """Return numbers per channel, reshaped so that they can be multiplied with the weights."""
     if node.op == "DepthwiseConv2dNative":
         return factor.reshape(weights.shape[2:])
     return factor[:, None] if node.op == "MatMul" and node.attrs["transpose_b"] else factor
@@ -93,10 +93,10 @@ def _along_channels(node: Node, weights: Any, factor: Any) -> Any:
 
 @dataclass(slots=True)
 class _Affine:
-    """What was found behind a product: `x * factor + shift`, a number per channel each.
+    """The scaling and shifting found after a product: `x * factor + shift`, with one number per channel each.
 
     Attributes:
-        elements: how many were computed to find it.
+        elements: number of elements computed to find it.
     """
 
     factor: Any
@@ -112,7 +112,7 @@ class _Affine:
 
 
 def _row(product: Node, weights: Any, uses: Uses, affine: _Affine) -> list[Node]:
-    """A product, and what scales and shifts its channels behind it, which comes to be in `affine`."""
+    """Return a product with the nodes after it that scale and shift its channels, and collect these in `affine`."""
     row, channels = [product], _CHANNELS[product.op](product, weights)
     if 0 < channels <= _MAX_CHANNELS:
         with np.errstate(all="ignore"):
@@ -136,7 +136,7 @@ def _fold(row: list[Node], weights: Any, affine: _Affine, uses: Uses) -> None:
         with np.errstate(all="ignore"):
             scaled = (weights * _along_channels(product, weights, factor)).astype(dtype)
             shift = shift.astype(dtype)
-        # What is not finite would come at other places, or not at all.
+        # An infinity or NaN in the weights would appear in other elements of the result, or not at all.
         return (scaled, shift) if np.isfinite(scaled).all() and np.isfinite(shift).all() else None
 
     values = uses.working.remembered(("batch_norm_folding", *(node.id for node in row)), folded)
@@ -145,7 +145,7 @@ def _fold(row: list[Node], weights: Any, affine: _Affine, uses: Uses) -> None:
 
 
 def _replace(row: list[Node], weights: Any, shift: Any, uses: Uses) -> None:
-    """The first node of the row gets other weights, the last becomes a BiasAdd."""
+    """Give the first node of the chain new weights, and replace the others by a BiasAdd."""
     product, last = row[0], row[-1]
     scaled = uses.join(
         [product], product.op, product.attrs, (product.in_edges[0], uses.constant(product, "/weights", weights))
@@ -155,7 +155,7 @@ def _replace(row: list[Node], weights: Any, shift: Any, uses: Uses) -> None:
     uses.join(row[1:], "BiasAdd", attrs, ((scaled.id, 0), bias))
 
 
-# What may follow a product.  Each returns whether it does, and then has it in `affine`.
+# Rules for what may follow a product.  Each returns True if the node fits, after adding it to `affine`.
 
 
 def _take(node: Node, before: Node, channels: int, rank: int, affine: _Affine, uses: Uses) -> bool:
@@ -173,7 +173,7 @@ def _take(node: Node, before: Node, channels: int, rank: int, affine: _Affine, u
 
 
 def _per_channel(working: WorkingGraph, endpoint: Endpoint, channels: int, rank: int) -> Any:
-    """A constant as a number per channel, in double precision; None if it is none."""
+    """Return a constant as one double per channel; None if it is not a constant of that shape."""
     value = working.constant(endpoint)
     if value is None or value.ndim > rank or value.size not in (1, channels):
         return None

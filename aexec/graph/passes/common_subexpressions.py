@@ -1,7 +1,7 @@
-"""Common subexpressions: of nodes that compute the same from the same, one is enough.
+"""Common subexpressions: merges nodes that compute the same from the same inputs.
 
-Two nodes are the same if op, attrs, device, inputs (in any order for a commutative op) and control
-inputs are; neither may have state, or refs, resources or variants as inputs or outputs.
+Two nodes are equal if op, attrs, device, inputs (in any order for a commutative op) and control inputs are equal.
+Nodes with state, or with refs, resources or variants as inputs or outputs, are never merged.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ _NEVER = frozenset(
     | control_flow.NEXT_ITERATION
 )
 _VALUES = frozenset({*dtypes.POD, dtypes.string})
-# Larger constants, and nodes with longer lists, are not compared: to hash them would take longer than it saves.
+# Larger constants, and nodes with longer lists, are not compared, as hashing them takes longer than merging saves.
 _MAX_CONSTANT = 64
 _MAX_LIST = 1000
 
 
 def merge_common_subexpressions(working: WorkingGraph) -> None:
-    """Let the consumers of all but the first of equal nodes use the first."""
+    """Make the consumers of equal nodes use the first of them."""
     forward: dict[Endpoint, Endpoint] = {}
     first_of: dict[Any, Node] = {}
     others: dict[Any, dict[Any, Node]] = {}
     waited_for = working.waited_for()
-    fed = {node_id for node_id, _ in working.fed}  # their values are others
+    fed = {node_id for node_id, _ in working.fed}  # a fed node has another value
     for node in steadily(working.producers_first()):
         if node.id in fed or not _may_merge(node):
             continue
@@ -47,7 +47,7 @@ def merge_common_subexpressions(working: WorkingGraph) -> None:
         first = first_of.setdefault(key, node)
         if first is node or not _is_comparable(node):
             continue
-        # Attrs are looked at only where everything else is the same.
+        # Attrs are hashed only if everything else is equal.
         same_outline = others.setdefault(key, {_attrs(first): first} if _is_comparable(first) else {})
         first = same_outline.setdefault(_attrs(node), node)
         if first is not node and node.id not in working.pinned and node.id not in waited_for:
@@ -75,7 +75,7 @@ def _outline(node: Node, forward: dict[Endpoint, Endpoint]) -> Any:
 
 
 def _is_comparable(node: Node) -> bool:
-    """Are its attrs few and small enough to be hashed?"""
+    """True if the attrs are few and small enough to be hashed."""
     return all(map(_is_small, node.attrs.values()))
 
 

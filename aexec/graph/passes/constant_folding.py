@@ -1,9 +1,8 @@
-"""Constant folding: what depends on constants alone is computed once, when a request is planned.
+"""Constant folding: computes nodes that depend only on constants once, when a request is planned.
 
-Folded are nodes without state, without control inputs, and with numbers or strings as inputs and
-outputs.  Not ControlTrigger, which revives what is dead; nor anything that reads files, or that
-fails: then the error comes when it runs.  Sizes and work are bounded: by shape inference before a node
-is run, and by the evaluator.
+Folded are stateless nodes without control inputs whose inputs and outputs are numbers or strings.  Not folded are
+ControlTrigger, which turns dead into alive, nodes that read files, and nodes that fail: these raise their error when
+they run.  Size is bounded by inferred shapes, work by the evaluator.
 """
 
 from __future__ import annotations
@@ -21,10 +20,10 @@ from aexec.graph.passes.working_graph import WorkingGraph
 
 __all__ = ["MAX_BYTES", "Evaluator", "fold_constants"]
 
-# A node and its inputs → its outputs as read-only arrays; None if it cannot or should not be run now.
+# Takes a node and its inputs; returns its outputs as read-only arrays, or None if it cannot or should not run now.
 Evaluator = Callable[[Node, Sequence[Any]], Sequence[Any] | None]
 
-# What a folded output may take.
+# Most bytes of a folded output.
 MAX_BYTES = 10 * 2**20
 
 _NEVER = frozenset(
@@ -39,7 +38,7 @@ _FOLDABLE_TYPES = frozenset({*dtypes.POD, dtypes.string})
 
 
 def fold_constants(working: WorkingGraph, evaluate: Evaluator) -> None:
-    """Replace nodes that depend on constants alone by constants."""
+    """Replace nodes that depend only on constants by constants."""
     values: dict[Endpoint, Any] = {}
     forward: dict[Endpoint, Endpoint] = {}
     for node in steadily(working.producers_first()):
@@ -58,14 +57,14 @@ def _note_constant(node: Node, values: dict[Endpoint, Any]) -> None:
     try:
         values[node.id, 0] = node.attrs["value"].array
     except errors.OpError:
-        return  # it cannot be decoded, and fails where it is used
+        return  # its value cannot be decoded; the node that uses it raises the error
 
 
 def _may_fold(node: Node, working: WorkingGraph) -> bool:
     if node.control_edges or node.op_def.is_stateful or node.op in _NEVER:
         return False
     if not working.is_original(node):
-        return False  # the evaluator knows kernels and values by the ids of the graph's own nodes
+        return False  # the evaluator knows kernels and values only for ids of the original graph
     if any(endpoint in working.fed for endpoint in node.in_edges) or not node.output_types:
         return False
     if node.num_outputs > 1 and node.id in working.pinned:
@@ -77,7 +76,7 @@ def _may_fold(node: Node, working: WorkingGraph) -> bool:
 
 
 def _is_small(node: Node) -> bool:
-    """Is it known that no output can take more than `MAX_BYTES`?"""
+    """True if the inferred shapes show that no output takes more than `MAX_BYTES`."""
     if node.shapes is None:
         return False
     for shape, dtype in zip(node.shapes, node.output_types, strict=True):

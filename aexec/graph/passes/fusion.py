@@ -1,8 +1,8 @@
-"""Fusion: a convolution or product and the bias, residual and activation after it become one node.
+"""Fusion: joins a convolution or product with the bias, residual and activation after it into one node.
 
-Its kernel does to each block of the output, while that is in the cache, what the nodes did to the whole of it one
-after the other, with the same arithmetic.  The node is one of TensorFlow's fused ops (`_FusedConv2D`), takes the
-place and name of the last, and says in its debug info what it was made of.
+The fused kernel applies the operations to each block of the output while it is in the cache, with the same arithmetic.
+The node has one of TensorFlow's fused ops (`_FusedConv2D`), the place and name of the last node, and the names of the
+original nodes in its debug info.
 Next to read: `aexec/kernels/common/fusions.py`.
 """
 
@@ -26,7 +26,7 @@ __all__ = ["FUSED_OPS", "fuse"]
 
 @dataclass(frozen=True, slots=True)
 class FusedOp:
-    """What a fused op begins with: that op, the attrs that both have, and whether a batch norm may follow."""
+    """A fused op: its first op, the attrs that both have, and whether a batch norm may follow the first op."""
 
     product: str
     attrs: tuple[str, ...]
@@ -48,7 +48,7 @@ _ADDS = frozenset({"Add", "AddV2"})
 
 
 def fuse(working: WorkingGraph) -> None:
-    """Join products with what follows them."""
+    """Join products with the nodes after them."""
     products = [node for node in working.producers_first() if node.op in _FUSED_OF]
     if not products:
         return
@@ -61,12 +61,12 @@ def fuse(working: WorkingGraph) -> None:
 def _may_fuse(node: Node) -> bool:
     if node.output_types[0] is not dtypes.float32 or node.attrs.get("data_format", b"NHWC") not in (b"NHWC", b"NDHWC"):
         return False
-    # Not all fused ops have explicit paddings.
+    # Some fused ops have no attr for explicit paddings.
     return node.attrs.get("padding") != b"EXPLICIT" or "explicit_paddings" in FUSED_OPS[_FUSED_OF[node.op]].attrs
 
 
 class _Reading:
-    """Which nodes read a variable, by its cell, and may not wait for more than they do: an update may be after them."""
+    """Checks that fusing does not delay reads of a variable's cell, so that they would come after an update."""
 
     def __init__(self, working: WorkingGraph) -> None:
         self._working = working
@@ -74,7 +74,7 @@ class _Reading:
         self._late: set[int] | None = None
 
     def may_wait_for(self, nodes: Sequence[Node], endpoints: Iterable[Endpoint]) -> bool:
-        """May nodes read what they read when these are there, too?"""
+        """True if these nodes may also wait for these endpoints."""
         if not any(self._refs.gives_cell(endpoint) for node in nodes for endpoint in node.in_edges):
             return True
         if self._late is None:
@@ -84,7 +84,7 @@ class _Reading:
 
 @dataclass(slots=True)
 class _Row:
-    """A product, and the nodes behind it that were found to fit."""
+    """A product, and the nodes after it that can be fused with it."""
 
     product: Node
     uses: Uses
@@ -106,7 +106,7 @@ class _Row:
         self._join()
 
     def _next(self) -> tuple[Node, int] | None:
-        """The node behind the last one, and which of its inputs the last one is."""
+        """Return the node after the last one, and the position of the input that it takes from the last one."""
         last = self.nodes[-1]
         node = self.uses.then(last)
         if node is None or node.output_types[:1] != (dtypes.float32,):
@@ -130,7 +130,7 @@ class _Row:
             return self._take(node, "BiasAdd", node.in_edges[1])
         if node.op not in _ADDS:
             return False
-        # A constant with a number per channel is a bias, too.
+        # An Add of a constant with one number per channel is a bias too.
         value = self.uses.working.constant(node.in_edges[1 - place])
         channels, rank = self._channels()
         if value is None or channels is None or value.ndim > rank or value.shape[-1:] != (channels,):
@@ -142,12 +142,12 @@ class _Row:
         return self._take(node, "BiasAdd", self.uses.constant(node, "/bias", value.reshape(-1)))
 
     def _channels(self) -> tuple[int | None, int]:
-        """How many channels the product has, if known, and its rank."""
+        """Return the product's number of channels, or None if unknown, and its rank."""
         shape = self.uses.working.shape((self.product.id, 0))
         return (shape.dims[-1], len(shape.dims)) if shape.dims else (None, 0)
 
     def _residual(self) -> None:
-        """A sum with another tensor that looks like one of the same shape; the kernel broadcasts if it is not."""
+        """Add a sum with another tensor that seems to have the same shape; if it does not, the kernel broadcasts."""
         found = self._next()
         if found is None or found[0].op not in _ADDS:
             return

@@ -1,11 +1,11 @@
-"""Function inlining: a call becomes the nodes of the function's body.
+"""Function inlining: replaces a call by the nodes of the function's body.
 
-The call's name stays with an Identity of its results, which waits for whatever the call waited for
-and for the body's side effects; stateful nodes of the body wait for all that the call waited for.  So
-the order of effects is that of a call; the rest of the body may start as its inputs come.  Of several
-results each has an Identity of its own, so that its consumers do not wait for the others.  Left alone
-are functions marked `_noinline`, recursion, what would make a plan too large, and all calls where the request has
-control flow by Switch and Merge: a call that is dead must not run parts of its body.
+An Identity of the results gets the call's name; it waits for all that the call waited for, and for the body's side
+effects.  Stateful nodes of the body wait for all that the call waited for.  So effects keep their order; the rest of
+the body may start when its inputs are there.  If there are several results, each gets its own Identity, so that its
+consumers need not wait for the others.  Calls are kept if the function is marked `_noinline` or recursive, if the plan
+would become too large, or if the request has control flow with Switch and Merge, as a dead call must not run any part
+of its body.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ class Callee(Protocol):
         """The body as a graph."""
 
 
-# The function that a node calls, or None: it is no call, or one that should be left alone.
+# Returns the function that a node calls; None if it calls none, or one that must not be inlined.
 CalleeOf = Callable[[Node], Callee | None]
 
 
 def inline_functions(working: WorkingGraph, callee_of: CalleeOf) -> None:
-    """Replace calls by the bodies of what they call, as long as there come no more nodes of it than are allowed.
+    """Replace calls by the bodies of their functions, while the number of new nodes stays within the limit.
 
     Raises:
-        NeedsThreadError: on the event loop, if there come more than may be planned there.
+        NeedsThreadError: on the event loop, if more nodes are added than may be planned there.
     """
     if not len(working.library) or _has_control_flow(working.nodes.values()):
         return
@@ -83,11 +83,11 @@ def _has_control_flow(nodes: Any) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Body:
-    """What all calls of a function have in common.
+    """The common data of all calls of a function.
 
     Attributes:
         arguments: id of an argument's node → its index.
-        needed: ids of the nodes that run, arguments left out.
+        needed: ids of the nodes that run, without arguments.
     """
 
     arguments: Mapping[int, int]
@@ -105,7 +105,7 @@ class _Body:
 
 
 class _Call:
-    """One call.  `forward` takes which outputs its consumers are to use instead of the call's."""
+    """Inlines one call; adds to `forward` which endpoints consumers are to use instead of the call's outputs."""
 
     def __init__(
         self,
@@ -123,13 +123,13 @@ class _Call:
         self.body = callee.body
         self.needed = common.needed
         self.arguments = common.arguments
-        # Body node → the node that is made of it.
+        # Id of a body's node → id of the node made from it.
         self.ids: dict[int, int] = {}
         self.inputs = [self._read(endpoint, refs) for endpoint in call.in_edges]
         self.unused = set(range(len(call.in_edges)))
 
     def _read(self, endpoint: Endpoint, refs: RefEdges) -> Endpoint:
-        """What the body has for an input; of a variable the value that the call would have read."""
+        """Return what the body gets as an input: for a variable's cell the value that the call would have read."""
         if not refs.gives_cell(endpoint):
             return endpoint
         call, working = self.call, self.working
@@ -141,7 +141,7 @@ class _Call:
         return (node_id, 0)
 
     def inline(self) -> list[Node]:
-        """Add the nodes of the body, and replace the call; returns the nodes added."""
+        """Add the nodes of the body and replace the call; return the new nodes."""
         nodes = self.body.graph.nodes
         names = {}
         for node_id in self.needed:
@@ -165,7 +165,7 @@ class _Call:
         return made
 
     def _attrs(self, node: Node) -> Mapping[str, Any]:
-        """Those of a body's node; the groups of one call are not those of others."""
+        """Return the attrs of a body's node, with colocation groups that are this call's own."""
         groups = node.colocated_with
         if not groups:
             return node.attrs
@@ -183,7 +183,7 @@ class _Call:
         return [self.ids[node_id]] if index is None else self._producers([index])
 
     def _producers(self, indices: Any) -> list[int]:
-        """Nodes that the call's inputs come from; a fed one is there already."""
+        """Return the nodes that produce these inputs of the call, without fed ones."""
         return [self.inputs[i][0] for i in indices if self.inputs[i] not in self.working.fed]
 
     def _waited_for(self, indices: Any) -> list[int]:
@@ -192,7 +192,7 @@ class _Call:
     def _replace_call(self) -> None:
         call = self.call
         results = tuple(self._endpoint(endpoint) for endpoint in self.body.results)
-        # Inputs that nothing in the body uses are waited for all the same: they may fail.
+        # Wait also for inputs that the body does not use: a node that produces one may fail.
         effects = [self.ids[i] for i in self.body.side_effects if i in self.ids]
         controls = tuple(dict.fromkeys([*self._waited_for(sorted(self.unused)), *effects]))
         if len(results) > 1:
@@ -204,12 +204,12 @@ class _Call:
             op, attrs = ("Identity", {"T": types[0]}) if len(types) == 1 else ("IdentityN", {"T": types})
         node = self._new(call.id, call.name, op, attrs, results, controls)
         node.shapes = call.shapes
-        self.working.callees.pop(call.id, None)  # a call in an inlined body is no node of it any more
+        self.working.callees.pop(call.id, None)  # the id no longer means a node of an inlined body
 
     def _separate(self, results: tuple[Endpoint, ...], controls: tuple[int, ...]) -> tuple[int, ...]:
-        """Give each result an Identity for its consumers; returns what else is to be waited for.
+        """Give each result an Identity for its consumers; return the remaining control inputs of the call's node.
 
-        Who waits for the call, or fetches it, waits for all results by the node that has its name.
+        Nodes that wait for the call, or fetches of it, use the node with its name, which waits for all results.
         """
         if len(controls) > 1:
             node_id, name = self.working.new_node(self.call, "/done")
@@ -231,7 +231,7 @@ class _Call:
         inputs: tuple[Endpoint, ...],
         controls: tuple[int, ...],
     ) -> Node:
-        """Put a node in the place of that id."""
+        """Make a node with that id, in place of any that has it."""
         node = Node(
             self.working,
             node_id,

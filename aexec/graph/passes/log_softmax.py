@@ -1,7 +1,7 @@
-"""Log(Softmax(x)) becomes LogSoftmax(x), which stays finite where a probability is too small for its type.
+"""Replaces Log(Softmax(x)) by LogSoftmax(x), which stays finite if a probability underflows.
 
 Programs that write `log(softmax(logits))` rely on it: TensorFlow's rewriter does the same (`ConvertLogSoftmaxStage` of
-its arithmetic optimizer).  The probabilities are still computed where something else uses them.
+its arithmetic optimizer).  The softmax stays if other nodes use it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ __all__ = ["join_log_and_softmax"]
 
 
 def join_log_and_softmax(working: WorkingGraph) -> None:
-    """Let each logarithm of a softmax be computed from the softmax's input."""
+    """Compute each logarithm of a softmax from the softmax's input."""
     pairs = [(node, softmax) for node in steadily(working.nodes.values()) if (softmax := _softmax_of(node, working))]
     if not pairs:
         return
@@ -25,7 +25,7 @@ def join_log_and_softmax(working: WorkingGraph) -> None:
 
 
 def _softmax_of(node: Node, working: WorkingGraph) -> Node | None:
-    """The softmax that a node takes the logarithm of; None if it is fed, waits for others or runs elsewhere."""
+    """Return the softmax whose logarithm a node takes; None if it is fed, waits for others or is on another device."""
     if node.op != "Log" or node.in_edges[0] in working.fed:
         return None
     source = working.nodes[node.in_edges[0][0]]

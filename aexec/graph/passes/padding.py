@@ -1,7 +1,7 @@
-"""Padding into convolutions: a Pad with zeros before a Conv2D becomes the convolution's explicit padding.
+"""Padding in convolutions: replaces a Pad with zeros before a Conv2D by the convolution's explicit padding.
 
-The kernel pads as it goes, a block at a time, and does the same arithmetic.  Depthwise convolutions keep their Pad:
-with an explicit padding there is no op that `fusion.py` could make of them, and both cost the same.
+The kernel pads block by block, with the same arithmetic.  Depthwise convolutions keep their Pad: `fusion.py` has no
+fused op for them with explicit padding, and both forms take the same time.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _PADS = frozenset({"Pad", "PadV2"})
 
 
 def pad_in_convolutions(working: WorkingGraph) -> None:
-    """Let convolutions of a padded image pad it themselves."""
+    """Replace Pads before convolutions by explicit padding."""
     pads = [node for node in working.producers_first() if node.op in _PADS]
     if not pads:
         return
@@ -33,7 +33,7 @@ def pad_in_convolutions(working: WorkingGraph) -> None:
 
 
 def _paddings(pad: Node, conv: Node, working: WorkingGraph) -> list[int] | None:
-    """The explicit paddings that the convolution gets, or None if it cannot do what the pad does."""
+    """Return the convolution's new explicit paddings, or None if it cannot do what the Pad does."""
     if conv.attrs["data_format"] != b"NHWC" or conv.attrs["padding"] not in (b"VALID", b"EXPLICIT"):
         return None
     if working.shape((pad.id, 0)).rank != 4 or _taps(conv, working) < 2:
@@ -51,7 +51,10 @@ def _paddings(pad: Node, conv: Node, working: WorkingGraph) -> list[int] | None:
 
 
 def _taps(conv: Node, working: WorkingGraph) -> int:
-    """Pixels of a window, or 0 if not known.  A window of one is a plain product, which padding would not leave one."""
+    """Return the number of pixels in a window, 0 if unknown.
+
+    A window of one pixel keeps its Pad: without padding the convolution is a plain matrix product.
+    """
     dims = working.shape(conv.in_edges[1]).dims
     if dims is None or len(dims) != 4 or dims[0] is None or dims[1] is None:
         return 0

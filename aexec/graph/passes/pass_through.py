@@ -1,8 +1,7 @@
-"""Identity and no-op removal: nodes that only hand on values, or only hand on that others are done.
+"""Removes Identity nodes, which only pass a value on, and NoOps, which only pass control edges on.
 
-An Identity stays if something waits for it (it is dead where its input is, a Switch is not), if it
-waits for something itself, or reads a variable.  A NoOp goes if its consumers do not get more
-control edges than there were.
+An Identity stays if another node waits for it (it is dead if its input is dead, but a Switch is not), if it has control
+inputs, or if it reads a variable.  A NoOp is removed if this does not increase the number of control edges.
 """
 
 from __future__ import annotations
@@ -17,12 +16,12 @@ from aexec.graph.passes.working_graph import WorkingGraph
 __all__ = ["is_removable", "remove_pass_through"]
 
 _IDENTITIES = frozenset({"Identity", "StopGradient", "PreventGradient", "Snapshot"})
-# So many sources of a NoOp are worked out at once.
+# The sources of a NoOp are resolved at once if they are at most so many.
 _FEW = 8
 
 
 def remove_pass_through(working: WorkingGraph) -> None:
-    """Let consumers of an Identity use its input, and of a NoOp wait for what it waits for."""
+    """Connect consumers of an Identity to its input, and those of a NoOp to what it waits for."""
     waited_for = working.waited_for()
     refs = RefEdges(working, working.fed)
     forward: dict[Endpoint, Endpoint] = {}
@@ -34,7 +33,7 @@ def remove_pass_through(working: WorkingGraph) -> None:
 
 
 def is_removable(node: Node, working: WorkingGraph, refs: RefEdges) -> bool:
-    """May consumers of output 0 use an input instead?  It must be no ref, and nobody may ask for the node itself."""
+    """True if consumers of output 0 may use an input instead: it is no ref, and the node itself is not needed."""
     if node.control_edges or node.id in working.pinned:
         return False
     return not any(refs.gives_cell(endpoint) for endpoint in node.in_edges)
@@ -58,10 +57,10 @@ def _remove_no_ops(working: WorkingGraph) -> None:
 
 
 class _Spliced:
-    """The NoOps that go, and what is waited for in their place.
+    """The removed NoOps, and the nodes to wait for instead.
 
-    Of one with more than two sources there is one consumer, so that it is looked into once: its sources are worked
-    out only for that, as a row of NoOps would otherwise have all of them again and again.
+    A NoOp with more than `_FEW` sources has one consumer, and its sources are resolved only for that one: in a chain of
+    NoOps each would otherwise list all sources of those before.
     """
 
     def __init__(self) -> None:
@@ -75,18 +74,18 @@ class _Spliced:
         return node_id in self._sources
 
     def number(self, controls: tuple[int, ...]) -> int:
-        """How many sources these have; two NoOps that share some may be said to have more."""
+        """Return the number of sources behind control inputs; may be too high if NoOps share some."""
         most = sum([self._numbers.get(i, 1) for i in controls])
         return len(self.sources(controls)) if most <= _FEW else most
 
     def add(self, node: Node, number: int) -> None:
-        """Let this NoOp go, which has so many sources."""
+        """Remove a NoOp with this number of sources."""
         few = number <= _FEW
         self._sources[node.id] = self.sources(node.control_edges) if few else node.control_edges
         self._numbers[node.id] = number
 
     def sources(self, controls: tuple[int, ...]) -> tuple[int, ...]:
-        """What these are to be replaced by, in their order."""
+        """Return the nodes to wait for instead of these control inputs, in their order."""
         found: dict[int, None] = {}
         seen: set[int] = set()
         left = list(reversed(controls))

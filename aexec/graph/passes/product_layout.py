@@ -1,9 +1,8 @@
-"""Layout of constant factors: BLAS multiplies by a matrix in rows faster than by a transposed one.
+"""Layout of constant factors: BLAS multiplies by a matrix in row order faster than by a transposed one.
 
-The right factor of a product, if it is a constant that is transposed by the node or by its strides, is copied once
-into rows.  Measured with OpenBLAS on one core: 10 to 25 % off products of some hundred rows, half off one of 8 rows.
-BLAS adds up in another order for products of few rows, so that results change in their last bits, as they do from
-one BLAS to another.
+A constant right factor that is transposed, by the node or by its strides, is copied once into row order.  Measured with
+OpenBLAS on one core, this saves 10 to 25 % for products of some hundred rows, and half for one of 8 rows.  For products
+of few rows BLAS then adds in another order, so results change in their last bits, as between two BLAS libraries.
 """
 
 from __future__ import annotations
@@ -23,23 +22,23 @@ from aexec.graph.passes.working_graph import WorkingGraph
 
 __all__ = ["lay_out_factors"]
 
-# The attr that transposes the right factor.
+# Op → the attr that transposes the right factor.
 _TRANSPOSING = {"MatMul": "transpose_b", "BatchMatMulV2": "adj_y"}
-# Per element: copying it from a row to a column.
+# Estimated nanoseconds to copy an element from a row to a column.
 _COPY_NS = 2.0
 
 
 def lay_out_factors(working: WorkingGraph) -> None:
-    """Copy constant right factors into rows.
+    """Copy constant right factors into row order.
 
     Raises:
-        NeedsThreadError: on the event loop, if that takes too long for it.
+        NeedsThreadError: on the event loop, if it would take too long there.
     """
     products = [node for node in working.nodes.values() if node.op in _TRANSPOSING]
     if not products:
         return
     uses, elements = Uses(working), 0
-    made: dict[Any, Any] = {}  # many products may share a factor, also as the value of several constants
+    made: dict[Any, Any] = {}  # many products may use the same memory, even through several constants
     for node in steadily(products):
         factor = _transposed_factor(node, working)
         if factor is not None:
@@ -56,7 +55,7 @@ def lay_out_factors(working: WorkingGraph) -> None:
 
 
 def _transposed_factor(node: Node, working: WorkingGraph) -> Any:
-    """The right factor as it is multiplied by, if it is a constant in columns, and not large; else None."""
+    """Return the right factor as it is multiplied, if it is a small enough constant in column order; else None."""
     value = working.constant(node.in_edges[1])
     if value is None or node.output_types[0] not in (dtypes.float32, dtypes.float64):
         return None

@@ -1,4 +1,4 @@
-"""Dead-node pruning: nodes that nothing needs any more since other passes were here."""
+"""Pruning: removes nodes that nothing needs any more after other passes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["prune"]
 
 
 def prune(working: WorkingGraph) -> None:
-    """Drop the nodes that no fetch or target needs."""
+    """Remove the nodes that no fetch or target needs."""
     if not working.changed:
         return
     needed = reachable(working, working.roots, working.fed)

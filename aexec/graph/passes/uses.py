@@ -1,7 +1,7 @@
-"""Who uses what in a `WorkingGraph`, for passes that put one node in the place of several in a row.
+"""The consumers of values in a `WorkingGraph`, for passes that replace a chain of nodes by one node.
 
-Nodes may be joined where nobody else sees what goes between them: it is neither fetched nor fed, nothing waits for
-the node that gives it, and it has one consumer, on the same CPU.
+Two nodes may be joined if the value between them is not visible elsewhere: it is neither fetched nor fed, no node waits
+for its producer, and it has one consumer, on the same CPU.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ __all__ = ["Uses"]
 
 
 class Uses:
-    """The consumers of each endpoint; what is joined and replaced through it stays known.
+    """The consumers of each endpoint, kept up to date by `join` and `constant`.
 
     Args:
-        working: not to be changed by others meanwhile.
+        working: the graph, which nothing else may change while this is in use.
     """
 
     def __init__(self, working: WorkingGraph) -> None:
         self.working = working
-        # Ids of consumers, each as often as it is one: a dict, as a value may have any number of them.
+        # Endpoint → id of a consumer → number of inputs that use it; a dict, as a value may have very many consumers.
         self._consumers: defaultdict[Endpoint, dict[int, int]] = defaultdict(dict)
         for node in steadily(working.nodes.values()):
             self._note(node)
@@ -38,7 +38,7 @@ class Uses:
             consumers[consumer.id] = consumers.get(consumer.id, 0) + 1
 
     def then(self, node: Node) -> Node | None:
-        """The node that may be joined with this one, as the only one that uses anything of it."""
+        """Return the only consumer of a node, if both may be joined; else None."""
         working, endpoint = self.working, (node.id, 0)
         if node.id in working.pinned or node.id in working.waited_for() or endpoint in working.fed:
             return None
@@ -53,12 +53,12 @@ class Uses:
         return consumer
 
     def gives_one(self, node: Node) -> bool:
-        """Is output 0 all that is used and fetched of a node?"""
+        """True if no output but output 0 is used or fetched."""
         others = ((node.id, slot) for slot in range(1, node.num_outputs))
         return not any(self._consumers.get(other) or other in self.working.fetched for other in others)
 
     def join(self, nodes: Sequence[Node], op: str, attrs: Mapping[str, Any], inputs: Sequence[Endpoint]) -> Node:
-        """Put one node in the place of several in a row, with the last one's name; it waits for what the first does."""
+        """Replace a chain of nodes by one with the last one's name and the first one's control inputs."""
         working, last = self.working, nodes[-1]
         op_def = op_registry.global_registry.lookup(op).op_def
         made = Node(
@@ -84,5 +84,5 @@ class Uses:
         return made
 
     def constant(self, like: Node, suffix: str, value: Any) -> Endpoint:
-        """A new constant, where `like` is."""
+        """Add a constant on the device of `like`; return its endpoint."""
         return (self.working.new_constant(like, suffix, value).id, 0)

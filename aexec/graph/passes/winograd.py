@@ -1,8 +1,8 @@
-"""Winograd: convolutions of 3 or 5 rows and columns, and their gradients, are marked for fewer multiplications.
+"""Winograd: marks convolutions of 3 or 5 rows and columns, and their gradients, for fewer multiplications.
 
-The shapes, which decide whether that is faster, are known only when the node runs; what is known of them before
-keeps the mark from nodes that it cannot help.  The mark is an attr whose name begins with an underscore, which any node
-may have: a graph with it means the same everywhere.
+Whether that is faster depends on shapes, which are known only when the node runs; nodes that cannot profit by what is
+known before get no mark.  The mark is an attr whose name begins with an underscore.  Any node may have such attrs, so
+the graph stays valid everywhere.
 Next to read: `aexec/kernels/nn/winograd.py` and `winograd_rows.py`, which say what it changes.
 """
 
@@ -22,7 +22,7 @@ _SIZES = (3, 5)
 
 
 def mark_for_winograd(working: WorkingGraph) -> None:
-    """Give the convolutions that may be computed so the attr `_winograd`."""
+    """Set the attr `_winograd` of convolutions that may be computed this way."""
     nodes = [node for node in working.nodes.values() if node.op in _CONVOLUTIONS]
     uses = Uses(working) if nodes else None
     for node in steadily(nodes):
@@ -33,7 +33,7 @@ def mark_for_winograd(working: WorkingGraph) -> None:
 
 
 def _kernel_shape(working: WorkingGraph, node: Node) -> PartialTensorShape:
-    """What is known of the shape of a convolution's kernel, or of its gradient."""
+    """Return the inferred shape of a convolution's kernel, or of the kernel's gradient."""
     if node.op == "Conv2DBackpropFilter":
         return working.shape((node.id, 0))
     kernel = working.constant(node.in_edges[1])

@@ -1,9 +1,9 @@
 """`WorkingGraph`: the part of a graph that a request needs, for passes to rewrite.
 
-It looks like a graph to whoever lays out a plan: nodes by id.  A pass replaces nodes by copies
-of the same id, or sends the consumers of one output to another; the graph itself stays as it is.
-Nodes that are fed, fetched or targeted are *pinned*: they are there under their names when the
-passes are done.  Next to read: `__init__.py`, then any of the passes.
+It offers nodes by id, as a graph does, so plans can be made from it.  A pass replaces nodes by copies with the same id,
+or redirects the consumers of one output to another; the graph itself does not change.
+Nodes that are fed, fetched or targeted are *pinned*: they keep their names and are there when the passes are done.
+Next to read: `__init__.py`, then any of the passes.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ __all__ = ["MAX_INLINED_NODES", "WorkingGraph"]
 
 T = TypeVar("T")
 
-# So many nodes may come of the calls of one plan, unless a session's config says otherwise.
+# Default limit for the nodes that inlining may add to one plan.
 MAX_INLINED_NODES = 20_000
-# Bytes of the arrays that the passes of one plan may make of constants that repeat a value.
+# Most bytes of arrays that the passes of one plan may make from constants that repeat a value.
 _REPEATED_BYTES = 64 * 2**20
-# Of a constant that is counted for the session.
+# Constants from this many bytes on are counted in the session's account.
 _LARGE = 1 << 14
-# What `WorkingGraph.constant` looks at.
+# Ops that `WorkingGraph.constant` looks through.
 _HANDED_ON = frozenset({"Const", "Identity"})
 
 
 class _Nodes(dict[int, Node]):
-    """Nodes by id; those that were not needed are the graph's.
+    """Nodes by id; a lookup of a node that the request does not need returns the graph's.
 
     Args:
-        shapeless: ids of nodes whose outputs' shapes are not what was inferred.
+        shapeless: ids of nodes whose inferred shapes do not hold for this request.
     """
 
     def __init__(self, graph: NodeTable, needed: Iterable[int], shapeless: Iterable[int]) -> None:
@@ -62,27 +62,28 @@ class _Nodes(dict[int, Node]):
 
 
 class WorkingGraph:
-    """What a request needs of a graph.
+    """The nodes of a graph that a request needs.
 
     Args:
-        place: the full name of the device that a node runs on.
-        memory: what passes computed from constants, by what they computed it from; the plans of a session share it.
-        checked: is what placeholders are fed of the shape that they declare?  No other feed is known to be.
-        max_inlined_nodes: how many nodes the bodies of functions may add.
+        place: returns the full name of the device that a node runs on.
+        memory: results that passes computed from constants, by key; the plans of a session share it.
+        checked: True if runs check that placeholders are fed values of their declared shape; other feeds are never
+            checked.
+        max_inlined_nodes: most nodes that inlining may add.
         unlike: ids of nodes whose outputs may have other shapes than were inferred.
 
     Attributes:
-        graph: where it comes from; `versions` and `library` are the graph's.
-        nodes: the nodes needed, by id.
+        graph: the original graph, which `versions` and `library` belong to.
+        nodes: the needed nodes, by id.
         fed: endpoints whose values are fed.
         fetched: endpoints whose values are fetched.
-        roots: ids of what is fetched and targeted.
-        pinned: ids of nodes that have to stay.
-        changed: has a pass done anything?
-        made_of: id of a node that a pass added → of the graph's node it was made of.
-        callees: id of a node of an inlined function → the function, and the node in its body.
-        places: id of a node that was placed for this plan → its device; others are where what they are made of is.
-        order: of reads and updates, once it is decided.
+        roots: ids of the fetched and targeted nodes.
+        pinned: ids of nodes that must stay.
+        changed: True after a pass changed anything.
+        made_of: id of an added node → id of the original node that it was made from.
+        callees: id of a node from an inlined function → the function, and the node in its body.
+        places: id of a node that was placed for this plan → its device; other nodes are placed like their original.
+        order: the order of reads and updates, once it is decided.
     """
 
     def __init__(
@@ -116,7 +117,7 @@ class WorkingGraph:
         self._memory = {} if memory is None else memory
         self._names: set[str] = set()
         self._waited_for: set[int] | None = None
-        # Of endpoints behind an Identity, until one of those, or a constant, is replaced.
+        # Constant values of endpoints behind an Identity; cleared when a constant or Identity is replaced.
         self._constants: dict[Endpoint, Any] = {}
         self._room = _REPEATED_BYTES
 
@@ -124,22 +125,22 @@ class WorkingGraph:
         return name in self.graph
 
     def find(self, name: str) -> Node | None:
-        """The node of the graph of that name, as it is now, or None."""
+        """Return the node of the original graph of that name, in its present form, or None."""
         node = self.graph.find(name)
         return None if node is None else self.nodes[node.id]
 
     def is_original(self, node: Node) -> bool:
-        """Is this a node of the graph, but perhaps for its inputs?  Then its kernel is that of the graph's node."""
+        """True if the node differs from the original one by its inputs at most; then it has the same kernel."""
         own = self.graph.nodes
         return node.id < len(own) and own[node.id].attrs is node.attrs
 
     def shape(self, endpoint: Endpoint) -> PartialTensorShape:
-        """What is known of an endpoint's shape, whatever is fed."""
+        """Return the inferred shape of an endpoint, which holds for all feeds."""
         shapes = self.nodes[endpoint[0]].shapes
         return UNKNOWN_RANK if shapes is None else shapes[endpoint[1]]
 
     def constant(self, endpoint: Endpoint) -> Any:
-        """The array that an endpoint always gives, as far as it is a constant or handed on by Identity; else None."""
+        """Return the array of a constant, also through Identity nodes; None if the endpoint is not constant."""
         passed: list[Endpoint] = []
         while endpoint not in self._constants and (before := self._handed_on(endpoint)) is not None:
             passed.append(endpoint)
@@ -149,7 +150,7 @@ class WorkingGraph:
         return value
 
     def _handed_on(self, endpoint: Endpoint) -> Endpoint | None:
-        """What an Identity hands on, if that is what an endpoint is of."""
+        """Return the input of an Identity; None for other nodes."""
         node = self.nodes[endpoint[0]]
         is_identity = node.op == "Identity" and not node.control_edges and endpoint not in self.fed
         return node.in_edges[0] if is_identity else None
@@ -161,20 +162,20 @@ class WorkingGraph:
         try:
             return node.attrs["value"].array
         except errors.OpError:
-            return None  # it cannot be decoded, and fails where it is used
+            return None  # its value cannot be decoded; the node that uses it raises the error
 
     def producers_first(self) -> list[Node]:
-        """The nodes in an order in which only back edges of loops point backwards."""
+        """Return the nodes in an order in which only back edges of loops point backwards."""
         return producers_first(self.nodes.values(), self.nodes.__getitem__)
 
     def waited_for(self) -> set[int]:
-        """Ids of nodes with control edges to others."""
+        """Return the ids of nodes with control edges to others."""
         if self._waited_for is None:
             self._waited_for = {i for node in self.nodes.values() for i in node.control_edges}
         return self._waited_for
 
     def replace(self, node: Node) -> None:
-        """Put a node in the place of the one with its id."""
+        """Set a node, in place of the one with its id."""
         if node.control_edges:
             self._waited_for = None
         if self._constants and node.id in self.nodes and not _HANDED_ON.isdisjoint((node.op, self.nodes[node.id].op)):
@@ -183,17 +184,17 @@ class WorkingGraph:
         self.changed = True
 
     def substitute(self, node: Node) -> None:
-        """Put a node of another kind in the place of the one with its id."""
+        """Set a node of another kind, in place of the one with its id."""
         self.callees.pop(node.id, None)
         self.replace(node)
 
     def remove(self, node_id: int) -> None:
-        """Drop a node that nothing uses any more."""
+        """Remove a node that nothing uses."""
         del self.nodes[node_id]
         self.changed = True
 
     def new_constant(self, like: Node, suffix: str, value: Any) -> Node:
-        """Add a constant of the type of output 0 of `like`, on the same device; its array becomes read-only."""
+        """Add a constant with the dtype of `like`'s output 0, on its device; the array becomes read-only."""
         value.flags.writeable = False
         if value.nbytes >= _LARGE:
             note_kept(value)
@@ -207,9 +208,10 @@ class WorkingGraph:
         return constant
 
     def may_copy(self, value: Any) -> bool:
-        """May a pass make an array as large as a constant?  Then it counts as made.
+        """Return whether a pass may make an array as large as a constant, and count the array.
 
-        A constant is as large as what was sent for it; but one that repeats a value is as large as its shape says.
+        A constant takes as many bytes in the graph as in memory, except if it repeats a value; `_REPEATED_BYTES` limits
+        arrays made from these.
         """
         if 0 in value.strides:
             if value.nbytes > self._room:
@@ -222,14 +224,15 @@ class WorkingGraph:
         return True
 
     def on_one_cpu(self, nodes: Iterable[Node]) -> bool:
-        """Do all of these run on the same CPU?"""
+        """True if all of these run on the same CPU."""
         names = {self._place(self, node) for node in nodes}
         return len(names) == 1 and "device:CPU:" in names.pop()
 
     def remembered(self, key: tuple[Any, ...], make: Callable[[], T]) -> T:
-        """What `make` gives, or gave when another request had the same key: a name, and ids of nodes.
+        """Return the result of `make`, or its earlier result for an equal key in this session.
 
-        Nodes that passes have made have other ids each time, and nothing is remembered for them.
+        The key is a name and ids of nodes.  Nodes that passes added have other ids each time, so for them nothing is
+        remembered.
         """
         if any(isinstance(part, int) and part >= len(self.graph.nodes) for part in key):
             return make()
@@ -244,11 +247,11 @@ class WorkingGraph:
 
     @property
     def next_id(self) -> int:
-        """What no node has as id yet."""
+        """The smallest id that no node has."""
         return len(self.graph.nodes) + len(self.made_of)
 
     def new_node(self, like: Node, suffix: str) -> tuple[int, str]:
-        """An id and a name for another node, made of `like`."""
+        """Return an id and a name for a new node that is made from `like`."""
         node_id = self.next_id
         name = f"{like.name}{suffix}"
         while name in self._names or name in self.graph:
@@ -260,12 +263,12 @@ class WorkingGraph:
         return node_id, name
 
     def take_apart(self) -> None:
-        """Nobody uses it any more: let go of its nodes, which refer to it."""
+        """Drop the nodes, which refer back to the graph.  It must not be used any more."""
         for table in (self._constants, self.callees, self.places, self.made_of, self.nodes):
             empty(table)
 
     def redirect(self, forward: Mapping[Endpoint, Endpoint]) -> None:
-        """Give the consumers of each key its value instead.  Values may be keys, too."""
+        """Make the consumers of each key use its value instead; a value may itself be a key."""
         if not forward:
             return
         ends = dict(forward)
@@ -277,7 +280,7 @@ class WorkingGraph:
 def _shapeless(
     graph: NodeTable, needed: Iterable[int], fed: Iterable[Endpoint], checked: bool, unlike: Iterable[int]
 ) -> set[int]:
-    """Ids of the nodes whose outputs' shapes are not known, as they are fed or depend on a feed of any shape."""
+    """Return the ids of nodes whose shapes are unknown: they are, or depend on, feeds of unchecked shape."""
     nodes = graph.nodes
     pending = [*unlike, *(i for i, _ in fed if not (checked and nodes[i].op in PLACEHOLDERS))]
     if not pending:
@@ -290,7 +293,7 @@ def _shapeless(
 
 
 def _end(ends: dict[Endpoint, Endpoint], endpoint: Endpoint) -> Endpoint:
-    """Where an endpoint leads to in the end.  Chains may be long: all that is passed leads there directly then."""
+    """Follow the redirections of an endpoint to the end, and shorten long chains on the way."""
     passed = []
     while endpoint in ends:
         passed.append(endpoint)
