@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from aexec.framework import errors
 from aexec.framework.shape_functions.shape_inference import (
     Array,
@@ -220,12 +222,12 @@ def reduction(c: InferenceContext) -> None:
 
 def axes_in_range(axes: Array, rank: int) -> set[int]:
     """Reduction axes, counted from the front.  Raises InvalidArgumentError if one does not exist."""
-    found = set()
-    for axis in axes.reshape(-1).tolist():
-        if not -rank <= axis < rank:
-            raise errors.InvalidArgumentError(f"Invalid reduction dimension {axis} for input with {rank} dimensions.")
-        found.add(axis % rank)
-    return found
+    flat = axes.reshape(-1)
+    outside = (flat < -rank) | (flat >= rank)
+    if outside.any():
+        axis = flat[outside.argmax()]
+        raise errors.InvalidArgumentError(f"Invalid reduction dimension {axis} for input with {rank} dimensions.")
+    return {axis % rank for axis in np.unique(flat).tolist()}
 
 
 def concat(c: InferenceContext) -> None:

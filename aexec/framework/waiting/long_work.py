@@ -59,7 +59,7 @@ class CalledOffError(BaseException):
 
 # The part of its time that a short work may spend on announced pieces.  The rest is for work that takes longer than
 # anybody knew; what is known to take long is better begun in a thread.
-_ANNOUNCED_SHARE = 1 / 8
+_ANNOUNCED_SHARE = 1 / 4
 
 
 class _TooLongError(CalledOffError):

@@ -71,7 +71,7 @@ _MEASURED_SHARE = 0.1
 # would cost several switches of the interpreter's lock, and errors of a request would come later.  If it takes this
 # many times as long as expected by its nodes, it is begun anew in a thread.
 _ONCE_SLICES = 4.0
-_ONCE_AT_MOST = 8
+_ONCE_AT_MOST = 4
 
 # What work costs
 

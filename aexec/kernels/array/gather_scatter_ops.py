@@ -225,6 +225,7 @@ def gather_nd(c: OpKernelConstruction) -> Compute:
                     f"indices{scattering.position(indices.shape[:-1], first)} = {entries[first].tolist()} "
                     f"does not index into param shape {shape_text(params.shape)}, node name: {name}"
                 ) from None
+            announce_scratch(entries.nbytes)
             out = xp.full((len(entries), *inner), empty, params.dtype)
             out[good] = params[tuple(entries[good].T)]
             return out.reshape(shape)

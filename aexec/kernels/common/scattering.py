@@ -73,7 +73,12 @@ def refuse_index(indices: Any, limit: int, name: str = "indices", xp: Any = np) 
 
 def in_bounds(xp: Any, rows: Any, dims: Sequence[int]) -> Any:
     """Bools: which rows of an [n, k] array of indices lie within `dims`."""
+    announce_scratch(_CHECK_BYTES * rows.size)
     return ((rows >= 0) & (rows < xp.asarray(dims, np.int64))).all(axis=1)
+
+
+# Bytes per element of its flat position.
+_FLAT_BYTES = 8
 
 
 def flat_index(xp: Any, indices: Any, dims: Sequence[int]) -> Any:
@@ -81,7 +86,9 @@ def flat_index(xp: Any, indices: Any, dims: Sequence[int]) -> Any:
 
     Raises:
         ValueError: an index is out of bounds; `in_bounds` tells which.
+        ResourceExhaustedError: the memory for the positions is refused.
     """
+    announce_scratch(_FLAT_BYTES * prod(indices.shape[:-1]))
     rows = indices.reshape(prod(indices.shape[:-1]), len(dims))
     if len(dims) == 1:
         return xp.ravel_multi_index((rows[:, 0],), dims, "raise")
@@ -124,10 +131,6 @@ def ignores_bad_indices(c: OpKernelConstruction) -> bool:
     return policy == "IGNORE"
 
 
-# Bytes per element of its flat position.
-_FLAT_BYTES = 8
-
-
 class NdScatter:
     """The part common to ScatterNd and the TensorScatter ops: check, flatten the indices, combine rows.
 
@@ -147,7 +150,6 @@ class NdScatter:
         if not (out.size and indices.size and updates.size):
             raise errors.InvalidArgumentError("Indices and updates specified for empty output shape")
         dims, inner, count = out.shape[:depth], out.shape[depth:], prod(indices.shape[:-1])
-        announce_scratch(_FLAT_BYTES * count)
         rows = updates.reshape(count, *inner)
         try:
             flat = flat_index(self.xp, indices, dims)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from aexec.framework import errors
-from aexec.framework.memory.allocator import WATCHED_CALLS, Growth
+from aexec.framework.memory.allocator import WATCHED_CALLS, Growth, announce_scratch
 from aexec.framework.memory.tensor_buffer import STRING_BYTES
 from aexec.framework.shape import shape_text
 from aexec.framework.waiting import loop_budget
@@ -38,6 +38,8 @@ __all__ = [
 _ELEMENT_NS = 200.0
 # Bytes that Python needs temporarily for each of the strings that it joins.
 JOINED_BYTES = 100
+# Bytes of an element in a list: of a string, which exists already, and of a number with its object.
+_STRING_PLACE, _NUMBER_BYTES = 8, 40
 # Elements that are made into Python objects and used at a time.
 _FEW = 100
 _OBJECTS = loop_budget.DEFAULT.pieces(loop_budget.OBJECT_NS)
@@ -87,11 +89,18 @@ def made(strings: Iterable[bytes]) -> list[bytes]:
 
 
 def values_of(array: Any) -> list[Any]:
-    """The elements in row-major order, also of a scalar."""
+    """The elements in row-major order, also of a scalar.
+
+    A long list is announced as scratch memory.  Use `elements_of` to go through the elements once: it takes none.
+
+    Raises:
+        ResourceExhaustedError: the memory is refused.
+    """
     array = np.asarray(array)
     if array.size <= _OBJECTS:
         values: list[Any] = array.ravel().tolist()
         return values
+    announce_scratch(array.size * (_STRING_PLACE if array.dtype.hasobject else _NUMBER_BYTES))
     return [value for piece in lists_of(array) for value in piece]
 
 

@@ -26,7 +26,7 @@ from aexec.kernels.common.elementwise import (
     register,
     ufunc,
 )
-from aexec.kernels.common.strings import made, string_array, values_of
+from aexec.kernels.common.strings import elements_of, made, string_array
 
 __all__: list[str] = []
 
@@ -126,7 +126,7 @@ def add_strings(c: OpKernelConstruction) -> Compute:
 
     def compute(x: Any, y: Any) -> Any:
         shape = np.broadcast_shapes(x.shape, y.shape)
-        firsts, seconds = (values_of(np.broadcast_to(value, shape)) for value in (x, y))
+        firsts, seconds = (elements_of(np.broadcast_to(value, shape)) for value in (x, y))
         pairs = giving_way(zip(firsts, seconds, strict=True), _JOINED_NS)
         return string_array(made(first + second for first, second in pairs), shape)
 

@@ -9,6 +9,7 @@ the part of the output for which that tap is inside the input.  `pooling.py` has
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ import numpy as np
 from aexec.framework import dtypes, errors
 from aexec.framework.kernel_contract.kernel_registry import kernel
 from aexec.framework.kernel_contract.op_kernel import Builder, Compute, OpKernelConstruction
+from aexec.framework.memory.allocator import announce_scratch
 from aexec.framework.shape import shape_text
 from aexec.framework.waiting.intra_op import in_pieces
 from aexec.kernels.common.array_module import at
@@ -27,6 +29,8 @@ __all__: list[str] = []
 # Scratch per byte of the three inputs of a maximum's gradient, for the winners and their gradients; and bytes per
 # element of an average's gradient, for its share, spread along one dimension after the other.
 _GRAD_SCRATCH, _SPREAD_SCRATCH = 3, 13
+# Bytes of an element of a narrow float that is computed with in float32.
+_WIDE_BYTES = 4
 
 _POOL_3D_TYPES = (dtypes.bfloat16, dtypes.float32)
 
@@ -359,6 +363,8 @@ def max_pool_grad_grad_with_argmax(c: OpKernelConstruction) -> Compute:
 
 def _average(xp: Any, x: Any, pool: Pool) -> Any:
     layout = pool.windows(x.shape, centred=pool.spatial == 3)
+    if x.dtype != _wide(x.dtype):  # the input and the result are made in float32 too
+        announce_scratch(_WIDE_BYTES * (x.size + prod(layout.output)))
     out = sums(xp, x.astype(_wide(x.dtype), copy=False), layout)
     if not out.size:  # there may be any number of positions without elements
         return out.astype(x.dtype, copy=False)

@@ -13,7 +13,7 @@ from aexec.framework.dtypes import DType
 from aexec.framework.kernel_contract.kernel_registry import kernel
 from aexec.framework.kernel_contract.op_kernel import Compute, OpKernelConstruction
 from aexec.framework.waiting.loop_budget import giving_way
-from aexec.kernels.common.strings import string_array, string_cost, values_of
+from aexec.kernels.common.strings import elements_of, string_array, string_cost
 from aexec.kernels.parsing.number_ops import number_parser
 
 __all__: list[str] = []
@@ -133,7 +133,7 @@ def decode_csv(c: OpKernelConstruction) -> Compute:
     def compute(records: Any, *defaults: Any) -> Any:
         columns = [_Column(i, t, d, missing) for i, (t, d) in enumerate(zip(types, defaults, strict=True))]
         texts: list[list[bytes]] = [[] for _ in columns]
-        for i, record in enumerate(giving_way(values_of(records), _FIELD_NS)):
+        for i, record in enumerate(giving_way(elements_of(records), _FIELD_NS)):
             found = fields(record)
             if len(found) != len(columns):
                 raise errors.InvalidArgumentError(f"Expect {len(columns)} fields but have {len(found)} in record {i}")

@@ -15,9 +15,10 @@ from aexec.framework.dtypes import DType
 from aexec.framework.kernel_contract.kernel_registry import kernel
 from aexec.framework.kernel_contract.op_kernel import Compute, OpKernelConstruction
 from aexec.framework.kernel_contract.output_sizes import AttrCost
+from aexec.framework.memory.allocator import announce_scratch
 from aexec.framework.waiting.loop_budget import giving_way
 from aexec.kernels.common.printing import edges_text, encoded
-from aexec.kernels.common.strings import made, string_array, values_of
+from aexec.kernels.common.strings import elements_of, made, string_array
 
 __all__: list[str] = []
 
@@ -99,8 +100,10 @@ def as_string(c: OpKernelConstruction) -> Compute:
     def compute(x: Any) -> Any:
         if not isinstance(x, np.ndarray) or x.dtype.kind == "V":
             x = np.asarray(x)
-        values = values_of(x.astype(np.float32)) if x.dtype.kind in "Vf" and x.itemsize <= 2 else values_of(x)
-        return string_array(made(text(v) for v in giving_way(values, text_ns)), x.shape)
+        if x.dtype.kind in "Vf" and x.itemsize <= 2:
+            announce_scratch(4 * x.size)
+            x = x.astype(np.float32)
+        return string_array(made(text(v) for v in giving_way(elements_of(x), text_ns)), x.shape)
 
     return compute
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import pairwise
+from itertools import pairwise, repeat
 from math import prod
 from typing import Any
 
@@ -28,6 +28,7 @@ from aexec.kernels.common.strings import (
     JOINED_BYTES,
     array_of,
     characters,
+    elements_of,
     joining,
     map_strings,
     string_array,
@@ -207,7 +208,7 @@ def substr(c: OpKernelConstruction) -> Compute:
             ) from None
         announce_scratch(_CUT_BYTES * x.size)
         parts = []
-        cuts = zip(values_of(x), values_of(pos), values_of(length), strict=True)
+        cuts = zip(elements_of(x), elements_of(pos), elements_of(length), strict=True)
         for i, (s, p, n) in enumerate(giving_way(cuts, _CUT_NS)):
             part = cut(s, p, n)
             if part is None:
@@ -222,9 +223,10 @@ def substr(c: OpKernelConstruction) -> Compute:
 
 
 # Nanoseconds of the shortest string that is split; bytes that a part takes besides its own: of Python, in a list and an
-# array, and of its indices and what they are made of.
+# array, and of its indices and what they are made of; and bytes for the number of a string's parts.
 _ROW_NS = 600.0
 _PART_BYTES = STRING_BYTES + 56
+_COUNT_BYTES = 32
 
 
 def _split_on_white_space(s: bytes, maxsplit: int) -> list[bytes]:
@@ -241,7 +243,7 @@ def _sparse(rows: Iterable[list[bytes]]) -> tuple[Any, Any, Any]:
     counts: list[int] = []
     growth = Growth()
     for row in giving_way(rows, _ROW_NS):
-        growth.add(sum(map(len, row)) + _PART_BYTES * len(row))
+        growth.add(_COUNT_BYTES + sum(map(len, row)) + _PART_BYTES * len(row))
         values += row
         counts.append(len(row))
     lengths = array_of(counts, np.int64)
@@ -269,8 +271,8 @@ def string_split_v2(c: OpKernelConstruction) -> Compute:
     def compute(x: Any, sep: Any) -> Any:
         separator = _check_split(x, sep, "sep")
         if separator:
-            return _sparse(s.split(separator, maxsplit) for s in values_of(x))
-        return _sparse(_split_on_white_space(s, maxsplit) for s in values_of(x))
+            return _sparse(s.split(separator, maxsplit) for s in elements_of(x))
+        return _sparse(_split_on_white_space(s, maxsplit) for s in elements_of(x))
 
     return compute
 
@@ -285,9 +287,9 @@ def string_split(c: OpKernelConstruction) -> Compute:
     def compute(x: Any, delimiter: Any) -> Any:
         bytes_ = _check_split(x, delimiter, "delimiter")
         if not bytes_:
-            return _sparse([s[i : i + 1] for i in range(len(s))] for s in values_of(x))
+            return _sparse([s[i : i + 1] for i in range(len(s))] for s in elements_of(x))
         split = re.compile(b"[" + re.escape(bytes_) + b"]").split
-        rows = (split(s) if s else [] for s in values_of(x))
+        rows = (split(s) if s else [] for s in elements_of(x))
         return _sparse(([part for part in row if part] for row in rows) if skip_empty else rows)
 
     return compute
@@ -321,7 +323,7 @@ def string_join(c: OpKernelConstruction) -> Compute:
                     f"Input shapes do not match: {shape_text(shapes[0])} vs. {shape_text(shape)}"
                 )
         count = prod(shapes[0])
-        columns = [values_of(x) if x.ndim else [x.item()] * count for x in inputs]
+        columns = [elements_of(x) if x.ndim else repeat(x.item(), count) for x in inputs]
         return string_array([join(row) for row in zip(*columns, strict=True)], shapes[0])
 
     return compute
@@ -384,7 +386,7 @@ def unsorted_segment_join(c: OpKernelConstruction) -> Compute:
         check_slots(count * width)
         parts: list[list[bytes]] = [[] for _ in giving_way(range(count * width), OBJECT_NS)]
         places = (segment * width + column for segment in ids for column in range(width))
-        for place, s in zip(places, values_of(x), strict=True):
+        for place, s in zip(places, elements_of(x), strict=True):
             parts[place].append(s)
         return string_array([join(p) for p in giving_way(parts, OBJECT_NS)], (count, *inner))
 

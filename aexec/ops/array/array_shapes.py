@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from aexec.framework import errors
 from aexec.framework.abridged_text import abridged
 from aexec.framework.shape_functions.common_shape_fns import SHAPE_RULES, validate_sparse_tensor
@@ -78,8 +80,8 @@ def edit_distance(c: InferenceContext) -> None:
         raise errors.InvalidArgumentError(
             f"Num elements of hypothesis_shape does not match truth_shape: {hypothesis.size} vs. {truth.size}"
         )
-    sizes = map(max, hypothesis.reshape(-1).tolist(), truth.reshape(-1).tolist())
-    c.set_output(0, c.make_shape(list(sizes)[:-1]))
+    sizes = np.maximum(hypothesis.reshape(-1), truth.reshape(-1)).tolist()
+    c.set_output(0, c.make_shape(sizes[:-1]))
 
 
 def empty(c: InferenceContext) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from aexec.framework import errors
 from aexec.framework.shape_functions.common_shape_fns import unknown_shape, validate_sparse_tensor
 from aexec.framework.shape_functions.shape_inference import DimensionOrConstant, InferenceContext
@@ -155,7 +157,7 @@ def reduce_dense(c: InferenceContext) -> None:
         unknown_shape(c)
         return
     sizes = shape.reshape(-1).tolist()
-    reduced = {axis % len(sizes) for axis in axes.reshape(-1).tolist()} if sizes else set()
+    reduced = {axis % len(sizes) for axis in np.unique(axes).tolist()} if sizes else set()
     if c.attr("keep_dims"):
         c.set_output(0, c.make_shape([1 if i in reduced else size for i, size in enumerate(sizes)]))
     else:

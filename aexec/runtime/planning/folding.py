@@ -12,14 +12,16 @@ from typing import Any
 
 import numpy as np
 
-from aexec.framework import errors
+from aexec.framework import dtypes, errors
 from aexec.framework.kernel_contract import kernel_registry
 from aexec.framework.kernel_contract.op_kernel import BuiltKernel, scratch_bytes
 from aexec.framework.kernel_contract.output_sizes import expected_ns
 from aexec.framework.memory import log_memory
-from aexec.framework.memory.allocator import Allocator, watching
+from aexec.framework.memory.allocator import Allocator, announce, note_kept, watching
+from aexec.framework.memory.tensor_buffer import num_bytes
 from aexec.framework.types import DEVICE_CPU
 from aexec.framework.waiting.long_work import empty, expect
+from aexec.framework.waiting.loop_budget import MEASURE_NS
 from aexec.graph.nodes.node import Node
 from aexec.graph.passes.constant_folding import MAX_BYTES
 
@@ -32,6 +34,8 @@ _MOST_NS = 200_000_000.0
 _MAX_TOTAL_BYTES = 64 * 2**20
 # The most bytes of scratch memory of one call.
 _MAX_SCRATCH_BYTES = 2**20
+# The least bytes of a folded value that is counted for the session.
+_COUNTED_BYTES = 2**14
 
 
 class FoldedValues:
@@ -67,10 +71,12 @@ class FoldedValues:
                 if not _is_built_in(node):
                     return None
                 kernel = self._kernel_of(node)
-                expected = expected_ns(kernel.cost, inputs)
+                expected = expected_ns(kernel.cost, inputs) + _measuring_ns(node)
                 if expected > min(budget, _MOST_NS / 10) or kernel.wants_context or kernel.is_async:
                     return None
                 expect(expected)
+                if (room := _bytes_to_make(node)) >= _COUNTED_BYTES:
+                    announce(room)
                 with watching(_LittleRoom(_scratch(node, kernel, inputs)), every=False):
                     began = thread_time()
                     outputs = _outputs(node, kernel, inputs)
@@ -78,10 +84,30 @@ class FoldedValues:
             except Exception:
                 outputs = None  # the node will raise its error when it runs
             self._values[node.id] = outputs
-            self._bytes += sum(_size(value) for value in outputs or () if not _is_part_of(value, inputs))
+            self._count([value for value in outputs or () if not _is_part_of(value, inputs)])
             return outputs
 
         return evaluate
+
+    def _count(self, made: Sequence[Any]) -> None:
+        """Count values with memory of their own, large ones also for the session: plans hold them."""
+        for value in made:
+            size = num_bytes(value)
+            self._bytes += size
+            if size >= _COUNTED_BYTES:
+                note_kept(value)
+
+
+def _bytes_to_make(node: Node) -> int:
+    """The bytes of a node's outputs by their shapes, without what strings contain."""
+    sizes = zip(node.shapes or (), node.output_types, strict=False)
+    return sum((shape.num_elements or 0) * dtype.np.itemsize for shape, dtype in sizes)
+
+
+def _measuring_ns(node: Node) -> float:
+    """Nanoseconds in which the bytes of a node's output strings are added up: for the limits, and for the session."""
+    outputs = zip(node.shapes or (), node.output_types, strict=False)
+    return 2 * MEASURE_NS * sum(shape.num_elements or 0 for shape, dtype in outputs if dtype is dtypes.string)
 
 
 def _scratch(node: Node, kernel: BuiltKernel, inputs: Sequence[Any]) -> int:
@@ -129,7 +155,7 @@ def _outputs(node: Node, kernel: BuiltKernel, inputs: Sequence[Any]) -> list[Any
     with np.errstate(all="ignore"):
         result = kernel.compute(list(inputs)) if kernel.takes_list else kernel.compute(*inputs)
     outputs = [np.asarray(value) for value in (result if isinstance(result, tuple) else (result,))]
-    if len(outputs) != node.num_outputs or any(_size(value) > MAX_BYTES for value in outputs):
+    if len(outputs) != node.num_outputs or any(num_bytes(value) > MAX_BYTES for value in outputs):
         return None
     if any(value.dtype != dtype.np for value, dtype in zip(outputs, node.output_types, strict=True)):
         return None
@@ -143,9 +169,3 @@ def _outputs(node: Node, kernel: BuiltKernel, inputs: Sequence[Any]) -> list[Any
 def _is_part_of(value: Any, inputs: Sequence[Any]) -> bool:
     """True if a value is a view of an input, and so takes no memory of its own."""
     return any(np.may_share_memory(value, array) for array in inputs)
-
-
-def _size(value: Any) -> int:
-    """The bytes of an array, including its strings."""
-    inside = sum(map(len, value.flat)) if value.dtype.kind == "O" else 0
-    return int(value.nbytes + inside)

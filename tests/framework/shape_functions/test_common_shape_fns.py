@@ -73,6 +73,7 @@ def test_the_same_unknown_stays_itself() -> None:
     [
         ((2, 3, 4), [1], False, (2, 4)),
         ((2, 3, 4), [0, -1], True, (1, 3, 1)),
+        ((2, 3, 4), [1, -2] * 10_000, False, (2, 4)),
         ((2, 3, 4), 2, False, (2, 3)),
         ((2, 3, 4), None, True, (Q, Q, Q)),
         ((2, 3, 4), None, False, Q),

@@ -212,7 +212,7 @@ def test_announced_pieces_of_short_work_are_added_up(pieces: int, fits: bool) ->
             begun.append(piece)
 
     with nullcontext() if fits else pytest.raises(NeedsThreadError):
-        ShortWork(33.0).do(work)
+        ShortWork(16.5).do(work)
     assert begun == [*range(4)]
 
 

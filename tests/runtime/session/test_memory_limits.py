@@ -293,6 +293,29 @@ async def test_what_variables_keep_is_the_sessions() -> None:
         assert len(await limited.run("read:0")) == 10
 
 
+def folded() -> aexec.Graph:
+    """A sum of constants that takes 2 MiB, and repeats one number."""
+    with aexec.Graph() as graph:
+        one = aexec.constant(np.broadcast_to(np.float32(1), MB // 2))
+        ops.add_v2(one, 2.0, name="sum")
+    return graph
+
+
+async def test_folded_values_count_for_the_session_until_it_is_closed() -> None:
+    together = MemoryAccount("server", "max_memory_bytes", 100 * MB)
+    async with session(folded(), memory_account=together) as opened:
+        assert (await opened.run("sum:0"))[5] == 3
+        assert opened.statistics().bytes_in_use >= 2 * MB
+    await until(lambda: together.in_use == 0)
+
+
+async def test_values_that_would_exceed_the_limit_are_not_folded() -> None:
+    async with session(folded(), session_bytes=MB) as opened:
+        with pytest.raises(errors.ResourceExhaustedError, match="session_bytes"):
+            await opened.run("sum:0")
+        assert opened.statistics().bytes_in_use < MB
+
+
 async def test_a_traced_run_says_what_it_took_at_most() -> None:
     metadata = aexec.RunMetadata()
     async with aexec.Session(chain(3)) as unlimited:
