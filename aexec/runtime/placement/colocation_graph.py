@@ -1,4 +1,4 @@
-"""Which nodes must share a device, and which devices those are: the constraints of placement.
+"""The constraints of placement: which nodes must share a device, and which devices each may be on.
 
 Nodes that must share a device (colocation groups, edges of refs and resources) form sets, by union-find.  A set keeps
 three device names, and the device types for which all its nodes have kernels:
@@ -37,7 +37,7 @@ _ANY = DeviceName()
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Constraints:
-    """What a set of nodes keeps: three device names, and the types that all of them have kernels for."""
+    """The constraints of a set of nodes: three device names, and the device types that all have kernels for."""
 
     types: PrioritizedTypes
     requested: DeviceName = _ANY
@@ -45,14 +45,14 @@ class _Constraints:
     resource: DeviceName = _ANY
 
     def merge(self, other: _Constraints, types: PrioritizedTypes, *, soft: bool) -> _Constraints:
-        """The constraints of both sets together.  Raises InvalidArgumentError if they contradict each other."""
+        """Return the constraints of both sets together.  Raises InvalidArgumentError if they contradict each other."""
         assigned = self.assigned.merge(other.assigned)
         resource = self.resource.merge(other.resource)
         requested = self.requested.merge(other.requested, soft=soft)
         return _Constraints(types, requested.specialised_to(assigned).specialised_to(resource), assigned, resource)
 
     def softened(self, *fixed: DeviceName) -> DeviceName:
-        """The requested name without type and id, unless one of `fixed` has these."""
+        """Return the requested name without type and id, unless one of `fixed` has these."""
         return replace(
             self.requested,
             type=self.requested.type if any(name.type is not None for name in fixed) else None,
@@ -68,7 +68,7 @@ class _Constraints:
 
 
 class ColocationGraph:
-    """The sets of some nodes, and the devices that each may go to.
+    """The sets of nodes that share a device, and the devices that each set may be on.
 
     Args:
         nodes: the nodes to place.
@@ -79,8 +79,7 @@ class ColocationGraph:
         log: True to log ignored requests.
 
     Raises:
-        InvalidArgumentError: an op without kernel, a malformed device name, nodes that must share a device
-            and cannot.
+        InvalidArgumentError: an op has no kernel, a device name is malformed, or nodes must share a device and cannot.
     """
 
     def __init__(
@@ -120,11 +119,11 @@ class ColocationGraph:
         self._colocate_groups(nodes)
 
     def root(self, node: Node) -> int:
-        """The id of the node that stands for a node's set."""
+        """Return the id of the node that represents a node's set."""
         return self._find(node.id)
 
     def devices_of(self, node: Node) -> Sequence[Device]:
-        """The devices that a node may go to, the preferred one first; only its set's device, if one is assigned.
+        """Return the devices that a node may be on, the preferred one first; only the set's device if one is assigned.
 
         Raises:
             InvalidArgumentError: no device can run it, or the requested one does not exist.
@@ -174,9 +173,9 @@ class ColocationGraph:
         return self._find(node.id)
 
     def _colocate_inputs(self, node: Node) -> None:
-        """Join a node with the makers of its refs and resources, which are used where they are, whatever it requests.
+        """Join a node with the makers of its refs and resources; their device takes precedence over the node's request.
 
-        Nodes of functions use the resources that they are given where these are, too.
+        Nodes of functions also run where the resources passed to them are.
         """
         for position, (source, carried) in enumerate(zip(node.in_edges, node.input_types, strict=True)):
             if not (carried.is_ref or carried is dtypes.resource) or node.op == "IdentityN":
@@ -305,13 +304,13 @@ class ColocationGraph:
         return found
 
     def _matching(self, requested: DeviceName, types: PrioritizedTypes) -> Sequence[Device]:
-        """Devices that match a name and these types, by the kernels' priority, then in the session's order."""
+        """Return the devices that match a name and these types, by the kernels' priority, then in session order."""
         priorities = dict(types)
         found = [device for device, name in self._devices if device.type in priorities and requested.matches(name)]
         return sorted(found, key=lambda device: -priorities[device.type])
 
     def _soft_candidates(self, root: int, constraints: _Constraints) -> Sequence[Device]:
-        """Devices of another type or number than requested; resources move only if there is no other way."""
+        """Return devices of another type or id than requested; as a last resort also for resources."""
         assigned, resource = constraints.assigned, constraints.resource
         found = self._matching(constraints.softened(assigned, resource), constraints.types)
         if not found:
@@ -358,7 +357,7 @@ class ColocationGraph:
         )
 
     def _debug_info(self, root: int) -> str:
-        """Lists the nodes of a set with their constraints, for errors."""
+        """Return text for errors that lists the nodes of a set with their constraints."""
         members = [node for node in (*self._beside, *self._nodes) if self._find(node.id) == root]
         types = {node.op: " ".join(t for t, _ in self._supported.of(node)) for node in members}
         text = (

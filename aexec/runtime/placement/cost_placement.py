@@ -34,7 +34,7 @@ def place_by_cost(
     host: Device,
     costs: CostModel,
 ) -> dict[int, Device]:
-    """The device of each node, by id.
+    """Return the device of each node, by id.
 
     Args:
         nodes: the nodes to place, in the order of the graph.
@@ -67,11 +67,11 @@ class _Simulation:
         self._host = host
         self._costs = costs
         self._placed: dict[int, Device] = {}
-        # The device of each node's values (None: any), and from when they are there.
+        # Where each node's values are (None: on every device); `_ends` has the time from which they are there.
         self._at: dict[int, Device | None] = dict(before)
         self._ends: dict[int, float] = {}
-        # When each device has run the nodes placed on it; and the time of nodes promised to it, which are not ready yet
-        # but share the device with one that was.
+        # When each device is done with the nodes placed on it; and the total time of nodes that will run there because
+        # they share the device with a placed node, but are not ready yet.
         self._free: defaultdict[Device, float] = defaultdict(float)
         self._promised: defaultdict[Device, float] = defaultdict(float)
         # The sets of several nodes without a device yet.
@@ -85,7 +85,7 @@ class _Simulation:
                 self._consumers[source].append(node.id)
 
     def run(self) -> dict[int, Device]:
-        """Place all nodes."""
+        """Place all nodes; return their devices by id."""
         shared = {member.id for members in self._sets.values() for member in members}
         generators = []
         for node in self._as_they_become_ready():
@@ -100,11 +100,11 @@ class _Simulation:
         return self._placed
 
     def _as_they_become_ready(self) -> Iterator[Node]:
-        """Yields all nodes; the caller must place each before it takes the next."""
+        """Yield all nodes; the caller must place each before it takes the next."""
         ready = [(0.0, i) for i, waits in self._waits.items() if not waits]
         left = iter(self._nodes)
         while len(self._ends) < len(self._nodes):
-            if not ready:  # the rest is a cycle, which is refused when it is run
+            if not ready:  # the rest is a cycle, which is refused when the plan is made
                 ready = [(0.0, next(i for i in left if i not in self._ends))]
             _, i = heapq.heappop(ready)
             if i in self._ends:
@@ -141,20 +141,20 @@ class _Simulation:
     # Times
 
     def _ready_at(self, node: Node) -> float:
-        """When all inputs of a node are done."""
+        """Return when all inputs of a node are done."""
         ends = self._ends
         sources = (*(i for i, _ in node.in_edges), *node.control_edges)
         return max((ends[source] for source in sources if source in ends), default=0.0)
 
     def _end(self, node: Node, device: Device) -> float:
-        """When a node would end on a device.  A node without measured costs only waits for its inputs."""
+        """Return when a node would end on a device.  A node without measured costs only waits for its inputs."""
         there = max(self._arrivals(node, device), default=0.0)
         if self._costs.is_measured(node.name):
             there = max(there, self._free[device])
         return there + self._time((node,), device)
 
     def _end_of_set(self, node: Node, members: Sequence[Node], device: Device) -> float:
-        """When all nodes of a set would end on a device, if the ones not ready yet had no wait."""
+        """Return when all nodes of a set would end on a device if those that are not ready yet did not wait."""
         there = max(self._arrivals(node, device), default=0.0)
         return max(there, self._free[device] + self._promised[device]) + self._time(members, device)
 
@@ -176,7 +176,7 @@ class _Simulation:
 
 
 def _sets(nodes: Sequence[Node], constraints: ColocationGraph) -> dict[int, list[Node]]:
-    """Nodes that share a device with others, by the root of their set."""
+    """Return the nodes that share a device with others, by the root of their set."""
     counted = Counter(map(constraints.root, nodes))
     found: dict[int, list[Node]] = {}
     for node in nodes:

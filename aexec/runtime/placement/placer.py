@@ -1,4 +1,4 @@
-"""Placement: which device each node of a graph runs on.
+"""Placement: chooses the device of each node of a graph.
 
 `colocation_graph.py` says which nodes must share a device, and where each may go; this module chooses.  Without costs
 it takes the nodes in the order of the graph, and for each the first possible device.  There are two exceptions: a node
@@ -56,7 +56,7 @@ class Placer:
         self._placed: dict[int, Device] = {}
 
     def device_of(self, node: Node) -> Device:
-        """The device that a node was placed on."""
+        """Return the device that a node was placed on."""
         return self._placed[node.id]
 
     def is_placed(self, node: Node) -> bool:
@@ -73,11 +73,11 @@ class Placer:
         self.keep(self.choose(new, node_of, library))
 
     def take_apart(self) -> None:
-        """Forget all nodes; nothing will be placed any more."""
+        """Drop all nodes; the placer must not be used any more."""
         empty(self._placed)
 
     def keep(self, chosen: Mapping[int, Device]) -> None:
-        """Keep these devices, by the ids of nodes."""
+        """Set the devices of nodes, by id."""
         self._placed.update(chosen)
 
     def choose(
@@ -89,10 +89,10 @@ class Placer:
         soft: bool | None = None,
         beside: Device | None = None,
     ) -> dict[int, Device]:
-        """The devices that these nodes would be placed on, by id, given the nodes placed so far.
+        """Return the devices that these nodes would be placed on, by id, given the nodes placed so far.
 
         Args:
-            soft: in place of the placer's setting.
+            soft: replaces the placer's setting; None to use it.
             beside: the device to prefer for nodes that may be there.
 
         Raises:
@@ -121,7 +121,7 @@ class Placer:
         return chosen
 
     def preferred(self, node: Node, library: FunctionLibrary) -> Device:
-        """The device of a node by itself, without regard to neighbours."""
+        """Return the device that a node would be placed on alone."""
         priorities = dict(self._supported_types(library).of(node))
         usable = [device for device in self._devices if device.type in priorities]
         return max(usable, key=lambda device: priorities[device.type])
@@ -133,7 +133,7 @@ class Placer:
 def _place_in_order(
     nodes: Sequence[Node], constraints: ColocationGraph, before: Mapping[int, Device], beside: Device | None = None
 ) -> dict[int, Device]:
-    """The device of each node.
+    """Return the device of each node, by id.
 
     Args:
         before: id of a node that is placed already → its device.
@@ -165,7 +165,7 @@ def _is_generator(node: Node) -> bool:
 
 
 def _consumers(nodes: Iterable[Node], generators: Iterable[Node]) -> dict[int, list[int]]:
-    """Id of each generator → ids of the nodes that wait for it."""
+    """Return the id of each generator → the ids of the nodes that wait for it."""
     consumers: dict[int, list[int]] = {node.id: [] for node in generators}
     for node in steadily(nodes):
         for source in (*(i for i, _ in node.in_edges), *node.control_edges):

@@ -1,7 +1,7 @@
-"""Finds the uses of resources in functions, so that a variable gets a device that has kernels for all of them.
+"""Finds the uses of resources in functions, so that a variable is placed on a device that has kernels for all of them.
 
-A node that calls functions may be placed apart from the resources that it passes on; the nodes of bodies that use a
-resource go to its device.  So those nodes restrict where a variable is placed, however deep functions are nested.
+A calling node may be on another device than the resources that it passes on; the nodes in the function that use a
+resource run on its device.  So these nodes restrict the variable's device, through any nesting of functions.
 Next to read: `colocation_graph.py`.
 """
 
@@ -22,12 +22,12 @@ from aexec.runtime.placement.supported_device_types import SupportedDeviceTypes
 
 __all__ = ["ResourceUse", "ResourceUses"]
 
-# Ops whose outputs are their inputs.
+# Ops that return their inputs.
 _HANDS_ON = frozenset({"Identity", "IdentityN"})
 
 
 class ResourceUse(NamedTuple):
-    """A node of a body that uses a resource given to the function."""
+    """A node in a function's body that uses a resource passed to the function."""
 
     function: str
     node: Node
@@ -38,7 +38,7 @@ class ResourceUses:
     """The uses of resources in the functions of a library.
 
     Args:
-        node_of: returns a node by id, of the graph that is being placed.
+        node_of: returns a node of the graph that is being placed, by id.
     """
 
     def __init__(
@@ -47,17 +47,17 @@ class ResourceUses:
         self._library = library
         self._supported = supported
         self._node_of = node_of
-        # By the function's name and attrs.
+        # Function with its attrs → its body; None if it cannot be instantiated.
         self._bodies: dict[object, _Body | None] = {}
 
     def of(self, node: Node, position: int) -> list[ResourceUse]:
-        """The nodes of bodies that use a resource which is an input of a calling node."""
+        """Return the nodes in functions that use a resource which is an input of a calling node."""
         found: list[ResourceUse] = []
         self._collect(node, position, found, set())
         return found
 
     def maker(self, endpoint: Endpoint) -> Node:
-        """The node that makes a resource, looking through functions and nodes that only pass it on."""
+        """Return the node that makes a resource, looking through functions and nodes that only pass it on."""
         node = self._node_of(endpoint[0])
         slot, seen = endpoint[1], {node.id}
         while (position := self._handed_on(node, slot, set())) is not None:
@@ -89,11 +89,11 @@ class ResourceUses:
         try:
             types = frozenset(device_type for device_type, _ in self._supported.of(user))
         except errors.OpError:
-            return ()  # it has no kernel: laying out the body will raise
+            return ()  # no kernel: building the body's plan raises the error
         return (ResourceUse(body.name, user, types),)
 
     def _handed_on(self, node: Node, slot: int, seen: set[tuple[object, int]]) -> int | None:
-        """The index of the input that a calling node returns in an output slot; None if the output is another value."""
+        """Return the index of the input that a calling node returns at an output; None if it returns another value."""
         given: set[int | None] = set()
         for callee in functions_called(node, self._library):
             body, key = self._body(callee.function, node), (attr_value.hashable(callee.function), slot)
@@ -120,7 +120,7 @@ class ResourceUses:
             try:
                 body = instantiate(self._library, function.name, function.attrs, caller.graph.versions)
             except errors.OpError:
-                self._bodies[key] = None  # building the caller's kernel will raise
+                self._bodies[key] = None  # building the caller's kernel raises the error
             else:
                 self._bodies[key] = _Body(body, _consumers_in(body))
         return self._bodies[key]

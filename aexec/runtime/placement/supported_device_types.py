@@ -1,4 +1,4 @@
-"""The device types that have a kernel for a node, in order of the kernels' priorities.
+"""Finds the device types that have a kernel for a node, in order of the kernels' priorities.
 
 Next to read: `colocation_graph.py`, where nodes that share a device find what all of them support.
 """
@@ -19,12 +19,12 @@ from aexec.graph.nodes.node import Node
 
 __all__ = ["PrioritizedTypes", "SupportedDeviceTypes"]
 
-# Device types and the priorities of the kernels there, the preferred one first.
+# (device type, priority of the kernel there), the preferred one first.
 PrioritizedTypes = tuple[tuple[str, int], ...]
 
 
 class SupportedDeviceTypes:
-    """Looks up the device types with a kernel for a node; results are remembered by op and deciding attrs.
+    """Looks up the device types with a kernel for a node; caches results by op and the attrs that select the kernel.
 
     Args:
         devices: the session's devices, the preferred one first.
@@ -40,10 +40,10 @@ class SupportedDeviceTypes:
         self._known: dict[tuple[object, ...], PrioritizedTypes] = {}
 
     def of(self, node: Node) -> PrioritizedTypes:
-        """The types that `node` can run on.  Raises InvalidArgumentError if there are none."""
+        """Return the types that `node` can run on.  Raises InvalidArgumentError if there are none."""
         if node.op in EXECUTOR_OPS or node.op == "_Arg" or is_functional(node, self.library):
             return self._anywhere
-        # Type attrs and label alone decide which kernel is chosen.
+        # Only type attrs and the label select the kernel.
         key = (node.op, node.attrs.get("_kernel"), *_type_attrs(node))
         types = self._known.get(key)
         if types is None:
@@ -51,7 +51,7 @@ class SupportedDeviceTypes:
         return types
 
     def common(self, one: PrioritizedTypes, other: PrioritizedTypes) -> PrioritizedTypes:
-        """The types that two nodes both support.  Priorities that contradict each other are ignored."""
+        """Return the types that two nodes both support, without regard to priorities that contradict each other."""
         if one == other:
             return one
         mine, theirs = _of(one, other), _of(other, one)
@@ -64,7 +64,7 @@ class SupportedDeviceTypes:
         return self._sorted((t, 0) for t, _ in mine)
 
     def among(self, types: PrioritizedTypes, names: Collection[str]) -> PrioritizedTypes:
-        """The members of `types` with one of these names."""
+        """Return the members of `types` with one of these names."""
         return tuple(entry for entry in types if entry[0] in names)
 
     def _look_up(self, node: Node) -> PrioritizedTypes:
@@ -95,7 +95,7 @@ class SupportedDeviceTypes:
 
 
 def _of(types: PrioritizedTypes, others: Sequence[tuple[str, int]]) -> PrioritizedTypes:
-    """The members of `types` that are among `others`."""
+    """Return the members of `types` that are among `others`."""
     names = {t for t, _ in others}
     return tuple(entry for entry in types if entry[0] in names)
 

@@ -1,9 +1,9 @@
 """Regions of plans that a delegate runs: when a plan gets them, and what happens if the delegate refuses.
 
-A plan is made without regions first.  With `delegates="auto"` it gets regions when its runs have cost, by the nodes'
-estimates as corrected by measured calls, as much as compiling the regions takes.  With delegates named it has them from
-its first run.  For the executor a region is one asynchronous node, whose call awaits the delegate.  If the delegate
-refuses or fails, the call runs the region's nodes as a plan of their own.
+A plan is first made without regions.  With `delegates="auto"` it gets them when its runs, by the nodes' estimates as
+corrected by measured calls, have cost as much as compiling the regions takes.  If the config names delegates, a plan
+has regions from its first run.  To the executor a region is one asynchronous node, whose call awaits the delegate.  If
+the delegate refuses or fails, the call runs the region's nodes as a plan of their own.
 Next to read: `aexec/graph/partitioning/regions.py`, `aexec/delegates/delegate.py`.
 """
 
@@ -44,21 +44,20 @@ __all__ = ["Candidate", "Delegation", "RegionReport"]
 
 logger = logging.getLogger("aexec")
 
-# With "auto": the run of a plan at which regions are first looked for.  A plan so light that it is compiled and runs at
-# once by then is never looked at.
+# With "auto": the number of the run before which regions are first looked for.  A plan that is light enough to be
+# compiled and to run at once by then keeps its nodes.
 LOOK_AT = 4
-# With "auto": a region is worth it if its nodes take at least this many times a hop to a thread, which a call of a
-# region costs at least.
+# With "auto": a region must take at least this many times as long as a hop to a thread, the least that a call costs.
 WORTH_HOPS = 5
-# With a delegate named: regions are used unless they take less than this many hops.
+# With named delegates: a region is used unless it takes less than this many hops.
 NAMED_HOPS = 1
-# Regions of fewer nodes are not delegated.
+# Fewest nodes of a region.
 MIN_NODES = 2
-# The most calls of a session's delegates at once: one that runs, and one that is ready.
+# Most calls of a session's delegates at once: one that runs, and one that is ready to.
 IN_FLIGHT = 2
-# The most bytes that the regions of a session's plans may hold.
+# Most bytes that the regions of a session's plans may hold.
 MAX_BYTES = 2**30
-# Stop delegating a region after this many consecutive calls that failed though its nodes then succeeded.
+# Stop delegating a region after this many consecutive calls that failed in the delegate but not in its nodes.
 GIVE_UP_AT = 3
 
 _OP = "_DelegatedRegion"
@@ -66,14 +65,14 @@ _OP = "_DelegatedRegion"
 
 @dataclass(frozen=True, slots=True)
 class RegionReport:
-    """A region, for people.
+    """Describes a region for people.
 
     Attributes:
-        delegate: the delegate that runs it, or would.
-        name: the name of its node.
+        delegate: name of the delegate that runs it, or would run it.
+        name: name of the region's node.
         ops: op → number of nodes.
         inputs, outputs: names of tensors.
-        seconds: the time of a run of its nodes by their estimates, corrected by measured calls; an unknown dimension
+        seconds: time of a run of its nodes by their estimates, as corrected by measured calls; an unknown dimension
             counts as 1.
         worth_it: True if it is large enough for `delegates="auto"`.
     """
@@ -89,11 +88,11 @@ class RegionReport:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Candidate:
-    """A region that may become a node.
+    """A region that a delegate could run.
 
     Attributes:
-        ordinary: its nodes as a plan, which is fed the region's inputs and fetches its outputs.
-        seconds: the estimated time of a run of that plan.
+        ordinary: a plan of its nodes, which is fed the region's inputs and fetches its outputs.
+        seconds: estimated time of a run of that plan.
     """
 
     delegate: Delegate
@@ -107,7 +106,7 @@ class Candidate:
 
     @property
     def too_small(self) -> bool:
-        """True if calling the delegate certainly takes longer than the nodes; False if a size is unknown."""
+        """True if calling the delegate certainly takes longer than the nodes do; False if a size is unknown."""
         sizes_known = all(shape.is_fully_defined for shape in self.region.input_shapes)
         return (sizes_known or self.region.in_loop) and self.seconds < NAMED_HOPS * HOP_NS * 1e-9
 
@@ -120,7 +119,7 @@ class Candidate:
 
 
 class Delegation:
-    """The delegates of one session, and the regions that they run.
+    """Manages the delegates of one session, and the regions that they run.
 
     Args:
         kernel_of: returns the kernel of a node of a plan's graph.
@@ -140,14 +139,14 @@ class Delegation:
         chosen = config.delegates
         self.by_itself = chosen == "auto"
         self._names: tuple[str, ...] = tuple(delegate_names()) if self.by_itself else tuple(chosen)
-        # Its threads wait for delegates; they start at the first call.
+        # Threads in which calls wait for delegates; they start with the first call.
         self._pool = WorkerPool(IN_FLIGHT, config.intra_op_threads)
         self._threads = self._pool.statistics().intra_op_threads
         self._slots: asyncio.Semaphore | None = None
-        self._held: weakref.WeakSet[CompiledRegion] = weakref.WeakSet()  # by all existing plans
+        self._held: weakref.WeakSet[CompiledRegion] = weakref.WeakSet()  # the regions of all plans that exist
 
     def stop(self) -> None:
-        """Give regions to no further plan."""
+        """Keep regions out of all plans from now on."""
         self._names = ()
 
     @property
@@ -156,25 +155,25 @@ class Delegation:
         return bool(self._names) and not self.by_itself
 
     def look_at(self) -> int:
-        """The run of a plan at which to look for regions; 0 for never."""
+        """Return the number of the run at which to look for a plan's regions; 0 for never."""
         return LOOK_AT if self.by_itself and self._names else 0
 
     def may_be_worth(self, graph: WorkingGraph, plan: Plan) -> bool:
-        """True if regions could be worth it, should delegates know all ops; always True for large plans."""
+        """True if regions could be worth it if delegates knew all ops; always True for large plans."""
         if plan.num_nodes >= self._budget.plan_nodes:
             return True
         pure = [node for node in plan.nodes if not node.touches_state and node.kind <= Kind.KERNEL]
         return sum(_expected_ns(graph, node.node, node) for node in pure) >= WORTH_HOPS * HOP_NS
 
     def prepare(self) -> bool:
-        """True if a delegate is installed.  Called in a thread, because it looks at installed packages."""
+        """Return True if a delegate is installed.  Call it in a thread, as it looks at installed packages."""
         names = self._names
         if self.by_itself and names and not any(map(installed_delegate, names)):
             self._names = names = ()
         return bool(names)
 
     def candidates(self, working: WorkingGraph, signature: PlanKey) -> list[Candidate]:
-        """The regions of a graph after `passes_before_regions`.  Called in a thread.
+        """Return the regions of a graph after `passes_before_regions`.  Call it in a thread.
 
         Raises:
             FailedPreconditionError: a delegate that the config names is not installed.
@@ -215,7 +214,7 @@ class Delegation:
         return Candidate(delegate, region, ordinary, seconds)
 
     def wanted(self, candidates: Iterable[Candidate]) -> list[Candidate]:
-        """The candidates to compile, within `MAX_BYTES`; with "auto" only those that are worth it."""
+        """Return the candidates to compile, within `MAX_BYTES`; with "auto" only those that are worth it."""
         wanted, held = [], sum(region.memory for region in self._held)
         for candidate in candidates:
             held += candidate.region.constant_bytes
@@ -227,12 +226,12 @@ class Delegation:
         return wanted
 
     def due(self, wanted: Sequence[Candidate]) -> int:
-        """The number of the run by which a plan's runs have cost as much as compiling these."""
+        """Return the number of the run by which a plan's runs have cost as much as compiling these."""
         compiling = sum(c.delegate.compile_seconds(c.region) for c in wanted)
         return math.ceil(compiling / sum(c.seconds for c in wanted))
 
     async def compile(self, candidate: Candidate) -> CompiledRegion | None:
-        """Compile a region in a thread; returns None, and logs why, if its delegate refuses it."""
+        """Compile a region in a thread; return None, and log why, if its delegate refuses it."""
         region, delegate = candidate.region, candidate.delegate
         try:
             compiled = await run_in_thread(delegate.compile, region, self._threads, on_cancel=OnCancel.WAIT)
@@ -241,7 +240,7 @@ class Delegation:
         except RefusedError as refusal:
             reason = str(refusal)
         except Exception as error:
-            # Whatever fails in the library, the nodes can run without it.
+            # A failure of the library is not fatal, as the nodes can run without it.
             reason = f"{type(error).__name__}: {error}"
         logger.warning(
             "%s refuses a region of %s, whose nodes run instead: %s", delegate.name, region.summary(), reason
@@ -251,7 +250,7 @@ class Delegation:
     def put(
         self, working: WorkingGraph, signature: PlanKey, compiled: Sequence[tuple[Candidate, CompiledRegion]]
     ) -> tuple[PlanKey, dict[int, BuiltKernel]]:
-        """Replace regions by nodes; returns the changed signature, and the kernels of these nodes."""
+        """Replace regions by nodes; return the changed signature, and the kernels of these nodes."""
         regions = [(candidate.region, f"/{candidate.delegate.name}") for candidate, _ in compiled]
         inner, nodes = put_regions(working, signature, regions, _OP)
         kernels: dict[int, BuiltKernel] = {}
@@ -264,7 +263,7 @@ class Delegation:
     # Calls
 
     async def infer(self, region: CompiledRegion, inputs: Sequence[Any]) -> Sequence[Any]:
-        """Call a region; returns its outputs.  A cancellation cancels the call, whose end only `close` awaits.
+        """Call a region and return its outputs.  Cancelling this cancels the call; only `close` awaits its end.
 
         Raises:
             RefusedError: the delegate cannot take such inputs.
@@ -332,7 +331,7 @@ class _RegionCall:
         self._failed = 0
 
     async def compute(self, context: OpKernelContext, *inputs: Any) -> Any:
-        """Returns the region's outputs, from its delegate or else from its nodes."""
+        """Return the region's outputs, from its delegate or else from its nodes."""
         outputs = await self._outputs(context, inputs)
         return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
@@ -344,7 +343,7 @@ class _RegionCall:
         except RefusedError:
             return await self._by_nodes(context, inputs)
         except Exception as error:
-            # Mostly the inputs are wrong: the nodes say what is wrong, and which node finds it.
+            # Mostly the inputs are wrong: the nodes raise an error that says what is wrong, and where.
             outputs = await self._by_nodes(context, inputs)
             self._count_failure(error)
             return outputs
@@ -362,7 +361,7 @@ class _RegionCall:
 
 
 async def _contiguous(context: OpKernelContext, inputs: Sequence[Any]) -> list[Any]:
-    """The inputs as C-contiguous arrays; large ones are copied in a thread."""
+    """Return the inputs as C-contiguous arrays; large ones are copied in a thread."""
     copied = sum(x.nbytes for x in inputs if isinstance(x, np.ndarray) and not x.flags.c_contiguous)
     if not copied or current_budget().allows(copied * COPY_NS):
         return _as_contiguous(inputs)
@@ -379,7 +378,7 @@ def _name_like(candidate: Candidate) -> str:
 
 
 class _RegionView:
-    """The graph of a region's nodes alone, whose only inputs are fed."""
+    """The graph of a region's nodes alone; its only other nodes are the inputs, which are fed."""
 
     def __init__(self, region: Region) -> None:
         graph = region.graph
@@ -400,16 +399,16 @@ class _RegionView:
 
 
 def _expected_ns(graph: WorkingGraph, node: Node, called: BuiltKernel | PlanNode) -> float:
-    """The estimate of a call with arrays of the known shapes, in ns, corrected by measured calls."""
+    """Return the estimated ns of a call with arrays of the known shapes, as corrected by measured calls."""
     inputs = [
         _array_like(graph, endpoint, dtype) for endpoint, dtype in zip(node.in_edges, node.input_types, strict=True)
     ]
     expected = usual_ns(called.cost, called.estimate, inputs)
-    return expected if expected < math.inf else 0.0  # its cost depends on values, which are not known yet
+    return expected if expected < math.inf else 0.0  # the cost depends on values, which are unknown here
 
 
 def _array_like(graph: WorkingGraph, endpoint: Endpoint, dtype: DType) -> Any:
-    """An array of an endpoint's shape that takes no memory."""
+    """Return an array of an endpoint's shape that takes no memory."""
     constant = graph.constant(endpoint)
     if constant is not None:
         return constant

@@ -1,7 +1,7 @@
-"""`Step`: one run in flight.  Awaitable, and anyone who holds it can cancel it.
+"""`Step`: one run while it is under way.  It can be awaited, and cancelled by all who have it.
 
-Four things cancel a step: the task that awaits it is cancelled, its deadline passes,
-somebody calls `cancel` (over HTTP too), or its first kernel fails.
+A step is cancelled when the task that awaits it is cancelled, when its deadline passes, when `cancel` is called (over
+HTTP too), or when a kernel fails.
 """
 
 from __future__ import annotations
@@ -47,21 +47,21 @@ __all__ = ["Prepared", "Step"]
 
 T = TypeVar("T")
 
-# How many nodes and feeds a deadline's error lists.
+# Most nodes and feeds that the error of a passed deadline lists.
 _LINES_OF_AN_ERROR = 10
 
-# A plan, or a future of it where building it takes a thread.
+# A plan, or a future of one that a thread is making.
 Prepared = CachedPlan | asyncio.Future[CachedPlan]
 
 
 class StepOwner(Protocol):
-    """What a step needs of the steps of its session.
+    """What a step needs of its session's runs.
 
     Attributes:
-        tensors: those that the session keeps under handles.
-        host_device: the device of the host's memory.
-        other_devices: those with a memory of their own.
-        places: where its steps wait for their turn; None where all may run at once.
+        tensors: tensors that the session keeps under handles.
+        host_device: the device of host memory.
+        other_devices: devices with memory of their own.
+        places: limits how many steps run at once; None for no limit.
     """
 
     tensors: SessionTensors
@@ -70,23 +70,23 @@ class StepOwner(Protocol):
     other_devices: tuple[Device, ...]
 
     def step_began(self, step: Step) -> None:
-        """It runs, or will at once."""
+        """Called when the step starts to run, or is about to."""
         ...
 
     def step_ended(self, step: Step) -> None:
-        """Nothing of the step runs any more."""
+        """Called when nothing of the step runs any more."""
         ...
 
     def fetched_nodes(self, cached: CachedPlan) -> list[str]:
-        """Names of the nodes that a plan's fetches come from."""
+        """Return the names of the nodes that a plan's fetches come from."""
         ...
 
     def executed_graphs(self, cached: CachedPlan) -> list[proto.GraphDef]:
-        """The nodes that a plan runs, as one graph per device."""
+        """Return the nodes that a plan runs, as one graph per device."""
         ...
 
     def learn_costs(self, cached: CachedPlan, stats: proto.StepStats) -> proto.CostGraphDef:
-        """Add a step of a plan to the cost model; returns what that knows of the plan's nodes now."""
+        """Add a step's measurements to the cost model; return the model's costs of the plan's nodes."""
         ...
 
 
@@ -100,41 +100,41 @@ class StepCall(Protocol):
 
     @property
     def fetches_feeds(self) -> bool:
-        """Is a fetched tensor fed?"""
+        """True if a fetched tensor is fed."""
         ...
 
     def with_fed(self, results: Sequence[Any], fed: Sequence[Any]) -> list[Any]:
-        """All fetched values, from those that the plan fetched and those that were fed."""
+        """Return all fetched values in order, from those that the plan fetched and those that were fed."""
         ...
 
     @property
     def on_devices(self) -> bool:
-        """Is something fed from, or fetched to, a device's memory?"""
+        """True if a value is fed from, or fetched to, a device's memory."""
         ...
 
     @property
     def ends(self) -> DeviceEnds:
-        """Where what is fed and fetched is."""
+        """The memory that each feed comes from and each fetch goes to."""
         ...
 
     def where_made(self, position: int) -> Device | None:
-        """The device in whose memory a fetched value is first, None for the host's."""
+        """Return the device whose memory a fetched value is in before it is handed out; None for host memory."""
         ...
 
     @property
     def fetches(self) -> Sequence[str]:
-        """Names of the tensors that are fetched."""
+        """Names of the fetched tensors."""
         ...
 
 
 class Step(StepView):
-    """One run of a session.  Made by `Session.start`; await it for the results.
+    """One run of a session, made by `Session.start`; await it for the results.
 
-    One that `SessionCallable.prepare` made begins when it is first awaited, in the task that awaits it.
+    A step that `SessionCallable.prepare` made starts when it is first awaited, in the task that awaits it.
 
     Attributes:
-        id: process-wide number of the step.
-        metadata: what the run reports besides its results, filled when it has ended.
+        id: number of the step, unique in the process.
+        metadata: what the run reports besides its results, filled in when it ends; None if nothing was asked for.
     """
 
     __slots__ = (
@@ -165,25 +165,26 @@ class Step(StepView):
         metadata: RunMetadata | None,
         timeout: float | None,
     ) -> None:
-        """A step that has not begun.
+        """Make a step that has not begun.
 
         Args:
-            call: says how the values are fed.
+            call: the callable of the run; it says how values are fed.
             prepared: the plan, or a future of it.
-            values: what the caller passed in.
-            build: makes the result of the fetched values.
-            timeout: seconds from its beginning until it is cancelled with DeadlineExceededError, or None.
+            values: the caller's values, in the order of `call.specs`.
+            build: makes the caller's result from the fetched values.
+            timeout: seconds from the beginning after which the step is cancelled with DeadlineExceededError; None for
+                no limit.
         """
         self.owner = owner
         self.environment = environment
         self.metadata = metadata
         self._call = call
-        self._prepared: Prepared | None = prepared  # None while the plan is waited for
+        self._prepared: Prepared | None = prepared  # None while the step waits for the plan
         self._values = values
         self._build = build
         self._options = options
         self._timeout = timeout
-        self._placed: bool | None = None  # has it a place?  None before it needs one
+        self._placed: bool | None = None  # True: has a place to run; False: waits for one; None: needs none yet
         self._plan: Plan | PartitionedPlan | None = None
         self._execution: Executor | None = None
         self._state = StepState.PENDING
@@ -195,10 +196,10 @@ class Step(StepView):
         self._timer: asyncio.TimerHandle | None = None
 
     def cancel(self, reason: str = "") -> bool:
-        """Ask the step to stop; True if this call is what cancels it.
+        """Ask the step to stop; return True if this call is the one that cancels it.
 
-        May be called from any thread, and any number of times.  The step ends with
-        `CancelledError` as soon as nothing of it can touch shared state any more.
+        May be called from any thread, and any number of times.  The step ends with `CancelledError` once nothing of it
+        can change shared state any more.
         """
         if self.done:
             return False
@@ -218,7 +219,7 @@ class Step(StepView):
         return self.run().__await__()
 
     async def _wait(self, task: asyncio.Task[None]) -> Any:
-        """The step's results; whoever is cancelled while waiting for them cancels the step."""
+        """Return the step's results.  Cancelling the task that waits here cancels the step."""
         if not task.done():
             try:
                 await asyncio.wait([task])
@@ -229,17 +230,17 @@ class Step(StepView):
         task.result()
         if self._error is None:
             return self._result
-        # A copy: the error stays with this step, so it must not lead to the frames of whoever awaits it.
+        # Raise a copy: the step keeps the original, which must not refer to the frames of its callers.
         raise self._error.fresh().with_traceback(self._error.__traceback__) from self._error.__cause__
 
     def launch(self) -> None:
-        """Run in a task of its own."""
+        """Start the step in a task of its own."""
         self._begin()
         self._task = self.environment.loop.create_task(self._run_alone(), name=f"step {self.id}")
         self._task.add_done_callback(self._task_ended)
 
     def _begin(self) -> None:
-        """From now on the session waits for it."""
+        """Start the timer and tell the session, which waits for the step from now on."""
         if self._timeout is not None:
             self._timer = self.environment.loop.call_later(self._timeout, self._deadline_passed)
         self.owner.step_began(self)
@@ -251,7 +252,7 @@ class Step(StepView):
         self._cancel_with(errors.DeadlineExceededError(text))
 
     async def _run_alone(self) -> None:
-        """`run`, with the outcome kept for who asks: a step that nobody awaits is no unseen exception."""
+        """Run and store the outcome, so that no error is reported as unseen if nobody awaits the step."""
         try:
             self._result = await self.run()
         except errors.OpError as error:
@@ -260,7 +261,7 @@ class Step(StepView):
     def _task_ended(self, task: asyncio.Task[Any]) -> None:
         if not task.cancelled():
             task.exception()
-        elif not self.done:  # cancelled before its first turn
+        elif not self.done:  # the task was cancelled before it started
             self._state = StepState.CANCELLED
             self._ended = time.perf_counter()
             self.owner.step_ended(self)
@@ -269,7 +270,7 @@ class Step(StepView):
         """Execute the step in the calling task, once.
 
         Raises:
-            FailedPreconditionError: it has begun already.
+            FailedPreconditionError: the step has begun already.
         """
         if self._state is not StepState.PENDING:
             raise errors.FailedPreconditionError(f"{self!r} has begun already and belongs to the task that awaits it")
@@ -281,7 +282,7 @@ class Step(StepView):
         return self.finish(self._execute())
 
     def join(self, fed: Sequence[Any], began: float) -> None:
-        """Be the step of a run that began without one at `began`, whose caller awaits `finish` then."""
+        """Take over a run that began without a step at time `began`; its caller then awaits `finish`."""
         assert isinstance(self._prepared, CachedPlan)
         environment = self.environment
         self._state = StepState.RUNNING
@@ -296,7 +297,7 @@ class Step(StepView):
         self._execution = executor_of(self._plan, environment, environment.cancellation)
 
     async def _execute(self) -> Sequence[Any]:
-        """The plan's fetched values."""
+        """Run the plan; return its fetched values."""
         environment = self.environment
         if isinstance(self._prepared, CachedPlan):
             cached = self._prepared
@@ -316,11 +317,11 @@ class Step(StepView):
         if environment.memory is not None:
             environment.memory.fed(fed)
         running = self._execution.run(fed)
-        del fed  # each is dropped as soon as its last consumer has it
+        del fed  # values are freed as soon as their last consumer has them
         return await running
 
     async def _take_place(self, places: StepPlaces) -> None:
-        """Wait until it may run.  Raises the error that it is cancelled with meanwhile, or that too many wait."""
+        """Wait for a place to run.  Raises the error of a cancellation meanwhile, or one if too many steps wait."""
         cancellation = self.environment.cancellation
         self._placed = False
         try:
@@ -332,7 +333,7 @@ class Step(StepView):
         self._placed = True
 
     async def finish(self, execution: Awaitable[Sequence[Any]]) -> Any:
-        """What the caller gets of an execution's fetched values; when they are there, the step has ended."""
+        """Await an execution and return the caller's result from its fetched values.  The step has ended then."""
         environment = self.environment
         tracer = environment.tracer
         if self._looks_at_devices:
@@ -387,12 +388,12 @@ class Step(StepView):
 
     @property
     def _looks_at_devices(self) -> bool:
-        """Is there anything to see, or to account for, of what devices with memory of their own do?"""
+        """True if copies to devices or their memory must be recorded: for a trace, or for a memory limit."""
         environment = self.environment
         return environment.tracer is not None or (environment.memory is not None and bool(self.owner.other_devices))
 
     async def _handed_out(self, results: Sequence[Any]) -> list[Any]:
-        """What the caller gets of fetched values, of which some are on devices."""
+        """Return the fetched values in the memory that the caller wants each in."""
         call, host = self._call, self.owner.host_device
         return [
             await hand_out(value, call.where_made(i), wanted_on, self._of_device, host, name)
@@ -400,25 +401,25 @@ class Step(StepView):
         ]
 
     async def _of_device(self, future: Future[Any]) -> Any:
-        """What a device gives, unless the step is cancelled first."""
+        """Return the result of a device's future; raises the step's error if the step is cancelled first."""
         waiter: asyncio.Future[Any] = self.environment.loop.create_future()
         complete_from(future, waiter)
         return await self._unless_cancelled(waiter)
 
     @property
     def _on_result(self) -> OnResult | None:
-        """Who is told of fetched values as they come."""
+        """Callback for fetched values as they are ready; None here, subclasses have one."""
         return None
 
     def _fed_values(self) -> Sequence[Any]:
-        """What the execution is fed, in the plan's order."""
+        """Return the values to feed, in the plan's order."""
         if not self._values:
             return ()
         self.environment.slices.use_limits()
         return list(map(self.owner.tensors.feed, self._call.specs, self._values))
 
     async def _save_tensors(self, tensors: TensorStore) -> None:
-        """The session keeps those whose handle was fetched.  Large copies are made in a thread."""
+        """Keep tensors whose handles were fetched in the session.  Large copies are made in a thread."""
         assert isinstance(self._prepared, CachedPlan)
         names = self.owner.fetched_nodes(self._prepared)
         try:
@@ -437,11 +438,11 @@ class Step(StepView):
         self.owner.tensors.state.add_tensors(owned, sizes)
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
-        """What `work` returns, done in a worker thread.  If the step is cancelled meanwhile, that is abandoned."""
+        """Return the result of `work`, done in a worker thread, which is abandoned if the step is cancelled."""
         return await self._unless_cancelled(self.environment.worker_pool.start(work))
 
     async def planned(self) -> None:
-        """Wait for the plan, of a step that has not begun.  Raises what making it raises."""
+        """Wait for the plan of a step that has not begun.  Raises what making the plan raises."""
         try:
             if not isinstance(self._prepared, CachedPlan):
                 await self._planned()
@@ -450,7 +451,7 @@ class Step(StepView):
             raise
 
     async def _planned(self) -> CachedPlan:
-        """The plan, when it is there.  Other steps may wait for it too."""
+        """Return the plan when it is ready.  Other steps may wait for the same plan."""
         future, self._prepared = self._prepared, None
         assert isinstance(future, asyncio.Future)
         waiter: asyncio.Future[CachedPlan] = self.environment.loop.create_future()
@@ -459,11 +460,11 @@ class Step(StepView):
             cached = self._prepared = await self._unless_cancelled(waiter)
             return cached
         finally:
-            future.cancel()  # when nobody waits for it any more it is not made
-            del future, waiter  # they may hold an error, whose traceback holds this frame
+            future.cancel()  # the plan's making stops when the last waiter has gone
+            del future, waiter  # they may hold an error whose traceback refers to this frame
 
     async def _unless_cancelled(self, waiter: asyncio.Future[T]) -> T:
-        """What `waiter` brings; if the step is cancelled first, the error that it was cancelled with."""
+        """Return the result of `waiter`; if the step is cancelled first, raise the error of the cancellation."""
         cancellation = self.environment.cancellation
         try:
             return await wait(cancellation, waiter, "Run call was cancelled")
@@ -472,7 +473,7 @@ class Step(StepView):
                 raise cancellation.status.fresh() from None
             raise
         finally:
-            del waiter  # it may hold an error, whose traceback holds this frame
+            del waiter  # it may hold an error whose traceback refers to this frame
 
     async def _fill_metadata(self, options: RunOptions, cached: CachedPlan) -> None:
         environment = self.environment
@@ -497,7 +498,7 @@ class Step(StepView):
 
 
 async def _watched(part: Awaitable[T], environment: StepEnvironment) -> T:
-    """What a part of a step gives: the copies that it has devices make are in the trace, their memory is the step's."""
+    """Await a part of a step, and record its copies on devices in the trace, and their memory in the step's account."""
     tracer, memory = environment.tracer, environment.memory
     with (
         watching_copies(None if tracer is None else tracer.copies),
@@ -507,7 +508,7 @@ async def _watched(part: Awaitable[T], environment: StepEnvironment) -> T:
 
 
 def _beyond_steps(traceback: TracebackType | None) -> TracebackType | None:
-    """Without the frames of a step's own methods: they hold the step, and the step holds its error."""
+    """Return the traceback after the frames of this file, which refer to the step, which refers to its error."""
     while traceback is not None and traceback.tb_frame.f_code.co_filename == _beyond_steps.__code__.co_filename:
         traceback = traceback.tb_next
     return traceback
