@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -58,6 +59,26 @@ def post(server: ServerProcess, address: str, query: str = "", **headers: str) -
     """Ask for a session."""
     graph = square().graph_def.SerializeToString()
     return server.call("POST", f"/v1/sessions{query}", graph, GRAPH | headers, address=address)
+
+
+def test_clients_of_a_trusted_proxy_have_hosts_of_their_own(tmp_path: Path) -> None:
+    server = ServerProcess(tmp_path, hosts="auto", max_client_sessions=1, trusted_proxies="127.0.9.0/24,10.0.0.0/8")
+    try:
+
+        def asked(address: str, forwarded: str) -> Answer:
+            return post(server, address, **{"X-Forwarded-For": forwarded})
+
+        one, other = asked("127.0.9.1", "1.2.3.4, 203.0.113.9, 10.0.0.1"), asked("127.0.9.2", "203.0.113.8")
+        assert (one.status, other.status) == (201, 201)
+        assert host(one.body["session_handle"]) != host(other.body["session_handle"])
+        refused = asked("127.0.9.3", "203.0.113.9")
+        assert refused.status == 429 and "203.0.113.9" in refused.body["error"]
+        # The words of one that is no proxy are not taken.
+        assert asked("127.0.8.1", "203.0.113.7").status == 201
+        refused = asked("127.0.8.1", "203.0.113.6")
+        assert refused.status == 429 and "127.0.8.1" in refused.body["error"]
+    finally:
+        server.stop()
 
 
 def test_graph_that_holds_its_host_ends_no_other_session(server: ServerProcess) -> None:

@@ -21,6 +21,7 @@ from aexec_server.core.routes import Handler, Route
 from aexec_server.http.error_responses import HasHeaders
 from aexec_server.settings.server_config import ServerConfig
 from aexec_server.settings.site_policy import SitePolicy
+from aexec_server.settings.trusted_proxies import FORWARDED_FOR, TrustedProxies
 
 __all__ = ["AccessControl"]
 
@@ -54,12 +55,14 @@ class AccessControl:
     Attributes:
         source: the source of tokens; None if the server wants none.
         site: the policy for web pages.
+        proxies: the proxies whose word on a client's address is taken.
     """
 
     def __init__(self, config: ServerConfig) -> None:
         self._key = config.caller_key
         self._wants_tokens = config.wants_tokens
         self.source = TokenSource(config) if config.has_tokens else None
+        self.proxies = TrustedProxies(config.trusted_proxies)
         # A browser sends no token by itself: if tokens are needed, a page cannot use the server under any name.
         any_host = config.wants_tokens and not config.allowed_hosts
         self.site = SitePolicy(None if any_host else (config.host, *config.allowed_hosts), config.cors_origins)
@@ -103,9 +106,13 @@ class AccessControl:
             who = self.source.table.identify(headers.get(hdrs.AUTHORIZATION), counted=False)
         return who if isinstance(who, Caller) and who.may(Scope.RUN) else None
 
-    def located(self, caller: Caller, transport: asyncio.BaseTransport) -> Caller:
+    def located(self, caller: Caller, transport: asyncio.BaseTransport, headers: CIMultiDictProxy[str]) -> Caller:
         """The caller of a request on this connection, with its address if it is told from others by that."""
-        return anyone_at(peer_host(transport)) if caller is ANYONE else caller
+        return self._anyone(peer_host(transport), headers) if caller is ANYONE else caller
+
+    def shares_connections(self, transport: asyncio.BaseTransport | None) -> bool:
+        """True if a connection is a front's or a proxy's, which may close it while its clients are there."""
+        return self.front_says or self.proxies.trusts(peer_host(transport))
 
     async def reload_if_changed(self) -> None:
         """Read the tokens again if their file was written."""
@@ -113,7 +120,11 @@ class AccessControl:
             await self.source.reload_if_changed()
 
     def _admit_anyone(self, request: web.Request, scope: Scope) -> None:
-        set_caller(request, anyone_at(request.remote or ""))
+        set_caller(request, self._anyone(request.remote or "", request.headers))
+
+    def _anyone(self, peer: str, headers: CIMultiDictProxy[str]) -> Caller:
+        """The caller of a request without a token, which came from `peer`."""
+        return anyone_at(self.proxies.client_host(peer, headers.getall(FORWARDED_FOR, ())))
 
     def admit_call(self, authorization: str | None, host: str, scope: Scope) -> Caller:
         """The caller of a gRPC call that a client has sent here.

@@ -248,7 +248,7 @@ class DirectRuns:
                 if self._server.config.access_log:
                     log_access("POST", known.path, 200, seconds, run_id)
                 return Fate.ANSWERED
-        caller = self._access.located(caller, transport)
+        caller = self._access.located(caller, transport, known.headers)
         runs.begin_early(transport, hosted, caller, arrival, deadline, StartedRun(served, values, step, rest))
         return Fate.ORDINARY
 

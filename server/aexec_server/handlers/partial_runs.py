@@ -177,9 +177,8 @@ class PartialRuns:
             self.shares.give_back(caller.client)
             raise
         run.begin(step)
-        part = hosted.partial_steps[run.key] = PartialStep(
-            run, step, served, blind=by_rpc or self.server.config.caller_key is not None
-        )
+        blind = by_rpc or self.server.access.shares_connections(connection)
+        part = hosted.partial_steps[run.key] = PartialStep(run, step, served, blind=blind)
         part.keep(connection)
         self.server.in_background(self._until_ended(hosted, caller, part, began), f"partial run {run.id}")
         return run.id

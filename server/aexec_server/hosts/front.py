@@ -19,9 +19,9 @@ from aiohttp import web
 from aexec_server.app import make_app
 from aexec_server.clients.caller_header import CALLER_HEADER, authorization_of, new_key, with_caller
 from aexec_server.clients.callers import Caller, Refusal, Scope, anyone_at, caller_of
-from aexec_server.clients.token_source import TokenSource
 from aexec_server.connections.connections import ConnectionLimits, ConnectionTable
 from aexec_server.connections.listening import listening_to_clients, serving_on_socket, told_to_stop
+from aexec_server.core.access import AccessControl
 from aexec_server.core.routes import AnsweredBy, served_routes
 from aexec_server.core.server_state import SERVER
 from aexec_server.handlers.runs import RUN_HANDLERS
@@ -30,11 +30,12 @@ from aexec_server.hosts.hosts import Hosts
 from aexec_server.hosts.relay import Relay, Upstream
 from aexec_server.hosts.relayed_routes import RelayedRoutes
 from aexec_server.hosts.session_host import SessionHost
-from aexec_server.http.framing import RequestHead
+from aexec_server.http.framing import RequestHead, headers_of
 from aexec_server.models.own_folders import OwnFolder
 from aexec_server.rpc.opening import check_extra
 from aexec_server.settings.file_limit import FILES_OF_A_HOST, most_connections
 from aexec_server.settings.server_config import ServerConfig
+from aexec_server.settings.trusted_proxies import FORWARDED_FOR
 
 if TYPE_CHECKING:
     from aexec_server.rpc.rpc_server import RpcServer
@@ -43,6 +44,7 @@ __all__ = ["run_front"]
 
 _POLL_SECONDS = 0.01
 _SHUTDOWN_SECONDS = 1.0
+_FORWARDED_FOR = FORWARDED_FOR.lower().encode()
 
 
 class _Router:
@@ -118,25 +120,33 @@ class _Gate:
     """Adds the caller to each request, by its token or else its address, for the process that answers.
 
     Args:
-        source: the source of tokens; None if the server wants none.
+        access: the tokens, if the server wants them, and the proxies that it trusts.
     """
 
     def __init__(
-        self, config: ServerConfig, source: TokenSource | None, router: _Router, hosts: Hosts, here: Upstream
+        self, config: ServerConfig, access: AccessControl, router: _Router, hosts: Hosts, here: Upstream
     ) -> None:
         assert config.caller_key is not None
         self._key = config.caller_key
-        self._source = source
+        self._source = access.source
+        self._proxies = access.proxies
         self._route = router
         self._hosts = hosts
         self._here = here
 
     def __call__(self, head: bytes, request: RequestHead, host: str) -> tuple[bytes, Upstream]:
-        who = anyone_at(host) if self._source is None else self._source.table.identify(authorization_of(head))
+        who = self._anyone(head, host) if self._source is None else self._source.table.identify(authorization_of(head))
         if isinstance(who, Refusal):
             return with_caller(head, self._key, who), self._here  # which refuses it, unless no token is needed
         upstream = self._route(request, who)
         return with_caller(head, self._key, self._hosts.part_of(who, upstream)), upstream
+
+    def _anyone(self, head: bytes, host: str) -> Caller:
+        """The caller of a request without a token, which came from `host`."""
+        if self._proxies.trusts(host):
+            forwarded = headers_of(head, _FORWARDED_FOR)
+            host = self._proxies.client_host(host, [value.decode("latin-1") for value in forwarded])
+        return anyone_at(host)
 
 
 async def run_front(config: ServerConfig, stop: asyncio.Queue[int], on_ready: Callable[[str], object]) -> None:
@@ -153,7 +163,7 @@ async def run_front(config: ServerConfig, stop: asyncio.Queue[int], on_ready: Ca
                 app[SERVER].metrics.gauge("aexec_connections", lambda: {(): len(table)})
                 routes = RelayedRoutes(served_routes(app))
                 router = _Router(config, routes, hosts, here, app[SERVER].sessions.__contains__)
-                gate = _Gate(config, app[SERVER].access.source, router, hosts, here)
+                gate = _Gate(config, app[SERVER].access, router, hosts, here)
                 relay = Relay(gate, here, table, access_log=config.access_log)
                 await hosts.start()
                 try:

@@ -18,6 +18,7 @@ __all__ = [
     "SizedBody",
     "TooManyChunksError",
     "header_of",
+    "headers_of",
     "looks_like_http",
     "read_request_head",
     "read_response_head",
@@ -184,11 +185,22 @@ class RequestHead:
 
 def header_of(head: bytes, name: bytes) -> bytes | None:
     """The value of the first header with this lower-case name in a head, or None."""
-    at = head.lower().find(b"\r\n" + name + b":")
-    if at < 0:
-        return None
-    start = at + len(name) + 3
-    return head[start : head.index(b"\r\n", start)].strip(b" \t")
+    values = headers_of(head, name, most=1)
+    return values[0] if values else None
+
+
+def headers_of(head: bytes, name: bytes, most: int | None = None) -> list[bytes]:
+    """The values of the headers with this lower-case name in a head, in their order, `most` of them at most."""
+    values: list[bytes] = []
+    sought = b"\r\n" + name + b":"
+    lower = head.lower()
+    at = lower.find(sought)
+    while at >= 0 and len(values) != most:
+        start = at + len(sought)
+        end = head.index(b"\r\n", start)
+        values.append(head[start:end].strip(b" \t"))
+        at = lower.find(sought, end)
+    return values
 
 
 class ResponseHead:

@@ -22,7 +22,7 @@ class PartialStep:
     """A step in parts, with the types of its feeds and fetches.
 
     Args:
-        blind: a closed connection does not mean that the client has left: it is a front's, or gRPC's.
+        blind: a closed connection does not mean that the client has left: it is a front's, a proxy's, or gRPC's.
 
     Attributes:
         run: the entry under which it is listed and cancelled.

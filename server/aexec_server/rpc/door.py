@@ -28,6 +28,7 @@ from aexec_server.rpc.method import Call, Method
 from aexec_server.rpc.peer import host_of
 from aexec_server.rpc.rpc_status import status_message
 from aexec_server.rpc.unsent_answers import UnsentAnswers
+from aexec_server.settings.trusted_proxies import FORWARDED_FOR, TrustedProxies
 from aexec_server.watching.trace_context import TRACERESPONSE
 
 __all__ = ["Context", "Door"]
@@ -36,6 +37,7 @@ _CALLER = CALLER_HEADER.lower()
 # Bytes of a request that are not counted: there are no more of such requests than calls.
 _SMALL = 2**12
 _TRACERESPONSE = TRACERESPONSE.lower()
+_FORWARDED_FOR = FORWARDED_FOR.lower()
 
 
 class Context(Protocol):
@@ -67,10 +69,11 @@ class Door:
 
     def behavior(self, method: Method) -> Callable[[Any, Context], Any]:
         """Return the function that `grpc` calls with the bytes of a request, or with an iterator of them."""
+        proxies = self._server.access.proxies
         if method.response_streams:
 
             async def stream(data: Any, context: Context) -> AsyncIterator[bytes]:
-                call = _new_call(method, context)
+                call = _new_call(method, context, proxies)
                 try:
                     with _Recorded(self._record, self._server.spans, call):
                         async with aclosing(self._responses(call, data)) as responses:
@@ -82,7 +85,7 @@ class Door:
             return stream
 
         async def unary(data: Any, context: Context) -> bytes:
-            call = _new_call(method, context)
+            call = _new_call(method, context, proxies)
             try:
                 with _Recorded(self._record, self._server.spans, call):
                     response = await self._response(call, data)
@@ -168,14 +171,19 @@ class Door:
         return shown
 
 
-def _new_call(method: Method, context: Context) -> Call:
+def _new_call(method: Method, context: Context, proxies: TrustedProxies) -> Call:
     arrival = time.monotonic()
     left = context.time_remaining()
-    metadata = dict(context.invocation_metadata() or ())
+    given = context.invocation_metadata() or ()
+    metadata = dict(given)
+    host = host_of(context.peer())
+    if proxies.trusts(host):
+        forwarded = [_text(value) or "" for name, value in given if name == _FORWARDED_FOR]
+        host = proxies.client_host(host, forwarded)
     call = Call(
         method,
         ANYONE,
-        host_of(context.peer()),
+        host,
         metadata,
         arrival,
         None if left is None else arrival + left,

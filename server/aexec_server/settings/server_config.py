@@ -20,6 +20,7 @@ from aexec_server.settings.model_source import GraphSource, ModelSource
 from aexec_server.settings.setting_kinds import Choice, Count, FilePath, Megabytes, Names, Number, Seconds, Switch, Text
 from aexec_server.settings.settings import check_settings, setting
 from aexec_server.settings.site_policy import check_host_name, check_origin
+from aexec_server.settings.trusted_proxies import TrustedProxies
 
 __all__ = ["ServerConfig"]
 
@@ -398,6 +399,13 @@ class ServerConfig:
         group=_ACCESS,
         flag="--allowed-host",
     )
+    trusted_proxies: Collection[str] = setting(
+        (),
+        Names("addresses and networks", "CIDR,…"),
+        "reverse proxies, such as 10.0.0.0/8, whose header X-Forwarded-For says from which address a request comes; "
+        "the server counts their clients one by one",
+        group=_ACCESS,
+    )
     cors_origins: Collection[str] = setting(
         (),
         Names("origins, or *", "ORIGIN,…"),
@@ -502,6 +510,7 @@ class ServerConfig:
                 raise errors.InvalidArgumentError(f"allow_ops names {op!r}, which is no op of this program")
         for name in self.allowed_hosts:
             check_host_name(name)
+        TrustedProxies(self.trusted_proxies)
         for origin in self.cors_origins:
             check_origin(origin)
         if (self.tls_cert is None) != (self.tls_key is None):

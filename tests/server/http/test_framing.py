@@ -7,6 +7,8 @@ from aexec_server.http.framing import (
     ChunkedBody,
     FramingError,
     TooManyChunksError,
+    header_of,
+    headers_of,
     looks_like_http,
     read_request_head,
     read_response_head,
@@ -88,6 +90,14 @@ def test_chunks_are_counted() -> None:
 )
 def test_beginnings(data: bytes, may_be: bool) -> None:
     assert looks_like_http(data) is may_be
+
+
+def test_header_given_several_times_has_all_values() -> None:
+    head = b"GET / HTTP/1.1\r\nx-a: 1, 2\r\nX-B: \r\nX-A:\t3 \r\nX-Ab: 4\r\n\r\n"
+    assert headers_of(head, b"x-a") == [b"1, 2", b"3"]
+    assert headers_of(head, b"x-b") == [b""]
+    assert headers_of(head, b"x-c") == []
+    assert header_of(head, b"x-a") == b"1, 2"
 
 
 def test_answers() -> None:

@@ -66,6 +66,17 @@ class TestTokens:
         assert (await rpc.refused(f"{MASTER}RunStep", run, proto.RunStepResponse, **self.of("bob")))[0] == "ABORTED"
 
 
+async def test_clients_of_a_trusted_proxy_have_shares_of_their_own(serve: Serve) -> None:
+    rpc = await serve(max_client_sessions=1, trusted_proxies=["127.0.0.0/8", "::1"])
+    request = proto.CreateSessionRequest(graph_def=small_graph().graph_def)
+    create = f"{MASTER}CreateSession", request, proto.CreateSessionResponse
+    first = (("x-forwarded-for", "1.2.3.4"), ("x-forwarded-for", "203.0.113.9, 127.0.0.2"))
+    await rpc.call(*create, metadata=first)
+    await rpc.call(*create, metadata=(("x-forwarded-for", "203.0.113.8"),))
+    code, words = await rpc.refused(*create, metadata=(("x-forwarded-for", "203.0.113.9"),))
+    assert code == "RESOURCE_EXHAUSTED" and "from 203.0.113.9" in words
+
+
 async def test_call_is_counted_by_method_and_code(rpc: RpcClient) -> None:
     handle = await create(rpc, small_graph())
     await run_step(rpc, handle, target=["nothing"])
