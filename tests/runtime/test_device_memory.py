@@ -57,7 +57,7 @@ async def drained(opened: aexec.Session) -> int:
 
 
 @pytest.mark.parametrize("limits", [{"step_bytes": 4 * MB + SPARE}, {"session_bytes": 4 * MB + SPARE}], ids=str)
-async def test_what_would_exceed_a_limit_is_not_allocated(device: str, limits: dict[str, int]) -> None:
+async def test_allocation_beyond_a_limit_is_refused(device: str, limits: dict[str, int]) -> None:
     async with session(chain(device, 6), **limits) as opened:
         for _ in range(3):
             with pytest.raises(errors.ResourceExhaustedError) as caught:
@@ -109,7 +109,7 @@ async def test_variables_count_for_the_session(device: str) -> None:
         assert await drained(opened) <= SPARE
 
 
-async def test_what_is_fetched_to_a_device_is_the_callers(device: str) -> None:
+async def test_values_fetched_to_a_device_do_not_count_in_the_session(device: str) -> None:
     there = {"n0:0": f"/device:{device}"}
     async with session(chain(device, 1), session_bytes=2 * MB + SPARE) as opened:
         held = [await opened.run("n0:0", {"x:0": X}, fetch_devices=there) for _ in range(4)]

@@ -66,7 +66,7 @@ def variables(kind: str) -> aexec.Graph:
 
 
 @pytest.mark.parametrize("name", ["r", "v"])
-async def test_a_read_value_stays_what_it_was(kind: str, name: str) -> None:
+async def test_read_value_does_not_change_with_an_update(kind: str, name: str) -> None:
     graph = variables(kind)
     with graph, aexec.device(f"/device:{kind}:0"):
         before = ops.add_v2(graph.tensor(f"{name}/read:0"), ops.zeros_like(graph.tensor("x:0")), name="before")
@@ -86,7 +86,7 @@ async def test_a_read_value_stays_what_it_was(kind: str, name: str) -> None:
     assert new.tolist() == (2 * X).tolist()
 
 
-async def test_an_uninitialised_variable_is_named(kind: str) -> None:
+async def test_uninitialised_variable_is_named(kind: str) -> None:
     async with session(variables(kind), kind) as s:
         assert not await s.run("v/is_initialized:0")
         with pytest.raises(errors.FailedPreconditionError, match="Attempting to use uninitialized value v"):
@@ -98,7 +98,7 @@ async def test_an_uninitialised_variable_is_named(kind: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["r", "v"])
-async def test_an_update_that_fails_changes_nothing(name: str) -> None:
+async def test_failed_update_changes_nothing(name: str) -> None:
     with simulated_devices() as devices:
         async with session(variables("SIM"), "SIM") as s:
             await s.run([], {"x:0": X}, targets=[f"{name}/assign"])
@@ -114,7 +114,7 @@ async def test_an_update_that_fails_changes_nothing(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["r", "v"])
-async def test_a_withdrawn_update_changes_nothing(name: str) -> None:
+async def test_withdrawn_update_changes_nothing(name: str) -> None:
     """The step is cancelled while the device computes what is to be added; the next step reads at once."""
     with simulated_devices() as devices:
         async with session(variables("SIM"), "SIM") as s:
@@ -132,7 +132,7 @@ async def test_a_withdrawn_update_changes_nothing(name: str) -> None:
             assert np.allclose(await s.run(f"{name}/read:0"), X + np.exp(X))
 
 
-async def test_a_first_assignment_that_fails_leaves_the_variable_without_a_value() -> None:
+async def test_failed_first_assignment_leaves_the_variable_without_a_value() -> None:
     with simulated_devices() as devices:
         async with session(variables("SIM"), "SIM") as s:
             devices[0].faults.fail(node="r/assign")
@@ -189,7 +189,7 @@ async def losses(graph: aexec.Graph, kind: str) -> list[float]:
         return [float(await s.run("loss:0", feeds, targets=["train"])) for _ in range(8)]
 
 
-async def test_a_training_loop_gives_the_same_and_copies_nothing_but_the_loss(kind: str, copied: list[str]) -> None:
+async def test_training_on_a_device_copies_nothing_but_the_loss(kind: str, copied: list[str]) -> None:
     want = await losses(training("/device:CPU:0"), kind)
     assert not copied
     got = await losses(training(f"/device:{kind}:0"), kind)
@@ -198,7 +198,7 @@ async def test_a_training_loop_gives_the_same_and_copies_nothing_but_the_loss(ki
     assert len(copied) == 8, copied
 
 
-async def test_what_a_device_holds_is_listed_and_traced(kind: str) -> None:
+async def test_device_variables_are_listed_and_traced(kind: str) -> None:
     async with session(variables(kind), kind) as s:
         await s.run([], {"x:0": X}, targets=["r/assign", "v/assign"])
         listed = {resource.name: resource.debug for resource in s.resources.resources()}

@@ -22,7 +22,7 @@ def options(text: str) -> aexec.RunOptions:
     return aexec.RunOptions.from_proto(text_format.Parse(text, proto.RunOptions()))
 
 
-def test_what_is_honoured() -> None:
+def test_honoured_fields_are_converted() -> None:
     made = config("""
         device_count { key: "CPU" value: 2 } inter_op_parallelism_threads: 3 intra_op_parallelism_threads: 1
         allow_soft_placement: true log_device_placement: true operation_timeout_in_ms: 1500
@@ -45,7 +45,7 @@ def test_what_is_honoured() -> None:
     assert run == aexec.RunOptions(0.02, True, True)
 
 
-def test_a_gpus_share_of_memory() -> None:
+def test_gpu_memory_fraction_becomes_a_limit() -> None:
     assert config("gpu_options { per_process_gpu_memory_fraction: 0.25 }").memory_limits == {"GPU": 0.25}
     with pytest.raises(errors.UnimplementedError, match=r"per_process_gpu_memory_fraction above 1 .*unified memory"):
         config("gpu_options { per_process_gpu_memory_fraction: 1.5 }")
@@ -63,7 +63,7 @@ def test_a_gpus_share_of_memory() -> None:
         ("experimental { disable_output_partition_graphs: true }", "experimental.disable_output_partition_graphs"),
     ],
 )
-def test_what_would_change_results_is_refused(text: str, path: str) -> None:
+def test_config_fields_that_would_change_results_are_refused(text: str, path: str) -> None:
     with pytest.raises(errors.UnimplementedError, match=path):
         config(text)
 
@@ -76,7 +76,7 @@ def test_what_would_change_results_is_refused(text: str, path: str) -> None:
         ('debug_options { debug_tensor_watch_opts { node_name: "n" } }', "RunOptions.debug_options"),
     ],
 )
-def test_what_would_change_a_run_is_refused(text: str, path: str) -> None:
+def test_run_options_that_would_change_a_run_are_refused(text: str, path: str) -> None:
     with pytest.raises(errors.UnimplementedError, match=path):
         options(text)
 
@@ -106,7 +106,7 @@ def test_hints_are_logged_by_name(caplog: pytest.LogCaptureFixture) -> None:
         (proto.RunOptions, {*RUN_HONOURED, *RUN_HINTS}),
     ],
 )
-def test_the_lists_name_fields_that_there_are(message: Any, paths: set[str]) -> None:
+def test_listed_fields_exist(message: Any, paths: set[str]) -> None:
     for path in paths:
         descriptor = message.DESCRIPTOR
         for name in path.split("."):

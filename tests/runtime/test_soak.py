@@ -138,5 +138,5 @@ async def test_thousands_of_runs_half_of_them_cancelled_leave_nothing() -> None:
 
 @pytest.mark.soak
 @pytest.mark.parametrize("seed", range(2, 12))
-async def test_tens_of_thousands_do_not_either(seed: int) -> None:
+async def test_tens_of_thousands_of_runs_leave_nothing(seed: int) -> None:
     await check_churn(10_000, seed)

@@ -52,7 +52,7 @@ def held_in(session: aexec.Session, name: str) -> Any:
     return session.resources.lookup("localhost", name, kind).value.ctypes.data
 
 
-async def test_a_variable_that_is_destroyed_and_made_anew_is_the_one_that_is_read() -> None:
+async def test_variable_made_anew_is_read_after_its_destruction() -> None:
     g = variables()
     g("r/destroy", "DestroyResourceOp", "r")
     async with aexec.Session(g.graph()) as session:
@@ -91,7 +91,7 @@ class TestInPlace:
             assert value[[0, 1, 2, -1], 0].tolist() == [3, 4, 2, 3]
             assert value.sum(dtype=np.float64) == 2 * big.size + few.size
 
-    async def test_what_was_fetched_is_never_changed(self, name: str) -> None:
+    async def test_fetched_value_is_never_changed(self, name: str) -> None:
         async with aexec.Session(variables().graph()) as session:
             await session.run([], {"x:0": [1, 2, 3]}, targets=[f"{name}/assign"])
             fetched = await session.run(f"{name}/read:0")
@@ -109,7 +109,7 @@ class TestInPlace:
             assert held_in(session, name) == kept_alive_by_its_view  # the view is of the first value
             assert (await session.run(f"{name}/read:0")).tolist() == [2, 13, 4]
 
-    async def test_a_view_that_was_fetched_holds_the_value(self, name: str) -> None:
+    async def test_fetched_view_keeps_the_value(self, name: str) -> None:
         g = variables()
         g.const("all", [-1], dtypes.int32)
         g("flat", "Reshape", f"{name}/read", "all", T=F)
@@ -121,7 +121,7 @@ class TestInPlace:
             assert (await session.run("flat:0")).tolist() == [2, 3, 4, 5]
 
     @pytest.mark.default_executor
-    async def test_what_is_fed_is_copied_and_what_was_computed_is_not(self, name: str) -> None:
+    async def test_assignment_copies_fed_values_and_not_computed_ones(self, name: str) -> None:
         fed = np.ones(1000, np.float32)
         async with aexec.Session(variables().graph()) as session:
             await session.run([], {"x:0": fed}, targets=[f"{name}/assign"])
@@ -139,7 +139,7 @@ class TestInPlace:
                 tracemalloc.stop()
             assert big.nbytes < peak < 1.5 * big.nbytes  # the sum itself, and no copy of it
 
-    async def test_a_result_that_is_also_fetched_is_not_the_variable(self, name: str) -> None:
+    async def test_result_that_is_also_fetched_is_not_the_variable(self, name: str) -> None:
         async with aexec.Session(variables().graph()) as session:
             fetched = await session.run("twice:0", {"x:0": [1, 2]}, targets=[f"{name}/assign_sum"])
             fetched[0] = 99
@@ -167,7 +167,7 @@ class TestInPlace:
             assert (value[0], value[1], value[-1]) == (16, 8, 8)
             assert session.statistics().pool.submitted >= 8  # the updates of all elements
 
-    async def test_a_large_update_is_made_in_threads(self, name: str) -> None:
+    async def test_large_update_is_made_in_threads(self, name: str) -> None:
         big = np.ones(50 * MB, np.float32)  # 200 MB
         async with aexec.Session(variables().graph()) as session:
             await session.run([], {"x:0": big}, targets=[f"{name}/assign"])
@@ -179,7 +179,7 @@ class TestInPlace:
 
 
 class TestWithinAStep:
-    async def test_what_reads_a_ref_after_an_update_sees_it(self) -> None:
+    async def test_read_of_a_ref_after_an_update_sees_the_update(self) -> None:
         """Though the read stands before the update: as in TensorFlow, where both have one buffer."""
         g = variables()
         g("after", "AddV2", "v/read", "zero", "^v/add", T=F)
@@ -200,7 +200,7 @@ class TestWithinAStep:
             ):
                 await session.run([], {"x:0": [1]}, targets=["r/add"])
 
-    async def test_a_value_cannot_be_fed_where_a_variable_is_changed(self) -> None:
+    async def test_feed_in_place_of_an_updated_variable_is_refused(self) -> None:
         async with aexec.Session(variables().graph()) as session:
             with pytest.raises(errors.InvalidArgumentError, match="0-th input expects a ref type"):
                 await session.run("v/add:0", {"v:0": [1], "x:0": [1]})
@@ -234,7 +234,7 @@ class TestWithinAStep:
             assert all(value.item() in (1, 2, 4) for value in values)  # each before or after the update
             assert (await session.run("v:0")).tolist() == [[2]]
 
-    async def test_a_step_that_waits_for_a_variable_can_be_cancelled(self) -> None:
+    async def test_step_that_waits_for_a_variable_can_be_cancelled(self) -> None:
         async with aexec.Session(variables().graph()) as session:
             await session.run([], {"x:0": [1, 2]}, targets=["v/assign"])
             cell = session.resources.lookup("localhost", "v", RefCell)
@@ -247,7 +247,7 @@ class TestWithinAStep:
                 await step
 
 
-async def test_two_nodes_of_one_name_must_agree_on_the_type() -> None:
+async def test_variables_of_one_name_must_agree_on_the_type() -> None:
     g = GraphBuilder()
     g("a", "VariableV2", dtype=F, shape=PartialTensorShape([]), shared_name=b"s")
     g("b", "VariableV2", dtype=dtypes.int32, shape=PartialTensorShape([]), shared_name=b"s")

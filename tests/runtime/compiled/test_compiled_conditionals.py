@@ -167,7 +167,7 @@ async def interpreted(graph: aexec.Graph, fetches: list[str], starts: list[tuple
 
 
 @pytest.mark.parametrize("case", CASES)
-async def test_the_interpreter_takes_over_before_any_call(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_interpreter_takes_over_before_any_call(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
     make, fetches = CASES[case]
     graph = make().graph()
     wanted = await interpreted(graph, fetches, STARTS)
@@ -195,7 +195,7 @@ async def test_the_interpreter_takes_over_before_any_call(case: str, monkeypatch
 
 @pytest.mark.parametrize("case", ["simple", "nested", "in a loop"])
 @pytest.mark.parametrize("wrong", [np.array([True]), np.zeros((0, 2), np.bool_)], ids=["a vector", "nothing"])
-async def test_predicates_that_are_no_scalars(case: str, wrong: Any) -> None:
+async def test_non_scalar_predicates_are_refused(case: str, wrong: Any) -> None:
     make, fetches = CASES[case]
     graph = make().graph()
     starts: list[tuple[Any, ...]] = [(wrong, True, 3), (True, wrong, 3)]
@@ -215,7 +215,7 @@ async def test_two_live_inputs_are_left_to_the_interpreter() -> None:
             await session.plan_source(session.make_callable("y:0", ["p:0", "x:0"]))
 
 
-async def test_a_branch_that_is_not_taken_computes_nothing() -> None:
+async def test_branch_that_is_not_taken_computes_nothing() -> None:
     g = builder()
     g("switch", "Switch", "x", "p", T=I)
     g("reciprocal", "FloorDiv", "two", "switch:1", T=I)
@@ -228,7 +228,7 @@ async def test_a_branch_that_is_not_taken_computes_nothing() -> None:
             assert caught.value.node == "reciprocal"
 
 
-async def test_a_variable_enters_a_loop() -> None:
+async def test_variable_enters_a_loop_by_its_value() -> None:
     """By its value when the loop begins, which its body does not change."""
     g = GraphBuilder()
     g.placeholder("n", I, [])
@@ -254,7 +254,7 @@ async def test_a_variable_enters_a_loop() -> None:
         assert call.plan is not None and call.plan.compilation.compiled
 
 
-async def test_large_weights_are_no_reason_to_interpret() -> None:
+async def test_plan_with_large_weights_is_compiled() -> None:
     g = GraphBuilder()
     g.placeholder("x", float32, [1, 300])
     g.const("weights", np.eye(300, dtype=np.float32))
@@ -267,7 +267,7 @@ async def test_large_weights_are_no_reason_to_interpret() -> None:
         assert call.plan is not None and call.plan.compilation.compiled
 
 
-async def test_what_a_loop_computes_of_constants_is_computed_once() -> None:
+async def test_loop_invariants_are_computed_once() -> None:
     """In its first iteration; a loop without one never does, nor fails by it."""
     g = builder()
     g.const("zero", 0, I)

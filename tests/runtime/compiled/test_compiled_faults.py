@@ -145,7 +145,7 @@ EXCEPTIONS: dict[str, Callable[[], BaseException]] = {
 
 @pytest.mark.parametrize("name", EXCEPTIONS)
 @pytest.mark.parametrize("before", [0, 100], ids=["line", "parts"])
-async def test_whatever_a_kernel_raises(name: str, before: int) -> None:
+async def test_kernel_exceptions_are_those_of_the_interpreter(name: str, before: int) -> None:
     def change() -> None:
         _behaviour["fault"] = failing_with(EXCEPTIONS[name])
 
@@ -188,7 +188,7 @@ OUTPUTS: dict[str, tuple[str, Any]] = {
 
 @pytest.mark.parametrize("case", OUTPUTS)
 @pytest.mark.parametrize("before", [0, 100], ids=["line", "parts"])
-async def test_whatever_a_kernel_returns_after_it_was_trusted(case: str, before: int) -> None:
+async def test_changed_outputs_are_treated_as_by_the_interpreter(case: str, before: int) -> None:
     name, out = OUTPUTS[case]
     graph = line(before, op="TestFault" if name == "fault" else "TestFaultPair")
 
@@ -199,7 +199,7 @@ async def test_whatever_a_kernel_returns_after_it_was_trusted(case: str, before:
     assert await end_of(graph, change, compile_plans=True) == wanted
 
 
-async def test_a_kernel_that_no_longer_gives_tuples() -> None:
+async def test_kernel_may_stop_returning_tuples() -> None:
     _behaviour["fault"] = lambda x: (x + 1,)
     async with aexec.Session(line()) as session:
         call = session.make_callable("y:0", ["x:0"])
@@ -211,7 +211,7 @@ async def test_a_kernel_that_no_longer_gives_tuples() -> None:
         assert (await call(X)).tolist() == [2, 3, 4]
 
 
-async def test_an_error_that_was_raised_before_names_the_node_that_raises_it_now() -> None:
+async def test_error_raised_again_names_the_node_that_raises_it_now() -> None:
     """Its traceback has the frames of both runs."""
     stored = RuntimeError("broken")
     g = GraphBuilder()
@@ -240,7 +240,7 @@ async def test_an_error_that_was_raised_before_names_the_node_that_raises_it_now
 
 
 @pytest.mark.parametrize("compile_plans", [False, True])
-async def test_a_failed_run_tells_who_waits_on_its_behalf(compile_plans: bool) -> None:
+async def test_failed_run_cancels_with_its_error(compile_plans: bool) -> None:
     told: list[errors.OpError | None] = []
 
     def watch(context: OpKernelContext, x: Any) -> Any:
@@ -285,7 +285,7 @@ HOSTILE = [
 
 
 @pytest.mark.parametrize("text", HOSTILE, ids=ascii)
-def test_no_name_leaves_its_comment(text: str) -> None:
+def test_node_names_stay_inside_their_comment(text: str) -> None:
     comment = comment_of(text)
     assert comment.isascii() and comment.isprintable()
     assert len(comment) <= 100
@@ -294,7 +294,7 @@ def test_no_name_leaves_its_comment(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", [text for text in HOSTILE if text != "\udc80"], ids=ascii)
-async def test_the_name_of_a_frame_is_no_code(text: str) -> None:
+async def test_frame_names_are_not_executed(text: str) -> None:
     g = counting_loop()
     for node in g.graph_def.node:
         if node.op == "Enter":
@@ -324,7 +324,7 @@ def _in_loop(c: Any) -> Any:
 
 
 @pytest.mark.parametrize("wrong", [np.array([True]), np.array([[False]]), np.zeros(0, np.bool_)])
-async def test_a_predicate_that_is_no_scalar(wrong: Any) -> None:
+async def test_non_scalar_loop_predicate_is_refused(wrong: Any) -> None:
     g = counting_loop()
     g.placeholder("p", bool_)
     for node in g.graph_def.node:
@@ -353,7 +353,7 @@ def loop_without_variables() -> GraphBuilder:
     return g
 
 
-async def test_a_loop_without_variables_ends() -> None:
+async def test_loop_without_variables_ends() -> None:
     async with aexec.Session(loop_without_variables().graph()) as session:
         call = session.make_callable("exit:0", ["p:0"])
         for _ in range(4):
@@ -362,7 +362,7 @@ async def test_a_loop_without_variables_ends() -> None:
             await call(True)
 
 
-async def test_an_exit_of_every_iteration_is_left_to_the_interpreter() -> None:
+async def test_exit_of_every_iteration_is_left_to_the_interpreter() -> None:
     g = counting_loop()
     g("odd_exit", "Exit", "enter_n", T=int32)
     async with aexec.Session(g.graph()) as session:
@@ -412,7 +412,7 @@ async def test_loops_in_loops_in_loops(depth: int, caplog: pytest.LogCaptureFixt
 
 
 @pytest.mark.parametrize("conditional", [False, True])
-async def test_a_function_never_names_very_many_arguments(conditional: bool) -> None:
+async def test_long_argument_lists_are_not_written_out(conditional: bool) -> None:
     """They are in a list, or where what makes them does not run in every run, the plan is left to the interpreter."""
     g = GraphBuilder()
     g.placeholder("x")
@@ -433,7 +433,7 @@ async def test_a_function_never_names_very_many_arguments(conditional: bool) -> 
             assert len(call.plan.compilation.compiled.source) < 1_000
 
 
-async def test_a_plan_whose_parts_share_very_many_values_is_left_to_the_interpreter() -> None:
+async def test_plan_whose_parts_share_many_values_is_left_to_the_interpreter() -> None:
     """The function that calls the parts would be compiled at a stretch, under the interpreter lock."""
     chances = random.Random(1)
     g = GraphBuilder()
@@ -494,7 +494,7 @@ async def test_calls_that_are_slow_all_together_give_way(count: int, monkeypatch
 
 
 @pytest.mark.parametrize("count", [30, 150], ids=["line", "parts"])
-async def test_a_call_that_becomes_slow_goes_to_a_thread(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_slow_call_goes_to_a_thread(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock(monkeypatch)
     inline = 0
 
@@ -517,7 +517,7 @@ async def test_a_call_that_becomes_slow_goes_to_a_thread(count: int, monkeypatch
 
 @pytest.mark.parametrize("compile_plans", [False, True])
 @pytest.mark.parametrize("fetch_early", [False, True])
-async def test_a_run_that_is_through_with_its_work_is_not_cancelled(
+async def test_run_that_has_made_its_last_call_is_not_cancelled(
     compile_plans: bool, fetch_early: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What it took (from a queue, say) would be lost."""
@@ -547,7 +547,7 @@ async def test_a_run_that_is_through_with_its_work_is_not_cancelled(
         assert (await steps[0])[0].tolist() == [127, 128, 129]
 
 
-async def test_a_run_in_line_behind_others_is_cancelled_at_once() -> None:
+async def test_waiting_run_is_cancelled_at_once() -> None:
     async with aexec.Session(counting_loop().graph()) as session:
         for _ in range(3):
             await session.run("result:0", {"n:0": 3})
@@ -598,7 +598,7 @@ async def test_sources_go_with_their_plans() -> None:
 
 
 @pytest.mark.parametrize("before", [0, 100], ids=["line", "parts"])
-async def test_what_is_given_up_does_not_wait_for_the_garbage_collector(before: int) -> None:
+async def test_discarded_line_is_freed_without_the_garbage_collector(before: int) -> None:
     async with aexec.Session(line(before)) as session:
         call = session.make_callable("y:0", ["x:0"])
         for _ in range(3):
@@ -614,7 +614,7 @@ async def test_what_is_given_up_does_not_wait_for_the_garbage_collector(before: 
 
 
 @pytest.mark.parametrize("compile_plans", [False, True])
-async def test_an_error_holds_no_value_of_the_run(compile_plans: bool) -> None:
+async def test_error_holds_no_value_of_the_run(compile_plans: bool) -> None:
     """Nor does it make a circle, which would wait for the garbage collector."""
 
     class Held(np.ndarray):

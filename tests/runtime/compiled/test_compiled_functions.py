@@ -141,7 +141,7 @@ async def outcomes(made: aexec.Graph, starts: list[tuple[Any, ...]], **config: A
 
 
 @pytest.mark.parametrize("body", ["Body", "Nested"])
-async def test_the_interpreter_takes_over_before_any_call(body: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_interpreter_takes_over_before_any_call(body: str, monkeypatch: pytest.MonkeyPatch) -> None:
     wanted = await outcomes(graph(body), STARTS, compile_plans=False)
     chances, calls_made, stop_at = random.Random(0), 0, -1
 
@@ -176,7 +176,9 @@ async def test_the_interpreter_takes_over_before_any_call(body: str, monkeypatch
     ids=["OpError", "ValueError", "StopIteration", "MemoryError", "AttributeError"],
 )
 @pytest.mark.parametrize("fail_at", [1, 3, 7])
-async def test_an_error_in_a_function(body: str, make: Callable[[], BaseException], fail_at: int) -> None:
+async def test_error_in_a_function_is_that_of_the_interpreter(
+    body: str, make: Callable[[], BaseException], fail_at: int
+) -> None:
     """Whichever call fails, in a line or in what gives way, the error is the interpreter's."""
     count = 0
 
@@ -196,7 +198,7 @@ async def test_an_error_in_a_function(body: str, make: Callable[[], BaseExceptio
     assert found[0][2] == "in"
 
 
-async def test_a_dead_result_of_a_function() -> None:
+async def test_dead_result_of_a_function_is_an_error() -> None:
     dead = function_def(
         "Second(x: int32) -> y: int32",
         body=[
@@ -211,7 +213,7 @@ async def test_a_dead_result_of_a_function() -> None:
     assert await outcomes(graph(library=library), [(1, 2), (3, 5)]) == wanted
 
 
-async def test_a_kernel_of_a_function_waits() -> None:
+async def test_kernel_of_a_function_may_wait() -> None:
     """A dequeue in a body: it goes on when there is an element, and gives up when the step is cancelled."""
     take = function_def(
         "Take(i: int32, x: int32, queue: resource) -> (j: int32, y: int32, q: resource)",
@@ -262,7 +264,7 @@ async def test_a_kernel_of_a_function_waits() -> None:
 
 
 @pytest.mark.parametrize("body", ["Body", "Nested"])
-async def test_a_long_loop_gives_way_and_is_cancelled(body: str) -> None:
+async def test_long_loop_gives_way_and_is_cancelled(body: str) -> None:
     async with aexec.Session(graph(body)) as session:
         await session.run("y:0", {"x:0": 1, "n:0": 3})
         await assert_gives_way(session.start("y:0", {"x:0": 1, "n:0": 1 << 30}))
@@ -294,14 +296,14 @@ async def test_recursion_is_left_to_the_interpreter() -> None:
             await call(1000)
 
 
-async def test_the_text_shows_the_functions_called() -> None:
+async def test_source_shows_the_called_functions() -> None:
     async with aexec.Session(graph("Nested")) as session:
         source = await session.plan_source(session.make_callable("y:0", ["x:0", "n:0"]))
     assert "while True:  # loop (While)" in source
     assert "# loop: Nested" in source and "# loop: Less2" in source
 
 
-async def test_a_variable_by_reference_is_read_before_the_call() -> None:
+async def test_variable_by_reference_is_read_before_the_call() -> None:
     with aexec.Graph() as built:
         v = aexec.Variable([1.0, 2.0], use_resource=False)
         chosen = aexec.cond(aexec.placeholder("bool", [], name="p"), lambda: v * v, lambda: v + v, functional=True)

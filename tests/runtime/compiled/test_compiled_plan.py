@@ -195,7 +195,7 @@ def arguments_in_lists(request: pytest.FixtureRequest, monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize("case", CASES)
-async def test_answers_are_the_interpreters(case: str, arguments_in_lists: None) -> None:
+async def test_answers_are_those_of_the_interpreter(case: str, arguments_in_lists: None) -> None:
     make, fetches, feeds = CASES[case]
     wanted = await answers(make(), fetches, feeds, compile_plans=False)
     async with aexec.Session(make()) as session:
@@ -208,7 +208,7 @@ async def test_answers_are_the_interpreters(case: str, arguments_in_lists: None)
 
 
 @pytest.mark.parametrize("case", CASES)
-async def test_the_interpreter_takes_over_before_any_call(
+async def test_interpreter_takes_over_before_any_call(
     case: str, monkeypatch: pytest.MonkeyPatch, arguments_in_lists: None
 ) -> None:
     make, fetches, feeds = CASES[case]
@@ -247,7 +247,7 @@ async def test_large_values_are_left_to_the_interpreter() -> None:
         assert large.shape == (100_000,) and (large == 2).all()
 
 
-async def test_an_error_names_its_node_and_shows_the_line() -> None:
+async def test_error_names_its_node_and_shows_the_line() -> None:
     with aexec.Graph() as graph:
         x = aexec.placeholder("float32", None, name="x")
         aexec.ops.mat_mul(x, x, name="product")
@@ -262,14 +262,14 @@ async def test_an_error_names_its_node_and_shows_the_line() -> None:
     assert str(caught.value) == str(interpreted.value)
 
 
-async def test_a_plan_can_be_read() -> None:
+async def test_source_names_each_node() -> None:
     async with aexec.Session(chain(2)) as session:
         source = await session.plan_source(session.make_callable("y:0", ["x:0"]))
     calls = [line.split("#")[1].strip() for line in source.splitlines() if "#" in line]
     assert calls == ["AddV2 (AddV2)", "AddV2_1 (AddV2)"]
 
 
-async def test_what_waits_by_its_nature_stays_with_the_interpreter() -> None:
+async def test_asynchronous_kernel_is_left_to_the_interpreter() -> None:
     @aexec.op("TestCompiledWait(x: float) -> y: float")
     async def wait(x: np.ndarray) -> np.ndarray:
         return x
@@ -281,7 +281,7 @@ async def test_what_waits_by_its_nature_stays_with_the_interpreter() -> None:
             await session.plan_source(session.make_callable("y:0", ["x:0"]))
 
 
-async def test_a_kernel_that_turns_out_to_wait_is_awaited() -> None:
+async def test_kernel_that_may_wait_is_awaited() -> None:
     with aexec.Graph() as graph:
         queue = aexec.ops.fifo_queue_v2(component_types=["float32"])
         x = aexec.placeholder("float32", [], name="x")
@@ -298,7 +298,7 @@ async def test_a_kernel_that_turns_out_to_wait_is_awaited() -> None:
         assert await session.run("y:0") == -4
 
 
-async def test_a_long_loop_gives_way_and_is_cancelled() -> None:
+async def test_long_loop_gives_way_and_is_cancelled() -> None:
     async with aexec.Session(counting_loop()) as session:
         await session.run("sum/exit:0", {"n:0": 3})
         await assert_gives_way(session.start("sum/exit:0", {"n:0": 1 << 30}))
@@ -317,7 +317,7 @@ async def test_tracebacks_show_the_line_as_long_as_the_plan_lives() -> None:
     assert linecache.getline(filename, 2) == ""
 
 
-async def test_a_plan_that_is_run_once_is_not_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_plan_is_compiled_after_several_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compilation_policy, "COMPILE_AT", 3)
     async with aexec.Session(chain(1)) as session:
         call = session.make_callable("y:0", ["x:0"])
@@ -326,7 +326,7 @@ async def test_a_plan_that_is_run_once_is_not_compiled(monkeypatch: pytest.Monke
             assert (compiled(call) is not None) == (runs == 3)
 
 
-async def test_a_large_plan_is_compiled_in_a_thread() -> None:
+async def test_large_plan_is_compiled_in_a_thread() -> None:
     async with aexec.Session(chain(1000)) as session:
         call = session.make_callable("y:0", ["x:0"])
         while not (call.plan is not None and call.plan.compilation.compiled):
@@ -349,7 +349,7 @@ def negated() -> aexec.Graph:
     return graph
 
 
-async def test_a_call_is_asked_for_its_cost_where_that_may_matter() -> None:
+async def test_cost_is_asked_for_only_where_it_matters() -> None:
     """One that was slow once on small values may only have been interrupted: how slow it is says what is asked."""
     heads = {1.0: "if f0.size > SMALL: heavy", 100.0: "if f0.size > 2500: heavy", 1e4: "v0 = measured"}
     for scale, head in heads.items():
@@ -365,7 +365,7 @@ async def test_a_call_is_asked_for_its_cost_where_that_may_matter() -> None:
             assert source.splitlines()[1].strip().startswith(f"{head}(")
 
 
-async def test_a_call_that_was_slow_once_is_measured_until_it_is_known_to_be_quick() -> None:
+async def test_once_slow_call_is_measured_until_it_is_known_to_be_quick() -> None:
     async with aexec.Session(negated()) as session:
         call = session.make_callable("y:0", ["x:0"])
         await call(X)
@@ -387,7 +387,7 @@ async def test_a_call_that_was_slow_once_is_measured_until_it_is_known_to_be_qui
         assert compiled(call) is relieved
 
 
-async def test_a_cost_that_follows_from_shapes_is_asked_once_for_each() -> None:
+async def test_shape_cost_is_asked_for_once_per_shape() -> None:
     asked = []
 
     @of_shapes
@@ -482,7 +482,7 @@ class TestScalars:
                 found.append((value.dtype, value.shape, value.tobytes()))
         assert found[0] == found[1]
 
-    async def test_what_is_fed_is_a_scalar_in_the_loop(self) -> None:
+    async def test_fed_arrays_are_scalars_in_the_loop(self) -> None:
         graph = self.graph(int32, "AddV2", 1, 2)
         async with aexec.Session(graph) as session:
             call = session.make_callable("y:0", ["n:0", "step:0"])
@@ -492,7 +492,7 @@ class TestScalars:
         for line in ("u_f0 = f0[()]", "if type(m0) is t_int32 and type(u_f0) is t_int32:", " = m0 + k"):
             assert line in source
 
-    async def test_the_interpreter_takes_over_before_any_of_them(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test_interpreter_takes_over_before_any_scalar_operation(self, monkeypatch: pytest.MonkeyPatch) -> None:
         count = 0
 
         def interrupt() -> None:

@@ -25,7 +25,7 @@ MAY_BE_REFUSED = 10
 
 
 @pytest.mark.parametrize("first", batches(8, GRAPHS, ordinary=3))
-async def test_any_graph(first: int, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_random_graphs_give_the_results_of_the_interpreter(first: int, monkeypatch: pytest.MonkeyPatch) -> None:
     chances = random.Random(first)
     interruptions = Interruptions(chances)
     refused = 0

@@ -59,7 +59,7 @@ def over_devices(program: LineProgram, seed: int) -> LineProgram:
     return program
 
 
-async def test_nothing_travels_where_memory_is_shared(travelled: list[str]) -> None:
+async def test_joint_plan_sends_nothing_between_host_devices(travelled: list[str]) -> None:
     async with aexec.Session(chain_over_devices(6).graph(), config=config()) as session:
         call = session.make_callable("last:0", ["x:0"])
         assert await call(2.0) == 2
@@ -70,9 +70,7 @@ async def test_nothing_travels_where_memory_is_shared(travelled: list[str]) -> N
     assert not travelled
 
 
-async def test_it_is_compiled_when_the_partitions_have_been_run_a_few_times(
-    travelled: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_joint_plan_is_compiled_after_several_runs(travelled: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compilation_policy, "COMPILE_AT", 3)
     async with aexec.Session(chain_over_devices(6).graph(), config=config()) as session:
         call = session.make_callable("last:0", ["x:0"])
@@ -80,7 +78,7 @@ async def test_it_is_compiled_when_the_partitions_have_been_run_a_few_times(
         assert sent == [(1, 6), (2, 12), (3, 12), (4, 12)]
 
 
-async def test_a_watched_run_is_one_of_partitions(travelled: list[str]) -> None:
+async def test_watched_run_executes_partitions(travelled: list[str]) -> None:
     async with aexec.Session(chain_over_devices(6).graph(), config=config()) as session:
         call = session.make_callable("last:0", ["x:0"])
         assert await call(1.0) == 1
@@ -122,7 +120,7 @@ async def test_values_travel_if_they_are_changed_or_brought_on_the_way(travelled
 
 
 @pytest.mark.parametrize("iterations", [0, 1, 30])
-async def test_loops(iterations: int, travelled: list[str]) -> None:
+async def test_joint_plan_runs_loops(iterations: int, travelled: list[str]) -> None:
     g = counting_loop(parallel_iterations=3)
     for number, node in enumerate(g.graph_def.node):
         node.device = f"/cpu:{number % 4}"
@@ -134,7 +132,7 @@ async def test_loops(iterations: int, travelled: list[str]) -> None:
 
 
 @pytest.mark.parametrize("first", batches(5, GRAPHS, ordinary=2))
-async def test_any_graph(first: int, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_random_graphs_give_the_results_of_partitions(first: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever the interpreter takes over: answers, errors and the number of calls are those of partitions."""
     chances = random.Random(first)
     interruptions = Interruptions(chances)
@@ -158,7 +156,7 @@ async def shuffled(number: int) -> list[Outcome]:
     return (await outcomes(program, 1, device_count=CPUS, executor_type="SHUFFLED"))[0]
 
 
-async def test_in_any_order() -> None:
+async def test_random_order_of_nodes_gives_the_same_results() -> None:
     """Partitions whose ready nodes are run in random order give the same."""
     for number in range(500, 520):
         wanted, _ = await outcomes(over_devices(program_of(number), number), 1, device_count=CPUS)
@@ -183,7 +181,7 @@ def waiting_at(position: int) -> GraphBuilder:
 
 @pytest.mark.parametrize("position", range(6))
 @pytest.mark.parametrize("compile_plans", [True, False])
-async def test_cancelling_wherever_it_waits(position: int, compile_plans: bool) -> None:
+async def test_waiting_joint_plan_can_be_cancelled(position: int, compile_plans: bool) -> None:
     async with aexec.Session(waiting_at(position).graph(), config=config(compile_plans=compile_plans)) as session:
         call = session.make_callable("last:0", ["x:0"])
         put = session.make_callable([], ["x:0"], ["put"])
@@ -204,7 +202,7 @@ async def test_cancelling_wherever_it_waits(position: int, compile_plans: bool) 
 
 @pytest.mark.parametrize("at", range(1, 5))
 @pytest.mark.parametrize("compile_plans", [True, False])
-async def test_cancelling_in_any_iteration(at: int, compile_plans: bool) -> None:
+async def test_joint_plan_can_be_cancelled_in_any_iteration(at: int, compile_plans: bool) -> None:
     """Each iteration of a loop over devices takes a value from a queue, which has too few."""
     g = counting_loop(parallel_iterations=2)
     g("queue", "FIFOQueueV2", device="/cpu:2", component_types=[F], shapes=[()], capacity=9)
@@ -253,7 +251,7 @@ async def test_kernels_go_on_where_the_partitions_left_them(monkeypatch: pytest.
     assert len({str(each) for each in found}) == 6
 
 
-async def test_what_waits_and_what_fails() -> None:
+async def test_waiting_call_leaves_the_line_and_an_error_ends_the_step() -> None:
     """A call that waits leaves the line; the error of another device's node ends the step meanwhile."""
     gate = gates.Gate()
     g = GraphBuilder()

@@ -81,7 +81,9 @@ async def results(
     st.sampled_from([None, [None, None]]),
     st.sampled_from([0.0, 0.1, 0.3]),
 )
-def test_random_graphs(nodes: list[Node], chosen: list[int], shape: Any, declared: Any, taken_over: float) -> None:
+def test_random_graphs_give_the_results_without_forwarding(
+    nodes: list[Node], chosen: list[int], shape: Any, declared: Any, taken_over: float
+) -> None:
     got = asyncio.run(results(nodes, chosen, shape, declared, taken_over=taken_over))
     wanted = asyncio.run(results(nodes, chosen, shape, declared, taken_over=0, compile_plans=False))
     assert got == wanted
@@ -107,7 +109,7 @@ async def test_shapes_that_are_fed_may_be_others() -> None:
         assert got.shape == (1, *LARGE) and got.tobytes() == wanted.tobytes()
 
 
-async def test_a_chain() -> None:
+async def test_chain_writes_over_its_inputs() -> None:
     with aexec.Graph() as graph:
         x = aexec.placeholder("float32", SHAPE, name="x")
         ops.maximum(ops.tanh(ops.relu(x) * 2.0), 0.5, name="y")
@@ -128,7 +130,7 @@ async def overwritten(build_graph: Any, fetches: Any, shape: Any = SHAPE) -> lis
     return [call[2] for call in calls if call is not None and call[1].count(",") == inputs[call[2]]]
 
 
-async def test_not_what_somebody_else_has() -> None:
+async def test_values_used_elsewhere_are_not_overwritten() -> None:
     def fed(x: Any) -> None:
         ops.relu(x, name="y")
 
@@ -160,7 +162,7 @@ async def test_not_what_somebody_else_has() -> None:
     assert await overwritten(a_view, "y:0") == []
 
 
-async def test_only_what_has_the_shape_of_the_output() -> None:
+async def test_inputs_of_another_shape_are_not_overwritten() -> None:
     def added(x: Any) -> None:
         ops.add_v2(ops.tanh(x), np.ones((3, *SHAPE), np.float32), name="y")
 
@@ -209,7 +211,7 @@ def loop() -> aexec.Graph:
     return g.graph()
 
 
-async def test_loops_keep_what_goes_round() -> None:
+async def test_values_that_go_round_a_loop_are_not_overwritten() -> None:
     """What Tanh gives goes round and is read, what Relu gives is read once; what is made once is read in each turn."""
     calls = "\n".join(await source(loop(), ["y/exit:0", "z/exit:0"], ["x:0"]))
     assert re.search(r"(v\d+) = c\d+\((v\d+)\)  # relu", calls)
@@ -244,7 +246,7 @@ async def test_large_values_of_unknown_shape_are_looked_at() -> None:
             )
 
 
-async def test_values_are_let_go_of_after_their_last_use() -> None:
+async def test_values_are_released_after_their_last_use() -> None:
     """Or a line would hold all that it ever made, in fresh memory."""
     size = 64
     with aexec.Graph() as graph:

@@ -24,7 +24,7 @@ async def layout() -> AsyncIterator[tuple[LineLayout, dict[str, PlanNode]]]:
         yield found, {node.name: node for node in found.ids}
 
 
-async def test_each_value_has_a_name() -> None:
+async def test_every_value_has_a_name() -> None:
     async with layout() as (found, nodes):
         assert found.inputs(nodes["twice"]) == ["f0", "k0"]
         assert [found.name((nodes[name], 0)) for name in ("twice", "soft", "y")] == ["v0", "v1", "v2"]

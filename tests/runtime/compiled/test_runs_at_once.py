@@ -110,7 +110,7 @@ async def stopped_at(gate: gates.ThreadGate, opened: aexec.Session) -> asyncio.T
     return running
 
 
-async def test_nothing_is_made_that_nobody_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_immediate_run_makes_no_needless_objects(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[type] = []
 
     def counted(kind: type) -> type:
@@ -138,7 +138,7 @@ async def test_nothing_is_made_that_nobody_needs(monkeypatch: pytest.MonkeyPatch
         assert opened.statistics().runs == 5
 
 
-async def test_a_kernel_that_looks_sees_the_step() -> None:
+async def test_kernel_sees_the_step_in_the_session() -> None:
     seen: list[aexec.Step] = []
     async with aexec.Session(looking()) as opened:
         call = await hot(opened)
@@ -167,7 +167,7 @@ async def test_a_kernel_that_looks_sees_the_step() -> None:
         assert (statistics.in_flight, statistics.runs) == (0, runs + 3)
 
 
-async def test_a_step_that_was_begun_meanwhile_is_younger() -> None:
+async def test_step_begun_meanwhile_is_younger() -> None:
     async with aexec.Session(looking()) as opened:
         call = await hot(opened)
         order: list[tuple[aexec.Step, ...]] = []
@@ -186,7 +186,7 @@ async def test_a_step_that_was_begun_meanwhile_is_younger() -> None:
         np.testing.assert_array_equal(await second, -X - 1)
 
 
-async def test_other_threads_see_steps_only() -> None:
+async def test_other_threads_see_no_step_of_an_immediate_run() -> None:
     async with aexec.Session(looking()) as opened:
         call = await hot(opened)
         seen: list[object] = []
@@ -202,7 +202,7 @@ async def test_other_threads_see_steps_only() -> None:
 
 
 @pytest.mark.parametrize("compile_plans", [True, False])
-async def test_a_kernel_may_cancel_its_own_step(compile_plans: bool) -> None:
+async def test_step_cancelled_by_its_own_kernel_runs_to_its_end(compile_plans: bool) -> None:
     """Between the nodes of a slice nobody looks, with a step or without."""
     config = aexec.SessionConfig(compile_plans=compile_plans, slice_seconds=60)
     async with aexec.Session(looking(), config=config) as opened:
@@ -213,7 +213,7 @@ async def test_a_kernel_may_cancel_its_own_step(compile_plans: bool) -> None:
 
 
 class TestTakeOver:
-    async def test_the_step_goes_on(self) -> None:
+    async def test_step_goes_on_after_a_wait(self) -> None:
         gate = gates.ThreadGate()
         async with aexec.Session(gated(gate)) as opened:
             running = await stopped_at(gate, opened)
@@ -224,7 +224,7 @@ class TestTakeOver:
             assert found.state.value == "succeeded"
             assert opened.steps == ()
 
-    async def test_it_is_cancelled_while_it_waits(self) -> None:
+    async def test_waiting_step_is_cancelled(self) -> None:
         gate = gates.ThreadGate()
         async with aexec.Session(gated(gate)) as opened:
             running = await stopped_at(gate, opened)
@@ -234,7 +234,7 @@ class TestTakeOver:
             assert opened.steps == ()
             gate.open.set()
 
-    async def test_closing_the_session_ends_it(self) -> None:
+    async def test_closing_the_session_ends_the_step(self) -> None:
         gate = gates.ThreadGate()
         opened = await aexec.Session(gated(gate))
         running = await stopped_at(gate, opened)
@@ -244,7 +244,7 @@ class TestTakeOver:
         gate.open.set()
         await closing
 
-    async def test_a_kernel_that_has_the_session_closed_ends_first(self) -> None:
+    async def test_kernel_that_closes_the_session_ends_first(self) -> None:
         opened = await aexec.Session(looking())
         call = await hot(opened)
         closing: list[asyncio.Task[None]] = []
@@ -255,7 +255,7 @@ class TestTakeOver:
             await call(X)
 
     @pytest.mark.parametrize("looked_at", [False, True])
-    def test_the_time_limit_of_the_session_holds(self, looked_at: bool) -> None:
+    def test_session_timeout_holds(self, looked_at: bool) -> None:
         async def main() -> None:
             loop = asyncio.get_running_loop()
             async with aexec.Session(looking(), config=aexec.SessionConfig(operation_timeout=5.0)) as opened:
@@ -271,7 +271,7 @@ class TestTakeOver:
 
         run_virtual(main())
 
-    async def test_an_error_has_its_node_and_leaves_nothing(self) -> None:
+    async def test_error_names_its_node_and_leaves_no_step(self) -> None:
         async with aexec.Session(looking()) as opened:
             call = await hot(opened)
             seen: list[aexec.Step] = []
@@ -354,7 +354,7 @@ class TestWhatGoesTheLongWay:
             await opened.run("y:0", FEEDS)
 
 
-async def test_a_fetched_feed_is_what_was_fed() -> None:
+async def test_fetched_feed_is_the_fed_value() -> None:
     async with aexec.Session(looking()) as opened:
         for _ in range(3):
             y, x = await opened.run(["y:0", "x:0"], FEEDS)
@@ -362,7 +362,7 @@ async def test_a_fetched_feed_is_what_was_fed() -> None:
             np.testing.assert_array_equal(x, X)
 
 
-async def test_nobody_is_told_of_floating_point_errors() -> None:
+async def test_floating_point_errors_are_not_reported() -> None:
     with aexec.Graph() as graph:
         x = aexec.placeholder("float32", [None], name="x")
         aexec.ops.real_div(1.0, x, name="y")
@@ -375,7 +375,7 @@ async def test_nobody_is_told_of_floating_point_errors() -> None:
         assert np.geterr() == before
 
 
-async def test_a_run_in_a_slice_that_is_over_lets_others_go_first() -> None:
+async def test_run_after_the_end_of_a_slice_lets_others_go_first() -> None:
     async with aexec.Session(looking()) as opened:
         call = await hot(opened)
         with turns_counted() as turns:
@@ -386,7 +386,7 @@ async def test_a_run_in_a_slice_that_is_over_lets_others_go_first() -> None:
             assert turns() >= 3
 
 
-async def test_a_server_gets_the_result_at_once_and_no_step() -> None:
+async def test_begin_returns_the_result_without_a_step() -> None:
     async with aexec.Session(looking(), config=aexec.SessionConfig(slice_seconds=60.0)) as opened:
         call = await hot(opened)
         for options in (None, aexec.RunOptions(timeout=60.0)):
@@ -404,7 +404,7 @@ async def test_a_server_gets_the_result_at_once_and_no_step() -> None:
         aexec.RunOptions(report_tensor_allocations_upon_oom=True),
     ],
 )
-async def test_a_run_that_is_to_be_seen_has_a_step(options: aexec.RunOptions) -> None:
+async def test_watched_run_has_a_step(options: aexec.RunOptions) -> None:
     async with aexec.Session(looking()) as opened:
         call = await hot(opened)
         result, begun, rest = call.begin(X, options=options)
@@ -413,7 +413,7 @@ async def test_a_run_that_is_to_be_seen_has_a_step(options: aexec.RunOptions) ->
         assert begun.metadata is not None
 
 
-async def test_a_deadline_that_has_passed_is_not_outrun() -> None:
+async def test_passed_deadline_is_kept_to() -> None:
     async with aexec.Session(looking()) as opened:
         call = await hot(opened)
         _, begun, rest = call.begin(X, options=aexec.RunOptions(timeout=0.0))
@@ -425,7 +425,7 @@ async def test_a_deadline_that_has_passed_is_not_outrun() -> None:
 
 
 @pytest.mark.parametrize("cancelled", [False, True])
-def test_what_cannot_go_on_at_once_is_a_step_with_its_deadline(cancelled: bool) -> None:
+def test_run_that_must_wait_becomes_a_step_with_its_deadline(cancelled: bool) -> None:
     async def main() -> None:
         async with aexec.Session(looking()) as opened:
             call = await hot(opened)
@@ -442,7 +442,7 @@ def test_what_cannot_go_on_at_once_is_a_step_with_its_deadline(cancelled: bool) 
     run_virtual(main())
 
 
-async def test_values_that_are_handed_out_do_not_count_as_kept() -> None:
+async def test_results_do_not_count_as_kept() -> None:
     g = GraphBuilder()
     g.placeholder("x", shape=[None])
     g("y", "TestKept", "x")

@@ -150,7 +150,7 @@ async def test_heavy_calls_and_what_follows_are_made_in_a_thread(kinds: str, wan
 
 
 @pytest.mark.parametrize("before", [0, 300])
-async def test_what_is_light_for_long_is_done_on_the_loop(before: int) -> None:
+async def test_long_run_of_light_calls_returns_to_the_loop(before: int) -> None:
     kinds = "l" * before + "hlh" + "l" * 500
     async with aexec.Session(chain(kinds)) as session:
         call = session.make_callable(f"n{len(kinds) - 1}:0", ["x:0"])
@@ -171,7 +171,7 @@ async def test_what_is_light_for_long_is_done_on_the_loop(before: int) -> None:
         assert "t" not in found[found.index("t") :].lstrip("t")
 
 
-async def test_a_plan_is_written_anew_when_heavy_calls_have_interrupted_it(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_line_is_recompiled_after_interruptions_by_heavy_calls(monkeypatch: pytest.MonkeyPatch) -> None:
     async with aexec.Session(chain("lhl")) as session:
         call = session.make_callable("n2:0", ["x:0"])
         assert "yield" not in await session.plan_source(call)
@@ -181,7 +181,7 @@ async def test_a_plan_is_written_anew_when_heavy_calls_have_interrupted_it(monke
         assert "if (ns := heavy_ns(n1, v0)): yield n1, ns" in await session.plan_source(call)
 
 
-async def test_one_run_without_a_heavy_call_begins_the_count_again() -> None:
+async def test_count_of_interruptions_starts_again_after_a_light_run() -> None:
     async with aexec.Session(chain("lhl")) as session:
         call = session.make_callable("n2:0", ["x:0"])
         for _ in range(3):
@@ -216,7 +216,7 @@ async def runs(program: LineProgram, count: int) -> list[Outcome]:
 
 
 @pytest.mark.parametrize("first", batches(8, GRAPHS, ordinary=3))
-async def test_any_graph(first: int, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_random_graphs_give_the_same_results(first: int, monkeypatch: pytest.MonkeyPatch) -> None:
     chances = random.Random(first)
     interruptions, heavy = Interruptions(chances), 0.0
     monkeypatch.setattr(compilation_policy, "GIVE_UP_AT", 1 << 30)
@@ -272,7 +272,7 @@ async def end_of(kinds: str, node: str, make: Callable[[], BaseException], *, co
 @pytest.mark.parametrize("node", ["n1", "n2", "n4"], ids=["heavy", "light", "on the loop"])
 @pytest.mark.parametrize("before", [0, 100], ids=["", "in a later part"])
 @pytest.mark.parametrize("name", EXCEPTIONS)
-async def test_whatever_a_kernel_raises(name: str, before: int, node: str) -> None:
+async def test_kernel_exceptions_are_those_of_the_interpreter(name: str, before: int, node: str) -> None:
     kinds = "l" * before + "lhlhsl"
     node = f"n{int(node[1:]) + before}"
     wanted = await end_of(kinds, node, EXCEPTIONS[name], compile_plans=False)
@@ -282,7 +282,7 @@ async def test_whatever_a_kernel_raises(name: str, before: int, node: str) -> No
 
 @pytest.mark.parametrize("out", [None, 1.5, [X], (X, X), ()], ids=repr)
 @pytest.mark.parametrize("node", ["n1", "n2"])
-async def test_whatever_a_kernel_returns_after_it_was_trusted(node: str, out: Any) -> None:
+async def test_changed_outputs_are_treated_as_by_the_interpreter(node: str, out: Any) -> None:
     found = []
     for compile_plans in (False, True):
         async with aexec.Session(chain("lhll"), config=aexec.SessionConfig(compile_plans=compile_plans)) as session:
@@ -299,7 +299,7 @@ async def test_whatever_a_kernel_returns_after_it_was_trusted(node: str, out: An
 
 
 @pytest.mark.parametrize("node", ["n1", "n2"])
-async def test_an_error_holds_no_value_of_the_run(node: str) -> None:
+async def test_error_holds_no_value_of_the_run(node: str) -> None:
     class Held(np.ndarray):
         pass
 
@@ -365,7 +365,7 @@ async def cancelled_by_its_task(step: aexec.Step) -> None:
 
 
 @pytest.mark.parametrize("cancel", [cancelled_by_step, cancelled_by_its_task])
-async def test_a_cancelled_step_waits_for_what_changes_state(cancel: Callable[[aexec.Step], Any]) -> None:
+async def test_cancelled_step_waits_for_a_stateful_call(cancel: Callable[[aexec.Step], Any]) -> None:
     """It is over once nothing of it can change anything any more."""
     async with aexec.Session(chain("lhclh")) as session:
         call = await going_on(session, "lhclh")
@@ -384,7 +384,7 @@ async def test_a_cancelled_step_waits_for_what_changes_state(cancel: Callable[[a
 
 @pytest.mark.parametrize("cancel", [cancelled_by_step, cancelled_by_its_task])
 @pytest.mark.parametrize("node", ["n1", "n2"], ids=["heavy", "light"])
-async def test_a_cancelled_step_does_not_wait_for_the_thread(node: str, cancel: Callable[[aexec.Step], Any]) -> None:
+async def test_cancelled_step_does_not_wait_for_the_thread(node: str, cancel: Callable[[aexec.Step], Any]) -> None:
     """And no heavy call is begun after that."""
     async with aexec.Session(chain("lhlhl")) as session:
         call = await going_on(session, "lhlhl")
@@ -397,7 +397,7 @@ async def test_a_cancelled_step_does_not_wait_for_the_thread(node: str, cancel: 
     assert "n3" not in dict(CALLS)
 
 
-async def test_a_step_whose_deadline_passes_does_not_wait_for_the_thread() -> None:
+async def test_step_whose_deadline_passes_does_not_wait_for_the_thread() -> None:
     async with aexec.Session(chain("lhlhl")) as session:
         call = await going_on(session, "lhlhl")
         gate = Gate("n1")
@@ -406,7 +406,7 @@ async def test_a_step_whose_deadline_passes_does_not_wait_for_the_thread() -> No
         gate.open.set()
 
 
-async def test_what_is_given_up_is_let_go_of_when_the_thread_returns() -> None:
+async def test_abandoned_values_are_freed_when_the_thread_returns() -> None:
     held: list[weakref.ref[Any]] = []
 
     def make(x: Any) -> Any:
@@ -429,7 +429,7 @@ async def test_what_is_given_up_is_let_go_of_when_the_thread_returns() -> None:
         assert caught.value is not None and held[0]() is None
 
 
-async def test_a_step_that_waits_for_a_thread_is_withdrawn() -> None:
+async def test_cancelled_step_gives_up_its_wait_for_a_thread() -> None:
     config = aexec.SessionConfig(inter_op_threads=1)
     async with aexec.Session(chain("lhlh"), config=config) as session:
         call = await going_on(session, "lhlh")
@@ -445,7 +445,7 @@ async def test_a_step_that_waits_for_a_thread_is_withdrawn() -> None:
     assert [name for name, _ in CALLS].count("n1") == 1
 
 
-async def test_a_stretch_can_be_looked_at() -> None:
+async def test_dump_shows_a_stretch_in_a_thread() -> None:
     async with aexec.Session(chain("lhl")) as session:
         call = await going_on(session, "lhl")
         gate = Gate("n1")
@@ -458,7 +458,7 @@ async def test_a_stretch_can_be_looked_at() -> None:
         await step
 
 
-async def test_others_have_the_loop_meanwhile() -> None:
+async def test_event_loop_is_free_during_a_stretch() -> None:
     async with aexec.Session(chain("lhl")) as session:
         call = await going_on(session, "lhl")
         gate = Gate("n1")
@@ -473,7 +473,7 @@ async def test_others_have_the_loop_meanwhile() -> None:
 # Estimates
 
 
-async def test_an_estimate_that_was_raised_comes_down_again() -> None:
+async def test_raised_estimate_comes_down_again() -> None:
     """One slow call, while the machine did something else, say, makes later ones go to threads, but not for ever."""
     _cost[0] = 10_000.0
     async with aexec.Session(chain("lhl")) as session:
@@ -493,7 +493,7 @@ async def test_an_estimate_that_was_raised_comes_down_again() -> None:
         assert places() == "lll" and node.estimate.scale < 50
 
 
-async def test_an_error_is_no_measurement() -> None:
+async def test_failed_call_is_not_a_measurement() -> None:
     async with aexec.Session(chain("lhl")) as session:
         call = await going_on(session, "lhl")
         assert call.plan is not None
@@ -521,7 +521,7 @@ def tried(runs: list[tuple[int, float, bool]]) -> Trial:
     return trial
 
 
-def test_a_trial_compares_what_runs_mostly_take() -> None:
+def test_trial_compares_typical_times() -> None:
     def of(line: float, interpreted: float) -> Trial:
         """A run in five is held up, of whichever kind."""
         runs = [(5, line, False), (5, interpreted, True)] * _TRIALS
@@ -533,7 +533,7 @@ def test_a_trial_compares_what_runs_mostly_take() -> None:
     assert of(1.0, 1.0).is_over and not tried([(5, 1.0, False), (5, 1.0, True)] * (_TRIALS - 1)).is_over
 
 
-def test_runs_that_are_fed_more_or_less_are_another_matter() -> None:
+def test_trial_compares_runs_of_one_size() -> None:
     runs = [(5, 1.0, True), (7, 9.0, False), (5, 1.0, False), (7, 0.1, True)] * _TRIALS
     trial = tried(runs[:-1])
     assert trial.is_over and not trial.is_lost
@@ -543,7 +543,7 @@ def test_runs_that_are_fed_more_or_less_are_another_matter() -> None:
 
 
 @pytest.mark.parametrize("is_lost", [False, True])
-async def test_the_interpreter_and_the_line_run_by_turns(is_lost: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_trial_alternates_interpreter_and_line(is_lost: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     class Known(Trial):
         def took(self, size: int, seconds: float, interpreted: bool) -> None:
             super().took(size, 1.0 if interpreted else 2.0 if is_lost else 1.0, interpreted)
@@ -563,7 +563,7 @@ async def test_the_interpreter_and_the_line_run_by_turns(is_lost: bool, monkeypa
         assert places() == ("ltl" if is_lost else "ltt")
 
 
-async def test_a_run_that_fails_is_no_part_of_a_trial(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_failed_runs_do_not_count_in_a_trial(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compilation_policy, "Trial", Trial)
     async with aexec.Session(chain("lhl")) as session:
         call = session.make_callable("n2:0", ["x:0"])
@@ -581,7 +581,7 @@ async def test_a_run_that_fails_is_no_part_of_a_trial(monkeypatch: pytest.Monkey
         assert call.plan is not None and not call.plan.compilation.trial.is_over
 
 
-async def test_two_branches_are_held_together_by_the_interpreter_only() -> None:
+async def test_only_the_interpreter_runs_two_heavy_branches_at_once() -> None:
     """What a trial is about: two calls that wait for one another to be begun end only if both are begun."""
     g = GraphBuilder()
     g.placeholder("x", shape=None)

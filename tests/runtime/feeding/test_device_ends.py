@@ -82,7 +82,7 @@ async def out(session: aexec.Session, value: Any) -> Any:
 # On a simulated device
 
 
-async def test_what_was_fetched_to_a_device_is_fed_there_without_a_copy(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_value_fetched_to_a_device_is_fed_there_without_a_copy(monkeypatch: pytest.MonkeyPatch) -> None:
     async with sim_session() as session:
         y = await session.run("y:0", {"x:0": np.float32([1, 2])}, fetch_devices={"y:0": "/device:SIM:0"})
         assert isinstance(y, SimulatedArray)
@@ -92,7 +92,7 @@ async def test_what_was_fetched_to_a_device_is_fed_there_without_a_copy(monkeypa
         np.testing.assert_array_equal(await out(session, again), [4, 8])
 
 
-async def test_what_is_needed_elsewhere_is_copied_there_once(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_value_needed_on_another_device_is_copied_there_once(monkeypatch: pytest.MonkeyPatch) -> None:
     async with sim_session(2) as session:
         y = await session.run("y:0", {"x:0": np.float32([1, 2])}, fetch_devices={"y:0": "/device:SIM:0"})
         copies = Copies(monkeypatch, SimulatedDevice)
@@ -142,7 +142,7 @@ async def test_constants_variables_and_values_of_the_host_can_be_fetched_to_a_de
             np.testing.assert_array_equal(await out(session, got), want)
 
 
-async def test_a_callable_is_told_where_its_values_are() -> None:
+async def test_callable_takes_devices_of_feeds_and_fetches() -> None:
     async with sim_session() as session:
         call = session.make_callable(
             ["y:0", "z:0"], ["x:0"], feed_devices={"x:0": "/device:SIM:0"}, fetch_devices={"y:0": "/device:SIM:0"}
@@ -162,7 +162,7 @@ async def test_a_callable_is_told_where_its_values_are() -> None:
         )
 
 
-async def test_callable_options_say_it_too() -> None:
+async def test_callable_options_name_devices_of_feeds_and_fetches() -> None:
     async with sim_session() as session:
         options = aexec.proto.CallableOptions(
             feed=["x:0"], fetch=["y:0"], target=["host"], fetch_devices={"y:0": SIM}, fetch_skip_sync=True
@@ -200,14 +200,14 @@ async def test_callable_options_say_it_too() -> None:
         ),
     ],
 )
-async def test_what_cannot_be_is_refused_by_name(keywords: Any, error: type[Exception], message: str) -> None:
+async def test_impossible_devices_are_refused_by_name(keywords: Any, error: type[Exception], message: str) -> None:
     async with sim_session() as session:
         with pytest.raises(error) as caught:
             session.make_callable(["y:0", "s:0"], ["x:0"], **keywords)
         assert str(caught.value).startswith(message)
 
 
-async def test_the_host_is_named_like_any_device() -> None:
+async def test_host_is_named_like_any_device() -> None:
     async with sim_session() as session:
         cpu = "/device:CPU:0"
         call = session.make_callable("y:0", ["x:0"], feed_devices={"x:0": cpu}, fetch_devices={"y:0": cpu})
@@ -225,7 +225,7 @@ async def test_wrong_types_and_shapes_are_refused(cupy: Any) -> None:
             await session.run("y:0", {"x:0": StrictArray(np.zeros((2, 1), np.float32))})
 
 
-async def test_a_session_without_the_device_says_so() -> None:
+async def test_feed_on_a_device_that_the_session_lacks_is_refused() -> None:
     async with aexec.Session(graph_on("/device:CPU:0")) as session:
         with pytest.raises(errors.InvalidArgumentError) as caught:
             await session.run("y:0", {"x:0": StrictArray(np.zeros(2, np.float32))})
@@ -238,7 +238,7 @@ async def test_a_session_without_the_device_says_so() -> None:
 # On a GPU, whose place is taken
 
 
-async def test_a_value_of_a_registered_type_is_taken_where_its_array_is(
+async def test_feed_of_a_registered_type_is_taken_where_its_array_is(
     cupy: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Batch:
@@ -282,7 +282,7 @@ async def test_arrays_of_a_gpu_are_fed_and_fetched_there(cupy: Any, monkeypatch:
         assert copies.made == ["copy_out"]
 
 
-async def test_what_was_fetched_is_nobody_elses(cupy: Any) -> None:
+async def test_fetched_device_array_belongs_to_the_caller(cupy: Any) -> None:
     with aexec.Graph() as graph, aexec.device("/device:GPU:0"):
         x = aexec.placeholder("float32", [2], name="x")
         aexec.ops.identity(x, name="same")
@@ -323,7 +323,7 @@ async def test_streams_wait_for_one_another_and_the_host_for_none(cupy: Any) -> 
         np.testing.assert_array_equal(values(y), [2])
 
 
-async def test_what_is_lent_to_a_users_stream_is_kept_until_it_has_passed(cupy: Any) -> None:
+async def test_array_lent_to_a_users_stream_is_kept_until_the_stream_has_used_it(cupy: Any) -> None:
     async with aexec.Session(graph_on("/device:GPU:0")) as session:
         stream = cupy.cuda.Stream()
         stream.hold()
@@ -339,7 +339,7 @@ async def test_what_is_lent_to_a_users_stream_is_kept_until_it_has_passed(cupy: 
         assert not gpu._exchange._lent
 
 
-async def test_what_fails_on_the_way_fails_the_step(cupy: Any) -> None:
+async def test_failing_kernel_fails_the_step_that_skips_the_sync(cupy: Any) -> None:
     with aexec.Graph() as graph, aexec.device("/device:GPU:0"):
         x = aexec.placeholder("float32", [None], name="x")
         aexec.ops.add(x, aexec.placeholder("float32", [None], name="other"), name="y")

@@ -38,7 +38,7 @@ def doubling() -> aexec.Graph:
     return graph
 
 
-async def test_by_class_subclass_and_predicate() -> None:
+async def test_feed_types_are_found_by_class_subclass_and_predicate() -> None:
     aexec.register_feed_type(Celsius, lambda value: value.degrees + 273)
     async with aexec.Session(doubling()) as session:
         assert await session.run("y:0", {"x:0": Celsius(0.0)}) == 546
@@ -50,7 +50,7 @@ async def test_by_class_subclass_and_predicate() -> None:
         assert await session.run("y:0", {"x:0": Celsius(-200)}) == 146
 
 
-async def test_what_a_converter_gives_is_checked_as_a_feed() -> None:
+async def test_converted_values_are_checked_as_feeds() -> None:
     array = np.array([1.0], np.float32)
     aexec.register_feed_type(Celsius, lambda value: array)
     aexec.register_feed_type(Rounded, lambda value: "x")
@@ -61,7 +61,7 @@ async def test_what_a_converter_gives_is_checked_as_a_feed() -> None:
             await session.run("y:0", {"x:0": Rounded(0)})
 
 
-async def test_a_converter_that_fails_names_what_came() -> None:
+async def test_failing_converter_names_the_value() -> None:
     def fail(value: Any) -> Any:
         raise KeyError("unit")
 
@@ -88,13 +88,13 @@ async def test_a_converter_that_fails_names_what_came() -> None:
     ],
     ids=["dict", "None", "object", "Celsius"],
 )
-async def test_what_nothing_is_registered_for_is_named(value: Any, message: str) -> None:
+async def test_values_of_unknown_types_are_refused_by_type(value: Any, message: str) -> None:
     async with aexec.Session(doubling()) as session:
         with pytest.raises(errors.InvalidArgumentError, match=message):
             await session.run("y:0", {"x:0": value})
 
 
-async def test_everywhere_where_values_go_in() -> None:
+async def test_registered_types_are_fed_wherever_values_go_in() -> None:
     aexec.register_feed_type(Celsius, lambda value: value.degrees + 273)
     with doubling() as graph:
         queue = aexec.ops.fifo_queue_v2(component_types=["float32"], shapes=[[]], name="queue")
@@ -168,7 +168,7 @@ def test_whole_numbers_beyond_64_bits_are_fed_as_floats(values: list[float], dty
     np.testing.assert_array_equal(array, np.array([float(value) for value in values]).astype(dtype))
 
 
-def test_many_whole_numbers_beyond_64_bits_are_fed_as_floats() -> None:
+def test_integers_beyond_64_bits_are_fed_as_floats() -> None:
     values = [[10**20, k] for k in range(2 * _AT_ONCE)]
     np.testing.assert_array_equal(fed(values, "float64"), np.array(values, np.float64))
 

@@ -73,7 +73,7 @@ async def test_fetched_by_class_subclass_and_predicate() -> None:
         assert await session.run(result, feeds) == 2 + 6j
 
 
-async def test_as_keys_of_feeds() -> None:
+async def test_registered_fetch_types_are_keys_of_feeds() -> None:
     graph, given, result = scaled()
     register(split)
     aexec.register_fetch_type(Line, lambda line: line.parts, tuple, list)
@@ -120,7 +120,7 @@ async def test_rows_of_a_tensor() -> None:
         assert got.dense_shape.tolist() == [3]
 
 
-async def test_a_variable_is_a_key_as_its_tensor_is() -> None:
+async def test_variable_is_a_feed_key_as_its_tensor_is() -> None:
     with aexec.Graph() as graph:
         v = aexec.Variable([1.0], name="v")
         y = v * 2.0

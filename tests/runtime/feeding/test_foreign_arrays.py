@@ -49,7 +49,7 @@ PAIRS = pa.array([[1, 2], [3, 4], [5, 6]], pa.list_(pa.int32(), 2))
     ],
     ids=["Series", "DataFrame", "Index", "pyarrow", "one chunk", "Tensor", "fixed-size lists"],
 )
-async def test_without_a_copy(value: Any, memory: Any) -> None:
+async def test_foreign_arrays_are_fed_without_a_copy(value: Any, memory: Any) -> None:
     with aexec.Graph() as graph:
         x = aexec.placeholder("float32", name="x")
         y = aexec.ops.identity(x)
@@ -143,13 +143,13 @@ def test_images(mode: str, dtype: str, shape: tuple[int, ...]) -> None:
     ],
     ids=lambda value: None,
 )
-def test_what_is_no_tensor_is_named(value: Any, dtype: str, message: str) -> None:
+def test_values_that_are_no_tensors_are_refused_by_name(value: Any, dtype: str, message: str) -> None:
     with pytest.raises(errors.InvalidArgumentError) as caught:
         fed(value, dtype)
     assert message in caught.value.message
 
 
-async def test_what_takes_long_is_converted_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_long_conversions_are_made_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     import threading
 
     threads = []
@@ -227,7 +227,7 @@ class TestTorch:
         monkeypatch.setitem(sys.modules, "torch", torch)
         return torch
 
-    def test_the_memory_is_shared_and_gradients_do_not_follow(self) -> None:
+    def test_memory_is_shared_without_gradients(self) -> None:
         assert np.shares_memory(fed(Bits(FLOATS)), FLOATS)
 
     @pytest.mark.parametrize("dtype", ["bfloat16", "float8_e5m2", "float8_e4m3fn"])
@@ -236,7 +236,7 @@ class TestTorch:
         array = fed(Bits(bits, dtype), dtype)
         assert array.dtype == bits.dtype and array.tolist() == [1, 2] and np.shares_memory(array, bits)
 
-    def test_a_conjugate_that_was_put_off(self) -> None:
+    def test_lazy_conjugate_is_resolved(self) -> None:
         tensor = Bits(np.array([1 + 2j], np.complex64))
         tensor.conjugated = True
         assert fed(tensor, "complex64").tolist() == [1 - 2j]
@@ -251,13 +251,13 @@ class TestTorch:
         ],
         ids=["sparse", "quantized", "mps", "cuda"],
     )
-    def test_what_is_no_tensor_here(self, tensor: Bits, message: str) -> None:
+    def test_unsupported_tensors_are_refused(self, tensor: Bits, message: str) -> None:
         with pytest.raises(errors.InvalidArgumentError) as caught:
             fed(tensor)
         assert message in caught.value.message
 
 
-def test_nothing_is_imported() -> None:
+def test_feeding_imports_no_other_library() -> None:
     looked_up = (
         "import sys, aexec, numpy; from aexec.framework import dtypes\n"
         "from aexec.runtime.feeding.feeds import FeedSpec\n"
@@ -267,7 +267,7 @@ def test_nothing_is_imported() -> None:
     assert subprocess.run([sys.executable, "-c", looked_up], capture_output=True, text=True).stdout == "[]\n"
 
 
-def test_a_type_of_dlpack_that_numpy_does_not_know() -> None:
+def test_dlpack_type_unknown_to_numpy_is_taken_by_other_means_or_refused() -> None:
     class Other:
         """As JAX's arrays of bfloat16."""
 

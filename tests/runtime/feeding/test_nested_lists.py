@@ -37,13 +37,13 @@ def made(make: Any, value: Any, dtype: Any) -> Any:
     return array.dtype, array.shape, array.tolist()
 
 
-def test_an_array_is_not_taken_apart() -> None:
+def test_arrays_are_returned_as_they_are() -> None:
     array = np.ones((3, 4))
     assert list_to_array(array) is array
 
 
 @given(LISTS, st.sampled_from([None, object]))
-def test_as_numpy_does(value: Any, dtype: Any) -> None:
+def test_nested_lists_become_the_arrays_that_numpy_makes(value: Any, dtype: Any) -> None:
     assert made(list_to_array, value, dtype) == made(np.asarray, value, dtype)
 
 
@@ -68,7 +68,7 @@ def test_as_numpy_does(value: Any, dtype: Any) -> None:
         [{}, 1, 2],
     ],
 )
-def test_in_these_cases_too(value: Any) -> None:
+def test_odd_nested_lists_become_the_arrays_that_numpy_makes(value: Any) -> None:
     for dtype in (None, object):
         assert made(list_to_array, value, dtype) == made(np.asarray, value, dtype)
 

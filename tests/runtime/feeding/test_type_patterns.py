@@ -25,19 +25,19 @@ def patterns() -> TypePatterns[str]:
     return TypePatterns()
 
 
-def test_a_class_stands_for_its_subclasses(patterns: TypePatterns[str]) -> None:
+def test_class_stands_for_its_subclasses(patterns: TypePatterns[str]) -> None:
     assert patterns.find(Base()) is None
     patterns.register(Base, "base")
     assert patterns.find(Base()) == patterns.find(Derived()) == "base"
     assert patterns.find(object()) is None and patterns.find(Base) is None
 
 
-def test_a_class_itself(patterns: TypePatterns[str]) -> None:
+def test_exact_class_excludes_its_subclasses(patterns: TypePatterns[str]) -> None:
     patterns.register(Base, "base", exact=True)
     assert patterns.find(Base()) == "base" and patterns.find(Derived()) is None
 
 
-def test_the_last_counts(patterns: TypePatterns[str]) -> None:
+def test_last_registration_wins(patterns: TypePatterns[str]) -> None:
     patterns.register(Derived, "derived")
     patterns.register(Base, "base")
     assert patterns.find(Derived()) == "base"
@@ -50,7 +50,7 @@ def test_the_last_counts(patterns: TypePatterns[str]) -> None:
     assert patterns.find(big) == "derived again"
 
 
-def test_the_same_pattern_is_replaced(patterns: TypePatterns[str]) -> None:
+def test_pattern_registered_again_is_replaced(patterns: TypePatterns[str]) -> None:
     for i in range(3):
         patterns.register(Base, f"base {i}")
         patterns.register(Base, f"exact {i}", exact=True)
@@ -58,7 +58,7 @@ def test_the_same_pattern_is_replaced(patterns: TypePatterns[str]) -> None:
     assert len(patterns._entries) == 2
 
 
-def test_a_name_of_a_class_imports_nothing(patterns: TypePatterns[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_class_name_as_pattern_imports_nothing(patterns: TypePatterns[str], monkeypatch: pytest.MonkeyPatch) -> None:
     patterns.register("a_library.arrays.Array", "array")
     assert patterns.find(Base()) is None
     library, arrays = ModuleType("a_library"), ModuleType("a_library.arrays")
@@ -82,11 +82,11 @@ def test_types_of_the_language(patterns: TypePatterns[str]) -> None:
 
 
 @pytest.mark.parametrize("pattern", [None, 3, "Array", "", "a.b-c", "a..b"])
-def test_what_is_no_pattern(patterns: TypePatterns[str], pattern: Any) -> None:
+def test_invalid_patterns_are_refused(patterns: TypePatterns[str], pattern: Any) -> None:
     with pytest.raises(errors.InvalidArgumentError, match=r"pattern of types must be|no full name of a class"):
         patterns.register(pattern, "")
 
 
-def test_a_predicate_is_never_exact(patterns: TypePatterns[str]) -> None:
+def test_exact_predicate_is_refused(patterns: TypePatterns[str]) -> None:
     with pytest.raises(errors.InvalidArgumentError, match="Only a class can be meant exactly"):
         patterns.register(lambda _: True, "", exact=True)

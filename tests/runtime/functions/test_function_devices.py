@@ -112,7 +112,7 @@ def copies(monkeypatch: pytest.MonkeyPatch) -> Copies:
 
 class TestWhatIsCopied:
     @pytest.mark.parametrize("device", ["", SIM])  # the body's nodes ask for it, or go where their call is
-    async def test_nothing_between_nodes_of_one_device(self, device: str, copies: Copies) -> None:
+    async def test_nodes_of_one_device_copy_nothing(self, device: str, copies: Copies) -> None:
         g = graph(on(device, halve()))
         g("before", "Neg", "x", device=SIM, T=F)
         call(g, "c", "Halve", "before", device=SIM)
@@ -125,7 +125,7 @@ class TestWhatIsCopied:
 
     @pytest.mark.parametrize("device", ["", SIM])  # of the loop, which leaves values where they are either way
     @pytest.mark.parametrize("op", ["While", "StatelessWhile"])
-    async def test_of_a_loop_the_condition_alone(self, op: str, device: str, copies: Copies) -> None:
+    async def test_loop_copies_its_condition_alone(self, op: str, device: str, copies: Copies) -> None:
         g = graph(on(SIM, halve()), on(SIM, above(1.0)))
         g("w", op, "x", device=device, T=[F], cond=calls("Above"), body=calls("Halve"))
         async with session(g) as opened:
@@ -136,7 +136,7 @@ class TestWhatIsCopied:
             # A loop of the host has what is fed copied for its first condition, and for its first iteration.
             assert into == (1 if device else 2)
 
-    async def test_of_a_loop_over_numbers_nothing(self, copies: Copies) -> None:
+    async def test_counted_loop_copies_nothing(self, copies: Copies) -> None:
         body = [("n", "AddV2", ["x", "x"], {"T": F})]
         g = graph(on(SIM, function_def("Twice(i: int32, x: float) -> y: float", body=body, ret={"y": "n:z:0"})))
         for name, value in (("start", 0), ("limit", 10), ("delta", 1)):
@@ -146,7 +146,7 @@ class TestWhatIsCopied:
             assert await opened.run("f:0", {"x:0": 1.0}) == 1024
             assert copies.counts() == (1, 1, 0)
 
-    async def test_what_changes_devices_in_an_iteration(self, copies: Copies) -> None:
+    async def test_values_that_change_devices_in_an_iteration_are_copied(self, copies: Copies) -> None:
         body = [
             floats("half", 0.5),
             ("a", "Mul", ["x", "half:output:0"], {"T": F}),
@@ -164,7 +164,7 @@ class TestWhatIsCopied:
             assert out == 11 + 1
             assert across == 1 + 10 + 9 + 1  # to the first condition; there and back in iterations; where the loop is
 
-    async def test_what_stays_in_host_memory(self, copies: Copies) -> None:
+    async def test_host_memory_inputs_and_outputs_are_not_copied(self, copies: Copies) -> None:
         body = [("n", "Shape", ["x"], {"T": F, "out_type": I}), ("m", "Reshape", ["x", "s"], {"T": F, "Tshape": I})]
         shaped = function_def(
             "Shaped(x: float, s: int32) -> y: float, z: int32", body=body, ret={"y": "m:output:0", "z": "n:output:0"}
@@ -212,7 +212,7 @@ class TestVariables:
         assert logged
         assert all(line.endswith("SIM:0") for line in logged)
 
-    async def test_in_branches_and_loops(self) -> None:
+    async def test_variable_is_updated_in_branches_and_loops(self) -> None:
         body = [
             ("a", "StatefulPartitionedCall", ["v", "x"], {"Tin": [R, F], "Tout": [F], "f": calls("AddTo")}),
             floats("one", 1),
@@ -243,7 +243,7 @@ class TestVariables:
             assert await opened.run("if:0", {"x:0": 5.0, "p:0": True}) == 15
             assert await opened.run("if:0", {"x:0": 8.0, "p:0": False}) == 7
 
-    async def test_two_variables_on_two_devices_in_one_loop(self) -> None:
+    async def test_loop_updates_variables_of_two_devices(self) -> None:
         body = [
             ("a", "StatefulPartitionedCall", ["v", "x"], {"Tin": [R, F], "Tout": [F], "f": calls("AddTo")}),
             ("b", "StatefulPartitionedCall", ["u", "a:output:0"], {"Tin": [R, F], "Tout": [F], "f": calls("AddTo")}),
@@ -271,7 +271,7 @@ class TestVariables:
             await opened.run([], targets=["init", "init_u"])
             assert await opened.run("read:0", {"x:0": 8.0}) == 8 + 12 + 14
 
-    async def test_one_goes_where_the_functions_that_use_it_have_kernels(self) -> None:
+    async def test_variable_goes_where_the_functions_that_use_it_have_kernels(self) -> None:
         """However deep the functions are that use it; an error names what in them it is."""
         body = [("n", "TestTakesRows", ["v", "i"], {})]  # which SIM has not
         inner = function_def("Inner(v: resource, i: int32) -> y: float", body=body, ret={"y": "n:y:0"})
@@ -294,7 +294,7 @@ class TestVariables:
             assert (await opened.run("c:0", {"i:0": [2, 0]})).tolist() == [3, 1]
 
     @pytest.mark.parametrize("branches", [False, True])  # in calls one after another, or in the branches of one
-    async def test_a_function_may_use_it_otherwise_in_another_call(self, branches: bool) -> None:
+    async def test_variable_goes_where_every_call_of_a_function_has_kernels(self, branches: bool) -> None:
         """By its attrs: what it calls."""
         takes = function_def(
             "Takes(v: resource, i: int32) -> y: float",
@@ -329,7 +329,7 @@ class TestVariables:
 
 
 class TestErrors:
-    async def test_what_cannot_be_placed_is_named(self) -> None:
+    async def test_unplaceable_function_nodes_are_named(self) -> None:
         body = [
             ("a", "ReadVariableOp", ["v"], {"dtype": F}),
             ("b", "ReadVariableOp", ["u"], {"dtype": F}),
@@ -345,7 +345,7 @@ class TestErrors:
             # Groups give way where they contradict each other, as in graphs with soft placement.
             assert await opened.run("c:0") == 0
 
-    async def test_a_kernel_that_fails_on_the_device(self) -> None:
+    async def test_kernel_that_fails_on_the_device_fails_the_step(self) -> None:
         with simulated_devices() as devices:
             g = graph(on(SIM, halve()), on(SIM, above(1.0)))
             g("w", "While", "x", T=[F], cond=calls("Above"), body=calls("Halve"))
@@ -357,7 +357,7 @@ class TestErrors:
                 assert caught.value.node == "n"
                 assert await opened.run("w:0", {"x:0": 8.0}) == 1
 
-    async def test_one_that_fails_when_its_function_has_ended(self) -> None:
+    async def test_kernel_that_fails_after_its_function_has_ended_fails_the_step(self) -> None:
         """What devices do for a function is waited for at the end of the step."""
         unused = function_def(
             "Unused(v: resource, x: float)",
@@ -377,7 +377,7 @@ class TestErrors:
                 assert caught.value.node == "n"
                 await opened.run([], {"x:0": 1.0}, targets=["c"])
 
-    async def test_a_dead_result(self) -> None:
+    async def test_dead_result_is_an_error(self) -> None:
         dead = function_def(
             "Dead(x: float, p: bool) -> y: float",
             body=[("s", "Switch", ["x", "p"], {"T": F}), ("n", "Neg", ["s:output_true:0"], {"T": F})],
@@ -452,7 +452,7 @@ class TestSteps:
             assert not opened.steps
         assert all(each.status is not None for each in made_rendezvous if each.statistics().sent)
 
-    async def test_a_partial_run(self) -> None:
+    async def test_partial_run_calls_placed_functions(self) -> None:
         g = graph(on(SIM, halve()))
         g.placeholder("y", F, [])
         call(g, "a", "Halve", "x", device=OTHER)
@@ -464,7 +464,7 @@ class TestSteps:
             assert await opened.partial_run(setup, "c:0", {"y:0": 2.0}) == 2
 
     @pytest.mark.default_executor
-    async def test_what_is_seen_of_it(self, caplog: pytest.LogCaptureFixture) -> None:
+    async def test_trace_and_log_show_devices_of_function_nodes(self, caplog: pytest.LogCaptureFixture) -> None:
         body = [("a", "Neg", ["x"], {"T": F}), ("b", "Square", ["a:y:0"], {"T": F}), ("c", "Exp", ["b:y:0"], {"T": F})]
         g = graph(
             on("/cpu:1", function_def("Three(x: float) -> y: float", body=body, ret={"y": "c:y:0"}), a=SIM, b=OTHER)
@@ -589,7 +589,7 @@ def test_placed_anywhere_programs_give_what_they_give_on_one_device(g: GraphBuil
 @pytest.mark.soak
 @settings(max_examples=400, deadline=None, derandomize=False)
 @given(programs(), PASSES)
-def test_many_programs_give_what_they_give_on_one_device(g: GraphBuilder, passes: Any) -> None:
+def test_random_programs_give_the_results_of_one_device(g: GraphBuilder, passes: Any) -> None:
     check_placed_anywhere(g, passes)
 
 
@@ -617,7 +617,7 @@ def remote(g: GraphBuilder, to: str = "Halve", device: str = "") -> None:
 
 
 @pytest.mark.parametrize("at", ["", SIM])
-async def test_a_remote_call_runs_where_its_input_says(at: str) -> None:
+async def test_remote_call_runs_where_its_input_says(at: str) -> None:
     g = graph(halve())
     remote(g, device=at)
     with simulated_devices() as devices:
@@ -638,7 +638,7 @@ async def test_a_remote_call_runs_where_its_input_says(at: str) -> None:
         ("", errors.InvalidArgumentError, "target must name a device, got an empty string"),
     ],
 )
-async def test_a_remote_call_to_nowhere_is_refused(where: str, error: type[Exception], message: str) -> None:
+async def test_remote_call_to_nowhere_is_refused(where: str, error: type[Exception], message: str) -> None:
     g = graph(halve())
     remote(g)
     async with session(g) as s:
@@ -648,7 +648,7 @@ async def test_a_remote_call_to_nowhere_is_refused(where: str, error: type[Excep
         assert await s.run("y:0", {"x:0": 3.0, "where:0": SIM}) == 1.5
 
 
-async def test_a_remote_call_has_the_functions_types() -> None:
+async def test_remote_call_has_the_functions_types() -> None:
     g = graph(above(1.0))
     remote(g, "Above")
     async with session(g) as s:

@@ -90,12 +90,12 @@ async def run(g: GraphBuilder, fetches: Any, **feeds: Any) -> Any:
 
 
 class TestCalls:
-    async def test_a_node_whose_op_is_a_function(self) -> None:
+    async def test_function_name_as_op_calls_the_function(self) -> None:
         g = graph(ADD)
         g("y", "AddOne", g("z", "AddOne", "x"))
         assert await run(g, ["y:0", "z:0"], x=5) == [7, 6]
 
-    async def test_an_argument_may_be_returned_as_it_is(self) -> None:
+    async def test_argument_may_be_returned_as_it_is(self) -> None:
         g = graph(TWO)
         g("y", "Two", "x")
         assert await run(g, ["y:0", "y:1"], x=5) == [5, 5]
@@ -143,13 +143,13 @@ class TestCalls:
         assert await run(g, "y:0", x=5) == 12
 
     @pytest.mark.parametrize("op", ["PartitionedCall", "StatefulPartitionedCall"])
-    async def test_a_wrong_number_of_results(self, op: str) -> None:
+    async def test_wrong_number_of_results_is_refused(self, op: str) -> None:
         g = graph(TWO)
         g("y", op, "x", Tin=[I], Tout=[I, I, I], f=calls("Two"))
         with pytest.raises(errors.OpError):
             await run(g, "y:0", x=1)
 
-    async def test_an_error_inside_names_the_node_of_the_body(self) -> None:
+    async def test_error_in_a_body_names_its_node(self) -> None:
         failing = function_def(
             "Failing(x: int32) -> y: int32", body=[("inside", "TestFail", ["x"], {"T": I})], ret={"y": "inside:y:0"}
         )
@@ -189,7 +189,7 @@ class TestCalls:
         with pytest.raises(errors.InvalidArgumentError, match="failed on purpose"):
             await run(g, "y:0", x=1)
 
-    async def test_a_dead_result(self) -> None:
+    async def test_dead_result_is_an_error(self) -> None:
         dead = function_def(
             "Dead(x: int32, p: bool) -> y: int32",
             body=[("s", "Switch", ["x", "p"], {"T": I})],
@@ -201,7 +201,7 @@ class TestCalls:
         with pytest.raises(errors.InvalidArgumentError, match="does not have value"):
             await run(g, "y:0", x=1, p=False)
 
-    async def test_a_dead_call_does_not_run(self) -> None:
+    async def test_dead_call_does_not_run(self) -> None:
         noted = function_def(
             "Noting(x: int32) -> y: int32",
             body=[("n", "FunctionsTestNote", ["x"], {"what": b"ran"})],
@@ -241,12 +241,12 @@ class TestRecursion:
     )
 
     @pytest.mark.parametrize(("n", "expected"), [(0, 1), (5, 120), (12, 479001600)])
-    async def test_one_that_ends(self, n: int, expected: int) -> None:
+    async def test_recursion_that_ends_gives_its_result(self, n: int, expected: int) -> None:
         g = graph(*self.FACTORIAL)
         g("y", "Factorial", "x")
         assert await run(g, "y:0", x=n) == expected
 
-    async def test_one_that_goes_too_deep_does_no_harm(self) -> None:
+    async def test_recursion_that_goes_too_deep_is_an_error(self) -> None:
         g = graph(*self.FACTORIAL)
         g("y", "Factorial", "x")
         async with aexec.Session(g.graph()) as session:
@@ -254,7 +254,7 @@ class TestRecursion:
                 await session.run("y:0", {"x:0": 1000})
             assert await session.run("y:0", {"x:0": 5}) == 120
 
-    async def test_two_that_call_one_another_for_ever(self) -> None:
+    async def test_endless_mutual_recursion_is_an_error(self) -> None:
         ping = function_def("Ping(x: int32) -> y: int32", body=[("n", "Pong", ["x"], {})], ret={"y": "n:y:0"})
         pong = function_def("Pong(x: int32) -> y: int32", body=[("n", "Ping", ["x"], {})], ret={"y": "n:y:0"})
         g = graph(ping, pong)
@@ -292,7 +292,7 @@ class TestBranches:
             (7, True),
         ],
     )
-    async def test_what_counts_as_true(self, value: Any, taken: bool) -> None:
+    async def test_truth_of_a_condition_follows_its_type(self, value: Any, taken: bool) -> None:
         g = graph(ADD, TIMES)
         g.const("c", value)
         tcond = dtypes.from_numpy(np.asarray(value).dtype) if not isinstance(value, bytes) else dtypes.string
@@ -313,13 +313,13 @@ class TestBranches:
         with pytest.raises(errors.InvalidArgumentError, match="branch_index must be a scalar"):
             await run(g, "y:0", x=5, i=[0, 1])
 
-    async def test_a_branch_with_another_number_of_results(self) -> None:
+    async def test_branch_with_another_number_of_results_is_refused(self) -> None:
         g = graph(ADD, TWO)
         g("y", "If", "p", "x", then_branch=calls("AddOne"), else_branch=calls("Two"), **IF)
         with pytest.raises(errors.InvalidArgumentError, match=r"else_branch of If: Expect to produce 1 .* get 2 "):
             await run(g, "y:0", x=5, p=True)
 
-    async def test_a_branch_with_another_number_of_arguments(self) -> None:
+    async def test_branch_with_another_number_of_arguments_is_refused(self) -> None:
         two = function_def("TakesTwo(x: int32, y: int32) -> z: int32", body=[], ret={"z": "x"})
         g = graph(ADD, two)
         g("y", "If", "p", "x", then_branch=calls("AddOne"), else_branch=calls("TakesTwo"), **IF)
@@ -343,7 +343,7 @@ class TestBranches:
                 await run(g, f"{node}:0", x=5, p=True, i=0)
             assert caught.value.node == node
 
-    async def test_a_branch_without_its_attrs(self) -> None:
+    async def test_branch_without_its_attrs_is_refused(self) -> None:
         generic = function_def("Generic(x: T) -> y: T", "T: type", body=[], ret={"y": "x"})
         g = graph(ADD, generic)
         g("y", "If", "p", "x", then_branch=calls("AddOne"), else_branch=calls("Generic"), **IF)
@@ -359,7 +359,7 @@ class TestLoops:
         g("y", op, "x", T=[I], cond=calls("Positive"), body=calls("SubtractOne"))
         assert await run(g, "y:0", x=n) == 0
 
-    async def test_a_condition_gives_one_value(self) -> None:
+    async def test_condition_must_give_one_value(self) -> None:
         none = function_def("Nothing(x: int32)", body=[], ret={})
         for cond, count in ((none, 0), (TWO, 2)):
             g = graph(cond, SUBTRACT)
@@ -385,7 +385,7 @@ class TestLoops:
                 await run(g, "bad:0", x=100, vector=delta)
 
     @pytest.mark.parametrize("bounds", [(0, 5, 0), (0, 5, -1), (5, 0, 0), (5, 0, 1), (5, 5, 0), (5, 5, -1), (0, 0, 3)])
-    async def test_for_that_gets_nowhere(self, bounds: tuple[int, int, int]) -> None:
+    async def test_for_that_cannot_reach_its_limit_is_refused(self, bounds: tuple[int, int, int]) -> None:
         """It does nothing if there is nothing to do, whatever its step."""
         body = function_def("AddIndex(i: int32, x: int32) -> y: int32", body=[], ret={"y": "x"})
         g = graph(body)
@@ -413,7 +413,7 @@ class TestLoops:
             await run(g, "for:0", x=0)
 
     @pytest.mark.parametrize("empty", [True, False])
-    async def test_a_loop_that_does_nothing_lets_others_run(self, empty: bool) -> None:
+    async def test_empty_loop_lets_others_run(self, empty: bool) -> None:
         """A body without nodes ends at once, a thousand million times over."""
         nothing = function_def("Nothing(i: int32)", body=[], ret={})
         same = function_def("Same(i: int32, x: int32) -> y: int32", body=[], ret={"y": "x"})
@@ -431,7 +431,7 @@ class TestLoops:
             with pytest.raises(errors.CancelledError):
                 await step
 
-    async def test_an_error_in_a_body_ends_the_loop(self) -> None:
+    async def test_error_in_a_body_ends_the_loop(self) -> None:
         failing = function_def(
             "Failing(x: int32) -> y: int32", body=[("inside", "TestFail", ["x"], {"T": I})], ret={"y": "inside:y:0"}
         )
@@ -464,7 +464,7 @@ class TestRuntime:
         assert repr(one) == "<Function AddOne>"
         assert one.body.argument_types == (I,)
 
-    def test_one_that_is_not_there(self) -> None:
+    def test_missing_function_is_named(self) -> None:
         with pytest.raises(errors.InvalidArgumentError, match='Failed to find function "nobody"'):
             self.runtime().function("nobody")
 
@@ -502,7 +502,7 @@ class TestLargeBodies:
         g("z", "Large", "x")
         return g
 
-    async def test_once_for_all_calls_that_wait_for_it(self) -> None:
+    async def test_large_body_is_built_once_for_all_waiting_calls(self) -> None:
         async with aexec.Session(self.graph(300).graph()) as session:
             steps = [session.start(["y:0", "z:0"], {"x:0": i}) for i in range(3)]
             while not builders:
@@ -514,12 +514,12 @@ class TestLargeBodies:
         assert len(builders) == 1
         assert builders[0] is not threading.current_thread()
 
-    async def test_a_small_one_is_built_by_the_loop(self) -> None:
+    async def test_small_body_is_built_on_the_loop(self) -> None:
         may_build.set()
         assert await run(self.graph(100), "y:0", x=5) == 5
         assert builders == [threading.current_thread()]
 
-    async def test_cancelling_does_not_wait_for_it(self) -> None:
+    async def test_cancelling_does_not_wait_for_a_large_body(self) -> None:
         async with aexec.Session(self.graph(300).graph()) as session:
             step = session.start("y:0", {"x:0": 1})
             while not builders:
@@ -531,7 +531,7 @@ class TestLargeBodies:
             assert await session.run("y:0", {"x:0": 2}) == 2
         assert len(builders) == 1
 
-    async def test_what_is_wrong_with_it(self) -> None:
+    async def test_error_in_a_large_body_fails_the_run(self) -> None:
         g = self.graph(300)
         g.graph_def.library.function[0].node_def[250].op = "TestFail"
         g.graph_def.library.function[0].node_def[250].attr["T"].type = 1
@@ -543,7 +543,7 @@ class TestPassesInBodies:
     """What a body calls is inlined in it, as what a request calls is in the request."""
 
     @pytest.mark.parametrize("passes", [(), tuple(PASSES)])
-    async def test_a_loop_whose_body_calls(self, passes: tuple[str, ...]) -> None:
+    async def test_loop_body_that_calls_is_inlined(self, passes: tuple[str, ...]) -> None:
         twice = function_def(
             "SubtractTwo(x: int32) -> y: int32",
             body=[
@@ -568,7 +568,7 @@ class TestPassesInBodies:
 
 
 @pytest.mark.parametrize("device", ["/cpu:0", "/device:SIM:0"])
-async def test_the_gradient_of_a_function(device: str) -> None:
+async def test_symbolic_gradient_of_a_function(device: str) -> None:
     g = GraphBuilder()
     g.graph_def.library.function.append(
         function_def("Twice(x: float) -> y: float", body=[("n", "AddV2", ["x", "x"], {"T": F})], ret={"y": "n:z:0"})
@@ -580,7 +580,7 @@ async def test_the_gradient_of_a_function(device: str) -> None:
         assert await session.run("grad:0", {"x:0": 1.0, "dy:0": 3.0}) == 6.0
 
 
-async def test_a_gradient_of_other_types_is_refused_by_name() -> None:
+async def test_gradient_of_other_types_is_refused_by_name() -> None:
     g = GraphBuilder()
     g.graph_def.library.function.append(
         function_def("Twice(x: float) -> y: float", body=[("n", "AddV2", ["x", "x"], {"T": F})], ret={"y": "n:z:0"})
@@ -592,7 +592,7 @@ async def test_a_gradient_of_other_types_is_refused_by_name() -> None:
             await session.run("grad:0", {"x:0": 1.0})
 
 
-async def test_an_extension_leaves_the_state_of_functions_alone() -> None:
+async def test_extension_keeps_the_state_of_functions() -> None:
     """A generator goes on where it was, for calls that were there and for new ones."""
     draw = function_def(
         "Draw(x: int32) -> y: float",

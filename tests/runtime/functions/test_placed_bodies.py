@@ -61,7 +61,7 @@ async def test_nodes_of_a_body_go_where_they_ask_to_be_or_else_their_call() -> N
     assert (at["c/a"], at["c/b"], at["c"]) == ("CPU:1", "CPU:2", "CPU:1")
 
 
-async def test_a_device_that_is_not_there_is_passed_over_in_a_body() -> None:
+async def test_missing_device_in_a_body_is_ignored() -> None:
     g = GraphBuilder()
     g.placeholder("x")
     function(g, "Body", ("a", "Neg", "x", "/device:GPU:3", {"T": F}))
@@ -84,7 +84,7 @@ async def test_groups_are_those_of_one_call() -> None:
     assert [at[n] for n in ("a", "one/a", "one/b", "two/a", "two/b")] == ["CPU:3", *["CPU:1"] * 2, *["CPU:2"] * 2]
 
 
-async def test_a_variable_is_read_where_it_is() -> None:
+async def test_variable_is_read_where_it_is() -> None:
     g = GraphBuilder()
     attrs = {"argument": dtypes.resource, "dtype": F, "result": "value"}
     function(g, "Body", ("r", "ReadVariableOp", "x", "", attrs))
@@ -110,7 +110,7 @@ def asics() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("asics")
-async def test_what_cannot_be_where_its_resource_is_runs_on_the_host() -> None:
+async def test_node_without_a_kernel_where_its_resource_is_runs_on_the_host() -> None:
     g = GraphBuilder()
     attrs = {"argument": dtypes.resource, "dtype": F, "result": "value"}
     function(g, "Body", ("r", "ReadVariableOp", "x", "", attrs))
@@ -123,7 +123,7 @@ async def test_what_cannot_be_where_its_resource_is_runs_on_the_host() -> None:
 @pytest.mark.parametrize("op", ["Neg", "Unique"])  # the latter gives its second output in host memory
 @pytest.mark.parametrize("by_name", [True, False])
 @pytest.mark.parametrize("passes", [(), "exact"])
-async def test_a_call_on_a_device_with_streams(op: str, by_name: bool, passes: Any) -> None:
+async def test_call_runs_on_a_device_with_streams(op: str, by_name: bool, passes: Any) -> None:
     g = GraphBuilder()
     g.placeholder("x")
     attrs = {"T": F, "out_idx": dtypes.int32} if op == "Unique" else {"T": F}

@@ -70,7 +70,7 @@ def test_gradients_are_those_of_the_weights_before_the_step(use_resource: bool) 
                 np.testing.assert_allclose(got, wanted, rtol=1e-5)
 
 
-def test_a_fetched_step_number_is_that_of_the_step() -> None:
+def test_fetched_step_number_is_that_of_the_step() -> None:
     with tf.Graph().as_default():
         w = tf.Variable(3.0)
         number = tf.Variable(0, trainable=False)
@@ -81,7 +81,7 @@ def test_a_fetched_step_number_is_that_of_the_step() -> None:
             assert [int(session.run([train, number, loss])[1]) for _ in range(6)] == [1, 2, 3, 4, 5, 6]
 
 
-async def test_a_fetched_reference_shows_the_end_of_the_step_and_a_read_its_beginning() -> None:
+async def test_fetched_reference_shows_the_end_of_the_step_and_a_read_its_beginning() -> None:
     g = variables(v=1)
     g("read", "Identity", "v", T=F)
     g("r", "Neg", "v", T=F)
@@ -91,7 +91,7 @@ async def test_a_fetched_reference_shows_the_end_of_the_step_and_a_read_its_begi
     assert found == [[3, 3, -1, 3, 3], [5, 5, -3, 5, 5], [7, 7, -5, 7, 7], [9, 9, -7, 9, 9]]
 
 
-async def test_a_read_in_a_branch_that_is_not_taken_holds_nothing_up() -> None:
+async def test_read_in_an_untaken_branch_delays_no_update() -> None:
     g = variables(v=1)
     g.placeholder("p", dtypes.bool_, [])
     g("branch", "RefSwitch", "v", "p", T=F)
@@ -110,7 +110,7 @@ async def test_a_read_in_a_branch_that_is_not_taken_holds_nothing_up() -> None:
         ]
 
 
-async def test_a_read_behind_a_merge_follows_what_it_may_depend_on() -> None:
+async def test_read_behind_a_merge_follows_the_update() -> None:
     """The Merge takes what does not depend on the update."""
     g = variables(v=1)
     g.placeholder("p", dtypes.bool_, [])
@@ -126,7 +126,7 @@ async def test_a_read_behind_a_merge_follows_what_it_may_depend_on() -> None:
         assert [float((await call(False))[0]) for _ in range(8)] == [3, 4, 5, 6, 7, 8, 9, 10]
 
 
-async def test_no_step_waits_for_itself_at_a_queue() -> None:
+async def test_read_behind_a_queue_does_not_deadlock() -> None:
     """The read waits for a queue that is filled behind the update."""
     g = variables(v=1)
     g("queue", "FIFOQueueV2", component_types=[F], shapes=[()], capacity=9)
@@ -138,7 +138,7 @@ async def test_no_step_waits_for_itself_at_a_queue() -> None:
     assert await runs(g, ["r:0"], targets=["put"]) == [[3], [4], [5], [6]]
 
 
-async def test_an_update_behind_a_queue_follows_reads_behind_it() -> None:
+async def test_update_behind_a_queue_follows_reads_behind_it() -> None:
     g = variables(v=1)
     g("queue", "FIFOQueueV2", component_types=[F], shapes=[()], capacity=9)
     g("put", "QueueEnqueueV2", "queue", "one", Tcomponents=[F])
@@ -148,7 +148,7 @@ async def test_an_update_behind_a_queue_follows_reads_behind_it() -> None:
     assert await runs(g, ["r:0"], targets=["u"]) == [[2], [3], [4], [5]]
 
 
-async def test_a_part_of_a_run_waits_for_no_feed_of_the_next() -> None:
+async def test_partial_run_does_not_wait_for_later_feeds() -> None:
     g = variables(v=1)
     g("r", "AddV2", "v", "x", T=F)
     g("u", "AssignAdd", "v", "one", T=F)
@@ -160,7 +160,7 @@ async def test_a_part_of_a_run_waits_for_no_feed_of_the_next() -> None:
         assert await session.partial_run(handle, "r:0", {"x:0": 1.0}) == 3
 
 
-async def test_a_read_beside_the_initializer_finds_no_value() -> None:
+async def test_read_beside_the_initializer_finds_no_value() -> None:
     g = variables(v=1)
     g("r", "Neg", "v", T=F)
     g("is", "IsVariableInitialized", "v", dtype=F)
@@ -174,7 +174,7 @@ async def test_a_read_beside_the_initializer_finds_no_value() -> None:
 
 
 @pytest.mark.parametrize("parallel_iterations", [1, 10])
-async def test_a_loop_that_updates_goes_through_its_iterations_in_turn(parallel_iterations: int) -> None:
+async def test_updating_loop_runs_its_iterations_in_turn(parallel_iterations: int) -> None:
     """In each the variable is read, by a node that takes nothing else, before it grows."""
     g = variables(v=1)
     for name, value in (("zero", 0), ("three", 3)):
@@ -201,7 +201,7 @@ async def test_a_loop_that_updates_goes_through_its_iterations_in_turn(parallel_
     assert await runs(g, ["y:0", "r:0", "v:0"], 3) == [[6, -1, 4], [15, -4, 7], [24, -7, 10]]
 
 
-async def test_an_invariant_of_a_loop_is_no_read_of_a_variable() -> None:
+async def test_variable_is_read_in_every_iteration() -> None:
     """A compiled loop calls what gives the same in every iteration only once."""
     g = variables(v=1)
     g.const("zero", np.float32(0))
@@ -232,7 +232,7 @@ SECOND = function_def(
 
 
 @pytest.mark.parametrize("graph_passes", [(), ("function_inlining",)])
-async def test_a_call_takes_the_value_of_a_reference(graph_passes: tuple[str, ...]) -> None:
+async def test_call_takes_the_value_of_a_reference(graph_passes: tuple[str, ...]) -> None:
     g = variables(v=1)
     g.graph_def.library.function.extend([TWICE, SECOND])
     g("r", "PartitionedCall", "v", Tin=[F], Tout=[F], f=calls("OrderTwice"))
@@ -242,7 +242,7 @@ async def test_a_call_takes_the_value_of_a_reference(graph_passes: tuple[str, ..
     assert found == [[2, -2], [4, -3], [6, -4], [8, -5]]
 
 
-async def test_a_fused_node_reads_when_its_parts_would() -> None:
+async def test_fused_node_reads_when_its_parts_would() -> None:
     """The product reads the weights before their update, to which the sum comes afterwards."""
     with aexec.Graph() as graph:
         x = aexec.placeholder("float32", [2, 2], name="x")
@@ -260,7 +260,7 @@ async def test_a_fused_node_reads_when_its_parts_would() -> None:
 
 
 @pytest.mark.parametrize("kind", ["reference", "handle"])
-async def test_over_devices_of_which_one_has_memory_of_its_own(kind: str) -> None:
+async def test_order_holds_across_devices(kind: str) -> None:
     g = GraphBuilder()
     at = "/device:SIM:0"
     g.const("one", np.float32(1))

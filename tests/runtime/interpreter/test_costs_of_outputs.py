@@ -47,7 +47,7 @@ async def test_small_inputs_that_make_a_large_output_are_added_in_a_thread(shape
 
 
 @pytest.mark.parametrize("compiled", [False, True])
-async def test_what_cannot_be_larger_than_an_input_is_not_asked_about(compiled: bool) -> None:
+async def test_output_no_larger_than_an_input_is_not_asked_about(compiled: bool) -> None:
     config = aexec.SessionConfig(compile_plans=compiled, graph_passes=())
     async with aexec.Session(outer([None, 100]), config=config) as session:
         for _ in range(6):
@@ -80,7 +80,7 @@ ONE_BY_ONE: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("name", ONE_BY_ONE)
-async def test_what_is_done_one_by_one_is_done_in_a_thread(name: str) -> None:
+async def test_work_per_element_in_python_is_done_in_a_thread(name: str) -> None:
     with aexec.Graph() as graph:
         ops.identity(ONE_BY_ONE[name](), name="y")
     async with aexec.Session(graph, config=aexec.SessionConfig(graph_passes=())) as session:
@@ -89,7 +89,7 @@ async def test_what_is_done_one_by_one_is_done_in_a_thread(name: str) -> None:
 
 
 @pytest.mark.parametrize("compiled", [False, True])
-async def test_what_ordinary_values_take_says_nothing_of_others(compiled: bool) -> None:
+async def test_cost_of_ordinary_values_does_not_lower_that_of_others(compiled: bool) -> None:
     """Of 0.5 each element takes 4 µs here, of large numbers 60 ns."""
     with aexec.Graph() as graph:
         a, x = (aexec.placeholder("float32", [None], name=name) for name in "ax")
@@ -104,7 +104,7 @@ async def test_what_ordinary_values_take_says_nothing_of_others(compiled: bool) 
 
 
 @pytest.mark.parametrize("compiled", [False, True])
-async def test_small_inputs_that_make_much_of_what_varies_with_the_values_are_asked_about(compiled: bool) -> None:
+async def test_large_outputs_of_varying_cost_are_asked_about(compiled: bool) -> None:
     with aexec.Graph() as graph:
         a, x = (aexec.placeholder("float32", [None, None], name=name) for name in "ax")
         ops.igammac(a, x, name="y")
@@ -119,7 +119,7 @@ async def test_small_inputs_that_make_much_of_what_varies_with_the_values_are_as
             assert session.statistics().pool.submitted == times
 
 
-async def test_a_derivative_of_few_numbers_may_take_long_and_is_found_in_a_thread() -> None:
+async def test_slow_derivative_of_few_numbers_is_computed_in_a_thread() -> None:
     with aexec.Graph() as graph:
         a, x = (aexec.placeholder("float64", [None], name=name) for name in "ax")
         ops.igamma_grad_a(a, x, name="y")
@@ -130,7 +130,7 @@ async def test_a_derivative_of_few_numbers_may_take_long_and_is_found_in_a_threa
 
 
 @pytest.mark.parametrize(("transposed", "in_a_thread"), [("x", True), ("y", False)])
-async def test_what_a_product_costs_depends_on_which_factor_is_transposed(transposed: str, in_a_thread: bool) -> None:
+async def test_cost_of_a_product_depends_on_the_transposed_factor(transposed: str, in_a_thread: bool) -> None:
     """Of two [3, 1000] one way has nine elements, the other a million."""
     with aexec.Graph() as graph:
         x, y = (aexec.placeholder("int64", [1, 3, 1000], name=name) for name in "xy")
@@ -143,7 +143,7 @@ async def test_what_a_product_costs_depends_on_which_factor_is_transposed(transp
 
 
 @pytest.mark.parametrize("name", MADE)
-async def test_what_values_say_is_made_in_a_thread(name: str) -> None:
+async def test_large_output_given_by_values_is_made_in_a_thread(name: str) -> None:
     with aexec.Graph() as graph:
         ops.identity(MADE[name][0](), name="y")
     async with aexec.Session(graph, config=aexec.SessionConfig(graph_passes=())) as session:
@@ -164,7 +164,7 @@ ENDLESS: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("name", ENDLESS)
-async def test_a_long_kernel_ends_with_its_step(name: str) -> None:
+async def test_long_kernel_ends_with_its_step(name: str) -> None:
     with aexec.Graph() as graph:
         ops.identity(ENDLESS[name](), name="y")
     async with aexec.Session(graph, config=aexec.SessionConfig(graph_passes=())) as session:
@@ -176,7 +176,7 @@ async def test_a_long_kernel_ends_with_its_step(name: str) -> None:
     assert process_time() - began < 3
 
 
-async def test_far_below_zero_zeta_is_found_in_one_step() -> None:
+async def test_zeta_far_below_zero_is_computed_in_one_step() -> None:
     with aexec.Graph() as graph:
         ops.zeta(np.float64([3, 4, 171]), np.float64([-5000.5, -5000.25, -1e9 - 0.5]), name="y")
     async with aexec.Session(graph) as session:

@@ -104,7 +104,7 @@ def plan_of(graph: Graph, fetches: list[str], feeds: tuple[str, ...] = ()) -> Pl
 class TestPendingCounts:
     """A node is ready when its last input and its last control edge have come."""
 
-    def test_by_hand(self) -> None:
+    def test_node_is_ready_when_its_pending_count_is_zero(self) -> None:
         g = GraphBuilder()
         g.placeholder("a")
         g.placeholder("b")
@@ -126,7 +126,7 @@ class TestPendingCounts:
         assert root.take(root.ready.pop()) == [-1, 2]
         state.validate()
 
-    def test_only_what_is_needed_is_planned(self) -> None:
+    def test_plan_has_only_the_needed_nodes(self) -> None:
         g = switched()
         g("aside", "Neg", "x", T=F)
         plan = plan_of(g.graph(), ["no:0"], ("x:0", "p:0"))
@@ -143,14 +143,14 @@ class TestDeadness:
         async with aexec.Session(switched().graph()) as session:
             assert await session.run(["out:0", "which:0"], {"x:0": 3, "p:0": p}) == [out, which]
 
-    async def test_a_dead_fetch_is_an_error_and_a_dead_target_none(self) -> None:
+    async def test_dead_fetch_is_an_error_and_a_dead_target_none(self) -> None:
         async with aexec.Session(switched().graph()) as session:
             feeds = {"x:0": 3, "p:0": True}
             with pytest.raises(errors.InvalidArgumentError, match=r"Retval\[1\] does not have value"):
                 await session.run(["yes:0", "no:0"], feeds)
             assert await session.run("yes:0", feeds, targets=["no"]) == -3
 
-    async def test_a_dead_control_input_kills_too(self) -> None:
+    async def test_dead_control_input_makes_a_node_dead(self) -> None:
         g = switched()
         g("after", "Identity", "x", "^no", T=F)
         async with aexec.Session(g.graph()) as session:
@@ -163,12 +163,12 @@ class TestFrames:
     """One node, many values: one per iteration of each instance of its frame."""
 
     @pytest.mark.parametrize("parallel", [1, 2, 10])
-    async def test_a_loop(self, parallel: int) -> None:
+    async def test_loop_counts(self, parallel: int) -> None:
         async with aexec.Session(counting_loop(parallel).graph()) as session:
             assert await session.run("result:0", {"n:0": 37}) == 37
 
     @pytest.mark.parametrize("n", [0, 1, 6])
-    async def test_a_loop_in_a_loop(self, n: int) -> None:
+    async def test_nested_loops_count(self, n: int) -> None:
         async with aexec.Session(nested_loops().graph()) as session:
             assert await session.run("result:0", {"n:0": n}) == n * (n - 1) // 2
 
@@ -184,7 +184,7 @@ class TestWhereKernelsRun:
     """Cheap ones inline, heavy ones in a worker thread, coroutines as tasks."""
 
     @pytest.mark.default_executor
-    async def test_by_their_cost(self) -> None:
+    async def test_kernels_run_inline_or_in_threads_by_their_cost(self) -> None:
         ran_in: dict[str, str] = {}
 
         def noting(c: Any) -> Any:
@@ -212,7 +212,7 @@ class TestWhereKernelsRun:
         assert ran_in["much"].startswith("aexec-worker")
 
     @pytest.mark.default_executor
-    async def test_a_call_is_made_in_a_thread_before_one_was_measured_unless_it_is_very_light(
+    async def test_first_call_is_made_in_a_thread_unless_it_is_very_light(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Its estimate may be far too low: then it does not hold the loop even once."""
@@ -240,7 +240,7 @@ class TestWhereKernelsRun:
             assert ran_in == [first, True]
 
     @pytest.mark.parametrize("op", ["Pad", "PadV2", "MirrorPad"])
-    async def test_an_estimate_that_fails_leaves_the_error_to_the_kernel(self, op: str) -> None:
+    async def test_failing_estimate_leaves_the_error_to_the_kernel(self, op: str) -> None:
         """Whoever estimates has not checked the inputs: here, that there is a row for each dimension."""
         with aexec.Graph() as graph:
             x = aexec.placeholder("float32", name="x")
@@ -258,7 +258,7 @@ class TestWhereKernelsRun:
                     await session.run("y:0", {"x:0": np.ones((2, 3)), "paddings:0": wrong})
 
     @pytest.mark.default_executor
-    async def test_a_kernel_that_proved_slow_on_small_values_goes_to_a_thread(self) -> None:
+    async def test_kernel_measured_as_slow_goes_to_a_thread(self) -> None:
         """Whatever its estimate says, and without any input too."""
         ran_in: dict[str, str] = {}
 
@@ -290,7 +290,7 @@ class TestWhereKernelsRun:
                 assert ran_in[name].startswith("aexec-worker")
 
     @pytest.mark.default_executor
-    async def test_a_call_that_was_interrupted_once_makes_few_detours_through_threads(self) -> None:
+    async def test_interrupted_call_makes_few_detours_through_threads(self) -> None:
         """It took long because the machine did something else: those after it show that."""
         ran_in: list[str] = []
 
@@ -343,7 +343,7 @@ class TestWhereKernelsRun:
             assert plan is not None
             assert next(n for n in plan.plan.nodes if n.name == "heavy").estimate.scale < 1
 
-    async def test_the_cost_of_a_variable_is_that_of_its_value(self) -> None:
+    async def test_cost_of_a_variable_is_that_of_its_value(self) -> None:
         """A cost function is asked about the matrix, not about the cell that a ref edge carries."""
         g = GraphBuilder()
         g("v", "VariableV2", shape=PartialTensorShape([2, 2]), dtype=F)
@@ -410,7 +410,7 @@ class TestSharing:
 
 
 class TestFactories:
-    async def test_a_target_chooses_the_factory(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test_target_chooses_the_factory(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(session_classes, "_session_classes", {})
         made: list[str] = []
 
@@ -454,7 +454,7 @@ class TestDevices:
                 "/job:localhost/replica:0/task:0/device:CPU:1",
             ]
 
-    def test_a_device_that_is_not_there_is_refused(self) -> None:
+    def test_missing_device_is_refused(self) -> None:
         g = GraphBuilder()
         g.const("c", np.float32(4))
         g("n", "Sqrt", "c", device="/job:worker/task:17/device:GPU:3", T=F)
@@ -462,7 +462,7 @@ class TestDevices:
             aexec.Session(g.graph())
 
     @pytest.mark.default_executor
-    async def test_a_kernel_is_told_its_device(self) -> None:
+    async def test_kernel_knows_its_device(self) -> None:
         register_op("TestWhichDevice() -> name: string")
         kernel("TestWhichDevice", cost=0)(lambda c: lambda: np.array(c.device.encode(), object))
         g = GraphBuilder()
@@ -472,7 +472,7 @@ class TestDevices:
             assert await session.run("n:0") == b"/job:localhost/replica:0/task:0/device:CPU:1"
 
 
-def test_an_error_names_the_line_that_made_the_node() -> None:
+def test_error_names_the_line_that_made_the_node() -> None:
     with aexec.Graph() as graph:
         aexec.ops.test_fail(aexec.constant(1.0), name="bad")  # this line
 

@@ -76,7 +76,7 @@ async def results(nodes: list[Node], chosen: list[int], *, heavy: int) -> list[l
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(node, min_size=1, max_size=14), st.lists(st.integers(0, 15), min_size=1, max_size=4), st.integers(0, 3))
-def test_random_graphs(nodes: list[Node], chosen: list[int], heavy: int) -> None:
+def test_random_graphs_give_the_results_without_forwarding(nodes: list[Node], chosen: list[int], heavy: int) -> None:
     got = asyncio.run(results(nodes, chosen, heavy=heavy))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(node_runner, "forwarding", lambda node, _: node.compute)
@@ -94,7 +94,7 @@ def chain(length: int) -> aexec.Graph:
     return graph
 
 
-async def test_the_last_consumer_takes_it() -> None:
+async def test_last_consumer_writes_over_its_input() -> None:
     """Of Relu, Mul and AddV2 all but Relu, whose input is still to be added, write over an input."""
     x = numbers(0, SHAPE)
     y = await run(chain(3), "y:0", {"x:0": x})
@@ -105,7 +105,7 @@ async def test_the_last_consumer_takes_it() -> None:
     np.testing.assert_array_equal(y, want)
 
 
-async def test_a_call_in_a_thread_lets_go_of_its_inputs(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_call_in_a_thread_releases_its_inputs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(node_runner, "heavy_ns", lambda *_: 1.0)
     await run(chain(3), "y:0", {"x:0": numbers(0, SHAPE)})
     assert [False, *[False, True, True] * 3] == TALLY

@@ -45,14 +45,14 @@ def graph() -> aexec.Graph:
     ],
     ids=["floats", "rows", "long rows", "strings", "array of strings"],
 )
-async def test_while_lists_are_fed(dtype: str, value: Any) -> None:
+async def test_loop_is_free_while_lists_are_fed(dtype: str, value: Any) -> None:
     async with aexec.Session(graph()) as session:
         turns, size = await turns_during(session.run(f"{dtype}_size:0", {f"{dtype}:0": value}))
     assert size == MANY
     assert turns > 4
 
 
-async def test_while_lists_are_fed_to_a_partial_run() -> None:
+async def test_loop_is_free_while_lists_are_fed_to_a_partial_run() -> None:
     async with aexec.Session(graph()) as session:
         setup = await session.partial_run_setup("float32_size:0", ["float32:0"])
         turns, size = await turns_during(session.partial_run(setup, "float32_size:0", {"float32:0": [0.5] * MANY}))
@@ -60,7 +60,7 @@ async def test_while_lists_are_fed_to_a_partial_run() -> None:
     assert turns > 4
 
 
-async def test_while_a_large_array_is_put_under_a_handle() -> None:
+async def test_loop_is_free_while_a_large_array_is_kept_under_a_handle() -> None:
     array = np.ones(20 << 20, np.uint8)
     async with aexec.Session(graph()) as session:
         turns, handle = await turns_during(session.tensors.put(array))
@@ -70,7 +70,7 @@ async def test_while_a_large_array_is_put_under_a_handle() -> None:
     assert turns > 1
 
 
-async def test_while_a_long_list_is_put_under_a_handle() -> None:
+async def test_loop_is_free_while_a_long_list_is_kept_under_a_handle() -> None:
     async with aexec.Session(graph()) as session:
         turns, handle = await turns_during(session.tensors.put([1.5] * MANY))
         assert session.tensors.get(handle).shape == (MANY,)
@@ -78,7 +78,7 @@ async def test_while_a_long_list_is_put_under_a_handle() -> None:
 
 
 @pytest.mark.parametrize("value", [np.ones(510_000, np.float16), [1.0] * MANY], ids=["cast", "list"])
-async def test_while_much_is_put_into_a_queue(value: Any) -> None:
+async def test_loop_is_free_while_a_queue_is_filled(value: Any) -> None:
     async with aexec.Session(graph()) as session:
         queue = session.queue("q")
         turns, _ = await turns_during(queue.put(value))
@@ -87,7 +87,7 @@ async def test_while_much_is_put_into_a_queue(value: Any) -> None:
     assert turns > 1
 
 
-async def test_while_many_keys_are_put_into_a_barrier_and_taken() -> None:
+async def test_loop_is_free_while_a_barrier_is_filled_and_emptied() -> None:
     ops, many = aexec.ops, 40_000
     with aexec.Graph() as graph:
         barrier = ops.barrier(component_types=["float32"], shapes=[[]], name="b")
@@ -103,7 +103,7 @@ async def test_while_many_keys_are_put_into_a_barrier_and_taken() -> None:
         assert turns > 3
 
 
-async def test_while_a_large_graph_is_placed_and_planned() -> None:
+async def test_loop_is_free_while_a_large_graph_is_placed_and_planned() -> None:
     graph = negations(3000)
     session = aexec.Session(graph)
     # Entering places it, the run plans it.
@@ -115,7 +115,7 @@ async def test_while_a_large_graph_is_placed_and_planned() -> None:
 
 
 @pytest.mark.parametrize("called", [False, True])
-async def test_while_a_node_of_very_many_outputs_is_planned(called: bool) -> None:
+async def test_loop_is_free_while_a_node_of_very_many_outputs_is_planned(called: bool) -> None:
     """Also in a function, which is small by the number of its nodes."""
     attrs = {"num_split": 20_000, "T": dtypes.float32}
     g = GraphBuilder()
@@ -136,7 +136,7 @@ async def test_while_a_node_of_very_many_outputs_is_planned(called: bool) -> Non
     assert turns > 3
 
 
-async def test_while_a_graph_is_placed_by_costs() -> None:
+async def test_loop_is_free_while_a_graph_is_placed_by_costs() -> None:
     """It takes several times as long, so that smaller graphs are not placed on the loop."""
     for costs, beside in ((None, False), (aexec.CostModel(), True)):
         session = aexec.Session(negations(500), config=aexec.SessionConfig(cost_model=costs))
@@ -145,7 +145,7 @@ async def test_while_a_graph_is_placed_by_costs() -> None:
         await session.close()
 
 
-async def test_what_cannot_be_placed_of_a_large_graph_is_told_on_entering_it() -> None:
+async def test_entering_a_session_reports_nodes_that_cannot_be_placed() -> None:
     small, large = negations(10), negations(3000)
     for graph in (small, large):
         with graph, aexec.device("GPU:7"):
@@ -170,7 +170,7 @@ async def test_small_work_costs_no_thread() -> None:
         assert session.statistics().pool.submitted == 0
 
 
-async def test_what_is_small_follows_from_the_slice() -> None:
+async def test_longer_slice_allows_larger_inline_feeds() -> None:
     config = aexec.SessionConfig(slice_seconds=1.0)
     async with aexec.Session(graph(), config=config) as session:
         await session.run("float32_size:0", {"float32:0": [0.5] * MANY})

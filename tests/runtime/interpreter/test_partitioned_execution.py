@@ -76,7 +76,7 @@ async def test_values_travel(kind: str, made_rendezvous: list[Rendezvous]) -> No
         assert made_rendezvous[0].statistics().received == 5 == made_rendezvous[0].statistics().sent
 
 
-async def test_a_request_on_one_device_is_not_split() -> None:
+async def test_request_on_one_device_is_not_split() -> None:
     g = chain_over_devices(1)
     for node in g.graph_def.node:
         node.device = "/cpu:2"
@@ -109,7 +109,7 @@ async def test_loops_over_devices(
 
 @pytest.mark.parametrize("iterations", [0, 1, 25])
 @pytest.mark.parametrize("kind", KINDS)
-async def test_what_is_the_same_in_every_iteration_is_sent_in_every_one(iterations: int, kind: str) -> None:
+async def test_loop_invariant_is_sent_in_every_iteration(iterations: int, kind: str) -> None:
     """From a device where nothing goes round but what is sent from there."""
     g = counting_loop(parallel_iterations=3)
     g("doubled", "AddV2", "enter_one", "enter_one", device="/cpu:1", T=dtypes.int32)
@@ -120,7 +120,7 @@ async def test_what_is_the_same_in_every_iteration_is_sent_in_every_one(iteratio
     assert await values(g, "result:0", {"n:0": iterations}, kind) == iterations
 
 
-async def test_a_device_whose_loop_never_ends_is_done_when_nothing_is_left_to_do() -> None:
+async def test_device_with_an_unfinished_loop_is_done_when_nothing_is_left() -> None:
     """Even if it has done the last of it in the turn of the device that it got a value from."""
     g = GraphBuilder()
     g.placeholder("x")
@@ -148,7 +148,7 @@ async def test_a_device_whose_loop_never_ends_is_done_when_nothing_is_left_to_do
 
 
 @pytest.mark.default_executor
-async def test_a_loop_that_is_over_on_one_device_only_is_over(made_rendezvous: list[Rendezvous]) -> None:
+async def test_loop_that_ends_on_one_device_ends_on_all(made_rendezvous: list[Rendezvous]) -> None:
     """Its predicate is true, but what would enter the next iteration is dead: nobody sends what others wait for.
 
     What comes of it is what comes of it on one device.
@@ -178,7 +178,7 @@ async def test_a_loop_that_is_over_on_one_device_only_is_over(made_rendezvous: l
 
 @pytest.mark.parametrize("taken", [True, False])
 @pytest.mark.parametrize("kind", KINDS)
-async def test_the_branch_that_is_not_taken_is_dead_elsewhere_too(taken: bool, kind: str) -> None:
+async def test_untaken_branch_is_dead_on_other_devices(taken: bool, kind: str) -> None:
     g = GraphBuilder()
     g.placeholder("p", dtypes.bool_)
     g.const("x", np.float32(2))
@@ -192,7 +192,7 @@ async def test_the_branch_that_is_not_taken_is_dead_elsewhere_too(taken: bool, k
             await opened.run("no:0" if taken else "yes:0", {"p:0": taken})
 
 
-async def test_a_result_that_is_dead_does_not_stop_other_devices() -> None:
+async def test_dead_result_does_not_stop_other_devices() -> None:
     """As on one device: what else was asked for is done before the error is told."""
     gate = gates.Gate()
     g = GraphBuilder()
@@ -221,7 +221,7 @@ def failing_beside(gate: Any, op: str = "TestGate") -> GraphBuilder:
     return g
 
 
-async def test_an_error_on_one_device_stops_the_others(made_rendezvous: list[Rendezvous]) -> None:
+async def test_error_on_one_device_stops_the_others(made_rendezvous: list[Rendezvous]) -> None:
     gate = gates.Gate()
     async with session(failing_beside(gate)) as opened:
         with pytest.raises(errors.InvalidArgumentError, match="failed on purpose") as caught:
@@ -261,7 +261,7 @@ async def test_values_that_change_place_in_every_iteration(kind: str, made_rende
     assert_empty(made_rendezvous)
 
 
-async def test_a_failure_beside_a_device_that_works(made_rendezvous: list[Rendezvous]) -> None:
+async def test_failure_ends_the_step_while_another_device_works(made_rendezvous: list[Rendezvous]) -> None:
     g = chain_over_devices(4)
     g("fails", "TestFail", "n0", device="/cpu:0", T=F)
     g("both", "AddV2", "fails", "last", device="/cpu:0", T=F)
@@ -275,7 +275,7 @@ async def test_a_failure_beside_a_device_that_works(made_rendezvous: list[Rendez
 
 @pytest.mark.parametrize("fails", [["fails:0"], ["fails:0", "fails_too:0"]])
 @pytest.mark.default_executor
-async def test_a_step_that_fails_keeps_no_values_until_the_garbage_is_collected(fails: list[str]) -> None:
+async def test_failed_step_frees_values_without_the_garbage_collector(fails: list[str]) -> None:
     g = GraphBuilder()
     g.placeholder("x")
     g("fails", "TestFail", "x", device="/cpu:1", T=F)
@@ -326,7 +326,7 @@ async def test_cancelling_and_deadlines_reach_every_device(place: int, made_rend
     assert len(made_rendezvous) >= 3  # a deadline may pass before anything is sent
 
 
-async def test_a_kernel_in_a_thread_that_touches_state_is_waited_for() -> None:
+async def test_stateful_kernel_in_a_thread_is_waited_for() -> None:
     gate = gates.ThreadGate()
     async with session(failing_beside(gate, "TestStatefulThreadGate")) as opened:
         step = opened.start("gated:0", {"x:0": 1.0})
@@ -340,7 +340,7 @@ async def test_a_kernel_in_a_thread_that_touches_state_is_waited_for() -> None:
         assert gate.left.is_set()
 
 
-async def test_a_partial_run() -> None:
+async def test_partial_run_crosses_devices() -> None:
     g = GraphBuilder()
     g.placeholder("x")
     g.placeholder("y")
@@ -367,7 +367,7 @@ async def test_callables_and_functions() -> None:
             assert [await call(value) for value in (1.0, 2.0, 3.0)] == [-1, -4, -9]
 
 
-async def test_what_can_be_seen_of_a_step() -> None:
+async def test_dump_and_repr_show_all_partitions() -> None:
     gate = gates.Gate()
     g = GraphBuilder()
     g.placeholder("x")
@@ -405,7 +405,7 @@ async def test_transfers_are_traced_where_they_are() -> None:
     assert received.endswith(f" @{TASK}CPU:2")
 
 
-async def test_every_transfer_of_a_large_value_shares_it() -> None:
+async def test_transfers_share_a_large_value() -> None:
     g = chain_over_devices(2)
     fed = np.ones(100_000, np.float32)
     _seen.clear()
@@ -477,7 +477,7 @@ async def test_receives_that_are_held_back_change_nothing() -> None:
         assert await opened.partial_run(setup, ["n0:0", "late:0"], {"x:0": 1.0}) == [-1, 2]
 
 
-async def test_a_graph_may_have_sends_and_receives_of_its_own() -> None:
+async def test_graph_may_have_its_own_sends_and_receives() -> None:
     ends = {"tensor_name": b"e", "send_device": b"/cpu:0", "send_device_incarnation": 1, "recv_device": b"/cpu:0"}
     g = GraphBuilder()
     g.placeholder("x")

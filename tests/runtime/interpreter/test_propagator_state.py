@@ -38,7 +38,7 @@ def branch() -> GraphBuilder:
 
 
 class TestReadiness:
-    def test_a_node_is_ready_when_its_last_input_has_come(self) -> None:
+    def test_node_is_ready_when_its_last_input_has_come(self) -> None:
         g = GraphBuilder()
         ints(g, "x")
         g("a", "Identity", "x", T=I)
@@ -60,7 +60,7 @@ class TestReadiness:
         g("double", "AddV2", "x", "x", T=I)
         assert Machine(g, ["double:0"], {"x:0": 4}).drain().results == [8]
 
-    def test_a_control_edge_is_one_more_input(self) -> None:
+    def test_control_edge_is_one_more_input(self) -> None:
         g = GraphBuilder()
         ints(g, "x")
         g("first", "Identity", "x", T=I)
@@ -77,7 +77,7 @@ class TestReadiness:
         assert m.possible == {"two", "=one"}
         assert m.drain().results == [2, 1]
 
-    def test_without_anything_to_do_it_is_finished(self) -> None:
+    def test_propagator_without_ready_nodes_is_finished(self) -> None:
         g = GraphBuilder()
         ints(g, "x")
         g("n", "NoOp")
@@ -95,7 +95,7 @@ class TestReadiness:
         m("a")
         assert [v is not None for v in work.iteration.args] == [False, True]
 
-    def test_a_node_in_flight_keeps_its_iteration(self) -> None:
+    def test_node_in_flight_keeps_its_iteration(self) -> None:
         g = GraphBuilder()
         ints(g, "x")
         g("a", "Identity", "x", T=I)
@@ -115,14 +115,14 @@ class TestReadiness:
 
 class TestSwitchAndMerge:
     @pytest.mark.parametrize(("p", "live", "dead"), [(False, "f", "t"), (True, "t", "f")])
-    def test_one_side_lives(self, p: bool, live: str, dead: str) -> None:
+    def test_switch_passes_its_value_to_one_side(self, p: bool, live: str, dead: str) -> None:
         m = Machine(branch(), ["m:0"], {"x:0": 7, "p:0": p})
         assert m.possible == {"switch"}
         assert m("switch").possible == {live, f"-{dead}"}
         assert m.drain().results == [7]
         assert m.state.finished
 
-    def test_a_merge_waits_for_no_dead_input(self) -> None:
+    def test_merge_waits_for_no_dead_input(self) -> None:
         m = Machine(branch(), ["m:0"], {"x:0": 7, "p:0": True})
         m("switch", "t", "m", "=m")
         assert m.results == [7]
@@ -133,7 +133,7 @@ class TestSwitchAndMerge:
         for p in (False, True):
             assert Machine(branch(), ["m:1", "m:0"], {"x:0": 7, "p:0": p}).drain().results == [int(p), 7]
 
-    def test_of_two_live_inputs_the_first_to_come_counts(self) -> None:
+    def test_merge_takes_the_first_of_two_live_inputs(self) -> None:
         g = GraphBuilder()
         ints(g, "x", "y")
         g("a", "Identity", "x", T=I)
@@ -144,7 +144,7 @@ class TestSwitchAndMerge:
         assert Machine(g, ["m:0", "m:1"], feeds)("b", "a").drain().results == [2, 1]
         assert Machine(g, ["m:0", "m:1"], feeds)("b", "m", "a").drain().results == [2, 1]
 
-    def test_a_merge_of_dead_inputs_is_dead(self) -> None:
+    def test_merge_of_dead_inputs_is_dead(self) -> None:
         g = branch()
         g("m2", "Merge", "switch:0", "f", T=I, N=2)
         g("after", "Identity", "m2", T=I)
@@ -165,14 +165,14 @@ class TestSwitchAndMerge:
         assert "-both" in m("t").possible
         assert m.drain().state.finished
 
-    def test_a_switch_itself_lives_whatever_its_outputs(self) -> None:
+    def test_switch_is_live_for_its_control_outputs(self) -> None:
         g = branch()
         g("after", "NoOp", "^switch")
         m = Machine(g, [], {"x:0": 7, "p:0": True}, ["after"])
         assert m("switch").possible == {"after"}
 
     @pytest.mark.parametrize("dead_input", ["x", "p"])
-    def test_a_switch_with_a_dead_input_kills_both_sides(self, dead_input: str) -> None:
+    def test_switch_with_a_dead_input_kills_both_sides(self, dead_input: str) -> None:
         g = branch()
         g("flag", "TestOdd", "f")
         inputs = ("f", "p") if dead_input == "x" else ("x", "flag")
@@ -182,7 +182,7 @@ class TestSwitchAndMerge:
         m = Machine(g, [], {"x:0": 7, "p:0": True}, ["a", "b"]).drain()
         assert {"-inner", "-a", "-b"} <= set(m.log)
 
-    def test_a_switch_wants_a_scalar_predicate(self) -> None:
+    def test_non_scalar_predicate_is_refused(self) -> None:
         m = Machine(branch(), ["m:0"], {"x:0": 7, "p:0": [True, False]})
         with pytest.raises(errors.InvalidArgumentError, match="must be a scalar, but it has shape \\(2,\\)"):
             m("switch")
@@ -213,7 +213,7 @@ class TestMergeWithControlInputs:
         g("m2", "Merge", "f", "t", "^late", "^dead_late", T=I, N=2)
         return g
 
-    def test_it_waits_for_them_dead_or_alive(self) -> None:
+    def test_merge_waits_for_dead_and_live_control_inputs(self) -> None:
         m = Machine(self.graph(), ["m2:0"], {"x:0": 7, "p:0": True})
         m("switch", "t")
         assert "m2" not in m.possible
@@ -221,13 +221,13 @@ class TestMergeWithControlInputs:
         assert "m2" in m("-dead_late").possible
         assert m.drain().results == [7]
 
-    def test_it_may_be_the_value_that_comes_last(self) -> None:
+    def test_merge_is_ready_when_its_value_comes_last(self) -> None:
         m = Machine(self.graph(), ["m2:0"], {"x:0": 7, "p:0": True})
         m("switch", "-f", "-dead_late", "late")
         assert m.possible == {"t"}
         assert m("t").possible == {"m2"}
 
-    def test_with_dead_data_it_is_dead_when_all_controls_are_in(self) -> None:
+    def test_merge_of_dead_values_is_dead_when_its_last_control_input_comes(self) -> None:
         g = branch()
         g("late", "Identity", "x", T=I)
         g("m2", "Merge", "f", "switch:0", "^late", T=I, N=2)
@@ -237,7 +237,7 @@ class TestMergeWithControlInputs:
         assert m("late").possible == {"-m2"}
         assert m("-m2").state.finished
 
-    def test_the_other_way_round(self) -> None:
+    def test_merge_with_all_control_inputs_is_dead_when_its_last_value_is(self) -> None:
         g = branch()
         g("late", "Identity", "x", T=I)
         g("m2", "Merge", "f", "switch:0", "^late", T=I, N=2)
@@ -248,7 +248,7 @@ class TestMergeWithControlInputs:
 
 
 class TestControlTrigger:
-    def test_it_turns_death_into_a_signal(self) -> None:
+    def test_trigger_is_live_after_a_dead_input(self) -> None:
         g = branch()
         g("trigger", "ControlTrigger", "^f", "^t")
         g("after", "Identity", "x", "^trigger", T=I)
@@ -258,7 +258,7 @@ class TestControlTrigger:
         assert m("t").possible == {"trigger"}
         assert m.drain().results == [7]
 
-    def test_all_of_its_inputs_dead(self) -> None:
+    def test_trigger_is_live_after_dead_inputs_alone(self) -> None:
         g = branch()
         g("trigger", "ControlTrigger", "^f")
         g("after", "Identity", "x", "^trigger", T=I)
@@ -291,7 +291,7 @@ class TestLoops:
         assert most <= 3
         assert m.state.root.iterations == {}
 
-    def test_the_next_iteration_waits_for_a_free_place(self) -> None:
+    def test_next_iteration_waits_for_the_last_with_one_at_a_time(self) -> None:
         """With one iteration at a time, all of it must be over before the next begins."""
         g = counting_loop(1)
         g("slow", "Identity", "body", T=I)
@@ -304,7 +304,7 @@ class TestLoops:
         assert m("loop/0/slow").possible == {"loop/1/merge"}
         assert m.drain().results == [2]
 
-    def test_with_two_it_does_not(self) -> None:
+    def test_next_iteration_does_not_wait_with_two_at_a_time(self) -> None:
         g = counting_loop(2)
         g("slow", "Identity", "body", T=I)
         m = Machine(g, ["result:0"], {"n:0": 2}, ["slow"])
@@ -372,7 +372,7 @@ class TestLoops:
         assert m.results == [7, None]
         assert m.state.finished
 
-    def test_a_merge_dies_once_however_many_of_its_enters_are_dead(self) -> None:
+    def test_merge_dies_once_however_many_of_its_enters_are_dead(self) -> None:
         g = branch()
         frame = {"frame_name": b"loop", "parallel_iterations": 10, "T": I}
         g("e1", "Enter", "f", **frame)
@@ -387,7 +387,7 @@ class TestLoops:
         assert m.results == [None]
         assert m.state.finished
 
-    def test_a_loop_that_no_exit_leaves(self) -> None:
+    def test_loop_without_an_exit_finishes(self) -> None:
         g = GraphBuilder()
         ints(g, "x")
         g("enter", "Enter", "x", T=I, frame_name=b"loop")
@@ -405,7 +405,7 @@ class TestLoops:
         )  # the root, the outer loop, the inner one in three iterations and, dead, once more
         assert m.results == list(interpret((program,), {"x": 3, "y": 2, "z": 0}).values())
 
-    def test_an_iteration_in_which_nothing_becomes_ready(self) -> None:
+    def test_iteration_without_ready_nodes_finishes(self) -> None:
         """A value goes on to the next iteration, where it waits for one that never comes."""
         g = GraphBuilder()
         ints(g, "x")
@@ -436,14 +436,14 @@ class TestLoops:
 
 
 class TestEnds:
-    def test_the_first_error_counts(self) -> None:
+    def test_first_error_wins(self) -> None:
         m = Machine(branch(), ["m:0"], {"x:0": 7, "p:0": True})
         first, second = errors.AbortedError("1"), errors.InternalError("2")
         assert m.state.fail(first)
         assert not m.state.fail(second)
         assert m.state.error is first
 
-    def test_after_an_error_nothing_starts(self) -> None:
+    def test_no_node_starts_after_an_error(self) -> None:
         m = Machine(branch(), ["m:0"], {"x:0": 7, "p:0": True})
         (work,) = m.work()
         work.iteration.start(work.node)
@@ -457,7 +457,7 @@ class TestEnds:
         assert m.work() == []
         assert not m.state.finished
 
-    def test_a_result_is_set_once(self) -> None:
+    def test_result_is_set_once(self) -> None:
         """Fetching a tensor inside of a loop would give one value per iteration."""
         m = Machine(counting_loop(), ["body:0"], {"n:0": 3})
         with pytest.raises(errors.InvalidArgumentError, match=r"Retval\[0\] has already been set"):
@@ -593,7 +593,7 @@ def writers(name: str, text: str) -> dict[tuple[str, str], set[str]]:
 
 
 class TestClosedness:
-    def test_nobody_else_writes_to_the_propagator(self) -> None:
+    def test_only_the_propagator_and_known_methods_write_to_it(self) -> None:
         """Who imports none of these two rooms can come by none of its parts."""
         found: dict[tuple[str, str], set[str]] = {}
         for name, path in modules().items():
@@ -621,7 +621,7 @@ class TestClosedness:
         assert len(writers("m", f"def f(self): {line}")) == 1
 
     @pytest.mark.parametrize("line", ["ready = iteration.ready", "iteration.take(node)", "self.ready = []", "x[0] = 1"])
-    def test_other_lines_are_no_writes(self, line: str) -> None:
+    def test_reads_are_not_taken_for_writes(self, line: str) -> None:
         assert not writers("m", f"def f(self): {line}")
 
     def test_propagator_knows_nothing_of_asyncio(self) -> None:

@@ -74,7 +74,7 @@ class TestRunning:
         assert [type(y), type(more)] == [np.ndarray, np.ndarray]
         assert (y.tolist(), more.tolist()) == ([3, 2], [6, 4])
 
-    async def test_nothing_waits_between_nodes(self, sim: SimulatedDevice) -> None:
+    async def test_calls_are_queued_without_waits_between_nodes(self, sim: SimulatedDevice) -> None:
         """All is queued while the first call is still held."""
         plan = plan_on(sim, chain(20), ("x:0",), ("n19:0",))
         stall = sim.faults.stall(node="n0")
@@ -89,7 +89,7 @@ class TestRunning:
         assert sim.compute_stream.last is queued, "nothing was queued after the first call had ended"
         np.testing.assert_allclose(await on_host(sim, result), X ** (0.5**20), rtol=1e-6)
 
-    async def test_a_constant_is_copied_in_once_for_all_plans(self, sim: SimulatedDevice) -> None:
+    async def test_constant_is_copied_in_once_for_all_plans(self, sim: SimulatedDevice) -> None:
         constants, array = DeviceConstants(), np.ones(3)
         one, other = (constants.of(sim, array, node="c") for _ in range(2))
         assert one is other
@@ -114,12 +114,12 @@ class TestRunning:
 
 
 class TestFailing:
-    async def test_the_error_names_the_node_and_what_was_wrong(self, sim: SimulatedDevice) -> None:
+    async def test_error_names_the_node_and_the_cause(self, sim: SimulatedDevice) -> None:
         with pytest.raises(errors.InvalidArgumentError, match=r"In\[0\]: \[2,4\], In\[1\]: \[3,3\]") as caught:
             await run_on(sim, reshaped(), ["r:0"], {"x:0": np.ones((2, 4), np.float32)})
         assert (caught.value.node, caught.value.op) == ("product", "MatMul")
 
-    async def test_out_of_memory_is_told_and_the_next_step_runs(self, sim: SimulatedDevice) -> None:
+    async def test_out_of_memory_fails_one_step_only(self, sim: SimulatedDevice) -> None:
         sim.faults.run_out_of_memory(node="product")
         with pytest.raises(errors.ResourceExhaustedError, match=r"of {{node w}}") as caught:
             await run_on(sim, reshaped(), ["y:0"], {"x:0": X})
@@ -127,14 +127,14 @@ class TestFailing:
         (y,) = await run_on(sim, reshaped(), ["y:0"], {"x:0": X})
         assert y.tolist() == [3, 2]
 
-    async def test_an_error_that_comes_when_all_is_queued(self, sim: SimulatedDevice) -> None:
+    async def test_error_after_the_last_queued_call_fails_the_step(self, sim: SimulatedDevice) -> None:
         """Nobody but the step's end waits for it."""
         sim.faults.fail(node="n2", error=ValueError("late"))
         with pytest.raises(errors.UnknownError, match="ValueError: late") as caught:
             await run_on(sim, chain(3), ["n2:0"], {"x:0": X})
         assert caught.value.node == "n2"
 
-    async def test_a_wrong_use_of_the_device_fails_the_step(self, sim: SimulatedDevice) -> None:
+    async def test_use_of_a_freed_buffer_fails_the_step(self, sim: SimulatedDevice) -> None:
         x = sim.copy_in(X, node="x")
         await sim.synchronise()
         sim.free(x)
@@ -143,7 +143,7 @@ class TestFailing:
 
 
 class TestCancelling:
-    async def test_it_ends_at_once_and_the_next_step_does_not_wait(self, sim: SimulatedDevice) -> None:
+    async def test_cancelled_step_ends_at_once_and_the_next_does_not_wait(self, sim: SimulatedDevice) -> None:
         cancellation, stall = CancellationManager(), sim.faults.stall(node="n3")
         plan = plan_on(sim, chain(10), ("x:0",), ("n9:0",))
         run = asyncio.ensure_future(run_plan(plan, [sim.copy_in(X, node="x")], cancellation))
@@ -157,7 +157,7 @@ class TestCancelling:
         await sim.synchronise()
         assert not {f"n{i}" for i in range(10)} & {node for _, node in sim.live_allocations()}
 
-    async def test_the_awaiting_task_is_cancelled(self, sim: SimulatedDevice) -> None:
+    async def test_cancelled_task_ends_its_step(self, sim: SimulatedDevice) -> None:
         stall = sim.faults.stall(node="n0")
         plan = plan_on(sim, chain(3), ("x:0",), ("n2:0",))
         run = asyncio.ensure_future(run_plan(plan, [sim.copy_in(X, node="x")]))
@@ -167,7 +167,7 @@ class TestCancelling:
             await run
         stall.release()
 
-    async def test_a_step_that_waits_for_a_shape(self, sim: SimulatedDevice) -> None:
+    async def test_step_that_waits_for_a_shape_is_cancelled(self, sim: SimulatedDevice) -> None:
         cancellation, stall = CancellationManager(), sim.faults.stall(node="y")
         plan = plan_on(sim, reshaped(), ("x:0",), ("more:0",))
         run = asyncio.ensure_future(run_plan(plan, [sim.copy_in(X, node="x")], cancellation))
@@ -211,13 +211,13 @@ def loop_on_device() -> GraphBuilder:
 class TestSessions:
     CONFIG = aexec.SessionConfig(device_count={"SIM": 1})
 
-    async def test_a_loop_whose_values_are_on_the_device(self) -> None:
+    async def test_loop_keeps_its_values_on_the_device(self) -> None:
         async with aexec.Session(loop_on_device().graph(), config=self.CONFIG) as session:
             for n in (0, 1, 25):
                 got = await session.run("result:0", {"x:0": X, "n:0": n})
                 np.testing.assert_array_equal(got, X * 2.0**n)
 
-    async def test_a_variable_on_the_device(self) -> None:
+    async def test_variable_is_assigned_and_read_on_the_device(self) -> None:
         g = GraphBuilder()
         g.placeholder("x")
         g("w", "VarHandleOp", dtype=F, shape=PartialTensorShape([2, 3]), shared_name="w", device=SIM)
@@ -228,7 +228,7 @@ class TestSessions:
             await session.run([], {"x:0": X}, targets=["assign"])
             np.testing.assert_array_equal(await session.run("y:0"), X * X)
 
-    async def test_what_computes_with_a_variable_moves_it_to_the_host(self) -> None:
+    async def test_op_without_a_device_kernel_moves_its_variable_to_the_host(self) -> None:
         g = GraphBuilder()
         g.placeholder("x")
         g("w", "VarHandleOp", dtype=F, shape=PartialTensorShape([2, 3]), shared_name="w")
@@ -247,7 +247,7 @@ class TestSessions:
         g("after", "Neg", "y", T=F)
         return g
 
-    async def test_the_loop_is_free_while_the_device_works(self) -> None:
+    async def test_loop_is_free_while_the_device_works(self) -> None:
         with simulated_devices() as devices:
             async with aexec.Session(self.squared().graph(), config=self.CONFIG) as session:
                 with devices[0].faults.stall(node="y") as stall:
@@ -258,7 +258,7 @@ class TestSessions:
                     assert not step.done
                 np.testing.assert_array_equal(await step, -(X * X))
 
-    async def test_a_step_says_which_device_it_waits_for(self) -> None:
+    async def test_repr_of_a_step_names_the_device_it_waits_for(self) -> None:
         with simulated_devices() as devices:
             async with aexec.Session(self.squared().graph(), config=self.CONFIG) as session:
                 with devices[0].faults.stall(node="y") as stall:
@@ -267,7 +267,7 @@ class TestSessions:
                     assert f"queued on {devices[0].name}" in repr(step)
                 await step
 
-    async def test_a_cancelled_step_ends_although_the_device_is_held(self) -> None:
+    async def test_cancelled_step_ends_although_the_device_is_held(self) -> None:
         with simulated_devices() as devices:
             async with aexec.Session(self.squared().graph(), config=self.CONFIG) as session:
                 with devices[0].faults.stall(node="y") as stall:

@@ -105,7 +105,7 @@ class NotingMachine(Machine):
 
 
 @given(acyclic_graphs(), st.integers(0, 50), st.integers(0, 50), st.booleans(), st.booleans(), st.integers())
-def test_any_graph_of_switches_and_merges(
+def test_random_switches_and_merges_follow_the_rules_of_deadness(
     made: tuple[GraphBuilder, list[str]], x: int, y: int, p: bool, q: bool, seed: int
 ) -> None:
     g, names = made
@@ -125,7 +125,9 @@ def test_any_graph_of_switches_and_merges(
 
 
 @given(programs, small, small, small, st.integers())
-def test_any_program_in_any_order(program: tuple[Any, ...], x: int, y: int, z: int, seed: int) -> None:
+def test_random_programs_give_the_same_results_in_any_order(
+    program: tuple[Any, ...], x: int, y: int, z: int, seed: int
+) -> None:
     expected = list(interpret(program, {"x": x, "y": y, "z": z}, [100]).values())
     g, fetches = compile_program(program)
     m = Machine(g, fetches, {"x:0": x, "y:0": y, "z:0": z}).drain(random.Random(seed).choice)

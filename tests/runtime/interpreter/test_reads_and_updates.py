@@ -135,7 +135,7 @@ BATCH = 30
 
 
 @pytest.mark.parametrize("first", range(0, CASES, BATCH))
-async def test_any_step_gives_what_the_rule_says_however_it_is_run(first: int, modes: Modes) -> None:
+async def test_reads_and_updates_follow_the_rule_in_every_way_of_running(first: int, modes: Modes) -> None:
     for seed in range(first, first + BATCH):
         ways = [HERE[seed % len(HERE)], OVER_DEVICES[seed % len(OVER_DEVICES)]]
         await modes.check(seed, [*ways, "cluster"] if seed % BATCH == 0 else ways)

@@ -42,20 +42,20 @@ def receiving_of(execution: Execution) -> Receiving:
     return made
 
 
-async def test_one_that_waits_is_told_at_once() -> None:
+async def test_idle_execution_receives_a_value_at_once() -> None:
     execution = Execution(idle=True)
     receiving_of(execution)(VALUE)
     assert execution.told == [("at once", VALUE), "woken"]
 
 
 @pytest.mark.parametrize(("idle", "outcome"), [(False, VALUE), (True, errors.AbortedError("gone"))])
-async def test_one_that_is_busy_and_errors_have_to_wait_for_a_turn(idle: bool, outcome: Any) -> None:
+async def test_busy_execution_and_errors_wait_for_a_turn(idle: bool, outcome: Any) -> None:
     execution = Execution(idle=idle)
     receiving_of(execution)(outcome)
     assert execution.told == [("in its turn", outcome)]
 
 
-async def test_what_comes_on_another_thread_is_told_on_the_loop() -> None:
+async def test_value_from_another_thread_is_delivered_on_the_loop() -> None:
     execution = Execution(idle=True)
     receiving = receiving_of(execution)
     await asyncio.to_thread(receiving, VALUE)
@@ -63,7 +63,7 @@ async def test_what_comes_on_another_thread_is_told_on_the_loop() -> None:
     assert execution.told == [("at once", VALUE), "woken"]
 
 
-def test_nothing_is_told_once_the_loop_has_closed() -> None:
+def test_closed_loop_delivers_nothing() -> None:
     async def make() -> tuple[Execution, Receiving]:
         execution = Execution(idle=True)
         return execution, receiving_of(execution)

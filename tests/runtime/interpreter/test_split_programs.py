@@ -51,5 +51,5 @@ async def test_programs_whose_loops_go_on_with_constants(kind: str) -> None:
 
 @pytest.mark.parametrize("first", batches(12, 100, ordinary=0))
 @pytest.mark.parametrize("kind", KINDS)
-async def test_any_program(kind: str, first: int) -> None:
+async def test_random_programs_give_the_same_results_when_split(kind: str, first: int) -> None:
     await check(range(first, first + 100), kind)

@@ -95,7 +95,7 @@ class _Known:
         self.closed = True
 
 
-async def test_what_is_brought_is_apart_from_what_is_sent_here() -> None:
+async def test_transported_values_are_apart_from_local_ones() -> None:
     rendezvous, transport, got = Rendezvous(), _Known(), []
     rendezvous.plug_in(transport)
     rendezvous.send(KEY, "sent here")
@@ -109,7 +109,7 @@ async def test_what_is_brought_is_apart_from_what_is_sent_here() -> None:
     assert transport.closed
 
 
-async def test_an_error_from_elsewhere_ends_the_wait() -> None:
+async def test_error_from_the_transport_ends_the_wait() -> None:
     rendezvous, transport, got = Rendezvous(), _Known(), []
     rendezvous.plug_in(transport)
     rendezvous.recv_async(KEY, got.append)

@@ -76,7 +76,7 @@ class TestKnownBest:
         assert groups_of(at) in ({frozenset(a | {"sum"}), frozenset(b)}, {frozenset(a), frozenset(b | {"sum"})})
         assert at["a1"] == "CPU:0"  # the first among equals
 
-    def test_what_does_not_pay_for_the_way_stays(self) -> None:
+    def test_node_stays_where_a_copy_costs_more_than_it_saves(self) -> None:
         """The sum would have to wait for the copy, but the simulation looks no further than one node."""
         g = Nodes()
         g.neg("a", g.value("x"))
@@ -85,7 +85,7 @@ class TestKnownBest:
         assert groups_of(placed(g, measured({"a": 5, "b": 50, "c": 50}, copy_micros=60))) == {frozenset("xabc")}
         assert len(groups_of(placed(g, measured({"a": 5, "b": 50, "c": 50}, copy_micros=40)))) == 2
 
-    def test_another_task_is_farther_than_another_device_of_one(self) -> None:
+    def test_transfer_to_another_task_costs_more_than_to_another_device(self) -> None:
         g = Nodes()
         g.neg("a", g.value("x"))
         g.neg("b", "a")
@@ -108,7 +108,7 @@ class TestKnownBest:
         assert len(groups_of(placed(g, measured(costs, {"a": 1000})))) == 2  # 1 µs, and 10 for the way
         assert len(groups_of(placed(g, measured(costs, {"a": 100_000})))) == 1
 
-    def test_without_measurements_nothing_is_worth_a_copy(self) -> None:
+    def test_nodes_without_measurements_stay_together(self) -> None:
         assert set(placed(two_chains(), CostModel()).values()) == {"CPU:0"}
 
     def test_three_branches_on_three_devices(self) -> None:
@@ -126,7 +126,7 @@ class TestKnownBest:
         at = placed(g, measured({"a": 300, "b": 100, "c": 100, "d": 100}))
         assert groups_of(at) == {frozenset({"a", "a0"}), frozenset({"b", "b0", "c", "c0", "d", "d0"})}
 
-    def test_what_is_waited_for_without_a_value_travels_at_once(self) -> None:
+    def test_control_edge_costs_no_copy(self) -> None:
         g = Nodes()
         g.neg("a", g.value("x"))
         g.neg("b", g.value("y"))
@@ -135,7 +135,7 @@ class TestKnownBest:
         at = placed(g, measured({"a": 100, "b": 300, "c": 10}, copy_micros=1000))
         assert at["c"] == at["z"] == at["a"] != at["b"]
 
-    def test_a_set_is_placed_as_a_whole(self) -> None:
+    def test_variable_and_its_users_are_placed_together(self) -> None:
         """Reading a variable where it is costs nothing more; two variables with their work share two devices."""
         g = Nodes()
         for name in "vw":
@@ -225,7 +225,7 @@ class TestSessions:
         at = {n.name: n.device for g in metadata.partition_graphs for n in g.node}
         assert at["a2"] != at["b2"]
 
-    def test_what_is_no_model(self) -> None:
+    def test_invalid_cost_model_is_refused(self) -> None:
         with pytest.raises(
             errors.InvalidArgumentError, match=r"cost_model must be an aexec\.CostModel, got CostGraphDef"
         ):

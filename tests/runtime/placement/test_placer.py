@@ -129,7 +129,7 @@ def _groups(g: Nodes) -> None:
         (_groups, {"x": 3, "a": 3, "b": 3, "c": 3, "d": 3, "e": 3}),
     ],
 )
-def test_where_nodes_go(build: Build, expected: dict[str, int]) -> None:
+def test_nodes_go_to_the_expected_devices(build: Build, expected: dict[str, int]) -> None:
     assert placed(build) == placed(build, soft=True) == expected
 
 
@@ -268,7 +268,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("build", "message", "softly"), REFUSED)
-def test_what_is_refused_and_where_it_goes_softly(build: Build, message: str, softly: dict[str, int] | None) -> None:
+def test_impossible_placement_is_refused_unless_soft(build: Build, message: str, softly: dict[str, int] | None) -> None:
     with pytest.raises(errors.InvalidArgumentError) as caught:
         placed(build)
     assert caught.value.message == message
@@ -280,7 +280,7 @@ def test_what_is_refused_and_where_it_goes_softly(build: Build, message: str, so
         assert placed(build, soft=True) == softly
 
 
-def test_an_op_without_kernel() -> None:
+def test_op_without_kernels_is_refused() -> None:
     def build(g: Nodes) -> None:
         g.const("i", 1, dtypes.int32)
         g.value("x")
@@ -296,7 +296,7 @@ def test_an_op_without_kernel() -> None:
     )
 
 
-def test_a_kernel_that_takes_other_types() -> None:
+def test_refusal_lists_kernels_of_other_types() -> None:
     def build(g: Nodes) -> None:
         g.const("h", np.float16(1))
         g.add("a", "Rint", "h", T=dtypes.float16)
@@ -307,12 +307,12 @@ def test_a_kernel_that_takes_other_types() -> None:
 
 
 class TestLog:
-    def test_every_node_with_its_device(self, caplog: pytest.LogCaptureFixture) -> None:
+    def test_log_names_every_node_and_its_device(self, caplog: pytest.LogCaptureFixture) -> None:
         caplog.set_level(logging.INFO, "aexec.runtime")
         placed(_no_such_number, soft=True, log=True)
         assert caplog.messages == [f"x: (Const): {CPU}0", f"a: (Neg): {CPU}0"]
 
-    def test_requests_that_are_passed_over(self, caplog: pytest.LogCaptureFixture) -> None:
+    def test_ignored_requests_are_logged(self, caplog: pytest.LogCaptureFixture) -> None:
         caplog.set_level(logging.INFO, "aexec.runtime")
         placed(_resource_keeps_its_device, log=True)
         assert (
@@ -327,7 +327,7 @@ class TestLog:
             "'/device:CPU:2' and '/device:CPU:1'"
         ) in caplog.messages
 
-    def test_a_resource_that_moves_is_warned_of_unasked(self, caplog: pytest.LogCaptureFixture) -> None:
+    def test_moved_resource_is_always_logged_as_a_warning(self, caplog: pytest.LogCaptureFixture) -> None:
         placed(_variable_that_is_nowhere, soft=True)
         (message,) = caplog.messages
         listed = "".join(f"\n  {CPU}{i}" for i in range(4))
@@ -335,7 +335,7 @@ class TestLog:
         assert f"Current candidate devices are [{listed}].\nSee below for details" in message
         assert caplog.records[0].levelno == logging.WARNING
 
-    def test_the_first_of_many_stands_for_all(self, caplog: pytest.LogCaptureFixture) -> None:
+    def test_first_of_many_moved_resources_is_logged(self, caplog: pytest.LogCaptureFixture) -> None:
         def build(g: Nodes) -> None:
             for i in range(3):
                 g.add(f"r{i}", "ReadVariableOp", g.variable(f"v{i}", at=9), dtype=F)
@@ -344,14 +344,14 @@ class TestLog:
         (message,) = caplog.messages
         assert "v0 (VarHandleOp) /device:CPU:9" in message
 
-    def test_not_unless_asked(self, caplog: pytest.LogCaptureFixture) -> None:
+    def test_placement_is_logged_on_request_only(self, caplog: pytest.LogCaptureFixture) -> None:
         caplog.set_level(logging.INFO, "aexec.runtime")
         placed(_group_of_two_numbers, soft=True)
         assert caplog.messages == []
 
 
 class TestNodesThatArePlacedAlready:
-    def test_a_new_node_goes_to_the_variable_that_it_uses(self) -> None:
+    def test_new_node_goes_to_its_variable(self) -> None:
         nodes = Nodes()
         _resource_keeps_its_device(nodes)
         nodes.add("again", "ReadVariableOp", "v", at=3, dtype=F)
@@ -365,7 +365,7 @@ class TestNodesThatArePlacedAlready:
         assert placer.device_of(graph.find("shape")).name == f"{CPU}2"
         assert placer.device_of(graph.find("assign")).name == f"{CPU}1"
 
-    def test_a_group_is_one_although_the_node_that_it_is_named_by_is_not_placed(self) -> None:
+    def test_group_holds_without_the_node_that_names_it(self) -> None:
         nodes = Nodes()
         nodes.neg("c", nodes.value("x"), at=3)
         nodes.neg("a", "x", at=2, beside="c")
@@ -378,20 +378,20 @@ class TestNodesThatArePlacedAlready:
 
 
 class TestDeviceFilters:
-    async def test_devices_that_match_none_are_not_there(self) -> None:
+    async def test_devices_that_match_no_filter_are_hidden(self) -> None:
         config = aexec.SessionConfig(device_count={"CPU": 4}, device_filters=["/device:CPU:2", "/job:other"])
         async with aexec.Session(aexec.Graph(), config=config) as session:
             # Feeds enter and fetches leave on the first, which stays.
             assert [device.name for device in session.devices()] == [f"{CPU}0", f"{CPU}2"]
 
-    def test_nodes_cannot_ask_for_them(self) -> None:
+    def test_request_for_a_hidden_device_is_refused(self) -> None:
         nodes = Nodes()
         nodes.neg("a", nodes.value("x"), at=1)
         config = aexec.SessionConfig(device_count={"CPU": 2}, device_filters=("/cpu:0",))
         with pytest.raises(errors.InvalidArgumentError, match=rf"available devices are \[ {CPU}0 \]"):
             aexec.Session(nodes.graph(), config=config)
 
-    def test_malformed(self) -> None:
+    def test_malformed_filters_are_refused(self) -> None:
         with pytest.raises(errors.InvalidArgumentError, match="Unknown attribute 'disk'"):
             aexec.SessionConfig(device_filters=["/disk:0"])
         with pytest.raises(errors.InvalidArgumentError, match="device_filters must be a collection of names"):
@@ -455,7 +455,7 @@ def test_constraints_hold(nodes: Nodes, soft: bool) -> None:
 
 @pytest.mark.soak
 @pytest.mark.parametrize("by_cost", [False, True])
-def test_a_large_graph_is_placed_in_seconds(by_cost: bool) -> None:
+def test_large_graph_is_placed_in_seconds(by_cost: bool) -> None:
     g = Nodes()
     values, variables = [g.value("start")], []
     for i in range(100_000):

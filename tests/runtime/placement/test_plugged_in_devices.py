@@ -69,14 +69,14 @@ async def places(
 
 @pytest.mark.usefixtures("asic")
 class TestPlacement:
-    async def test_the_order_of_devices_decides_between_equals(self) -> None:
+    async def test_order_of_devices_decides_between_equal_priorities(self) -> None:
         assert await places(("a", "TestOnBoth", ""), ("b", "TestAnywhere", "")) == {"a": "CPU:0", "b": "CPU:0"}
 
-    async def test_kernels_with_priorities_decide_themselves(self) -> None:
+    async def test_kernel_priorities_decide_the_device(self) -> None:
         got = await places(("a", "TestPrefersCpu", ""), ("b", "TestPrefersAsic", ""), ("c", "TestOnAsicOnly", ""))
         assert got == {"a": "CPU:0", "b": "ASIC:0", "c": "ASIC:0"}
 
-    async def test_a_request_comes_before_priorities(self) -> None:
+    async def test_requested_device_comes_before_priorities(self) -> None:
         got = await places(
             ("a", "TestPrefersCpu", "/device:ASIC:*"),
             ("b", "TestPrefersAsic", "/cpu:0"),
@@ -85,7 +85,7 @@ class TestPlacement:
         )
         assert got == {"a": "ASIC:0", "b": "CPU:0", "c": "ASIC:1", "d": "ASIC:0"}
 
-    async def test_without_such_a_device(self) -> None:
+    async def test_missing_device_type_is_ignored_or_refused(self) -> None:
         assert await places(("a", "TestPrefersAsic", ""), asics=0) == {"a": "CPU:0"}
         with pytest.raises(
             errors.InvalidArgumentError, match=r"No OpKernel was registered to support Op 'TestOnAsicOnly'"
@@ -93,7 +93,7 @@ class TestPlacement:
             await places(("a", "TestOnAsicOnly", ""), asics=0)
 
     @pytest.mark.parametrize("order", [("first", "second"), ("second", "first")])
-    async def test_a_group_goes_where_all_its_nodes_can(self, order: tuple[str, str]) -> None:
+    async def test_group_goes_where_all_its_nodes_can(self, order: tuple[str, str]) -> None:
         ops = {"first": "TestOnBoth", "second": "TestOnAsicOnly"}
         got = await places(*((name, ops[name], "") for name in order), groups={"first": "second"})
         assert got == {"first": "ASIC:0", "second": "ASIC:0"}
@@ -106,7 +106,7 @@ class TestPlacement:
         got = await places(("a", "TestPrefersAsic", ""), ("b", "TestPrefersCpu", ""), groups={"b": "a"})
         assert got == {"a": "CPU:0", "b": "CPU:0"}
 
-    async def test_a_group_that_no_device_type_supports(self) -> None:
+    async def test_group_without_a_common_device_type_is_refused(self) -> None:
         with pytest.raises(errors.InvalidArgumentError, match="because no device type supports both of those nodes"):
             await places(("a", "TestOnCpuOnly", ""), ("b", "TestOnAsicOnly", ""), groups={"b": "a"})
 
@@ -114,7 +114,7 @@ class TestPlacement:
         async with aexec.Session(counting_loop().graph(), config=aexec.SessionConfig(device_count={"ASIC": 1})) as s:
             assert await s.run("result:0", {"n:0": 3}) == 3
 
-    async def test_an_extension_that_cannot_be_placed_leaves_no_trace(self) -> None:
+    async def test_extension_that_cannot_be_placed_changes_nothing(self) -> None:
         g = GraphBuilder()
         g("a", "TestOnBoth")
         config = aexec.SessionConfig(device_count={"ASIC": 1})
@@ -153,7 +153,7 @@ class TestPlacement:
             ),
         ],
     )
-    async def test_an_extension_that_contradicts_what_is_placed(
+    async def test_extension_that_contradicts_placed_nodes_is_refused(
         self, more: dict[str, tuple[str, str, list[str]]], message: str
     ) -> None:
         """`a` is on the CPU, `b` on the accelerator; in a whole graph the same is refused."""
@@ -166,7 +166,7 @@ class TestPlacement:
                 await session.extend(_colocated(more).graph_def)
             assert len(session.graph) == 2
 
-    async def test_an_extension_joins_what_is_placed(self) -> None:
+    async def test_extension_joins_placed_groups(self) -> None:
         config = aexec.SessionConfig(device_count={"ASIC": 1})
         nodes = {"b": ("TestOnBoth", "/device:ASIC:0", [])}
         more = {"c": ("TestOnBoth", "", ["b"]), "d": ("TestOnBoth", "/job:localhost", ["c"])}
@@ -174,7 +174,7 @@ class TestPlacement:
             await session.extend(_colocated(more).graph_def)
             assert await session.run(["c:0", "d:0"]) == [f"{TASK}/device:ASIC:0".encode()] * 2
 
-    async def test_softly_what_is_placed_decides(self) -> None:
+    async def test_soft_placement_gives_way_to_placed_nodes(self) -> None:
         config = aexec.SessionConfig(device_count={"ASIC": 1}, allow_soft_placement=True)
         async with aexec.Session(_colocated({"a": ("TestOnBoth", "/cpu:0", [])}).graph(), config=config) as session:
             await session.extend(_colocated({"c": ("TestOnBoth", "/device:ASIC:0", ["a"])}).graph_def)
@@ -191,7 +191,7 @@ def _colocated(nodes: Mapping[str, tuple[str, str, list[str]]]) -> GraphBuilder:
     return g
 
 
-async def test_what_is_in_the_hosts_memory_is_labelled_so_although_an_accelerator_is_preferred(
+async def test_constants_in_host_memory_are_traced_on_the_cpu(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(types, "_device_types", dict(types._device_types))

@@ -53,7 +53,7 @@ def expected(x: Any) -> Any:
     return y * np.float32(2)
 
 
-async def test_a_region_is_captured_once_for_each_shape(launched: list[Graph], cupy: Any) -> None:
+async def test_region_is_captured_once_per_shape(launched: list[Graph], cupy: Any) -> None:
     async with aexec.Session(chain(), config=CAPTURED) as session:
         for x in ([1, 2], [3, 4], [5, 6, 7], [0, 1]):
             fed = np.array(x, np.float32)
@@ -75,7 +75,7 @@ async def test_parts_of_complex_numbers_are_written_at_each_launch(launched: lis
     assert len(launched) == 2
 
 
-async def test_a_region_is_one_row_of_a_trace(launched: list[Graph]) -> None:
+async def test_region_is_one_row_of_a_trace(launched: list[Graph]) -> None:
     metadata = aexec.RunMetadata()
     async with aexec.Session(chain(), config=CAPTURED) as session:
         for _ in range(2):
@@ -89,7 +89,7 @@ async def test_a_region_is_one_row_of_a_trace(launched: list[Graph]) -> None:
     assert sum("(Tanh)" in str(value) for value in region["args"].values()) == 8
 
 
-async def test_what_somebody_holds_is_not_overwritten(launched: list[Graph]) -> None:
+async def test_fetched_output_of_a_recording_is_not_overwritten(launched: list[Graph]) -> None:
     there = {"y:0": "/device:GPU:0"}
     async with aexec.Session(chain(), config=CAPTURED) as session:
         one = await session.run("y:0", {"x:0": np.float32([1, 2])}, fetch_devices=there)
@@ -99,7 +99,7 @@ async def test_what_somebody_holds_is_not_overwritten(launched: list[Graph]) -> 
 
 
 @pytest.mark.parametrize("call", ["looks", "brings"])
-async def test_what_cannot_be_captured_runs_by_its_nodes(
+async def test_nodes_that_cannot_be_captured_run_by_themselves(
     call: str, launched: list[Graph], cupy: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     tanh = cupy.tanh
@@ -143,7 +143,7 @@ def doubtful_answer(x: Any) -> Any:
     return y * np.float32(2)
 
 
-async def test_what_is_around_a_refused_node_is_captured_by_itself(
+async def test_neighbours_of_a_refused_node_are_captured_apart(
     launched: list[Graph], cupy: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with aexec.Session(doubtful(cupy, monkeypatch), config=CAPTURED) as session:
@@ -173,7 +173,7 @@ async def test_four_recordings_are_kept(launched: list[Graph]) -> None:
 
 
 @pytest.mark.parametrize("arrays", [3, 4])  # too few to make a recording, and to replay it
-async def test_without_memory_for_a_recording_its_nodes_run(arrays: int) -> None:
+async def test_nodes_run_by_themselves_without_memory_for_a_recording(arrays: int) -> None:
     size = 1 << 20
     config = aexec.SessionConfig(capture_graphs=True, memory_limits={"GPU": (4 * arrays + 1) * size})
     async with aexec.Session(chain(), config=config) as session:
@@ -186,7 +186,7 @@ async def test_without_memory_for_a_recording_its_nodes_run(arrays: int) -> None
     assert "ut of memory allocating" in reason
 
 
-async def test_a_cancelled_step_leaves_its_recording_to_the_next(launched: list[Graph], cupy: Any) -> None:
+async def test_cancelled_step_leaves_its_recording_to_the_next(launched: list[Graph], cupy: Any) -> None:
     fed = {"x:0": np.float32([1, 2])}
     async with aexec.Session(chain(), config=CAPTURED) as session:
         await session.run("y:0", fed)
@@ -204,7 +204,7 @@ async def test_a_cancelled_step_leaves_its_recording_to_the_next(launched: list[
     cupy.gpus.checker.check()
 
 
-def test_where_no_device_captures_the_option_is_refused() -> None:
+def test_capture_graphs_is_refused_without_a_capturing_device() -> None:
     config = aexec.SessionConfig(capture_graphs=True, device_count={"GPU": 0})
     with pytest.raises(aexec.errors.InvalidArgumentError, match=r"none of .*CPU:0 captures graphs"):
         aexec.Session(chain(), config=config)

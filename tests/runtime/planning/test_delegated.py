@@ -67,7 +67,7 @@ def members(delegate: NumpyDelegate) -> list[list[str]]:
     return [[node.name for node in region.nodes] for region in delegate.regions]
 
 
-async def test_a_named_delegate_runs_regions_from_the_first_run(delegate: NumpyDelegate) -> None:
+async def test_named_delegate_runs_regions_from_the_first_run(delegate: NumpyDelegate) -> None:
     async with aexec.Session(model(), config=named()) as session:
         np.testing.assert_allclose(await session.run("y:0", {"x:0": X}), expected(X), rtol=1e-6)
         assert [len(names) for names in members(delegate)] == [3, 2]
@@ -77,7 +77,7 @@ async def test_a_named_delegate_runs_regions_from_the_first_run(delegate: NumpyD
         assert len(delegate.regions) == 2  # compiled once
 
 
-async def test_each_shape_of_a_feed(delegate: NumpyDelegate) -> None:
+async def test_delegated_region_takes_feeds_of_any_shape(delegate: NumpyDelegate) -> None:
     async with aexec.Session(model(), config=named()) as session:
         for rows in (1, 5, 2, 1):
             x = np.ones((rows, 3), np.float32)
@@ -108,7 +108,7 @@ async def test_values_inside_can_be_fetched_and_fed(delegate: NumpyDelegate) -> 
         np.testing.assert_allclose(await session.run("y:0", {"a:0": X}), np.exp(-np.sin(X + 1)), rtol=1e-6)
 
 
-async def test_a_target_inside(delegate: NumpyDelegate) -> None:
+async def test_target_inside_a_region_is_run(delegate: NumpyDelegate) -> None:
     async with aexec.Session(model(), config=named()) as session:
         np.testing.assert_array_equal(await session.run("b:0", {"x:0": X}, ["a"]), -X * 2 + 1)
         assert delegate.inferring.count == 1
@@ -116,7 +116,7 @@ async def test_a_target_inside(delegate: NumpyDelegate) -> None:
         assert members(delegate)[-1] == ["Neg", "a"]
 
 
-async def test_what_waits_for_a_member_waits_for_its_region(delegate: NumpyDelegate) -> None:
+async def test_control_successor_of_a_member_waits_for_its_region(delegate: NumpyDelegate) -> None:
     with aexec.Graph() as graph:
         x = aexec.placeholder("float32", [2], name="x")
         counter = aexec.ops.variable_v2(shape=[], dtype="float32", name="v")
@@ -134,7 +134,7 @@ async def test_what_waits_for_a_member_waits_for_its_region(delegate: NumpyDeleg
         assert (await step)[0] == 1.0
 
 
-async def test_a_region_in_a_branch_is_dead_with_it(delegate: NumpyDelegate) -> None:
+async def test_region_in_a_branch_is_dead_with_it(delegate: NumpyDelegate) -> None:
     g = GraphBuilder()
     g.placeholder("x", F, [2])
     g.placeholder("p", dtypes.bool_, [])
@@ -152,7 +152,7 @@ async def test_a_region_in_a_branch_is_dead_with_it(delegate: NumpyDelegate) -> 
         assert delegate.inferring.count == 2
 
 
-async def test_a_region_in_a_loop_runs_in_each_iteration(delegate: NumpyDelegate) -> None:
+async def test_region_in_a_loop_runs_in_each_iteration(delegate: NumpyDelegate) -> None:
     g = GraphBuilder()
     g.placeholder("x", F, [])
     g.const("limit", 100.0, F)
@@ -185,7 +185,7 @@ async def test_inputs_are_contiguous_arrays(delegate: NumpyDelegate) -> None:
         assert delegate.inferring.count == 1
 
 
-async def test_threads_are_the_sessions(delegate: NumpyDelegate) -> None:
+async def test_delegate_uses_the_threads_of_the_session(delegate: NumpyDelegate) -> None:
     config = aexec.SessionConfig(delegates=["numpy"], inter_op_threads=3, intra_op_threads=6)
     async with aexec.Session(model(), config=config) as session:
         await session.run("b:0", {"x:0": X})
@@ -195,7 +195,7 @@ async def test_threads_are_the_sessions(delegate: NumpyDelegate) -> None:
 # Who refuses, fails, or is away
 
 
-async def test_a_refused_region_is_run_by_its_nodes(delegate: NumpyDelegate, caplog: pytest.LogCaptureFixture) -> None:
+async def test_refused_region_runs_by_its_nodes(delegate: NumpyDelegate, caplog: pytest.LogCaptureFixture) -> None:
     delegate.refuses = "node 'a' (Mul): too blue"
     async with aexec.Session(model(), config=named()) as session:
         with caplog.at_level(logging.WARNING, "aexec"):
@@ -204,7 +204,9 @@ async def test_a_refused_region_is_run_by_its_nodes(delegate: NumpyDelegate, cap
     assert "numpy refuses a region of 1 Neg, 1 Mul, 1 AddV2" in caplog.text and "node 'a' (Mul)" in caplog.text
 
 
-async def test_a_delegate_that_breaks_while_compiling(delegate: NumpyDelegate, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_region_runs_by_its_nodes_when_compiling_fails(
+    delegate: NumpyDelegate, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def broken(*_: Any) -> Any:
         raise RuntimeError("out of ideas")
 
@@ -213,7 +215,7 @@ async def test_a_delegate_that_breaks_while_compiling(delegate: NumpyDelegate, m
         np.testing.assert_allclose(await session.run("y:0", {"x:0": X}), expected(X), rtol=1e-6)
 
 
-async def test_shapes_that_it_refuses_go_the_ordinary_way(delegate: NumpyDelegate) -> None:
+async def test_refused_shapes_run_by_their_nodes(delegate: NumpyDelegate) -> None:
     delegate.shapes_refused.add((2, 3))
     async with aexec.Session(model(), config=named()) as session:
         np.testing.assert_allclose(await session.run("y:0", {"x:0": X}), expected(X), rtol=1e-6)
@@ -222,7 +224,7 @@ async def test_shapes_that_it_refuses_go_the_ordinary_way(delegate: NumpyDelegat
         assert delegate.inferring.count == 2
 
 
-async def test_errors_are_those_of_the_nodes(delegate: NumpyDelegate) -> None:
+async def test_errors_of_a_region_are_those_of_its_nodes(delegate: NumpyDelegate) -> None:
     """The delegate fails in its own words; the node's are what comes out."""
     with aexec.Graph() as graph:
         x = aexec.placeholder("float32", [None], name="x")
@@ -236,7 +238,7 @@ async def test_errors_are_those_of_the_nodes(delegate: NumpyDelegate) -> None:
         assert delegate.inferring.count == 2
 
 
-async def test_a_node_that_is_waited_for_and_not_used_fails_as_ever(delegate: NumpyDelegate) -> None:
+async def test_unused_control_input_still_fails(delegate: NumpyDelegate) -> None:
     with aexec.Graph() as graph:
         x = aexec.placeholder("float32", [None], name="x")
         a = aexec.ops.neg(aexec.ops.exp(x))
@@ -250,7 +252,7 @@ async def test_a_node_that_is_waited_for_and_not_used_fails_as_ever(delegate: Nu
         assert len(delegate.regions) == 1
 
 
-async def test_a_delegate_that_keeps_failing_is_given_up(
+async def test_delegate_that_keeps_failing_is_given_up(
     delegate: NumpyDelegate, caplog: pytest.LogCaptureFixture
 ) -> None:
     delegate.failure = RuntimeError("it burns")
@@ -261,7 +263,7 @@ async def test_a_delegate_that_keeps_failing_is_given_up(
     assert "numpy failed 3 times in a row on b/numpy: it burns" in caplog.text
 
 
-async def test_a_success_between_failures_keeps_it(delegate: NumpyDelegate) -> None:
+async def test_success_between_failures_keeps_the_delegate(delegate: NumpyDelegate) -> None:
     async with aexec.Session(model(), config=named()) as session:
         for failure in [RuntimeError("no"), RuntimeError("no"), None] * 2:
             delegate.failure = failure
@@ -269,7 +271,7 @@ async def test_a_success_between_failures_keeps_it(delegate: NumpyDelegate) -> N
     assert delegate.inferring.count == 6
 
 
-async def test_a_delegate_that_is_not_installed_says_how_to_get_it() -> None:
+async def test_missing_delegate_says_how_to_install_it() -> None:
     delegates.register_delegate("absent", NumpyDelegate, needs="no_such_module")
     try:
         async with aexec.Session(model(), config=aexec.SessionConfig(delegates=["absent"])) as session:
@@ -286,12 +288,12 @@ async def test_a_delegate_that_is_not_installed_says_how_to_get_it() -> None:
         (["nobody"], "no delegate 'nobody'; there are"),
     ],
 )
-def test_delegates_that_are_none(given: Any, message: str) -> None:
+def test_invalid_delegates_are_refused(given: Any, message: str) -> None:
     with pytest.raises(errors.InvalidArgumentError, match=message):
         aexec.SessionConfig(delegates=given)
 
 
-def test_a_name_is_given_once(delegate: NumpyDelegate) -> None:
+def test_delegate_name_cannot_be_registered_twice(delegate: NumpyDelegate) -> None:
     with pytest.raises(errors.AlreadyExistsError, match="'numpy' is registered"):
         delegates.register_delegate("numpy", NumpyDelegate)
     with pytest.raises(errors.NotFoundError, match="'nobody'"):
@@ -301,7 +303,7 @@ def test_a_name_is_given_once(delegate: NumpyDelegate) -> None:
 # Cancelling and closing
 
 
-async def test_cancelled_in_the_middle_the_caller_goes_on_at_once(delegate: NumpyDelegate) -> None:
+async def test_cancelled_caller_does_not_wait_for_a_delegated_call(delegate: NumpyDelegate) -> None:
     async with aexec.Session(model(), config=named()) as session:
         await session.run("y:0", {"x:0": X})
         delegate.inferring.close()
@@ -317,7 +319,7 @@ async def test_cancelled_in_the_middle_the_caller_goes_on_at_once(delegate: Nump
     assert delegate.ended == before + 1
 
 
-async def test_cancelled_while_others_have_all_slots(delegate: NumpyDelegate) -> None:
+async def test_call_that_waits_for_a_slot_can_be_cancelled(delegate: NumpyDelegate) -> None:
     async with aexec.Session(model(), config=named()) as session:
         await session.run("b:0", {"x:0": X})
         delegate.inferring.close()
@@ -332,7 +334,7 @@ async def test_cancelled_while_others_have_all_slots(delegate: NumpyDelegate) ->
             np.testing.assert_allclose(await step, -X * 2 + 1)
 
 
-async def test_a_deadline_in_the_middle(delegate: NumpyDelegate) -> None:
+async def test_deadline_passes_during_a_delegated_call(delegate: NumpyDelegate) -> None:
     async with aexec.Session(model(), config=named()) as session:
         await session.run("y:0", {"x:0": X})
         delegate.inferring.close()
@@ -341,7 +343,7 @@ async def test_a_deadline_in_the_middle(delegate: NumpyDelegate) -> None:
         delegate.inferring.open.set()
 
 
-async def test_an_error_elsewhere_cancels_the_call(delegate: NumpyDelegate) -> None:
+async def test_error_elsewhere_cancels_the_delegated_call(delegate: NumpyDelegate) -> None:
     gate = gates.Gate()
     g = GraphBuilder()
     g.placeholder("x", F, [2])
@@ -391,7 +393,7 @@ async def test_close_while_compiling(delegate: NumpyDelegate) -> None:
     await closing
 
 
-async def test_a_step_that_waits_for_compiling_can_be_cancelled(delegate: NumpyDelegate) -> None:
+async def test_step_that_waits_for_compiling_can_be_cancelled(delegate: NumpyDelegate) -> None:
     delegate.compiling.close()
     async with aexec.Session(model(), config=named()) as session:
         step = session.start("b:0", {"x:0": X})
@@ -407,7 +409,7 @@ async def test_a_step_that_waits_for_compiling_can_be_cancelled(delegate: NumpyD
 # Choosing by itself
 
 
-async def test_by_itself_after_some_runs_and_not_waited_for(by_itself: NumpyDelegate) -> None:
+async def test_plan_is_delegated_in_the_background_after_some_runs(by_itself: NumpyDelegate) -> None:
     by_itself.compiling.close()
     async with aexec.Session(model()) as session:
         call = session.make_callable("y:0", ["x:0"])
@@ -448,7 +450,7 @@ async def test_runs_in_flight_keep_their_plan(by_itself: NumpyDelegate) -> None:
         assert by_itself.inferring.count == 1
 
 
-async def test_it_waits_until_runs_have_cost_what_compiling_does(by_itself: NumpyDelegate) -> None:
+async def test_delegation_waits_until_runs_have_cost_what_compiling_does(by_itself: NumpyDelegate) -> None:
     config = aexec.SessionConfig(compile_plans=False)  # such light plans would be run at once, and not counted
     async with aexec.Session(model(), config=config) as session:
         call = session.make_callable("y:0", ["x:0"])
@@ -473,7 +475,7 @@ async def test_small_regions_are_left_alone(by_itself: NumpyDelegate, monkeypatc
     assert by_itself.compiling.count == 0
 
 
-async def test_refused_by_itself_it_is_not_asked_again(by_itself: NumpyDelegate) -> None:
+async def test_region_refused_in_the_background_is_not_asked_about_again(by_itself: NumpyDelegate) -> None:
     by_itself.refuses = "never"
     async with aexec.Session(model()) as session:
         call = session.make_callable("y:0", ["x:0"])
@@ -483,7 +485,7 @@ async def test_refused_by_itself_it_is_not_asked_again(by_itself: NumpyDelegate)
     assert by_itself.compiling.count == 2
 
 
-async def test_what_goes_wrong_meanwhile_is_logged_and_runs_go_on(
+async def test_failure_of_background_delegation_is_logged_and_runs_go_on(
     by_itself: NumpyDelegate, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def broken(*_: Any) -> Any:
@@ -498,7 +500,7 @@ async def test_what_goes_wrong_meanwhile_is_logged_and_runs_go_on(
     assert "cannot be delegated" in caplog.text
 
 
-async def test_close_while_it_compiles_by_itself(by_itself: NumpyDelegate) -> None:
+async def test_session_closes_during_background_compiling(by_itself: NumpyDelegate) -> None:
     by_itself.compiling.close()
     session = aexec.Session(model())
     call = session.make_callable("y:0", ["x:0"])
@@ -512,7 +514,7 @@ async def test_close_while_it_compiles_by_itself(by_itself: NumpyDelegate) -> No
     await closing
 
 
-async def test_none_is_none(by_itself: NumpyDelegate) -> None:
+async def test_no_delegates_means_no_regions(by_itself: NumpyDelegate) -> None:
     async with aexec.Session(model(), config=aexec.SessionConfig(delegates=())) as session:
         call = session.make_callable("y:0", ["x:0"])
         for _ in range(2 * delegated.LOOK_AT):
@@ -543,7 +545,7 @@ async def test_extend_leaves_plans_and_makes_new_ones(delegate: NumpyDelegate) -
         assert len(delegate.regions) == 4
 
 
-async def test_a_trace_shows_the_region_as_one_node_with_its_ops(delegate: NumpyDelegate) -> None:
+async def test_trace_shows_the_region_as_one_node_with_its_ops(delegate: NumpyDelegate) -> None:
     metadata = aexec.RunMetadata()
     async with aexec.Session(model(), config=named()) as session:
         await session.run("b:0", {"x:0": X}, options=aexec.RunOptions(trace=True), metadata=metadata)
@@ -554,7 +556,7 @@ async def test_a_trace_shows_the_region_as_one_node_with_its_ops(delegate: Numpy
     assert metadata.chrome_trace()
 
 
-async def test_a_partial_run_has_no_regions(delegate: NumpyDelegate) -> None:
+async def test_partial_run_has_no_regions(delegate: NumpyDelegate) -> None:
     """A region would wait for all that its members are fed."""
     with aexec.Graph() as graph:
         x = aexec.placeholder("float32", [], name="x")
@@ -570,7 +572,7 @@ async def test_a_partial_run_has_no_regions(delegate: NumpyDelegate) -> None:
         assert delegate.inferring.count == 1
 
 
-async def test_nothing_waits_for_a_queue_that_did_not_before(delegate: NumpyDelegate) -> None:
+async def test_regions_do_not_span_a_queue(delegate: NumpyDelegate) -> None:
     """What is put into a queue and what is made of what comes out of it are neighbours, and yet two regions."""
     g = GraphBuilder()
     g.placeholder("x", F, [])
@@ -586,7 +588,7 @@ async def test_nothing_waits_for_a_queue_that_did_not_before(delegate: NumpyDele
     assert sorted(map(sorted, members(delegate))) == [["a", "a2"], ["b", "y"]]
 
 
-async def test_reports(delegate: NumpyDelegate) -> None:
+async def test_regions_are_reported(delegate: NumpyDelegate) -> None:
     async with aexec.Session(model(), config=named()) as session:
         first, second = await session.regions(session.make_callable("y:0", ["x:0"]))
     assert (first.delegate, first.name) == ("numpy", "b/numpy")
@@ -610,7 +612,7 @@ async def test_regions_hold_no_more_than_they_may(delegate: NumpyDelegate, monke
     assert delegate.compiling.count == 0
 
 
-async def test_stopped_new_plans_have_no_regions(delegate: NumpyDelegate) -> None:
+async def test_new_plans_have_no_regions_once_delegation_stops(delegate: NumpyDelegate) -> None:
     async with aexec.Session(model(), config=named()) as session:
         call = session.make_callable("b:0", ["x:0"])
         await call(X)
@@ -622,7 +624,7 @@ async def test_stopped_new_plans_have_no_regions(delegate: NumpyDelegate) -> Non
 
 
 @pytest.mark.parametrize(("dims", "regions"), [([4], 0), ([None], 1), ([4096, 256], 1)])
-async def test_named_it_is_not_used_where_calling_it_takes_longer(
+async def test_named_delegate_is_not_used_where_it_is_slower(
     dims: list[int | None], regions: int, delegate: NumpyDelegate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Unless a size is unknown: it may be large."""

@@ -27,7 +27,7 @@ def small_model() -> GraphBuilder:
     return g
 
 
-async def test_of_a_callable() -> None:
+async def test_rewrites_of_a_callable_are_reported() -> None:
     async with aexec.Session(small_model().graph()) as session:
         report = await session.rewrites(session.make_callable("y:0", ["x:0"]))
         assert report.written == 8
@@ -57,7 +57,7 @@ async def test_reads_and_updates_that_are_in_no_order() -> None:
         assert report.unordered == [] and "order" not in str(report)
 
 
-def test_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_inspect_command_prints_rewrites(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "model.pb"
     path.write_bytes(small_model().graph_def.SerializeToString())
     assert cli.main(["inspect", "--passes", str(path)]) == 0

@@ -43,7 +43,7 @@ async def node() -> AsyncIterator[PlanNode]:
         yield node
 
 
-def test_a_call_that_was_interrupted_is_made_once_more_in_a_thread(node: PlanNode) -> None:
+def test_slow_call_is_made_once_more_in_a_thread(node: PlanNode) -> None:
     correct_estimate(node, X, 4 * MS)
     assert heavy_ns(node, X) > 0
     assert node.check == 2  # it is asked about whatever its size
@@ -54,7 +54,7 @@ def test_a_call_that_was_interrupted_is_made_once_more_in_a_thread(node: PlanNod
 
 
 @pytest.mark.parametrize("again", [correct_in_thread, correct_estimate])
-def test_a_call_that_takes_long_twice_is_heavy(node: PlanNode, again: object) -> None:
+def test_call_that_is_slow_twice_is_heavy(node: PlanNode, again: object) -> None:
     assert callable(again)
     correct_estimate(node, X, 4 * MS)
     again(node, X, 6 * MS)
@@ -65,7 +65,7 @@ def test_a_call_that_takes_long_twice_is_heavy(node: PlanNode, again: object) ->
     assert not heavy_ns(node, X)  # it was both times
 
 
-def test_a_line_that_goes_on_in_a_thread_tells_at_most_how_long_a_call_took(node: PlanNode) -> None:
+def test_upper_bound_from_a_line_settles_a_suspicion(node: PlanNode) -> None:
     correct_estimate(node, X, 4 * MS)
     took_at_most(node, 0.01 * MS, 0.02 * MS)
     assert not heavy_ns(node, X)
@@ -76,13 +76,13 @@ def test_a_line_that_goes_on_in_a_thread_tells_at_most_how_long_a_call_took(node
     assert node.estimate.scale == 400.0
 
 
-def test_what_does_not_hold_the_loop_is_believed_little_by_little(node: PlanNode) -> None:
+def test_short_measurement_moves_the_estimate_little_by_little(node: PlanNode) -> None:
     correct_estimate(node, X, 0.11 * MS)
     assert node.estimate.scale == pytest.approx(2.0)
     assert node.estimate.state is EstimateState.MEASURED
 
 
-def test_a_node_that_nobody_has_measured_is_doubted(node: PlanNode) -> None:
+def test_estimate_without_measurements_is_doubted(node: PlanNode) -> None:
     many = (np.ones(99_999, np.float32),)
     assert not heavy_ns(node, many)
     begin(node, 1.0, 1)
@@ -92,14 +92,14 @@ def test_a_node_that_nobody_has_measured_is_doubted(node: PlanNode) -> None:
     assert not heavy_ns(node, many)
 
 
-def test_what_varies_with_the_values_is_not_corrected_downwards(node: PlanNode) -> None:
+def test_varying_cost_is_not_corrected_downwards(node: PlanNode) -> None:
     node.cost = Varying(10.0)
     correct_in_thread(node, X, 0.01 * MS)
     assert node.estimate.scale == 1.0
 
 
 @pytest.mark.usefixtures("plans_compile")
-async def test_a_plan_whose_calls_were_interrupted_stays_as_it_was_compiled() -> None:
+async def test_interrupted_calls_do_not_outdate_a_line() -> None:
     with aexec.Graph() as graph:
         aexec.ops.neg(aexec.placeholder("float32", None, name="x"), name="y")
     async with aexec.Session(graph) as session:

@@ -262,7 +262,7 @@ def test_explanation_says_what_the_next_run_is(words: list[str], explained: str)
 
 
 @pytest.mark.parametrize("state", PlanState)
-def test_every_state_decides_and_can_be_refused(state: PlanState) -> None:
+def test_every_state_has_a_decision_and_can_be_refused(state: PlanState) -> None:
     """The last row that decides has no condition, and one that says to ask again leads to where none says so."""
     begins = [row for row in TRANSITIONS if (row.state, row.event) == (state, PlanEvent.BEGINS)]
     assert not begins[-1].condition.words
@@ -271,7 +271,7 @@ def test_every_state_decides_and_can_be_refused(state: PlanState) -> None:
     assert any((row.state, row.event, row.to) == (state, PlanEvent.REFUSED, PlanState.REFUSED) for row in TRANSITIONS)
 
 
-def test_only_a_run_that_begins_is_decided_about() -> None:
+def test_only_the_begin_of_a_run_has_a_decision() -> None:
     assert all(row.decision is None for row in TRANSITIONS if row.event is not PlanEvent.BEGINS)
     assert all(row.decision is not Decision.RUN or row.state in WITH_LINE for row in TRANSITIONS)
 

@@ -93,7 +93,7 @@ async def test_outputs_that_the_op_does_not_declare_are_errors(case: str) -> Non
 @pytest.mark.parametrize(
     "case", ["a Python number", "nothing", "too many", "too few", "one of two", "a hole", "awaited", "bytes"]
 )
-async def test_what_is_no_array_is_an_error_at_any_time(case: str, runs: int) -> None:
+async def test_output_that_is_no_array_is_an_error_at_any_time(case: str, runs: int) -> None:
     """Of a node that once gave what it should, dtypes are not compared any more: these show without.
 
     After some runs a plan is compiled, which makes no difference.
@@ -108,7 +108,7 @@ async def test_what_is_no_array_is_an_error_at_any_time(case: str, runs: int) ->
             await session.run("after:0", {"x": 1})
 
 
-def test_with_aexec_debug_they_are_compared_every_time() -> None:
+def test_outputs_are_compared_in_every_run_with_aexec_debug() -> None:
     script = textwrap.dedent("""
         import asyncio, numpy as np, aexec
         from aexec.framework.kernel_contract.kernel_registry import kernel

@@ -100,7 +100,7 @@ def two_devices() -> GraphBuilder:
     return g
 
 
-async def test_one_graph_per_device() -> None:
+async def test_each_device_has_one_graph() -> None:
     result, metadata = await run(two_devices(), "same:0", {"x:0": 4.0})
     assert result == -12
     first, second = metadata.partition_graphs
@@ -142,7 +142,7 @@ async def test_sends_and_receives_agree() -> None:
     assert len({attrs["tensor_name"].s for attrs in edges(first, "_Send")}) == 3
 
 
-async def test_a_colocation_group_without_its_node_is_dropped() -> None:
+async def test_colocation_group_without_its_node_is_dropped() -> None:
     g = GraphBuilder()
     g.const("a", np.float32(1))
     g("b", "Sqrt", "a", T=F)
@@ -163,7 +163,7 @@ async def test_nodes_are_traced_where_they_ran() -> None:
     assert transfers == {"CPU:0": 3 + 1 + 1, "CPU:1": 3 + 1 + 1}  # three values and the result; what only says "done"
 
 
-async def test_a_step_in_which_no_node_runs() -> None:
+async def test_step_without_nodes_has_a_graph_and_a_trace() -> None:
     g = GraphBuilder()
     g.const("c", np.float32(2))
     _, metadata = await run(g, "c:0")

@@ -82,16 +82,18 @@ class TestPruning:
             ([], ["x:0", "b:0"], ["end"], {"a", "b", "end"}),
         ],
     )
-    def test_what_is_kept(self, fetches: list[str], feeds: list[str], targets: list[str], expected: set[str]) -> None:
+    def test_plan_keeps_the_nodes_that_fetches_need(
+        self, fetches: list[str], feeds: list[str], targets: list[str], expected: set[str]
+    ) -> None:
         assert kept(plan_of(small(), tuple(fetches), tuple(feeds), tuple(targets))) == expected
 
-    def test_a_fed_placeholder_is_done_before_the_step_begins(self) -> None:
+    def test_fed_placeholder_is_done_before_the_step_begins(self) -> None:
         g = small()
         g("after", "NoOp", "^x")
         assert kept(plan_of(g, targets=("after",), feeds=("x:0",))) == {"after"}
         assert kept(plan_of(g, targets=("after",))) == {"x", "after"}
 
-    async def test_a_producer_that_something_waits_for_still_runs(self) -> None:
+    async def test_fed_producer_with_control_outputs_still_runs(self) -> None:
         ran: list[str] = []
 
         @aexec.op("PlanTestNote(x: float) -> y: float", stateful=True)
@@ -147,7 +149,7 @@ class TestLayout:
         assert plan.root.pending[b.index] == 1
         assert "c" not in kept(plan)
 
-    def test_a_variables_handle_is_a_constant(self) -> None:
+    def test_variables_handle_is_a_constant(self) -> None:
         g = GraphBuilder()
         g("v", "VarHandleOp", dtype=F, shape=[])
         g("read", "ReadVariableOp", "v", dtype=F)
@@ -161,7 +163,7 @@ class TestLayout:
         assert kept(plan) == {"read"}
         assert plan.root.args == [handle, None, handle]
 
-    def test_a_constant_that_waits_or_goes_into_a_merge_is_a_node(self) -> None:
+    def test_constant_with_control_inputs_or_into_a_merge_is_a_node(self) -> None:
         g = small()
         g.const("late", np.float32(1), None, "^a")
         g("m", "Merge", "late", "c", T=F, N=2)
@@ -175,7 +177,7 @@ class TestLayout:
             g("n", "Neg", "c", T=F)
             assert plan_of(g, ("n:0",)).has_large_constants is large
 
-    def test_the_first_node_of_the_graph_goes_first(self) -> None:
+    def test_first_node_of_the_graph_goes_first(self) -> None:
         g = GraphBuilder()
         for name in "dcab":
             g(name, "NoOp")
@@ -197,7 +199,7 @@ class TestLayout:
         assert loop.pending[named(plan, "merge").index] == 1
         assert repr(named(plan, "merge")) == "<PlanNode 'merge' Merge in frame 'loop'>"
 
-    async def test_a_step_changes_nothing_of_its_plan(self) -> None:
+    async def test_step_changes_nothing_of_its_plan(self) -> None:
         async with aexec.Session(counting_loop().graph()) as session:
             assert await session.run("result:0", {"n:0": 4}) == 4
             (cached,) = session._planner._plans.values()
@@ -210,7 +212,7 @@ class TestLayout:
 
 class TestFramesThatDoNotFit:
     @pytest.mark.parametrize("feed", ["merge:0", "enter:0", "enter_n:0", "body:0", "cond:0", "next:0", "switch:1"])
-    async def test_a_feed_inside_of_a_loop(self, feed: str) -> None:
+    async def test_feed_inside_a_loop_is_refused(self, feed: str) -> None:
         """Feeds come in the root frame; what is left of the loop is in another."""
         async with aexec.Session(counting_loop().graph()) as session:
             for fetch in ("result:0", "add:0"):
@@ -218,21 +220,21 @@ class TestFramesThatDoNotFit:
                     await session.run(fetch, {"n:0": 3, feed: False if feed == "cond:0" else 1})
             assert await session.run("result:0", {"n:0": 3}) == 3
 
-    async def test_all_of_a_loops_enters_fed(self) -> None:
+    async def test_fed_enters_of_a_loop_are_refused(self) -> None:
         async with aexec.Session(counting_loop().graph()) as session:
             for fetch in ("result:0", "add:0"):
                 for feeds in ({"enter:0": 0, "enter_n:0": 3, "enter_one:0": 1}, {"merge:0": 0, "enter_n:0": 3}):
                     with pytest.raises(errors.InvalidArgumentError, match=r"is not inside a frame|different frames"):
                         await session.run(fetch, feeds)
 
-    async def test_what_leaves_a_loop_and_what_enters_it_can_be_fed(self) -> None:
+    async def test_inputs_and_outputs_of_a_loop_can_be_fed(self) -> None:
         g = counting_loop()
         g("after", "Neg", "result", T=I)
         async with aexec.Session(g.graph()) as session:
             assert await session.run("after:0", {"result:0": 3}) == -3
             assert await session.run("after:0", {"n:0": 3, "zero:0": 1, "one:0": 5}) == -6
 
-    async def test_a_loop_without_a_frame(self) -> None:
+    async def test_loop_without_a_frame_is_refused(self) -> None:
         g = GraphBuilder()
         g.const("c", 1, I)
         g("a", "Merge", "c", "next", T=I, N=2)
@@ -241,7 +243,7 @@ class TestFramesThatDoNotFit:
             with pytest.raises(errors.InvalidArgumentError, match=r"The NextIteration .* is not inside a frame"):
                 await session.run("a:0")
 
-    def test_a_merge_of_back_edges_alone(self) -> None:
+    def test_merge_of_back_edges_alone_is_refused(self) -> None:
         g = GraphBuilder()
         g("a", "Merge", "next", "next", T=I, N=2)
         g("next", "NextIteration", "a", T=I)
@@ -293,7 +295,7 @@ class TestVariablesIntoControlFlow:
 
 
 class TestErrors:
-    async def test_a_constant_that_cannot_be_parsed_is_named(self) -> None:
+    async def test_invalid_constant_is_named(self) -> None:
         g = small()
         g("bad", "Const", dtype=F, value=aexec.proto.TensorProto(dtype=F.enum, tensor_content=b"123"))
         g("uses", "Neg", "bad", T=F)
@@ -305,7 +307,9 @@ class TestErrors:
     @pytest.mark.parametrize(
         ("raised", "error"), [(MemoryError, errors.ResourceExhaustedError), (KeyError, errors.UnknownError)]
     )
-    async def test_a_kernel_that_cannot_be_built(self, raised: type[Exception], error: type[errors.OpError]) -> None:
+    async def test_kernel_that_cannot_be_built_is_named(
+        self, raised: type[Exception], error: type[errors.OpError]
+    ) -> None:
         op = f"PlanTestUnbuildable{raised.__name__}"
         register_op(f"{op}(x: float) -> y: float")
 
@@ -323,13 +327,13 @@ class TestErrors:
                 assert type(caught.value.__cause__) is raised
             assert await session.run("b:0", {"x:0": 1}) == 0
 
-    async def test_what_kernels_compute_of_their_attrs_warns_of_nothing(self) -> None:
+    async def test_building_kernels_warns_of_no_floating_point_errors(self) -> None:
         g = small()
         g("y", "FakeQuantWithMinMaxArgs", "x", min=-1e-45, max=1e-45, num_bits=8, narrow_range=False)
         async with aexec.Session(g.graph()) as session:
             assert np.isnan(await session.run("y:0", {"x:0": 1}))
 
-    async def test_a_plan_that_failed_is_not_remembered(self) -> None:
+    async def test_failed_plan_is_not_cached(self) -> None:
         g = small()
         g("exit", "Exit", "x", T=F)
         async with aexec.Session(g.graph()) as session:

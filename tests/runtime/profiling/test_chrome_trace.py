@@ -48,7 +48,7 @@ def of_phase(events, *phases):
     return [e for e in events if e["ph"] in phases]
 
 
-def test_each_device_has_two_processes_beside_the_allocators():
+def test_every_device_has_a_compute_and_a_tensors_process():
     assert of_phase(trace(), "M") == [
         {"name": "process_name", "ph": "M", "pid": pid, "args": {"name": name}}
         for pid, name in enumerate(
@@ -57,7 +57,7 @@ def test_each_device_has_two_processes_beside_the_allocators():
     ]
 
 
-def test_each_node_run_is_a_region_in_a_lane_that_is_free():
+def test_node_runs_are_regions_in_free_lanes():
     regions = of_phase(trace(), "X")
     assert [(e["name"], e["pid"], e["tid"], e["ts"], e["dur"]) for e in regions] == [
         ("Const", 1, 0, 10, 2),
@@ -143,7 +143,7 @@ def test_labels_that_are_no_calls(label, name, op):
     assert (region["name"], region["args"]) == (op, {"name": name, "op": op})
 
 
-def test_a_trace_is_json_and_leaves_the_statistics_alone():
+def test_trace_is_json_and_does_not_change_the_statistics():
     step = proto.StepStats(dev_stats=[{"device": CPU0, "node_stats": [run("a = Const()", 1, 2, [3])]}])
     before = step.SerializeToString()
     assert json.loads(json.dumps(to_chrome_trace(step, show_memory=True)))["traceEvents"]
@@ -172,7 +172,7 @@ def lanes_of(events, pid=1):
     return {e["args"]["name"]: names[e["tid"]] for e in of_phase(events, "X") if e["pid"] == pid}
 
 
-def test_each_thread_has_its_row_and_what_waited_has_rows_beside():
+def test_threads_and_waiting_calls_have_rows():
     device = proto.DeviceStepStats(device=CPU0, thread_names={0: "MainThread", 1: "aexec-worker_0"})
     device.node_stats.extend(
         [
@@ -245,7 +245,7 @@ def test_arrows_go_from_sends_to_their_receives_iteration_by_iteration():
     assert all(e["bp"] == "e" for e in arrows if e["ph"] == "f")
 
 
-def test_in_a_loop_data_comes_from_the_iteration_before():
+def test_arrows_in_a_loop_come_from_the_previous_iteration():
     device = proto.DeviceStepStats(device=CPU0, thread_names={0: "MainThread", 1: "w"})
     device.node_stats.extend([timed("a = Neg()", 100 * i, 100 * i + 10) for i in (1, 2)])
     device.node_stats.extend([timed("b = Neg(a)", 100 * i + 20, 100 * i + 30, thread=1) for i in (1, 2)])

@@ -50,7 +50,7 @@ async def measured(
 PLAIN = aexec.SessionConfig(graph_passes=(), device_count={"CPU": 2})
 
 
-async def test_every_node_with_its_device_inputs_and_outputs() -> None:
+async def test_cost_graph_has_every_node_with_device_inputs_and_outputs() -> None:
     metadata, _ = await measured(two_devices(), ["n:0", "i:0"], {"x:0": X}, PLAIN)
     graph = metadata.cost_graph
     assert graph is not None
@@ -118,7 +118,7 @@ async def test_loops_count_iterations() -> None:
     assert (costs.find("add").count, costs.find("less").count) == (5, 6)
 
 
-async def test_a_step_that_fails_teaches_nothing() -> None:
+async def test_failed_step_is_not_measured() -> None:
     g = GraphBuilder()
     g.placeholder("x")
     g("a", "Neg", "x", T=F)
@@ -131,7 +131,7 @@ async def test_a_step_that_fails_teaches_nothing() -> None:
     assert metadata.cost_graph is None
 
 
-async def test_no_run_is_measured_unasked() -> None:
+async def test_runs_are_measured_on_request_only() -> None:
     metadata, costs = await measured(two_devices(), "n:0", {"x:0": X}, PLAIN, aexec.RunOptions(trace=True))
     assert (metadata.cost_graph, len(costs)) == (None, 0)
 
@@ -139,7 +139,7 @@ async def test_no_run_is_measured_unasked() -> None:
 class TestEveryStep:
     """As `GraphOptions.build_cost_model`, which counts the steps of each signature."""
 
-    async def test_one_in_so_many(self) -> None:
+    async def test_every_nth_run_is_measured(self) -> None:
         config = proto.ConfigProto(device_count={"CPU": 2})
         config.graph_options.build_cost_model = 2
         config.graph_options.build_cost_model_after = 1
@@ -156,7 +156,7 @@ class TestEveryStep:
             assert [await is_measured("r:0") for _ in range(4)] == [False, False, True, False]
             assert session.cost_model.find("m").count == 3
 
-    async def test_calls_and_steps_and_options_of_ones_own(self) -> None:
+    async def test_calls_steps_and_given_options_are_measured(self) -> None:
         config = aexec.SessionConfig(build_cost_model=2, device_count={"CPU": 2})
         async with aexec.Session(two_devices().graph(), config=config) as session:
             call = session.make_callable("m:0", ["x:0"])
@@ -171,7 +171,7 @@ class TestEveryStep:
             await step
             assert step.metadata is not None and step.metadata.cost_graph is not None
 
-    async def test_what_is_kept_is_bounded(self) -> None:
+    async def test_remembered_requests_and_nodes_are_bounded(self) -> None:
         """Other requests of the same nodes add nothing, and are not remembered for ever."""
         steps = MeasuredSteps(2, 0)
         options = [steps.options(("n", i), None) for i in (*range(1001), 1, 0)]
@@ -184,13 +184,13 @@ class TestEveryStep:
             await session.run("n:0", {"x:0": X}, ["r"])
             assert len(session.cost_model) == known
 
-    def test_negative_numbers(self) -> None:
+    def test_negative_numbers_are_refused(self) -> None:
         for field in ("build_cost_model", "build_cost_model_after"):
             with pytest.raises(errors.InvalidArgumentError, match="must not be negative"):
                 aexec.SessionConfig(**{field: -1})
 
 
-async def test_a_cost_graph_teaches_another_model() -> None:
+async def test_cost_model_learns_from_a_cost_graph() -> None:
     g = two_devices()
     metadata, costs = await measured(g, "n:0", {"x:0": X}, PLAIN)
     assert metadata.cost_graph is not None
@@ -201,7 +201,7 @@ async def test_a_cost_graph_teaches_another_model() -> None:
     assert not other.is_measured("_arg_x_0_0")
 
 
-def test_what_was_never_measured() -> None:
+def test_unmeasured_node_has_shapes_and_no_times() -> None:
     graph = two_devices().graph()
     partition = Partition(graph, make_devices({})[0])  # type: ignore[arg-type]  # the whole graph is all it looks at
     partition.nodes.update({node.id: node for node in graph})
@@ -216,7 +216,7 @@ def test_what_was_never_measured() -> None:
     assert (w.compute_time, w.memory_time) == (0, 0)
 
 
-def test_what_a_node_keeps_counts_once() -> None:
+def test_persistent_memory_of_a_node_counts_once() -> None:
     graph = two_devices().graph()
     partition = Partition(graph, make_devices({})[0])  # type: ignore[arg-type]
     partition.nodes.update({node.id: node for node in graph})

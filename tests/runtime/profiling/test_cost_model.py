@@ -47,7 +47,7 @@ def step(*runs: proto.NodeExecStats, device: str = CPU) -> proto.StepStats:
 
 
 class TestEstimates:
-    def test_of_what_nobody_measured(self, nodes: dict[str, Node]) -> None:
+    def test_unmeasured_nodes_have_default_estimates(self, nodes: dict[str, Node]) -> None:
         model = CostModel()
         assert {name: model.time_estimate(node) for name, node in nodes.items()} == {
             "x": 1.0,
@@ -60,7 +60,7 @@ class TestEstimates:
         assert not model.is_measured("a")
         assert model.find("a") is None
 
-    def test_are_averages(self, nodes: dict[str, Node]) -> None:
+    def test_estimates_are_averages(self, nodes: dict[str, Node]) -> None:
         model = CostModel(step(run_of("a", 10, 100), run_of("a", 20, 300)), step(run_of("a", 30, 200)))
         assert model.time_estimate(nodes["a"]) == 20
         assert model.size_estimate("a", 0) == 200
@@ -69,7 +69,7 @@ class TestEstimates:
         assert model.find("a").count == 3
         assert len(model) == 1
 
-    def test_are_not_shorter_than_a_microsecond(self, nodes: dict[str, Node]) -> None:
+    def test_estimates_are_a_microsecond_at_least(self, nodes: dict[str, Node]) -> None:
         assert CostModel(step(run_of("a", 0.25))).time_estimate(nodes["a"]) == 1
         assert CostModel(step(run_of("c", 0.25))).time_estimate(nodes["c"]) == 1
 
@@ -81,7 +81,7 @@ class TestEstimates:
         run = proto.NodeExecStats(node_name="a", op_start_rel_micros=2, op_end_rel_micros=9)
         assert CostModel(step(run)).time_estimate(nodes["a"]) == 7
 
-    def test_by_the_type_of_device(self, nodes: dict[str, Node]) -> None:
+    def test_time_estimates_are_kept_per_device_type(self, nodes: dict[str, Node]) -> None:
         model = CostModel(step(run_of("a", 30), run_of("b", 9)), step(run_of("a", 10), device=GPU))
         assert model.time_estimate(nodes["a"], "CPU") == 30
         assert model.time_estimate(nodes["a"], "GPU") == 10
@@ -102,13 +102,13 @@ class TestEstimates:
         empty.suppress_infrequent()
         assert empty.min_count == 1
 
-    def test_of_copies(self) -> None:
+    def test_copy_time_follows_from_latency_and_bandwidth(self) -> None:
         model = CostModel(copy_micros=5, copy_gbps=8)
         assert model.copy_time(0) == 5
         assert model.copy_time(2000) == 7  # 8 Gbit/s are 1000 bytes per microsecond
         assert CostModel(memory_gbps=16).memory_time(2000) == 1
 
-    def test_of_copies_that_were_measured(self) -> None:
+    def test_copy_time_follows_from_measured_copies(self) -> None:
         assert CostModel().copy_time(10_000) == 11  # 10 µs and 80 Gbit/s
         model = CostModel()
         for num_bytes, micros in ((1000, 30), (1000, 30), (1000, 30)):
@@ -157,7 +157,7 @@ class TestLearning:
         assert both.find("a").outputs[0].max_bytes == 16
         assert one.time_estimate(nodes["a"]) == 10
 
-    def test_a_cost_graph_is_one_measurement(self, nodes: dict[str, Node]) -> None:
+    def test_cost_graph_counts_as_one_measurement(self, nodes: dict[str, Node]) -> None:
         graph = proto.CostGraphDef()
         ours = graph.node.add(name="a", device=GPU, compute_cost=50, compute_time=20, memory_time=10)
         ours.output_info.add(size=80, dtype=dtypes.float32.enum).shape.dim.add(size=20)
@@ -178,7 +178,7 @@ class TestLearning:
         metadata.ClearField("step_stats")
         assert CostModel(metadata).time_estimate(nodes["a"]) == 10
 
-    async def test_from_a_traced_run(self) -> None:
+    async def test_traced_run_teaches_the_model(self) -> None:
         g = GraphBuilder()
         g.placeholder("x")
         g("a", "Neg", "x", T=dtypes.float32)
@@ -192,12 +192,12 @@ class TestLearning:
         assert model.size_estimate("a", 0) == 8
 
     @pytest.mark.parametrize("costs", ["costs", proto.GraphDef(), None])
-    def test_what_is_no_cost(self, costs: Any) -> None:
+    def test_invalid_costs_are_refused(self, costs: Any) -> None:
         with pytest.raises(errors.InvalidArgumentError, match="Costs are a CostModel, or a StepStats, RunMetadata or"):
             CostModel(costs)
 
     @pytest.mark.parametrize("wrong", [{"copy_micros": -1}, {"copy_gbps": 0}, {"memory_gbps": float("nan")}])
-    def test_what_is_no_speed(self, wrong: dict[str, float]) -> None:
+    def test_invalid_speeds_are_refused(self, wrong: dict[str, float]) -> None:
         with pytest.raises(errors.InvalidArgumentError, match="positive copy_gbps"):
             CostModel(**wrong)
 

@@ -63,7 +63,7 @@ def copies_of(stats: proto.StepStats) -> dict[tuple[str, str], tuple[str, int, i
 
 
 @pytest.mark.parametrize("kind", ["SIM", "GPU"])
-async def test_every_copy_is_in_the_statistics_with_the_time_of_its_stream(
+async def test_copies_are_in_the_statistics_with_their_time_on_the_stream(
     kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     metadata = aexec.RunMetadata()
@@ -89,7 +89,7 @@ async def test_every_copy_is_in_the_statistics_with_the_time_of_its_stream(
             assert node.compute_cost == math.ceil(run.all_end_rel_nanos / 1e3)
 
 
-async def test_what_a_simulated_copy_takes_is_what_its_device_was_told(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_simulated_copy_takes_the_configured_time(monkeypatch: pytest.MonkeyPatch) -> None:
     metadata = aexec.RunMetadata()
     with devices("SIM", monkeypatch, 0.002):
         async with aexec.Session(graph_on("/device:SIM:0"), config=aexec.SessionConfig(device_count={"SIM": 1})) as s:
@@ -120,7 +120,7 @@ async def test_rows_of_copies_are_below_those_of_their_device(monkeypatch: pytes
     assert {entry.name for entry in metadata.profile().entries} == set(summary)
 
 
-async def test_what_is_handed_out_elsewhere_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_copy_of_a_fetch_to_another_device_is_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
     metadata = aexec.RunMetadata()
     there = {"y0:0": "/device:SIM:1"}
     with devices("SIM", monkeypatch):
@@ -129,7 +129,7 @@ async def test_what_is_handed_out_elsewhere_is_seen(monkeypatch: pytest.MonkeyPa
     assert set(copies_of(metadata.step_stats)) == {("0/memcpy", "MEMCPYHtoD"), ("1/memcpy", "MEMCPYPtoP")}
 
 
-async def test_nobody_watches_where_nothing_is_traced(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_copies_of_untraced_runs_are_not_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[Any] = []
     monkeypatch.setattr("aexec.runtime.profiling.tracing.Tracer.copied", lambda *of: told.append(of))
     with devices("SIM", monkeypatch):
@@ -149,7 +149,7 @@ async def test_large_copies_through_pieces_are_one_each(monkeypatch: pytest.Monk
     assert [copies["0/memcpy", kind][2] for kind in ("MEMCPYHtoD", "MEMCPYDtoH")] == [4 * size] * 2
 
 
-async def test_what_a_kernel_of_a_gpu_allocates_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_memory_of_a_gpu_kernel_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     metadata = aexec.RunMetadata()
     with aexec.Graph() as graph, aexec.device("/device:GPU:0"):
         aexec.ops.log_softmax(aexec.placeholder("float32", [None, None], name="x"), name="y")

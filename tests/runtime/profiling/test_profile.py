@@ -113,7 +113,7 @@ all                  4      3     0.500    0.260  100.0%     3.00KB  awaited 0.5
     )
 
 
-def test_the_table_is_cut_and_the_rest_added_up(step: proto.StepStats) -> None:
+def test_table_is_cut_and_the_rest_is_summed(step: proto.StepStats) -> None:
     assert (
         profile_steps([step], by="node").table(top=1)
         == """
@@ -160,7 +160,7 @@ def test_data_is_plain(step: proto.StepStats) -> None:
     }
 
 
-def test_what_a_delegate_does_is_its_own_time() -> None:
+def test_delegated_call_is_self_time() -> None:
     recorder = Recorder()
     recorder.ran("region", "_DelegatedRegion", 900, busy=10)
     (entry,) = profile_steps([recorder.stats]).entries
@@ -169,14 +169,14 @@ def test_what_a_delegate_does_is_its_own_time() -> None:
 
 
 @pytest.mark.parametrize("steps", [0, 1])
-def test_nothing_ran(steps: int) -> None:
+def test_profile_of_a_run_without_nodes_is_empty(steps: int) -> None:
     profile = profile_steps([Recorder().stats] * steps)
     assert profile.entries == ()
     assert profile.table().splitlines()[1].split() == ["all", "0", "0", "0.000", "0.000", "0.0%", "0B"]
 
 
 @pytest.mark.parametrize("wrong", [{"by": "scope"}, {"order_by": "size"}])
-def test_an_unknown_grouping_or_order_is_refused(wrong: dict[str, str]) -> None:
+def test_unknown_grouping_or_order_is_refused(wrong: dict[str, str]) -> None:
     (value,) = wrong.values()
     with pytest.raises(errors.InvalidArgumentError, match=f"must be one of .* got '{value}'"):
         profile_steps([], **wrong)
@@ -199,7 +199,7 @@ async def until(condition: Callable[[], bool]) -> None:
         await asyncio.sleep(0)
 
 
-def test_a_run_that_was_not_traced_has_no_profile() -> None:
+def test_untraced_run_has_no_profile() -> None:
     with pytest.raises(errors.FailedPreconditionError, match="the run was not traced"):
         aexec.RunMetadata().profile()
 
@@ -223,7 +223,7 @@ async def test_waiting_is_not_self_time() -> None:
     assert 0 < waited.self_seconds < waited.total_seconds
 
 
-async def test_what_ran_in_a_thread() -> None:
+async def test_profile_says_which_calls_ran_in_a_thread() -> None:
     gate, g = gates.ThreadGate(), GraphBuilder()
     g.placeholder("x", dtypes.float32, [])
     g("y", "TestThreadGate", "x", key=gate.key, T=dtypes.float32)
@@ -232,7 +232,7 @@ async def test_what_ran_in_a_thread() -> None:
     assert offloaded.self_seconds == offloaded.total_seconds > 0
 
 
-async def test_a_call_is_not_as_long_as_the_body_that_it_waits_for() -> None:
+async def test_self_time_of_a_call_excludes_its_body() -> None:
     gate, g = gates.ThreadGate(), GraphBuilder()
     body = [("inside", "TestStatefulThreadGate", ["x"], {"key": gate.key, "T": dtypes.float32})]
     function = function_def("Held(x: float) -> y: float", body=body, ret={"y": "inside:y:0"}, stateful=True)
@@ -263,7 +263,7 @@ async def test_watched_calls_do_not_correct_estimates(monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize("executor_type", ["", "SHUFFLED"])
-async def test_a_node_is_scheduled_when_it_became_ready_not_when_its_turn_came(executor_type: str) -> None:
+async def test_node_is_scheduled_when_it_becomes_ready(executor_type: str) -> None:
     g = GraphBuilder()
     g.placeholder("x", dtypes.float32, [])
     for name in "ab":

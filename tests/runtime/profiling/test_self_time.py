@@ -38,7 +38,7 @@ def test_stretches_are_added(clock: Clock) -> None:
     assert (watched.nanoseconds, watched.nested) == (12, False)
 
 
-def test_what_is_watched_within_is_not_its_own(clock: Clock) -> None:
+def test_self_time_excludes_nested_calls(clock: Clock) -> None:
     outer, inner, innermost = SelfTime(), SelfTime(), SelfTime()
     with outer:
         clock.passes(1)
@@ -53,7 +53,7 @@ def test_what_is_watched_within_is_not_its_own(clock: Clock) -> None:
     assert outer.nested and inner.nested and not innermost.nested
 
 
-def test_a_failure_ends_a_stretch(clock: Clock) -> None:
+def test_failed_call_stops_its_clock(clock: Clock) -> None:
     outer, inner = SelfTime(), SelfTime()
     with outer:
         with pytest.raises(OverflowError), inner:
@@ -95,7 +95,7 @@ async def test_errors_of_the_call_are_its_own(clock: Clock) -> None:
 
 
 @pytest.mark.parametrize("swallows", [False, True])
-async def test_being_cancelled_reaches_the_call(clock: Clock, swallows: bool) -> None:
+async def test_cancellation_reaches_the_call(clock: Clock, swallows: bool) -> None:
     ended: list[str] = []
 
     async def call() -> str:
@@ -121,7 +121,7 @@ async def test_being_cancelled_reaches_the_call(clock: Clock, swallows: bool) ->
     assert watched.nanoseconds == 9
 
 
-async def test_a_call_that_is_dropped_is_closed(clock: Clock) -> None:
+async def test_dropped_coroutine_is_closed(clock: Clock) -> None:
     closed = []
 
     async def call() -> None:

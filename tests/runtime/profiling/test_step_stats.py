@@ -24,7 +24,7 @@ def record(collector=None, outputs=(), name="mm", op="MatMul", inputs=("a", "b:1
     return collector.to_proto().dev_stats[0].node_stats[-1]
 
 
-def test_an_execution_begins_with_its_source():
+def test_statistics_begin_with_the_source_node():
     (device,) = StepStatsCollector(DEVICE).to_proto().dev_stats
     assert device.device == DEVICE
     (source,) = device.node_stats
@@ -50,7 +50,7 @@ def test_outputs_are_described_by_slot():
     assert descriptions[0].allocation_description.allocation_id > 0
 
 
-def test_without_tracking_the_outputs_are_the_memory_used():
+def test_memory_used_is_that_of_outputs_without_tracking():
     stats = record(outputs=(np.zeros(1 << 18, np.float32), np.zeros(1 << 17, np.float32)))
     (used,) = stats.memory
     assert (used.allocator_name, used.total_bytes, used.live_bytes) == ("cpu", 3 << 19, 3 << 19)
@@ -72,7 +72,7 @@ def test_tracked_memory_is_reported_as_it_was():
     assert stats.referenced_tensor[0].requested_bytes == 32
 
 
-def test_a_variables_cell_is_a_referenced_tensor():
+def test_variables_cell_is_a_referenced_tensor():
     cell = RefCell(dtypes.float32, UNKNOWN_RANK, np.zeros(4, np.float32))
     stats = record(outputs=(cell, RefCell(dtypes.float32, UNKNOWN_RANK)))
     assert not stats.output
@@ -113,7 +113,7 @@ def test_labels(arguments, label):
     assert timeline_label(*arguments) == label
 
 
-def test_a_very_long_step_is_not_recorded_to_its_end(monkeypatch):
+def test_records_of_a_long_step_are_bounded(monkeypatch):
     monkeypatch.setattr(step_stats, "MAX_RECORDS", 3)
     collector = StepStatsCollector(DEVICE)
     for _ in range(5):

@@ -50,7 +50,7 @@ def start(call: BatchedCallable, *rows: Any, **options: Any) -> tuple[Any, async
     return step, asyncio.ensure_future(step.run())
 
 
-async def test_a_full_batch_is_run_at_once(batched: Batched) -> None:
+async def test_full_batch_is_run_at_once(batched: Batched) -> None:
     call = batched.callable()
     batched.gate.open.set()
     tasks = [start(call, *rows)[1] for rows in ((1.0,), (2.0, 3.0), (4.0,))]
@@ -58,7 +58,7 @@ async def test_a_full_batch_is_run_at_once(batched: Batched) -> None:
     assert batched.batches == [4] and batched.gate.count == 1
 
 
-async def test_a_batch_waits_no_longer_than_its_delay(batched: Batched) -> None:
+async def test_batch_waits_no_longer_than_its_delay(batched: Batched) -> None:
     call = batched.callable(max_delay=0.001)
     batched.gate.open.set()
     (values,) = await start(call, 1.0, 2.0)[1]
@@ -72,7 +72,7 @@ async def test_padding_is_left_out(batched: Batched) -> None:
     assert values.tolist() == [1] and batched.batches == [4]
 
 
-async def test_other_shapes_make_batches_of_their_own(batched: Batched) -> None:
+async def test_rows_of_another_shape_make_another_batch(batched: Batched) -> None:
     call = batched.callable(max_rows=2)
     batched.gate.open.set()
     tasks = [start(call, row)[1] for row in ([1.0], [1.0, 2.0], [3.0], [3.0, 4.0])]
@@ -80,7 +80,7 @@ async def test_other_shapes_make_batches_of_their_own(batched: Batched) -> None:
     assert batched.batches == [2, 2]
 
 
-async def test_more_rows_than_a_batch_has_are_run_alone(batched: Batched) -> None:
+async def test_call_with_more_rows_than_a_batch_is_run_alone(batched: Batched) -> None:
     batched.gate.open.set()
     (values,) = await start(batched.callable(max_rows=2), 1.0, 2.0, 3.0)[1]
     assert values.tolist() == [1, 2, 3]
@@ -88,7 +88,7 @@ async def test_more_rows_than_a_batch_has_are_run_alone(batched: Batched) -> Non
 
 @pytest.mark.parametrize("leader", [True, False])
 @pytest.mark.parametrize("how", ["step", "task"])
-async def test_one_that_is_cancelled_leaves_the_others(batched: Batched, leader: bool, how: str) -> None:
+async def test_cancelled_call_leaves_the_other_calls_of_its_batch(batched: Batched, leader: bool, how: str) -> None:
     call = batched.callable(max_rows=2)
     pairs = [start(call, 1.0), start(call, 2.0)]
     (step, lost), (_, kept) = pairs if leader else reversed(pairs)
@@ -109,13 +109,13 @@ async def test_one_that_is_cancelled_leaves_the_others(batched: Batched, leader:
     assert values.tolist() == [2 if leader else 1]
 
 
-async def test_a_deadline_passes_while_a_batch_is_filled(batched: Batched) -> None:
+async def test_deadline_passes_while_a_batch_is_filled(batched: Batched) -> None:
     with pytest.raises(errors.DeadlineExceededError):
         await batched.callable().prepare([1.0], options=aexec.RunOptions(timeout=0.001)).run()
     assert not batched.batches
 
 
-async def test_one_that_waits_can_be_cancelled(batched: Batched) -> None:
+async def test_waiting_call_can_be_cancelled(batched: Batched) -> None:
     step, task = start(batched.callable(), 1.0)
     await asyncio.sleep(0)
     assert step.statistics().nodes == 0 and step.id == 0
@@ -131,7 +131,7 @@ async def test_inputs_need_rows(batched: Batched) -> None:
 
 
 @pytest.mark.parametrize(("dims", "fine"), [(None, True), ((None, 2), True), ((), False), ((2, None), False)])
-def test_what_can_be_batched(dims: Any, fine: bool) -> None:
+def test_inputs_with_a_free_first_dimension_can_be_batched(dims: Any, fine: bool) -> None:
     assert can_be_batched(PartialTensorShape(dims)) is fine
 
 

@@ -56,7 +56,7 @@ class TestCalling:
             assert out["both"][1] is None
             assert session.statistics().plans == 2
 
-    async def test_it_says_what_it_was_made_of(self) -> None:
+    async def test_callable_shows_its_fetches_feeds_and_targets(self) -> None:
         g = graph()
         async with aexec.Session(g) as session:
             call = session.make_callable([g.tensor("s:0"), "s:0", "p:0"], [g.tensor("x:0"), "y"], [g.node("noop")])
@@ -138,7 +138,7 @@ class TestRefusals:
             ("s:0", [], [7], errors.InvalidArgumentError, "must be an operation or its name, got 7"),
         ],
     )
-    async def test_what_names_nothing_is_refused_when_it_is_made(
+    async def test_unknown_names_are_refused_when_the_callable_is_made(
         self, fetches: Any, feeds: Any, targets: Any, error: Any, words: str
     ) -> None:
         async with aexec.Session(graph()) as session:
@@ -157,7 +157,7 @@ class TestRefusals:
             ("near", "q:0", "FeedInputs node q:0: not found (the graph's inputs: a:0)"),
         ],
     )
-    async def test_wrong_names_are_answered_by_what_there_is(self, fetch: str, feed: str, words: str) -> None:
+    async def test_error_of_a_wrong_name_lists_the_known_ones(self, fetch: str, feed: str, words: str) -> None:
         with aexec.Graph() as small:
             a = aexec.placeholder("float32", [], name="a")
             aexec.ops.neg(a, name="b")
@@ -167,7 +167,7 @@ class TestRefusals:
                 session.make_callable(fetch, [feed])
         assert refused.value.message == words
 
-    async def test_no_more_than_some_names_are_listed(self) -> None:
+    async def test_list_of_known_names_is_bounded(self) -> None:
         with aexec.Graph() as wide:
             for number in range(60):
                 aexec.ops.neg(1.0, name=f"n{number}")
@@ -184,7 +184,7 @@ class TestRefusals:
                 with pytest.raises(errors.InvalidArgumentError, match="not an element of this graph"):
                     session.make_callable(*request)
 
-    async def test_another_number_of_values(self) -> None:
+    async def test_wrong_number_of_values_is_refused(self) -> None:
         async with aexec.Session(graph()) as session:
             call = session.make_callable("s:0", ["x:0", "y:0"])
             for values in ((X,), (X, X, X)):
@@ -198,7 +198,7 @@ class TestRefusals:
                 await call(X, X.astype(np.int32))
             assert session.statistics().runs == 1
 
-    async def test_a_released_one(self) -> None:
+    async def test_released_callable_is_refused(self) -> None:
         g, gate = gated()
         async with aexec.Session(g) as session:
             call = session.make_callable("gated:0", ["x:0"])
@@ -211,7 +211,7 @@ class TestRefusals:
             gate.open.set()
             assert (await step).tolist() == [1, 2]
 
-    async def test_of_a_closed_session(self) -> None:
+    async def test_callable_of_a_closed_session_is_refused(self) -> None:
         async with aexec.Session(graph()) as session:
             call = session.make_callable("s:0", ["x:0", "y:0"])
         with pytest.raises(errors.CancelledError, match=r"Session has been closed\."):
@@ -221,7 +221,7 @@ class TestRefusals:
 
 
 class TestLife:
-    async def test_it_survives_an_extension(self) -> None:
+    async def test_callable_survives_an_extension(self) -> None:
         async with aexec.Session(graph()) as session:
             planned, unplanned = (session.make_callable("s:0", ["x:0", "y:0"]) for _ in range(2))
             await planned(X, X)
@@ -243,7 +243,7 @@ class TestLife:
             gc.collect()
             assert session.statistics().plans == 0
 
-    async def test_a_step_that_is_never_awaited_does_not_hold_up_closing(self) -> None:
+    async def test_prepared_step_does_not_delay_closing(self) -> None:
         session = aexec.Session(graph())
         prepared = session.make_callable("s:0", ["x:0", "y:0"]).prepare(X, X)
         await session.close()
@@ -255,7 +255,7 @@ class TestLife:
 class TestFedAndFetched:
     """`Session.run` answers what is fed from the feed, as TensorFlow's Python does."""
 
-    async def test_alone_and_among_others(self) -> None:
+    async def test_fed_tensor_is_fetched_alone_and_with_others(self) -> None:
         async with aexec.Session(graph()) as session:
             fed = await session.run("x:0", {"x:0": [1, 2]})
             assert fed.dtype == np.float32
@@ -263,7 +263,7 @@ class TestFedAndFetched:
             out = await session.run(["s:0", "x:0", "p:0", "x:0"], {"y:0": X, "x": 2 * X})
             assert [value.tolist() for value in out] == [[3, 6], [2, 4], [2, 8], [2, 4]]
 
-    async def test_in_a_structure_and_of_an_inner_tensor(self) -> None:
+    async def test_fed_tensor_is_fetched_in_a_structure(self) -> None:
         @dataclasses.dataclass
         class Both:
             s: Any
@@ -276,12 +276,12 @@ class TestFedAndFetched:
                 assert out.s.tolist() == [1, 2]
                 assert out.n[0].tolist() == [-1, -2]
 
-    async def test_what_is_fed_is_checked_all_the_same(self) -> None:
+    async def test_fetched_feed_is_checked(self) -> None:
         async with aexec.Session(graph()) as session:
             with pytest.raises(errors.InvalidArgumentError, match="x:0"):
                 await session.run("x:0", {"x:0": "text"})
 
-    async def test_partial_runs_refuse_it(self) -> None:
+    async def test_partial_runs_refuse_fetched_feeds(self) -> None:
         async with aexec.Session(graph()) as session:
             with pytest.raises(errors.InvalidArgumentError, match="both fed and fetched"):
                 await session.partial_run_setup(["x:0", "s:0"], ["x:0"])
@@ -323,7 +323,7 @@ def connected(*pairs: tuple[str, str], feeds: tuple[str, ...] = ("x:0",), fetche
 
 
 class TestConnections:
-    async def test_one_tensor_takes_the_place_of_another(self) -> None:
+    async def test_connected_tensor_replaces_another(self) -> None:
         async with aexec.Session(connectable()) as session:
             call = session.make_callable(connected(("y:0", "z:0"), fetches=("w:0", "v:0", "y:0")))
             for _ in range(3):
@@ -331,19 +331,19 @@ class TestConnections:
             assert (await session.run("w:0", {"z": X})).tolist() == [2, 3]
             assert {node.name for node in call.nodes} == {"y", "one", "w", "v"}
 
-    async def test_shapes_are_not_those_of_what_was_there(self) -> None:
+    async def test_connected_tensor_may_have_another_shape(self) -> None:
         async with aexec.Session(connectable()) as session:
             call = session.make_callable(connected(("y:0", "z:0"), fetches=("shape:0",)))
             assert [value.tolist() for value in await call([1, 2, 3])] == [[3]]
 
-    async def test_what_takes_a_constants_place_is_not_folded(self) -> None:
+    async def test_connection_in_place_of_a_constant_is_not_folded(self) -> None:
         async with aexec.Session(connectable()) as session:
             assert (await session.run("n:0")).tolist() == [-5, -6]
             call = session.make_callable("n:0", ["x"], connections=[("x", "c")])
             assert (await call(X)).tolist() == [-1, -2]
             assert (await session.run("n:0")).tolist() == [-5, -6]
 
-    async def test_several_in_a_chain(self) -> None:
+    async def test_connections_form_a_chain(self) -> None:
         async with aexec.Session(connectable()) as session:
             call = session.make_callable("n:0", ["x"], connections=[("y", "z"), ("v", "c")])
             assert (await call(X)).tolist() == [3, 5]
@@ -361,7 +361,9 @@ class TestConnections:
             ([("y:0", "z:1")], ("x:0",), ("w:0",), errors.InvalidArgumentError, "output index too large"),
         ],
     )
-    async def test_refused(self, pairs: Any, feeds: Any, fetches: Any, error: Any, words: str) -> None:
+    async def test_invalid_connections_are_refused(
+        self, pairs: Any, feeds: Any, fetches: Any, error: Any, words: str
+    ) -> None:
         async with aexec.Session(connectable()) as session:
             with pytest.raises(error, match=words):
                 session.make_callable(connected(*pairs, feeds=feeds, fetches=fetches))

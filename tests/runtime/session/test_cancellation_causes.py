@@ -286,7 +286,7 @@ async def _waiting(session: aexec.Session, options: aexec.RunOptions | None = No
 
 @pytest.mark.parametrize("name", WAITS)
 @pytest.mark.parametrize("elsewhere", [False, True], ids=["loop", "thread"])
-async def test_who_cancels_a_step_is_what_its_caller_sees(name: str, elsewhere: bool) -> None:
+async def test_caller_sees_that_the_step_was_cancelled(name: str, elsewhere: bool) -> None:
     async with aexec.Session(_graph(WAITS[name])) as session:
         lock = await session.run("held:0") if name == "mutex" else None
         step = await _waiting(session)
@@ -301,7 +301,7 @@ async def test_who_cancels_a_step_is_what_its_caller_sees(name: str, elsewhere: 
 
 
 @pytest.mark.parametrize("name", WAITS)
-def test_a_deadline_is_what_the_caller_sees(name: str) -> None:
+def test_caller_sees_that_the_deadline_passed(name: str) -> None:
     async def main() -> None:
         async with aexec.Session(_graph(WAITS[name])) as session:
             lock = await session.run("held:0") if name == "mutex" else None
@@ -314,7 +314,7 @@ def test_a_deadline_is_what_the_caller_sees(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", WAITS)
-async def test_the_closing_of_the_session_is_what_the_caller_sees(name: str) -> None:
+async def test_caller_sees_that_the_session_closed(name: str) -> None:
     async with aexec.Session(_graph(WAITS[name])) as session:
         lock = await session.run("held:0") if name == "mutex" else None
         step = await _waiting(session)

@@ -26,7 +26,7 @@ def gated(gate: Any, op: str = "TestGate") -> GraphBuilder:
     return g
 
 
-async def test_of_two_causes_the_first_is_what_the_caller_sees() -> None:
+async def test_caller_sees_the_first_of_two_causes() -> None:
     gate = gates.ThreadGate()
     async with aexec.Session(gated(gate, "TestStatefulThreadGate").graph()) as session:
         task = asyncio.create_task(session.run("after:0"))
@@ -42,7 +42,7 @@ async def test_of_two_causes_the_first_is_what_the_caller_sees() -> None:
             await task
 
 
-async def test_errors_that_follow_do_not_hide_the_first() -> None:
+async def test_later_errors_do_not_hide_the_first() -> None:
     """The gate's kernel turns its cancellation into an error of its own."""
     gate = gates.Gate()
 
@@ -63,7 +63,7 @@ async def test_errors_that_follow_do_not_hide_the_first() -> None:
     assert not caught.value.derived
 
 
-async def test_a_shield_keeps_the_step_when_a_waiter_goes() -> None:
+async def test_shield_keeps_the_step_when_a_waiter_is_cancelled() -> None:
     gate = gates.Gate()
     async with aexec.Session(gated(gate).graph()) as session:
         step = session.start("after:0")
@@ -81,7 +81,7 @@ async def test_a_shield_keeps_the_step_when_a_waiter_goes() -> None:
         np.testing.assert_array_equal(await step, [-1, -1])
 
 
-async def test_a_step_of_one_slice_does_not_see_its_deadline() -> None:
+async def test_step_of_one_slice_does_not_see_its_deadline() -> None:
     gate = gates.Gate()
     async with aexec.Session(gated(gate).graph()) as session:
         options = aexec.RunOptions(timeout=0)
@@ -90,7 +90,7 @@ async def test_a_step_of_one_slice_does_not_see_its_deadline() -> None:
             await session.run("after:0", options=options)
 
 
-async def test_a_step_that_nobody_awaits_runs_to_its_end() -> None:
+async def test_step_that_nobody_awaits_runs_to_its_end() -> None:
     async with aexec.Session(gated(gates.Gate()).graph()) as session:
         step = session.start("c:0")
         while not step.done:
@@ -99,7 +99,7 @@ async def test_a_step_that_nobody_awaits_runs_to_its_end() -> None:
         assert not step.cancel()
 
 
-async def test_an_assignment_runs_completely_or_not_at_all() -> None:
+async def test_assignment_runs_completely_or_not_at_all() -> None:
     """The step is cancelled between two assignments: the first stays, the second never happens."""
     gate = gates.Gate()
     g = gated(gate)
@@ -133,9 +133,7 @@ def _takers() -> aexec.Graph:
 
 @pytest.mark.parametrize("fetch", ["one:0", "many:0", "unstage:0"])
 @pytest.mark.parametrize("turns", range(6))
-async def test_what_a_cancelled_step_was_given_is_not_lost_whenever_the_cancellation_comes(
-    fetch: str, turns: int
-) -> None:
+async def test_value_delivered_to_a_cancelled_step_is_not_lost(fetch: str, turns: int) -> None:
     """In each turn of the loop between the delivery and the step's end: it has the value, or nobody has taken it."""
     async with aexec.Session(_takers()) as session:
         step = session.start(fetch)
@@ -156,7 +154,7 @@ async def test_what_a_cancelled_step_was_given_is_not_lost_whenever_the_cancella
         assert len(taken) + left == 1
 
 
-async def test_a_step_that_stands_in_line_ends_in_the_turn_in_which_it_is_stopped() -> None:
+async def test_cancelled_waiting_step_ends_in_the_same_turn() -> None:
     """Of a thousand that are cancelled at once none is gone through again."""
     async with aexec.Session(_takers()) as session:
         tasks = [asyncio.create_task(session.run("one:0")) for _ in range(3)]
@@ -190,7 +188,7 @@ def _cleaning_up(gate: Any, name: str) -> aexec.Graph:
     return graph
 
 
-async def test_who_is_cancelled_again_still_waits_for_the_end_of_the_step() -> None:
+async def test_waiter_cancelled_again_still_waits_for_the_end_of_the_step() -> None:
     gate = gates.Gate()
     async with aexec.Session(_cleaning_up(gate, "PromisesCleaningUp")) as session:
         step = session.start("slow:0", {"x:0": 1})
@@ -213,7 +211,7 @@ async def test_who_is_cancelled_again_still_waits_for_the_end_of_the_step() -> N
         assert step.done
 
 
-async def test_so_does_who_waits_for_a_part_of_it() -> None:
+async def test_waiter_of_a_partial_run_cancelled_again_waits_for_its_end() -> None:
     gate = gates.Gate()
     async with aexec.Session(_cleaning_up(gate, "PromisesCleaningUpPart")) as session:
         step = await session.partial_run_setup(["slow:0"], ["x:0"])

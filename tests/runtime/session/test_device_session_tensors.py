@@ -62,7 +62,7 @@ def session(device: str, dtype: Any = F, **settings: Any) -> aexec.Session:
     return aexec.Session(g.graph(), config=config)
 
 
-async def test_they_stay_there(device: str, copies: list[str]) -> None:
+async def test_session_tensors_stay_on_their_device(device: str, copies: list[str]) -> None:
     async with session(device) as opened:
         handle = await opened.run("h:0", {"x:0": [1, 2]})
         assert handle == f"h;0;{TASK}{device}".encode()
@@ -93,7 +93,7 @@ async def test_handles_are_fed_in_their_place(device: str, copies: list[str]) ->
         assert (await opened.run("double:0", {"x:0": again})).tolist() == [8, 16]
 
 
-async def test_those_of_the_host_are_brought(device: str, copies: list[str]) -> None:
+async def test_session_tensors_of_the_host_are_copied_to_the_device(device: str, copies: list[str]) -> None:
     async with session(device) as opened:
         handle = await opened.run("on_host:0", {"x:0": [1, 2]})
         assert (await opened.run("more:0", {"name:0": handle})).tolist() == [1, 4]
@@ -101,7 +101,7 @@ async def test_those_of_the_host_are_brought(device: str, copies: list[str]) -> 
         assert (await opened.run("more:0", {"name:0": mine.name})).tolist() == [9]
 
 
-async def test_they_are_accounted_for(device: str, copies: list[str]) -> None:
+async def test_session_tensors_count_in_accounts_and_limits(device: str, copies: list[str]) -> None:
     mebibyte = np.ones(1 << 18, np.float32)
     async with session(device, session_tensor_bytes=3 << 20, session_bytes=1 << 30) as opened:
         for count in range(1, 4):
@@ -116,7 +116,7 @@ async def test_they_are_accounted_for(device: str, copies: list[str]) -> None:
         assert len(opened.tensors) == 3
 
 
-async def test_a_tensor_that_could_not_be_made_is_not_kept(device: str, copies: list[str]) -> None:
+async def test_session_tensor_that_could_not_be_made_is_not_kept(device: str, copies: list[str]) -> None:
     async with session(device, session_bytes=1 << 20) as opened:
         with pytest.raises(errors.ResourceExhaustedError):
             await opened.run("h:0", {"x:0": np.ones(1 << 19, np.float32)})

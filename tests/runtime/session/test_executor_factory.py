@@ -25,7 +25,7 @@ class Counting(Execution):
         Counting.made += 1
 
 
-async def test_a_session_uses_the_executor_of_its_config() -> None:
+async def test_session_uses_the_executor_of_its_config() -> None:
     executor.register_executor("COUNTING", Counting)
     with pytest.raises(errors.AlreadyExistsError):
         executor.register_executor("COUNTING", Counting)
@@ -34,7 +34,7 @@ async def test_a_session_uses_the_executor_of_its_config() -> None:
     assert Counting.made == 1
 
 
-def test_an_unknown_type_is_refused_with_those_that_there_are() -> None:
+def test_unknown_executor_type_is_refused_with_the_known_ones() -> None:
     with pytest.raises(errors.NotFoundError, match="'DEFAULT'"):
         aexec.Session(chain(3).graph(), config=aexec.SessionConfig(executor_type="NOPE"))
 
@@ -47,7 +47,7 @@ def in_place_of_neg(c: OpKernelConstruction, registered: Any) -> BuiltKernel:
     return kernel
 
 
-async def test_a_type_may_make_kernels_of_its_own() -> None:
+async def test_executor_type_may_make_its_own_kernels() -> None:
     executor.register_executor("OWN_KERNELS", Execution, create_kernel=in_place_of_neg)
     with aexec.Graph() as graph:
         x = aexec.placeholder("float32", [], name="x")
@@ -70,7 +70,7 @@ class Recording(Rendezvous):
         super().send(key, value, **rest)
 
 
-async def test_a_type_may_bring_its_rendezvous() -> None:
+async def test_executor_type_may_bring_its_rendezvous() -> None:
     steps: list[int] = []
 
     def create(step_id: int) -> Rendezvous:
@@ -87,7 +87,7 @@ async def test_a_type_may_bring_its_rendezvous() -> None:
     assert Recording.keys
 
 
-async def test_an_executor_that_shares_nothing_with_the_default() -> None:
+async def test_independent_executor_gives_the_same_results() -> None:
     executor.register_executor("PLAIN", PlainExecution)
     outs = []
     for executor_type in ("DEFAULT", "PLAIN"):

@@ -70,7 +70,7 @@ def run_python(code: str) -> str:
     return done.stdout
 
 
-def test_the_loop_goes_on_during_the_first_session_and_its_first_run() -> None:
+def test_loop_goes_on_during_the_first_session_and_its_first_run() -> None:
     """At most 10 ms late where nothing else runs; a busy machine is compared with itself, and gets several tries."""
     tries: list[dict[str, Any]] = []
     for _ in range(6):
@@ -81,7 +81,7 @@ def test_the_loop_goes_on_during_the_first_session_and_its_first_run() -> None:
     raise AssertionError(f"seconds late: {tries}")
 
 
-def test_what_cannot_be_placed_is_told_when_the_session_is_entered_or_runs() -> None:
+def test_unplaceable_node_is_reported_on_entering_or_running() -> None:
     code = """
 import asyncio, aexec
 graph = aexec.Graph()

@@ -93,7 +93,7 @@ async def test_fetched_values_are_the_callers_alone() -> None:
         assert alive() == 0
 
 
-async def test_a_step_that_waited_leaves_nothing() -> None:
+async def test_step_that_waited_leaves_no_value() -> None:
     gate = Gate()
     async with aexec.Session(watched_graph("TestGate", key=gate.key)) as session:
         step = session.start(["y:0", "watched:0"], {"x:0": X})
@@ -105,14 +105,14 @@ async def test_a_step_that_waited_leaves_nothing() -> None:
         assert alive() == 0
 
 
-async def test_a_failed_step_leaves_nothing_once_its_error_is_dropped() -> None:
+async def test_failed_step_leaves_no_value_once_its_error_is_dropped() -> None:
     async with aexec.Session(watched_graph("TestFail")) as session:
         with pytest.raises(errors.InvalidArgumentError):
             await session.run(["y:0", "watched:0"], {"x:0": X})
         assert alive() == 0
 
 
-async def test_a_failed_step_of_its_own_task_leaves_nothing() -> None:
+async def test_failed_step_of_its_own_task_leaves_no_value() -> None:
     async with aexec.Session(watched_graph("TestFail")) as session:
         step = session.start(["y:0", "watched:0"], {"x:0": X})
         with pytest.raises(errors.InvalidArgumentError):
@@ -122,7 +122,7 @@ async def test_a_failed_step_of_its_own_task_leaves_nothing() -> None:
         assert alive() == 0
 
 
-async def test_a_cancelled_step_leaves_nothing() -> None:
+async def test_cancelled_step_leaves_no_value() -> None:
     gate = Gate()
     async with aexec.Session(watched_graph("TestGate", key=gate.key)) as session:
         step = session.start(["y:0", "watched:0"], {"x:0": X})
@@ -135,7 +135,7 @@ async def test_a_cancelled_step_leaves_nothing() -> None:
         assert alive() == 0
 
 
-async def test_a_step_that_nobody_awaits_leaves_nothing() -> None:
+async def test_unawaited_step_leaves_no_value() -> None:
     async with aexec.Session(watched_graph("TestFail")) as session:
         step = session.start(["y:0", "watched:0"], {"x:0": X})
         while not step.done:
@@ -146,7 +146,7 @@ async def test_a_step_that_nobody_awaits_leaves_nothing() -> None:
 
 
 @pytest.mark.parametrize("end", ["TestInThread", "TestFailInThread"])
-async def test_what_was_computed_in_a_thread_goes_with_the_step(end: str) -> None:
+async def test_values_computed_in_a_thread_are_freed_with_the_step(end: str) -> None:
     async with aexec.Session(in_thread(end)) as session:
         outcome = await asyncio.gather(session.run(["y:0", "watched:0"], {"x:0": X}), return_exceptions=True)
         assert session.statistics().pool.submitted == 1
@@ -182,7 +182,7 @@ async def test_runs_make_no_work_for_the_collector() -> None:
         assert gc.collect() == 0
 
 
-async def test_a_converted_feed_goes_with_its_last_consumer() -> None:
+async def test_converted_feed_is_freed_with_its_last_consumer() -> None:
     gate = Gate()
     g = GraphBuilder()
     g.placeholder("x", f32)

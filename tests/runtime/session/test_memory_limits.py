@@ -95,7 +95,7 @@ def session(graph: aexec.Graph, **limits: Any) -> aexec.Session:
     return aexec.Session(graph, config=aexec.SessionConfig(**limits))
 
 
-async def test_a_kernel_that_would_exceed_the_limit_is_not_run() -> None:
+async def test_kernel_that_would_exceed_the_limit_is_not_run() -> None:
     async with session(chain(5), step_bytes=3 * MB) as limited:
         with pytest.raises(errors.ResourceExhaustedError) as caught:
             await limited.run([f"n{i}:0" for i in range(5)], {"x:0": X})
@@ -114,7 +114,7 @@ async def test_a_kernel_that_would_exceed_the_limit_is_not_run() -> None:
             assert len(await limited.run(["n0:0", "n1:0", "n2:0"], {"x:0": X})) == 3
 
 
-async def test_what_a_kernel_needs_for_itself_is_reserved_while_it_runs() -> None:
+async def test_scratch_is_reserved_while_a_kernel_runs() -> None:
     metadata = aexec.RunMetadata()
     async with session(chain(2, "TestNeeds"), step_bytes=4 * MB) as limited:
         await limited.run(["n0:0", "n1:0"], {"x:0": X}, metadata=metadata)
@@ -126,7 +126,7 @@ async def test_what_a_kernel_needs_for_itself_is_reserved_while_it_runs() -> Non
     assert made == ["n0"]
 
 
-async def test_what_a_kernel_needs_may_be_as_a_value_says() -> None:
+async def test_scratch_may_depend_on_a_value() -> None:
     g = GraphBuilder()
     g.placeholder("x", dtypes.float32)
     g.placeholder("bytes", dtypes.int32)
@@ -138,20 +138,20 @@ async def test_what_a_kernel_needs_may_be_as_a_value_says() -> None:
             await limited.run("y:0", {"x:0": X, "bytes:0": np.int32(MB + 1)})
 
 
-async def test_what_is_not_needed_any_more_does_not_count() -> None:
+async def test_freed_values_do_not_count() -> None:
     async with session(chain(20), step_bytes=2 * MB) as limited:
         await limited.run("n19:0", {"x:0": X})
     assert len(made) == 20
 
 
-async def test_what_nobody_can_tell_beforehand_is_counted_when_it_is_there() -> None:
+async def test_outputs_of_unknown_size_are_counted_once_made() -> None:
     async with session(chain(3, "TestMakesUnknown"), step_bytes=MB + 1) as limited:
         with pytest.raises(errors.ResourceExhaustedError, match=r"take 2097152 bytes, which is more than the 1048577"):
             await limited.run(["n0:0", "n1:0", "n2:0"], {"x:0": X})
     assert made == ["n0", "n1"]
 
 
-async def test_more_dimensions_than_an_array_has_are_refused_as_without_limits() -> None:
+async def test_too_many_dimensions_are_refused_as_without_limits() -> None:
     with aexec.Graph() as graph:
         ops.fill(aexec.placeholder("int32", [None], name="dims"), False, name="y")
     for limit in (None, MB):
@@ -170,7 +170,7 @@ async def test_sizes_that_values_say_are_known_before() -> None:
             await limited.run("filled:0", {"dims:0": [1000000, 1000000]})
 
 
-async def test_what_is_counted_is_a_number_of_python() -> None:
+async def test_counted_bytes_are_python_integers() -> None:
     """NumPy's wrap around, and JSON has none."""
     with aexec.Graph() as graph:
         ops.where(aexec.placeholder("float32", [None, None], name="x"), name="y")
@@ -190,7 +190,7 @@ NEEDY: dict[str, Callable[[], Any]] = {
 
 
 @pytest.mark.parametrize("name", NEEDY)
-async def test_what_a_kernel_needs_for_itself_is_refused(name: str) -> None:
+async def test_scratch_beyond_the_limit_is_refused(name: str) -> None:
     with aexec.Graph() as graph:
         ops.identity(NEEDY[name](), name="y")
     async with aexec.Session(graph, config=aexec.SessionConfig(graph_passes=(), step_bytes=15 * MB)) as limited:
@@ -198,7 +198,7 @@ async def test_what_a_kernel_needs_for_itself_is_refused(name: str) -> None:
             await limited.run("y:0")
 
 
-async def test_what_a_kernel_needs_for_itself_counts() -> None:
+async def test_scratch_counts_during_a_call() -> None:
     """While it lasts; 8 bytes for each row of a shuffle."""
     with aexec.Graph() as graph:
         aexec.ops.random_shuffle(aexec.placeholder("uint8", [None], name="x"), name="y")
@@ -225,7 +225,7 @@ async def test_views_take_nothing() -> None:
 
 
 @pytest.mark.skipif(DEBUG > 0, reason="AEXEC_DEBUG makes inputs unusable instead")
-async def test_a_call_that_writes_over_its_input_takes_nothing() -> None:
+async def test_call_that_writes_over_its_input_reserves_nothing() -> None:
     with aexec.Graph() as graph:
         y: Any = ops.neg(aexec.placeholder("float32", [None], name="x"))
         for _ in range(5):
@@ -275,7 +275,7 @@ async def test_concurrent_steps_share_the_sessions_limit_and_have_their_own() ->
         del held
 
 
-async def test_what_variables_keep_is_the_sessions() -> None:
+async def test_variables_count_in_the_session() -> None:
     with aexec.Graph() as graph:
         x = aexec.placeholder("float32", [None], name="x")
         variable = ops.var_handle_op(dtype="float32", shape=[None], name="v")
@@ -316,7 +316,7 @@ async def test_values_that_would_exceed_the_limit_are_not_folded() -> None:
         assert opened.statistics().bytes_in_use < MB
 
 
-async def test_a_traced_run_says_what_it_took_at_most() -> None:
+async def test_traced_run_reports_its_peak() -> None:
     metadata = aexec.RunMetadata()
     async with aexec.Session(chain(3)) as unlimited:
         await unlimited.run("n2:0", {"x:0": X}, options=aexec.RunOptions(trace=True), metadata=metadata)
@@ -329,7 +329,7 @@ async def test_a_traced_run_says_what_it_took_at_most() -> None:
         assert plain.statistics().peak_bytes is None
 
 
-async def test_an_error_of_a_kernels_own_reports_if_that_is_asked_for() -> None:
+async def test_kernels_own_error_reports_allocations_on_request() -> None:
     g = GraphBuilder()
     g.placeholder("x", dtypes.float32)
     g("n0", "TestMakes", "x", T=dtypes.float32)
@@ -344,7 +344,7 @@ async def test_an_error_of_a_kernels_own_reports_if_that_is_asked_for() -> None:
 
 
 @pytest.mark.parametrize("name", ["step_bytes", "session_bytes"])
-def test_a_limit_is_not_negative(name: str) -> None:
+def test_negative_limit_is_refused(name: str) -> None:
     with pytest.raises(errors.InvalidArgumentError, match=f"{name} must not be negative, got -1"):
         aexec.SessionConfig(**{name: -1})
 
@@ -362,7 +362,7 @@ LARGE = np.ones(8 * MB // 4, np.float32)
 
 
 @pytest.mark.usefixtures("rough")
-async def test_what_goes_to_a_thread_is_refused_before_it_runs() -> None:
+async def test_call_for_a_thread_is_refused_before_it_runs() -> None:
     async with session(chain(5), step_bytes=26 * MB) as limited:
         for _ in range(8):  # interpreted, compiled, and going on in a thread
             made.clear()
@@ -390,7 +390,7 @@ async def test_sessions_may_have_a_limit_together() -> None:
     assert together.in_use == 0
 
 
-def test_looking_takes_its_part_of_the_time_for_all_together(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_checks_take_a_bounded_part_of_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """A look that takes a second is the last for eight where there is little room, and for sixteen beside another."""
     clock = itertools.count()
     monkeypatch.setattr(memory_accountant, "perf_counter", lambda: float(next(clock)))
@@ -404,7 +404,7 @@ def test_looking_takes_its_part_of_the_time_for_all_together(monkeypatch: pytest
 
 
 @pytest.mark.usefixtures("rough")
-async def test_what_is_small_is_counted_in_steps_that_last() -> None:
+async def test_small_values_are_counted_in_long_steps() -> None:
     """A loop that goes on until it has gathered too much."""
     g = counting_loop()
     g.placeholder("x", dtypes.float32)
@@ -431,7 +431,7 @@ async def test_what_is_small_is_counted_in_steps_that_last() -> None:
 
 
 @pytest.mark.usefixtures("rough")
-async def test_what_was_fed_is_not_the_steps() -> None:
+async def test_fed_values_do_not_count_in_the_step() -> None:
     g = GraphBuilder()
     gate = gates.Gate()
     g.placeholder("x", dtypes.float32)
@@ -445,7 +445,7 @@ async def test_what_was_fed_is_not_the_steps() -> None:
 
 
 @pytest.mark.usefixtures("rough")
-async def test_what_resources_keep_is_the_sessions() -> None:
+async def test_resources_count_in_the_session() -> None:
     with aexec.Graph() as graph:
         x = aexec.placeholder("float32", [None], name="x")
         queue = ops.fifo_queue_v2(component_types=["float32"], name="queue")
@@ -483,7 +483,7 @@ def _repeated(call: KernelCall) -> tuple[list[Any], Any, Any] | None:
     return inputs, out if isinstance(out, tuple) else (out,), node
 
 
-def test_no_kernel_is_expected_to_make_more_than_it_does() -> None:
+def test_expected_outputs_are_no_larger_than_actual_ones() -> None:
     """Else calls would be refused for which there is room."""
     checked, told = set(), set()
     for call in load():
@@ -533,7 +533,7 @@ async def test_parts_of_a_run_that_were_handed_out_are_the_callers() -> None:
         del first, second
 
 
-async def test_what_is_received_is_no_other_value() -> None:
+async def test_received_value_is_not_counted_again() -> None:
     """A fed value is the caller's, on other devices of the host too."""
     g = GraphBuilder()
     g.placeholder("x")
@@ -545,7 +545,7 @@ async def test_what_is_received_is_no_other_value() -> None:
         assert await session.run("less:0", {"x:0": np.ones(MB, np.float32)}) == -1
 
 
-def test_looking_at_a_line_keeps_nothing_of_it() -> None:
+def test_memory_check_of_a_line_keeps_no_value() -> None:
     """What the line lets go of is free, so that kernels may write over it."""
     seen: list[weakref.ref[Any]] = []
 
@@ -586,7 +586,7 @@ class TestManyStrings:
     def strings(self) -> Any:
         return np.array([b"%d" % i for i in range(self.MANY)], object)
 
-    async def test_where_each_call_is_accounted_for(self, measured: list[bool]) -> None:
+    async def test_strings_are_measured_once_for_all_accounts(self, measured: list[bool]) -> None:
         """Once for all accounts together."""
         with aexec.Graph() as graph:
             ops.copy_host(aexec.placeholder("string", [None], name="x"), name="copied")
@@ -597,7 +597,7 @@ class TestManyStrings:
             assert copied.tolist() == text.tolist()
         assert measured == [True] * 3
 
-    async def test_where_they_are_kept(self, measured: list[bool]) -> None:
+    async def test_kept_strings_are_measured_once(self, measured: list[bool]) -> None:
         with aexec.Graph() as graph:
             x = aexec.placeholder("string", [None], name="x")
             handle = ops.var_handle_op(dtype="string", shape=[self.MANY], name="v")
@@ -614,7 +614,7 @@ class TestManyStrings:
             await limited.run("handle:0", {"x:0": text})
         assert measured == [True] * 4
 
-    def test_where_a_step_is_looked_at_some_of_them_tell(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_sample_of_strings_estimates_a_watched_step(self, monkeypatch: pytest.MonkeyPatch) -> None:
         looked_at: list[int] = []
         memory_bytes = tensor_buffer.memory_bytes
 

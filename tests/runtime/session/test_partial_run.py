@@ -36,7 +36,7 @@ def graph(*, gate: gates.Gate | None = None) -> aexec.Graph:
 ALL = (["r1:0", "r2:0"], ["a:0", "b:0", "c:0"])
 
 
-async def test_two_stages() -> None:
+async def test_partial_run_in_two_stages() -> None:
     async with aexec.Session(graph()) as session:
         setup = await session.partial_run_setup(*ALL)
         assert setup.handle.startswith("a:0,b:0,c:0->r1:0,r2:0//1/;")
@@ -50,7 +50,7 @@ async def test_two_stages() -> None:
             await session.partial_run(setup, "r2:0")
 
 
-async def test_a_call_may_only_feed_or_only_fetch() -> None:
+async def test_call_may_only_feed_or_only_fetch() -> None:
     async with aexec.Session(graph()) as session:
         setup = await session.partial_run_setup(*ALL)
         assert await session.partial_run(setup, [], {"a": 1, "b:0": 2}) == []
@@ -82,9 +82,7 @@ async def test_tensors_serve_as_names() -> None:
         (["r2:0"], {7: 1}, "Expected a tensor or its name, got 7"),
     ],
 )
-async def test_a_call_that_makes_no_sense_leaves_the_run_as_it_was(
-    fetches: Any, feeds: dict[Any, Any], words: str
-) -> None:
+async def test_refused_call_leaves_the_partial_run_as_it_was(fetches: Any, feeds: dict[Any, Any], words: str) -> None:
     async with aexec.Session(graph()) as session:
         setup = await session.partial_run_setup(*ALL)
         await session.partial_run(setup, "r1:0", {"a:0": 1, "b:0": 2})
@@ -93,14 +91,14 @@ async def test_a_call_that_makes_no_sense_leaves_the_run_as_it_was(
         assert await session.partial_run(setup, "r2:0", {"c:0": 2}) == 6
 
 
-async def test_a_bad_set_up_starts_nothing() -> None:
+async def test_refused_set_up_starts_no_step() -> None:
     async with aexec.Session(graph()) as session:
         with pytest.raises(errors.NotFoundError, match="nobody"):
             await session.partial_run_setup(["nobody:0"], ["a:0"])
         assert session.steps == ()
 
 
-async def test_a_kernels_error_ends_the_run() -> None:
+async def test_kernel_error_ends_the_partial_run() -> None:
     async with aexec.Session(graph()) as session:
         setup = await session.partial_run_setup(["r1:0", "failed:0"], ["a:0", "b:0", "c:0"])
         with pytest.raises(errors.InvalidArgumentError, match="failed on purpose"):
@@ -111,7 +109,7 @@ async def test_a_kernels_error_ends_the_run() -> None:
         assert session.steps == ()
 
 
-async def test_an_error_between_the_calls_is_told_by_the_next() -> None:
+async def test_error_between_calls_is_raised_by_the_next() -> None:
     async with aexec.Session(graph()) as session:
         setup = await session.partial_run_setup(["r1:0", "failed:0"], ["a:0", "b:0", "c:0"])
         await session.partial_run(setup, [], {"c:0": 1})
@@ -121,7 +119,7 @@ async def test_an_error_between_the_calls_is_told_by_the_next() -> None:
             await session.partial_run(setup, "r1:0", {"a:0": 1, "b:0": 2})
 
 
-async def test_a_dead_fetch_ends_the_run() -> None:
+async def test_dead_fetch_ends_the_partial_run() -> None:
     g = GraphBuilder()
     g.placeholder("x", F, [])
     g.placeholder("p", dtypes.bool_, [])
@@ -193,7 +191,7 @@ async def test_heavy_values_are_seen_when_they_come_late() -> None:
         assert session.statistics().pool.submitted == 1
 
 
-async def test_what_waits_for_a_feed_is_found_behind_other_feeds_and_control_edges() -> None:
+async def test_fetches_that_wait_for_a_feed_are_refused() -> None:
     g = GraphBuilder()
     for name in "abc":
         g.placeholder(name, F, [])
@@ -214,7 +212,7 @@ async def test_what_waits_for_a_feed_is_found_behind_other_feeds_and_control_edg
         setup.cancel()
 
 
-async def test_a_part_looks_at_the_graph_once_however_much_it_fetches() -> None:
+async def test_graph_is_searched_once_per_partial_call() -> None:
     g = GraphBuilder()
     g.placeholder("x", F, [])
     g.placeholder("late", F, [])

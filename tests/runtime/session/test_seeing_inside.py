@@ -36,7 +36,7 @@ def _waiting_graph(consumers: int = 1) -> aexec.Graph:
     return graph
 
 
-async def test_a_dump_lists_what_runs_and_what_waits_for_which_inputs() -> None:
+async def test_dump_lists_running_and_waiting_nodes_with_their_inputs() -> None:
     async with aexec.Session(_waiting_graph()) as session:
         step = session.start("sum0:0", {"x:0": 1})
         await until(lambda: "waiting sum0" in step.dump() and "running dequeued" in step.dump())
@@ -50,7 +50,7 @@ async def test_a_dump_lists_what_runs_and_what_waits_for_which_inputs() -> None:
         assert step.dump() == repr(step) == f"<Step {step.id} succeeded>"
 
 
-async def test_it_says_what_runs_in_a_thread() -> None:
+async def test_dump_lists_calls_in_threads() -> None:
     gate = gates.ThreadGate()
     g = GraphBuilder()
     g.const("c", np.ones(2, np.float32))
@@ -63,7 +63,7 @@ async def test_it_says_what_runs_in_a_thread() -> None:
         await step
 
 
-async def test_it_says_which_feeds_of_a_partial_run_are_to_come() -> None:
+async def test_dump_lists_missing_feeds_of_a_partial_run() -> None:
     with aexec.Graph() as graph:
         a, b = (aexec.placeholder("float32", [], name=name) for name in "ab")
         ops.add_v2(a, b, name="sum")
@@ -83,7 +83,7 @@ async def test_it_says_which_feeds_of_a_partial_run_are_to_come() -> None:
             await step
 
 
-async def test_it_says_why_a_step_ended_in_one_line() -> None:
+async def test_repr_says_in_one_line_why_a_step_ended() -> None:
     @aexec.op("InsideFailsToo(x: float) -> y: float", stateful=True)
     def fails(x: Any) -> Any:
         raise ValueError("no")
@@ -106,7 +106,7 @@ async def test_it_says_why_a_step_ended_in_one_line() -> None:
         assert repr(step) == f"<Step {step.id} cancelled: Step {step.id} was cancelled: too late>"
 
 
-async def test_it_looks_into_loops_and_called_functions() -> None:
+async def test_dump_includes_loops_and_called_functions() -> None:
     function = function_def(
         "InsideWaits(x: float) -> y: float",
         body=[("inner", "Unstage", [], {"dtypes": [F], "shared_name": b"s"})],
@@ -141,7 +141,7 @@ async def test_it_looks_into_loops_and_called_functions() -> None:
         assert await step == 1
 
 
-def test_the_error_of_a_deadline_lists_it_too_and_stays_short() -> None:
+def test_deadline_error_has_a_short_dump() -> None:
     async def main() -> str:
         async with aexec.Session(_waiting_graph(consumers=30)) as session:
             fetches = [f"sum{i}:0" for i in range(30)]
@@ -157,7 +157,7 @@ def test_the_error_of_a_deadline_lists_it_too_and_stays_short() -> None:
     assert rest[-1] == "  and 21 more"
 
 
-async def test_a_traced_step_tells_a_nodes_story() -> None:
+async def test_story_of_a_node_of_a_traced_step() -> None:
     @aexec.op("InsideFails(x: float) -> y: float", stateful=True)
     def fails(x: Any) -> Any:
         raise ValueError("no")
@@ -182,7 +182,7 @@ async def test_a_traced_step_tells_a_nodes_story() -> None:
             untraced.story("neg")
 
 
-async def test_the_story_of_control_flow_and_of_what_waits() -> None:
+async def test_story_of_dead_and_waiting_nodes() -> None:
     g = GraphBuilder()
     g.placeholder("x", F, [])
     g.placeholder("p", dtypes.bool_, [])
@@ -245,7 +245,7 @@ def _nothing_met_yet() -> None:
     _received.clear()
 
 
-async def test_a_failing_step_aborts_its_rendezvous_with_the_cause() -> None:
+async def test_failing_step_aborts_its_rendezvous_with_the_cause() -> None:
     async with aexec.Session(_meeting(False, True)) as session:
         with pytest.raises(errors.DataLossError, match="the cause"):
             await session.run([], targets=["n0", "n1"])
@@ -254,7 +254,7 @@ async def test_a_failing_step_aborts_its_rendezvous_with_the_cause() -> None:
     assert isinstance(first.status, errors.DataLossError)
 
 
-async def test_so_does_a_cancelled_one_and_each_step_has_its_own() -> None:
+async def test_cancelled_step_aborts_its_own_rendezvous() -> None:
     async with aexec.Session(_meeting(False)) as session:
         steps = [session.start([], targets=["n0"]) for _ in range(2)]
         await until(lambda: len(_rendezvous) == 2)
@@ -270,7 +270,7 @@ async def test_so_does_a_cancelled_one_and_each_step_has_its_own() -> None:
             await steps[1]
 
 
-async def test_what_is_left_in_a_rendezvous_goes_with_the_step() -> None:
+async def test_values_left_in_a_rendezvous_are_freed_with_the_step() -> None:
 
     register_op("InsideSends(x: float) -> y: float", stateful=True)
 

@@ -72,7 +72,7 @@ def _takes_time(_: Any) -> Any:
 
 
 class TestRun:
-    async def test_one_array(self) -> None:
+    async def test_run_returns_one_array(self) -> None:
         async with aexec.Session(small().graph()) as session:
             result = await session.run("z:0", {"x:0": X})
         np.testing.assert_array_equal(result, [4, 9])
@@ -196,7 +196,7 @@ class TestRun:
 
 class TestPlans:
     @pytest.mark.parametrize(("limit", "value"), [("MAX_ENTRIES", 3), ("MAX_PLAN_NODES", 9)])
-    async def test_the_oldest_go_when_they_are_too_many_or_too_large(
+    async def test_oldest_plans_are_dropped_when_too_many_or_too_large(
         self, limit: str, value: int, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(callable_cache, limit, value)
@@ -224,7 +224,7 @@ class TestExtend:
             await session.extend(more.graph_def.SerializeToString())
             np.testing.assert_array_equal(await session.run("w:0", {"x:0": X}), [-4, -9])
 
-    async def test_a_failed_extension_changes_nothing(self) -> None:
+    async def test_failed_extension_changes_nothing(self) -> None:
         graph = small().graph()
         async with aexec.Session(graph) as session:
             more = GraphBuilder()
@@ -236,7 +236,7 @@ class TestExtend:
             np.testing.assert_array_equal(await session.run("z:0", {"x:0": X}), [4, 9])
         assert "w" not in graph
 
-    async def test_a_name_that_is_taken(self) -> None:
+    async def test_extension_with_a_taken_name_is_refused(self) -> None:
         async with aexec.Session(small().graph()) as session:
             with pytest.raises(errors.InvalidArgumentError, match="includes node 'x'"):
                 await session.extend(small().graph_def.SerializeToString())
@@ -250,7 +250,7 @@ class TestExtend:
             with pytest.raises(errors.NotFoundError):
                 await two.run("w:0", {"x:0": X})
 
-    async def test_a_cancelled_extension_adds_nothing_and_close_waits_for_it(self) -> None:
+    async def test_cancelled_extension_adds_nothing_and_close_waits_for_it(self) -> None:
         """Its thread ends where it asks next whether it is wanted; it is held before."""
         more = GraphBuilder()
         for index in range(1000):
@@ -311,7 +311,7 @@ class TestExtend:
             with pytest.raises(errors.InvalidArgumentError, match="Cannot parse GraphDef"):
                 await extending
 
-    async def test_an_empty_session_can_be_extended(self) -> None:
+    async def test_empty_session_can_be_extended(self) -> None:
         async with aexec.Session() as session:
             with pytest.raises(errors.InvalidArgumentError, match="graph is empty"):
                 await session.run("y:0")
@@ -382,7 +382,7 @@ class TestStep:
             assert gate.cancelled == 1
             assert session.steps == ()
 
-    async def test_whoever_awaits_a_step_and_is_cancelled_cancels_it(self) -> None:
+    async def test_cancelled_waiter_cancels_its_step(self) -> None:
         g, gate = gated()
         async with aexec.Session(g.graph()) as session:
             step = session.start("after:0", {"x:0": X})
@@ -398,7 +398,7 @@ class TestStep:
             assert step.state.value == "cancelled"
 
     @pytest.mark.default_executor
-    async def test_a_running_offload_is_abandoned(self) -> None:
+    async def test_running_offload_is_abandoned(self) -> None:
         g, gate = gated("TestThreadGate")
         session = aexec.Session(g.graph())
         step = session.start("after:0", {"x:0": X})
@@ -414,7 +414,7 @@ class TestStep:
         await closing
         assert gate.left.is_set()
 
-    async def test_an_offload_that_touches_state_is_waited_for(self) -> None:
+    async def test_stateful_offload_is_waited_for(self) -> None:
         g, gate = gated("TestStatefulThreadGate")
         async with aexec.Session(g.graph()) as session:
             step = session.start("after:0", {"x:0": X})
@@ -486,7 +486,7 @@ class TestDeadline:
 
         run_virtual(main())
 
-    def test_the_sessions_own_timeout(self) -> None:
+    def test_session_timeout_ends_a_run(self) -> None:
         async def main() -> None:
             g, _ = gated()
             config = aexec.SessionConfig(operation_timeout=5)
@@ -496,7 +496,7 @@ class TestDeadline:
 
         run_virtual(main())
 
-    def test_a_run_that_is_done_in_time(self) -> None:
+    def test_deadline_of_a_finished_run_is_forgotten(self) -> None:
         """Its deadline is forgotten: when it passes, nothing happens."""
 
         async def main() -> None:
@@ -526,7 +526,7 @@ class TestClose:
             await session.run("y:0", {"x:0": X})
         await session.close()
 
-    async def test_a_kernel_that_refuses_to_end_is_waited_for(self) -> None:
+    async def test_kernel_that_refuses_to_end_is_waited_for(self) -> None:
         released = asyncio.Event()
         entered = asyncio.Event()
 
@@ -567,7 +567,7 @@ class TestOwnership:
 
         asyncio.run(other())
 
-    async def test_another_loop_may_not_close_it_while_its_own_runs(self) -> None:
+    async def test_closing_on_another_loop_is_refused(self) -> None:
         async with aexec.Session(small().graph()) as session:
             await session.run("y:0", {"x:0": X})
             with pytest.raises(errors.FailedPreconditionError, match="which has to close it"):
@@ -576,7 +576,7 @@ class TestOwnership:
 
     @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
     @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-    def test_a_forked_child_is_refused(self) -> None:
+    def test_forked_child_is_refused(self) -> None:
         session = aexec.Session(small().graph())
         read, write = os.pipe()
         pid = os.fork()
@@ -597,7 +597,7 @@ class TestOwnership:
 
 class TestQueues:
     @pytest.mark.parametrize("pruned", [False, True])
-    async def test_a_queue_is_there_at_once_while_a_large_graph_is_planned(self, pruned: bool) -> None:
+    async def test_queue_is_available_while_a_large_graph_is_planned(self, pruned: bool) -> None:
         """A thread holds the planner; the loop does not wait for it."""
         g = small()
         g("q", "FIFOQueueV2", component_types=[dtypes.float32], capacity=3)
@@ -611,7 +611,7 @@ class TestQueues:
 
 
 class TestThreads:
-    async def test_other_threads_run_too(self) -> None:
+    async def test_other_threads_may_run(self) -> None:
         async with aexec.Session(small().graph()) as session:
             out = await asyncio.to_thread(lambda: session.run_threadsafe("y:0", {"x:0": X}).result(10))
             assert out.tolist() == [2, 3]
@@ -632,12 +632,12 @@ class TestThreads:
                 await asyncio.sleep(0)
             assert gate.cancelled == 1
 
-    async def test_the_loops_own_thread_is_refused(self) -> None:
+    async def test_thread_of_the_loop_is_refused(self) -> None:
         async with aexec.Session(small().graph()) as session:
             with pytest.raises(errors.FailedPreconditionError, match="for other threads than that of"):
                 session.run_threadsafe("y:0", {"x:0": X})
 
-    def test_a_session_without_a_running_loop_is_refused(self) -> None:
+    def test_session_without_a_running_loop_is_refused(self) -> None:
         session = aexec.Session(small().graph())
         with pytest.raises(errors.FailedPreconditionError, match="belongs to no event loop that runs"):
             session.run_threadsafe("y:0", {"x:0": X})
@@ -665,18 +665,20 @@ class TestHeavyFeeds:
             ("n:0", "s:0", np.full(20, b"x", object), 0),
         ],
     )
-    async def test_by_type_and_size(self, fetch: str, feed: str, value: Any, threads: int) -> None:
+    async def test_heavy_feeds_are_converted_in_threads_by_type_and_size(
+        self, fetch: str, feed: str, value: Any, threads: int
+    ) -> None:
         async with aexec.Session(self.graph()) as session:
             assert await session.run(fetch, {feed: value}) == value.size
             assert session.statistics().pool.submitted == threads
 
-    async def test_what_is_wrong_with_them_is_told(self) -> None:
+    async def test_invalid_heavy_feeds_are_refused(self) -> None:
         async with aexec.Session(self.graph()) as session:
             with pytest.raises(errors.InvalidArgumentError, match="s:0"):
                 await session.run("n:0", {"s:0": np.full(20_000, 1.5, object)})
             assert await session.run("n:0", {"s:0": ["a"]}) == 1
 
-    async def test_cancelling_does_not_wait_for_them(self) -> None:
+    async def test_cancelling_does_not_wait_for_heavy_feeds(self) -> None:
         entered, leave = threading.Event(), threading.Event()
 
         async with aexec.Session(self.graph()) as session:
@@ -700,7 +702,7 @@ class TestHeavyFeeds:
 
 
 class TestLoopFairness:
-    async def test_others_get_their_turn_during_a_long_inline_step(self) -> None:
+    async def test_other_tasks_run_during_a_long_inline_step(self) -> None:
         turns = 0
         done = False
 
@@ -717,7 +719,7 @@ class TestLoopFairness:
             await task
         assert turns > 5
 
-    async def test_a_caller_that_runs_again_and_again_cannot_starve_the_loop(self) -> None:
+    async def test_caller_in_a_loop_cannot_starve_other_tasks(self) -> None:
         """Runs that take at least 0.3 ms each: after at most four the slice of 1 ms is over, and others have the loop.
 
         On a busy machine runs take longer, and the slice is over after fewer.
@@ -754,7 +756,7 @@ class TestMetadata:
         names = {node.node_name for device in metadata.step_stats.dev_stats for node in device.node_stats}
         assert {"y", "z"} <= names
 
-    async def test_a_step_ends_though_its_metadata_cannot_be_made(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test_step_ends_when_its_metadata_cannot_be_made(self, monkeypatch: pytest.MonkeyPatch) -> None:
         def fails(*_: Any) -> Any:
             raise RuntimeError("no graphs today")
 
@@ -788,14 +790,14 @@ class TestWarmUp:
             await session.call(x=X)
             assert session.statistics().plans == 1
 
-    async def test_without_inputs_plans_are_made(self) -> None:
+    async def test_warm_up_without_inputs_makes_plans(self) -> None:
         async with aexec.Session(small().graph()) as session:
             await session.warm_up()
             assert (session.statistics().runs, session.statistics().plans) == (0, 1)
             await session.call(x=X)
             assert session.statistics().plans == 1
 
-    async def test_of_a_model_those_of_all_its_signatures(self, tmp_path: Any) -> None:
+    async def test_warm_up_of_a_model_plans_all_signatures(self, tmp_path: Any) -> None:
         with aexec.Graph() as graph:
             x = aexec.placeholder("float32", [None], name="x")
             y, z = aexec.ops.square(x, name="y"), aexec.ops.neg(x, name="z")
@@ -822,7 +824,7 @@ def test_session_is_not_copied(copied: Callable[[Any], object], monkeypatch: pyt
     assert not ignored
 
 
-def test_objects_that_were_never_made_whole_go_quietly(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unfinished_objects_are_collected_without_errors(monkeypatch: pytest.MonkeyPatch) -> None:
     """Those that do something when they go."""
     ignored: list[Any] = []
     monkeypatch.setattr(sys, "unraisablehook", ignored.append)

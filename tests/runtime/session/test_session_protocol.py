@@ -343,7 +343,7 @@ async def test_sessions_in_process_are_sessions(opened: Opened) -> None:
 
 
 @pytest.mark.parametrize("way", [way for way in WAYS if way not in NATIVE])
-async def test_what_is_not_promised_is_refused_by_name(way: str, tmp_path: Path) -> None:
+async def test_unpromised_attributes_are_refused_by_name(way: str, tmp_path: Path) -> None:
     async with WAYS[way](small(), tmp_path) as asked:
         for name in ("start", "call", "extend", "reset", "queue", "devices", "signature", "none"):
             with pytest.raises(AttributeError, match=f"'{name}'"):

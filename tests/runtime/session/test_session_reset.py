@@ -27,7 +27,7 @@ def counter(container: str) -> GraphBuilder:
 
 
 @pytest.mark.parametrize(("container", "dropped"), [("", []), ("", ["localhost"]), ("mine", ["mine", "none"])])
-async def test_containers_go(container: str, dropped: list[str]) -> None:
+async def test_reset_clears_the_named_containers(container: str, dropped: list[str]) -> None:
     async with aexec.Session(counter(container).graph()) as session:
         for _ in range(2):
             await session.run([], targets=["init"])
@@ -39,7 +39,7 @@ async def test_containers_go(container: str, dropped: list[str]) -> None:
                 await session.run("read:0")
 
 
-async def test_other_containers_stay() -> None:
+async def test_reset_keeps_other_containers() -> None:
     async with aexec.Session(counter("mine").graph()) as session:
         await session.run([], targets=["init"])
         await session.reset()

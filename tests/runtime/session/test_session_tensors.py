@@ -36,7 +36,7 @@ def graph() -> aexec.Graph:
     return g.graph()
 
 
-async def test_a_handle_that_is_fetched_keeps_its_tensor() -> None:
+async def test_fetched_handle_keeps_its_tensor() -> None:
     async with aexec.Session(graph()) as session:
         handle = await session.run("h:0", {"x:0": [1, 2]})
         assert handle == f"h;0;{CPU}".encode()
@@ -50,14 +50,14 @@ async def test_a_handle_that_is_fetched_keeps_its_tensor() -> None:
             await session.run([], {"name:0": handle}, targets=["delete"])
 
 
-async def test_one_that_is_not_fetched_keeps_nothing() -> None:
+async def test_unfetched_handle_keeps_nothing() -> None:
     async with aexec.Session(graph()) as session:
         await session.run([], {"x:0": [1]}, targets=["h", "h2"])
         assert len(session.tensors) == 0
         assert await session.run("h:0", {"x:0": [1]}) == f"h;2;{CPU}".encode()
 
 
-async def test_nothing_is_kept_of_a_step_that_fails() -> None:
+async def test_failed_step_keeps_no_tensor() -> None:
     g = GraphBuilder()
     g.placeholder("x")
     g("h", "GetSessionHandle", "x", T=F)
@@ -114,7 +114,7 @@ async def test_errors() -> None:
             await session.run("square:0", {"x:0": integers})
 
 
-async def test_from_python() -> None:
+async def test_tensors_are_kept_from_python() -> None:
     async with aexec.Session(graph()) as session:
         mine = np.array([1, 2], np.float32)
         handle = await session.tensors.put(mine, "mine")
@@ -137,14 +137,14 @@ async def test_from_python() -> None:
     assert len(session.tensors) == 0
 
 
-async def test_what_is_kept_cannot_be_changed_through_results() -> None:
+async def test_kept_tensor_cannot_be_changed_through_results() -> None:
     async with aexec.Session(graph()) as session:
         handle, double = await session.run(["h:0", "double:0"], {"x:0": [1, 2]})
         double[0] = 99
         assert session.tensors.get(handle).tolist() == [2, 4]
 
 
-async def test_a_large_one_is_copied_in_a_thread() -> None:
+async def test_large_tensor_is_copied_in_a_thread() -> None:
     big = np.ones(1 << 20, np.float32)
     async with aexec.Session(graph()) as session:
         handle, double = await session.run(["h:0", "double:0"], {"x:0": big})
@@ -155,7 +155,7 @@ async def test_a_large_one_is_copied_in_a_thread() -> None:
         assert session.statistics().pool.submitted > before
 
 
-async def test_the_config_bounds_the_bytes() -> None:
+async def test_session_tensor_bytes_bounds_the_tensors() -> None:
     config = aexec.SessionConfig(session_tensor_bytes=10)
     async with aexec.Session(graph(), config=config) as session:
         await session.run("h:0", {"x:0": [1, 2]})
@@ -168,7 +168,7 @@ async def test_the_config_bounds_the_bytes() -> None:
         aexec.SessionConfig(session_tensor_bytes=-1)
 
 
-async def test_a_node_in_a_loop_has_one_handle_a_step() -> None:
+async def test_node_in_a_loop_has_one_handle_per_step() -> None:
     g = GraphBuilder()
     int32 = dtypes.int32
     g.const("zero", 0, int32)

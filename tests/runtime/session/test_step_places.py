@@ -29,7 +29,7 @@ async def turns(times: int = 20) -> None:
         await asyncio.sleep(0)
 
 
-async def test_so_many_run_at_a_time_and_the_others_in_their_order() -> None:
+async def test_max_steps_run_at_a_time_and_others_wait_in_order() -> None:
     gate = gates.Gate()
     async with aexec.Session(gated(gate), config=aexec.SessionConfig(max_steps=2)) as session:
         steps = [session.start("y:0", {"x:0": n}) for n in range(5)]
@@ -43,7 +43,7 @@ async def test_so_many_run_at_a_time_and_the_others_in_their_order() -> None:
         assert session.statistics().waiting == 0
 
 
-async def test_a_place_is_free_again_however_a_step_ended() -> None:
+async def test_place_is_free_again_however_a_step_ended() -> None:
     gate = gates.Gate()
     async with aexec.Session(gated(gate), config=aexec.SessionConfig(max_steps=1)) as session:
         for _ in range(3):
@@ -63,7 +63,7 @@ async def test_a_place_is_free_again_however_a_step_ended() -> None:
         assert await last == 2
 
 
-async def test_a_step_that_is_cancelled_in_its_turn_gives_it_on() -> None:
+async def test_step_cancelled_in_its_turn_passes_the_turn_on() -> None:
     gate = gates.Gate()
     async with aexec.Session(gated(gate), config=aexec.SessionConfig(max_steps=1)) as session:
         first = session.start("y:0", {"x:0": 0})
@@ -78,7 +78,7 @@ async def test_a_step_that_is_cancelled_in_its_turn_gives_it_on() -> None:
             await tasks[0]
 
 
-async def test_one_too_many_is_refused() -> None:
+async def test_step_beyond_the_waiting_limit_is_refused() -> None:
     gate = gates.Gate()
     config = aexec.SessionConfig(max_steps=1, max_waiting_steps=1)
     async with aexec.Session(gated(gate), config=config) as session:
@@ -90,7 +90,7 @@ async def test_one_too_many_is_refused() -> None:
         assert await asyncio.gather(*steps) == [0, 1]
 
 
-def test_a_deadline_counts_in_line() -> None:
+def test_deadline_counts_while_waiting() -> None:
     async def main() -> None:
         gate = gates.Gate()
         async with aexec.Session(gated(gate), config=aexec.SessionConfig(max_steps=1)) as session:

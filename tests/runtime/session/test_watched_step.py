@@ -35,7 +35,7 @@ async def test_outputs_come_before_the_end() -> None:
             assert told == [("early:0", 9), ("late:0", 3)]
 
 
-async def test_a_dead_output_is_not_told_of() -> None:
+async def test_dead_output_is_not_reported() -> None:
     g = GraphBuilder()
     g.placeholder("x", dtypes.float32)
     g.const("no", False, dtypes.bool_)

@@ -112,15 +112,15 @@ async def check_nothing_is_left(g: GraphBuilder, fetch: str, config: aexec.Sessi
     assert sum(left.values()) < A_FEW, left.most_common(5)
 
 
-async def test_a_session_leaves_nothing_to_the_collector() -> None:
+async def test_session_leaves_nothing_to_the_collector() -> None:
     await check_nothing_is_left(chain(with_placeholder()), f"y{NODES - 1}")
 
 
-async def test_nor_does_one_with_a_loop() -> None:
+async def test_session_with_a_loop_leaves_nothing_to_the_collector() -> None:
     await check_nothing_is_left(with_loop(), "out")
 
 
-async def test_nor_does_one_on_several_devices() -> None:
+async def test_session_on_several_devices_leaves_nothing_to_the_collector() -> None:
     g = chain(with_placeholder())
     for i, node in enumerate(g.graph_def.node):
         node.device = f"/cpu:{i // 100 % 2}"
@@ -128,11 +128,11 @@ async def test_nor_does_one_on_several_devices() -> None:
     await check_nothing_is_left(g, f"y{NODES - 1}", config)
 
 
-async def test_nor_does_one_with_a_large_function() -> None:
+async def test_session_with_a_large_function_leaves_nothing_to_the_collector() -> None:
     await check_nothing_is_left(with_function(), "out")
 
 
-async def test_nor_does_a_plan_that_cannot_be_made() -> None:
+async def test_failed_plan_leaves_nothing_to_the_collector() -> None:
     g = chain(with_placeholder())
     # Building its kernel fails, when all others have been built.
     body = [("y", "Neg", ["x"], {"T": dtypes.float32})]
@@ -150,7 +150,7 @@ async def test_nor_does_a_plan_that_cannot_be_made() -> None:
     assert len(graph)
 
 
-async def test_nor_does_a_plan_that_nobody_waits_for_any_more() -> None:
+async def test_called_off_plan_leaves_nothing_to_the_collector() -> None:
     graph = chain(with_placeholder(), nodes=5 * NODES).graph()
     async with aexec.Session(graph) as session:
         run = asyncio.create_task(session.run("y4999", {"x": 1.0}))
@@ -165,7 +165,7 @@ async def test_nor_does_a_plan_that_nobody_waits_for_any_more() -> None:
     assert sum(left.values()) < A_FEW, left.most_common(5)
 
 
-async def test_a_plan_that_the_cache_drops_is_taken_apart_while_the_session_goes_on(
+async def test_dropped_plan_is_disposed_of_while_the_session_goes_on(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(callable_cache, "MAX_ENTRIES", 1)
@@ -179,7 +179,7 @@ async def test_a_plan_that_the_cache_drops_is_taken_apart_while_the_session_goes
         assert sum(left.values()) < A_FEW, left.most_common(5)
 
 
-async def test_a_graph_belongs_to_who_made_it() -> None:
+async def test_graph_of_the_caller_is_not_disposed_of() -> None:
     graph = chain(with_placeholder()).graph()
     await closed_session(graph, f"y{NODES - 1}")
     await disposed()
@@ -187,7 +187,7 @@ async def test_a_graph_belongs_to_who_made_it() -> None:
     await closed_session(graph, f"y{NODES - 1}")
 
 
-async def test_a_callable_that_outlives_its_session_says_that_this_is_closed() -> None:
+async def test_callable_that_outlives_its_session_says_that_the_session_is_closed() -> None:
     async with aexec.Session(chain(with_placeholder()).graph()) as session:
         call = session.make_callable(f"y{NODES - 1}", ["x"])
         await call(1.0)
@@ -214,7 +214,7 @@ class Gate:
         self.opened.set()
 
 
-async def test_a_process_that_ends_does_not_wait_for_it() -> None:
+async def test_ending_process_does_not_wait_for_disposal() -> None:
     with Gate():
         graphs = [chain(with_placeholder()).graph() for _ in range(3)]
         for graph in graphs:
@@ -224,7 +224,7 @@ async def test_a_process_that_ends_does_not_wait_for_it() -> None:
     assert all(len(graph) == NODES + 1 for graph in graphs)
 
 
-async def test_a_large_function_is_not_laid_out_for_runs_that_have_ended() -> None:
+async def test_large_function_is_not_planned_for_runs_that_have_ended() -> None:
     async with aexec.Session(with_function().graph()) as session:
         with Gate():  # which lets nothing else have its turn
             leaving = session.start("out", {"x": 1.0}, options=aexec.RunOptions(timeout=0.05))
@@ -236,7 +236,7 @@ async def test_a_large_function_is_not_laid_out_for_runs_that_have_ended() -> No
         assert np.isfinite(await session.run("out:0", {"x": 0.0}))
 
 
-async def test_but_it_is_for_those_that_still_wait() -> None:
+async def test_large_function_is_planned_for_runs_that_still_wait() -> None:
     async with aexec.Session(with_function().graph()) as session:
         with Gate():
             staying, leaving = (session.start("out:0", {"x": 0.0}) for _ in range(2))
@@ -249,7 +249,7 @@ async def test_but_it_is_for_those_that_still_wait() -> None:
         assert np.isfinite(await staying)
 
 
-async def test_a_plan_that_is_asked_for_while_it_is_dropped_is_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_plan_asked_for_while_it_is_dropped_is_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     """As where a thread drops the last reference, and the loop goes on before that is over."""
     async with aexec.Session(chain(with_placeholder()).graph()) as session:
 

@@ -33,7 +33,7 @@ class Endless:
             self.ended.set()
 
 
-def test_it_waits_and_stops() -> None:
+def test_loop_thread_runs_coroutines_and_stops() -> None:
     thread = LoopThread("aexec-test")
     assert thread.wait(name_of_thread()) == "aexec-test"
     called = threading.Event()
@@ -47,7 +47,7 @@ def test_it_waits_and_stops() -> None:
         thread.wait(name_of_thread())
 
 
-def test_it_does_not_wait_for_itself() -> None:
+def test_loop_thread_refuses_to_wait_for_itself() -> None:
     thread = LoopThread("aexec-test")
 
     async def wait_within() -> None:
@@ -58,7 +58,7 @@ def test_it_does_not_wait_for_itself() -> None:
     thread.stop()
 
 
-def test_what_runs_is_cancelled_when_it_stops() -> None:
+def test_running_coroutine_is_cancelled_on_stop() -> None:
     thread = LoopThread("aexec-test")
     endless = Endless()
     thread.call_soon(lambda: asyncio.ensure_future(endless.run()))
@@ -67,7 +67,7 @@ def test_what_runs_is_cancelled_when_it_stops() -> None:
     assert endless.ended.is_set()
 
 
-def test_who_is_interrupted_before_the_wait_cancels(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_interrupt_before_the_wait_cancels_the_coroutine(monkeypatch: pytest.MonkeyPatch) -> None:
     """The coroutine may run before the call that submits it has returned, and be interrupted there."""
     thread = LoopThread("aexec-test")
     endless = Endless()
@@ -85,7 +85,7 @@ def test_who_is_interrupted_before_the_wait_cancels(monkeypatch: pytest.MonkeyPa
     thread.stop()
 
 
-def test_an_interrupt_that_wakes_nobody_is_noticed() -> None:
+def test_interrupt_that_wakes_nobody_is_noticed() -> None:
     """As one that comes in the instant before the thread falls asleep: the handler has run, and the wait goes on."""
     thread = LoopThread("aexec-test")
     endless = Endless()
@@ -104,7 +104,7 @@ def test_an_interrupt_that_wakes_nobody_is_noticed() -> None:
     thread.stop()
 
 
-def test_what_takes_longer_than_a_look_and_raises_a_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_coroutine_may_outlast_a_look_and_raise_timeout_errors(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loop_thread, "_LOOK_SECONDS", 0)
     thread = LoopThread("aexec-test")
 
@@ -120,7 +120,7 @@ def test_what_takes_longer_than_a_look_and_raises_a_timeout(monkeypatch: pytest.
     thread.stop()
 
 
-def test_one_that_nobody_has_any_more_stops() -> None:
+def test_unreferenced_loop_thread_stops() -> None:
     thread = LoopThread("aexec-test")
     (worker,) = [t for t in threading.enumerate() if t.name == "aexec-test"]
     del thread
@@ -128,7 +128,7 @@ def test_one_that_nobody_has_any_more_stops() -> None:
     assert not worker.is_alive()
 
 
-async def test_the_calling_threads_loop_stays_its_own() -> None:
+async def test_calling_thread_keeps_its_loop() -> None:
     thread = LoopThread("aexec-test")
     assert asyncio.get_event_loop() is asyncio.get_running_loop()
     thread.stop()

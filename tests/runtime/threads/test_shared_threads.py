@@ -59,7 +59,7 @@ def end(shared: SharedThreads, futures: list[Future[Any]], *shares: ThreadShare)
         assert not thread.is_alive()
 
 
-def test_a_session_has_as_many_as_it_asks_for(gate: Gate) -> None:
+def test_session_has_as_many_threads_as_it_asks_for(gate: Gate) -> None:
     shared, share = threads(8), ThreadShare(2)
     futures = [shared.submit(share, gate.call(str(number))) for number in range(5)]
     gate.until(2)
@@ -69,7 +69,7 @@ def test_a_session_has_as_many_as_it_asks_for(gate: Gate) -> None:
     assert gate.begun == ["0", "1", "2", "3", "4"]
 
 
-def test_who_asks_for_all_has_half_and_latecomers_begin_at_once(gate: Gate) -> None:
+def test_session_that_asks_for_all_threads_has_half_and_others_begin_at_once(gate: Gate) -> None:
     shared = threads(8)
     shares = {name: ThreadShare(64) for name in "abcdef"}
     futures = [shared.submit(shares["a"], gate.call("a")) for _ in range(20)]
@@ -82,7 +82,7 @@ def test_who_asks_for_all_has_half_and_latecomers_begin_at_once(gate: Gate) -> N
     end(shared, futures, *shares.values())
 
 
-def test_those_that_wait_begin_in_turns() -> None:
+def test_waiting_sessions_begin_in_turns() -> None:
     shared, first, second = threads(1), ThreadShare(1), ThreadShare(1)
     began, go_on, order = threading.Event(), threading.Event(), []
 
@@ -99,7 +99,7 @@ def test_those_that_wait_begin_in_turns() -> None:
     assert order == ["first", "second"] * 3
 
 
-def test_an_abandoned_call_keeps_its_own_session_s_place_only(gate: Gate) -> None:
+def test_abandoned_call_keeps_the_place_of_its_own_session_only(gate: Gate) -> None:
     shared, first, second = threads(1, 1), ThreadShare(1), ThreadShare(1)
     futures = [shared.submit(first, gate.call("abandoned"))]
     gate.until(1)
@@ -113,7 +113,7 @@ def test_an_abandoned_call_keeps_its_own_session_s_place_only(gate: Gate) -> Non
     assert gate.begun[2:] == ["first"]
 
 
-def test_what_is_cancelled_before_it_begins_is_passed_over(gate: Gate) -> None:
+def test_cancelled_waiting_call_is_passed_over(gate: Gate) -> None:
     shared, share = threads(4), ThreadShare(1)
     futures = [shared.submit(share, gate.call(str(number))) for number in range(4)]
     gate.until(1)
@@ -123,7 +123,7 @@ def test_what_is_cancelled_before_it_begins_is_passed_over(gate: Gate) -> None:
     assert gate.begun == ["0", "3"]
 
 
-def test_what_a_call_raises_is_its_futures_and_the_threads_go_on() -> None:
+def test_exception_goes_to_the_future_and_the_threads_go_on() -> None:
     shared, share = threads(1), ThreadShare(1)
     future = shared.submit(share, lambda: 1 // 0)
     with pytest.raises(ZeroDivisionError):

@@ -89,7 +89,7 @@ def line(monkeypatch: pytest.MonkeyPatch) -> Line:
     return Line(monkeypatch)
 
 
-def test_a_slice_lasts_until_the_loop_has_its_turn(line: Line) -> None:
+def test_slice_lasts_until_the_loop_has_its_turn(line: Line) -> None:
     assert line.clock.open(line.loop) == line.clock.open(line.loop) == line.loop.now + 1.0
     line.loop.now += 1.5
     line.loop.turn()
@@ -98,7 +98,7 @@ def test_a_slice_lasts_until_the_loop_has_its_turn(line: Line) -> None:
     assert line.clock.open(line.loop) == line.loop.now + 1.0
 
 
-def test_who_uses_slices_up_is_followed_by_the_next_in_line(line: Line) -> None:
+def test_used_up_slice_wakes_the_next_in_line(line: Line) -> None:
     line.clock.open(line.loop)
     line.stand("abc")
     order = []
@@ -110,7 +110,7 @@ def test_who_uses_slices_up_is_followed_by_the_next_in_line(line: Line) -> None:
     assert line.next() == ""
 
 
-def test_who_has_gone_is_passed_over(line: Line) -> None:
+def test_waiter_that_has_gone_is_passed_over(line: Line) -> None:
     gone: Any = Waiter("gone", line.woken)
     gone.over = True
     line.clock.stand_in_line(line.loop, gone, first=False)
@@ -119,7 +119,7 @@ def test_who_has_gone_is_passed_over(line: Line) -> None:
     assert line.next() == "a"
 
 
-def test_of_short_work_as_much_is_woken_as_a_slice_is_enough_for(line: Line) -> None:
+def test_short_work_is_woken_until_the_slice_is_full(line: Line) -> None:
     line.stand("abcdefghijklmno")
     order = []
     for seconds in (0.1, 0.1, 0.2, 0.4, 0.8):
@@ -131,7 +131,7 @@ def test_of_short_work_as_much_is_woken_as_a_slice_is_enough_for(line: Line) -> 
     assert line.next() == "abcd"  # half of the eight
 
 
-def test_who_was_woken_in_vain_is_next_and_in_order(line: Line) -> None:
+def test_waiters_woken_in_vain_are_next_in_order(line: Line) -> None:
     line.stand("abcdefxyz")
     order = []
     for _ in range(3):
@@ -164,7 +164,7 @@ def test_runs_that_begin_let_those_go_first_that_have_waited_for_long(line: Line
     assert clock.enter(loop) == loop.now + 1.0
 
 
-def test_without_patience_who_begins_stands_behind_the_line(line: Line) -> None:
+def test_newcomer_waits_behind_the_line_without_patience(line: Line) -> None:
     clock = SliceClock(LoopBudget(1.0), patience=0)
     assert clock.enter(line.loop) == line.loop.now + 1.0
     line.stand("a")
@@ -176,7 +176,7 @@ def test_without_patience_who_begins_stands_behind_the_line(line: Line) -> None:
     assert clock.enter(line.loop) == line.loop.now + 1.0
 
 
-def test_who_stands_behind_others_opens_no_slice(line: Line) -> None:
+def test_waiter_behind_others_opens_no_slice(line: Line) -> None:
     """It would be over when those come to it who have waited for it."""
     turns = LoopTurns()
     clock = SliceClock(LoopBudget(1.0), turns=turns, patience=0)
@@ -225,7 +225,7 @@ def test_sessions_stand_in_one_line(line: Line) -> None:
     assert clocks[0].enter(line.loop) == 0.0
 
 
-def test_whoever_works_in_a_slice_works_by_its_budget(line: Line) -> None:
+def test_work_in_a_slice_uses_its_budget(line: Line) -> None:
     before = current_budget()
     try:
         other = SliceClock(LoopBudget(2.0))

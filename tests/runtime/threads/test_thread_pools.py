@@ -58,7 +58,7 @@ async def test_runs_in_one_pool_leave_the_threads_of_another() -> None:
 
 
 @pytest.mark.parametrize("index", [-2, 1, 2, 2**31 - 1])
-async def test_a_pool_that_there_is_not(index: int) -> None:
+async def test_missing_pool_is_refused(index: int) -> None:
     g = GraphBuilder()
     g.const("c", 1.0, F)
     async with aexec.Session(g.graph()) as session:
@@ -104,6 +104,6 @@ def test_pools_are_few_and_not_negative() -> None:
         ThreadPools([ThreadPool()] * 65, 0, 0)
 
 
-def test_a_name_is_free_when_no_session_has_it() -> None:
+def test_name_of_a_pool_is_free_when_no_session_has_it() -> None:
     ThreadPools([ThreadPool(2, "r")], 0, 0)
     assert ThreadPools([ThreadPool(3, "r")], 0, 0).first.statistics().workers == 3

@@ -50,14 +50,14 @@ class Held:
 
 
 @pytest.mark.parametrize("on_cancel", OnCancel)
-async def test_a_call_gives_what_it_returns_or_raises(run: Run, on_cancel: OnCancel) -> None:
+async def test_call_returns_its_result_or_raises(run: Run, on_cancel: OnCancel) -> None:
     assert await run(divmod, 7, 2, on_cancel=on_cancel) == (3, 1)
     with pytest.raises(ZeroDivisionError):
         await run(divmod, 7, 0, on_cancel=on_cancel)
     assert not any_thread_busy()
 
 
-async def test_an_abandoned_call_keeps_nobody_waiting(run: Run) -> None:
+async def test_abandoned_call_keeps_nobody_waiting(run: Run) -> None:
     call = Held()
     task = asyncio.create_task(run(call, on_cancel=OnCancel.ABANDON))
     await call.entered.wait()
@@ -69,7 +69,7 @@ async def test_an_abandoned_call_keeps_nobody_waiting(run: Run) -> None:
     call.open.set()
 
 
-async def test_a_call_that_changes_something_is_waited_for_however_often_one_is_cancelled(run: Run) -> None:
+async def test_stateful_call_is_waited_for_through_repeated_cancellations(run: Run) -> None:
     call = Held()
     task = asyncio.create_task(run(call, on_cancel=OnCancel.WAIT))
     await call.entered.wait()
@@ -84,7 +84,7 @@ async def test_a_call_that_changes_something_is_waited_for_however_often_one_is_
 
 
 @pytest.mark.parametrize("on_cancel", OnCancel)
-async def test_a_call_that_has_not_begun_is_withdrawn(pool: WorkerPool, on_cancel: OnCancel) -> None:
+async def test_waiting_call_is_withdrawn(pool: WorkerPool, on_cancel: OnCancel) -> None:
     first, called = Held(), []
     held = asyncio.create_task(pool.run(first))
     await first.entered.wait()
@@ -99,7 +99,7 @@ async def test_a_call_that_has_not_begun_is_withdrawn(pool: WorkerPool, on_cance
     assert called == []
 
 
-async def test_a_call_of_the_loop_that_has_not_begun_is_withdrawn() -> None:
+async def test_waiting_call_of_the_loops_executor_is_withdrawn() -> None:
     loop = asyncio.get_running_loop()
     first, called = Held(), []
     loop.set_default_executor(ThreadPoolExecutor(1))
@@ -116,7 +116,7 @@ async def test_a_call_of_the_loop_that_has_not_begun_is_withdrawn() -> None:
     assert called == []
 
 
-async def test_a_future_of_a_call_that_is_completed_otherwise_withdraws_it(pool: WorkerPool) -> None:
+async def test_completed_future_withdraws_its_call(pool: WorkerPool) -> None:
     first, called = Held(), []
     held = pool.start(first)
     await first.entered.wait()
@@ -130,7 +130,7 @@ async def test_a_future_of_a_call_that_is_completed_otherwise_withdraws_it(pool:
     assert called == []
 
 
-async def test_who_waits_for_a_call_when_the_pool_closes_is_told() -> None:
+async def test_closing_the_pool_fails_waiting_calls() -> None:
     pool = WorkerPool(1)
     first = Held()
     held = asyncio.create_task(pool.run(first))
@@ -145,7 +145,7 @@ async def test_who_waits_for_a_call_when_the_pool_closes_is_told() -> None:
     await closing
 
 
-async def test_a_call_is_made_here_unless_it_asks_for_a_thread(pool: WorkerPool) -> None:
+async def test_call_is_made_inline_unless_it_asks_for_a_thread(pool: WorkerPool) -> None:
     calls = []
 
     def call(heavy: bool) -> bool:
@@ -161,7 +161,7 @@ async def test_a_call_is_made_here_unless_it_asks_for_a_thread(pool: WorkerPool)
     assert calls == [False, True, True]
 
 
-async def test_an_error_leaves_nothing_alive(run: Run) -> None:
+async def test_failed_call_keeps_nothing_alive(run: Run) -> None:
     class Something:
         pass
 
