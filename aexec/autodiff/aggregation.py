@@ -65,7 +65,7 @@ def _joined(slices: list[IndexedSlices[Tensor]]) -> IndexedSlices[Tensor]:
 
 
 def _of_one_type(integers: Sequence[Tensor]) -> list[Tensor]:
-    """The same integers, all of 64 bits if any are."""
+    """Cast all of these to int64 if any is int64."""
     wide = any(tensor.dtype.base is dtypes.int64 for tensor in integers)
     return [ops.cast(t, DstT="int64") if wide and t.dtype.base is not dtypes.int64 else t for t in integers]
 
@@ -81,10 +81,10 @@ def not_dead(gradients: Sequence[Gradient]) -> Gradient:
 
 
 def _dead_together(slices: IndexedSlices[Tensor]) -> IndexedSlices[Tensor]:
-    """The same rows, with indices and a shape that are dead if the values are.
+    """Return the slices with indices and shape that are dead if the values are.
 
-    The values come through the conditional's switch.  Indices that are constants of a branch may not: the gradient of a
-    loop makes such constants anew, in each of its steps, whichever branch is taken.
+    The values come through the conditional's Switch.  Indices that are constants of a branch may not: the gradient of a
+    loop makes new copies of such constants in each iteration, for both branches.
     """
     with control_dependencies([slices.values]):
         shape = None if slices.dense_shape is None else ops.identity(slices.dense_shape)

@@ -105,7 +105,7 @@ def gradients(
 def gradients_in_body(
     ys: Sequence[Tensor], xs: Sequence[Tensor], grad_ys: Sequence[Tensor], call: str
 ) -> list[Gradient | None]:
-    """As `gradients`, in the body of a function, as a part of another call of `gradients`.
+    """Like `gradients`, in the body of a function, as a part of another call of `gradients`.
 
     Args:
         call: name of that call.
@@ -464,7 +464,7 @@ def _between(graph: Graph, starts: Iterable[int], ends: set[int], borders: Colle
 
 
 def gated(grads: Sequence[Gradient | None]) -> list[Gradient | None]:
-    """The same gradients, each available only when all of them are."""
+    """Return the gradients, each available only when all of them are."""
     given = [grad for grad in grads if grad is not None]
     if len(given) < 2:
         return list(grads)

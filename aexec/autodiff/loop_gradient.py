@@ -202,7 +202,7 @@ class BackwardLoop:
             self.index = counter.value - constant(1)
             counter.advance(self.index)
 
-    # As a place
+    # The interface of a place
 
     @contextmanager
     def forward(self) -> Iterator[None]:

@@ -77,7 +77,7 @@ class GraphQueue:
         return self._take("QueueDequeueManyV2", {"n": count}, name or f"{self._base}_DequeueMany")
 
     def dequeue_up_to(self, count: Any, name: str | None = None) -> Any:
-        """As `dequeue_many`, but returns fewer elements once the queue is closed and has no more."""
+        """Like `dequeue_many`, but returns fewer elements once the queue is closed and has no more."""
         return self._take("QueueDequeueUpToV2", {"n": count}, name or f"{self._base}_DequeueUpTo")
 
     def _take(self, op: str, inputs: dict[str, Any], name: str) -> Any:
@@ -154,7 +154,7 @@ def fifo_queue(
 def padding_fifo_queue(
     capacity: int, types: Any, shapes: Any, *, shared_name: str | None = None, name: str = "padding_fifo_queue"
 ) -> GraphQueue:
-    """As `fifo_queue`; shapes may have unknown dimensions, which are padded in batches."""
+    """Like `fifo_queue`; shapes may have unknown dimensions, which are padded in batches."""
     return make_queue("PaddingFIFOQueue", capacity, types, shapes, shared_name=shared_name, name=name)
 
 

@@ -202,7 +202,7 @@ def batch(
 def batch_join(
     tensors_list: Sequence[Any], batch_size: Any, capacity: int = 32, *, name: str | None = None, **options: Any
 ) -> Any:
-    """As `batch`, with a task for each entry of a list of such `tensors`, such as those of different files."""
+    """Like `batch`, with a task for each entry of a list of such `tensors`, such as those of different files."""
     return _batch(tensors_list, batch_size, capacity, None, name or "batch_join", **options)
 
 
@@ -217,7 +217,7 @@ def shuffle_batch(
     name: str | None = None,
     **options: Any,
 ) -> Any:
-    """As `batch`, in random order.
+    """Like `batch`, in random order.
 
     Args:
         min_after_dequeue: number of elements that stay in the queue, to be mixed with later ones.
@@ -236,7 +236,7 @@ def shuffle_batch_join(
     name: str | None = None,
     **options: Any,
 ) -> Any:
-    """As `batch_join`, in random order."""
+    """Like `batch_join`, in random order."""
     mix = (min_after_dequeue, seed)
     return _batch(tensors_list, batch_size, capacity, mix, name or "shuffle_batch_join", **options)
 

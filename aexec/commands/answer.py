@@ -40,7 +40,7 @@ def check_output(option: str, path: str | None) -> None:
 
 
 def check_values_file(path: str | None, count: int) -> None:
-    """As `check_output`, for the file of `count` values.
+    """Like `check_output`, for the file of `count` values.
 
     Raises:
         UsageError: the file's suffix is not supported, or it is a terminal.

@@ -165,7 +165,7 @@ def foldr(
     parallel_iterations: int = 10,
     name: str | None = None,
 ) -> Any:
-    """As `foldl`, from the last row to the first."""
+    """Like `foldl`, from the last row to the first."""
     return _folded("foldr", fn, elems, initializer, parallel_iterations, name, reverse=True)
 
 

@@ -82,7 +82,7 @@ def copied_in(staging: Staging, array: Any) -> tuple[Any, Any]:
 
 
 def pieces_in(staging: Staging, array: Any) -> tuple[Any, Any]:
-    """As `copied_in`, for a large array.  Takes as long as the copy; its last pieces may still be in flight."""
+    """Like `copied_in`, for a large array.  Takes as long as the copy; its last pieces may still be in flight."""
     with staging.stream:
         target = staging.cupy.empty(array.shape, array.dtype)
     source = np.ascontiguousarray(array).reshape(-1).view(np.uint8)

@@ -286,19 +286,19 @@ class CudaDevice(Device):
     # Values that users hold in its memory
 
     def can_hold(self, dtype: DType) -> bool:
-        """As `Device.can_hold`."""
+        """Like `Device.can_hold`."""
         return is_on_device(dtype)
 
     def holds(self, value: Any) -> bool:
-        """As `Device.holds`: CuPy's arrays there, arrays whose `__dlpack_device__` says so, and its own values."""
+        """Like `Device.holds`: CuPy's arrays there, arrays whose `__dlpack_device__` says so, and its own values."""
         return value.device is self if type(value) is CudaValue else self._exchange.holds(value)
 
     def take_in(self, value: Any, *, node: str) -> CudaValue:
-        """As `Device.take_in`.  Raises InvalidArgumentError if CuPy cannot take the value."""
+        """Like `Device.take_in`.  Raises InvalidArgumentError if CuPy cannot take the value."""
         return value if type(value) is CudaValue else self._adopted(self._exchange.array_of(value, node), node)
 
     def shape_of(self, value: Any, *, node: str) -> Future[tuple[int, ...]]:
-        """As `Device.shape_of`, without a copy."""
+        """Like `Device.shape_of`, without a copy."""
         shape: Future[tuple[int, ...]] = Future()
 
         def look() -> None:
@@ -311,7 +311,7 @@ class CudaDevice(Device):
         return shape
 
     def hand_out(self, value: Any, *, node: str) -> Future[Callable[[], Any]]:
-        """As `Device.hand_out`: a copy, made on the current stream of the thread that takes it."""
+        """Like `Device.hand_out`: a copy, made on the current stream of the thread that takes it."""
         given: Future[Callable[[], Any]] = Future()
         streams = self._streams_to_read(value)
 
@@ -333,7 +333,7 @@ class CudaDevice(Device):
         return CudaWork(self, self.streams, on_error)
 
     def captured(self, sequence: CallSequence) -> CudaSequence:
-        """As `Device.captured`.  From then on CuPy's pinned memory comes from its default pool."""
+        """Like `Device.captured`.  From then on CuPy's pinned memory comes from its default pool."""
         if not self._captures:
             guard_captures(self.cupy)
             self._captures = True
@@ -354,7 +354,7 @@ class CudaDevice(Device):
         return streams_here().timer()
 
     async def close(self) -> None:
-        """As `Device.close`.  The memory goes back to the driver."""
+        """Like `Device.close`.  The memory goes back to the driver."""
         if self._closed:
             return
         self.issue(self._exchange.finish)

@@ -103,7 +103,7 @@ class CudaAllocator(Allocator):
             return (self._cupy.zeros if zeros else self._cupy.empty)((num_bytes,), "uint8")
 
     def allocate_tensor(self, shape: Sequence[int], dtype: DType, device: str = "", *, zeros: bool = False) -> Any:
-        """As `Allocator.allocate_tensor`, on the GPU.
+        """Like `Allocator.allocate_tensor`, on the GPU.
 
         Raises:
             InvalidArgumentError: elements that are objects.

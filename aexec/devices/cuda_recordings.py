@@ -59,7 +59,7 @@ class CudaSequence:
 
     @property
     def recordings(self) -> int:
-        """As `CapturedCalls.recordings`."""
+        """Like `CapturedCalls.recordings`."""
         return sum(len(part.recordings) for part in self._parts)
 
     def __call__(self, *inputs: Any) -> tuple[Any, ...]:

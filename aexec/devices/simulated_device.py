@@ -379,7 +379,7 @@ class SimulatedDevice(Device):
         return copied
 
     def copy_across(self, value: Any, destination: Device, *, node: str) -> SimulatedArray:
-        """As `Device.copy_across`.  Raises InvalidArgumentError for a device of another session."""
+        """Like `Device.copy_across`.  Raises InvalidArgumentError for a device of another session."""
         if not isinstance(destination, SimulatedDevice) or destination.checker is not self.checker:
             raise errors.InvalidArgumentError(
                 f"{self.name} cannot copy to {destination!r}: expected a device made together with it", node=node
@@ -414,11 +414,11 @@ class SimulatedDevice(Device):
                 told(f"aexec-{stream.name}", begin, perf_counter_ns(), array.nbytes)
 
     def holds(self, value: Any) -> bool:
-        """As `Device.holds`: its own values, which it hands out."""
+        """Like `Device.holds`: its own values, which it hands out."""
         return isinstance(value, SimulatedArray) and value._device is self
 
     def shape_of(self, value: Any, *, node: str) -> Future[tuple[int, ...]]:
-        """As `Device.shape_of`, without a copy."""
+        """Like `Device.shape_of`, without a copy."""
         buffer, shape = self._own(value, node)._buffer, Future[tuple[int, ...]]()
 
         def look(_kept: object = value) -> None:
@@ -432,7 +432,7 @@ class SimulatedDevice(Device):
         return shape
 
     def hand_out(self, value: Any, *, node: str) -> Future[Callable[[], Any]]:
-        """As `Device.hand_out`: the value itself, whose memory is the caller's when it is filled."""
+        """Like `Device.hand_out`: the value itself, whose memory is the caller's when it is filled."""
         memory, buffer = device_memory(self), self._own(value, node)._buffer
         if memory is not None and buffer.ready is not None:
             buffer.ready.when_done(lambda: memory.hand_out(buffer.array))

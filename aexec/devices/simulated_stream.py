@@ -46,7 +46,7 @@ class SimulatedEvent(HostEvent):
             self._checker.passed(buffer, self.seen or {})
 
     def has_passed(self) -> bool:
-        """As `done`, without recording that the host has seen it."""
+        """Like `done`, without recording that the host has seen it."""
         return self._passed.is_set()
 
     def wait_in_stream(self) -> None:

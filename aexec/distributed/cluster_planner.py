@@ -114,7 +114,7 @@ class ClusterPlanMaker(PlanMaker):
         return _merged([partition_graph(part) for part in partition.parts])
 
     def executed_graphs(self, cached: CachedPlan) -> list[proto.GraphDef]:
-        """As `PlanMaker.executed_graphs`."""
+        """Like `PlanMaker.executed_graphs`."""
         parts = [p.parts if isinstance(p, TaskPartition) else [p] for p in self.partitions(cached)]
         return [partition_graph(part) for each in parts for part in each]
 

@@ -481,7 +481,7 @@ class ClusterSession(Session):
             await asyncio.sleep(_LOOK_SECONDS)
 
     async def reset(self, containers: Iterable[str] = ()) -> None:
-        """As `Session.reset`, on all tasks."""
+        """Like `Session.reset`, on all tasks."""
         names = tuple(containers) or (DEFAULT_CONTAINER,)
         await super().reset(names)
         fields = {"session": self.handle, "containers": list(names)}

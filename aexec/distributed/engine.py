@@ -112,7 +112,7 @@ class DeliveringEngine(abc.ABC):
 
     @abc.abstractmethod
     async def workers(self) -> Sequence[str]:
-        """As `Engine.workers`."""
+        """Like `Engine.workers`."""
 
     @abc.abstractmethod
     async def exchange(self, address: str, envelope: Envelope) -> Message:
@@ -123,7 +123,7 @@ class DeliveringEngine(abc.ABC):
         """
 
     async def call(self, address: str, verb: str, message: Message) -> Message:
-        """As `Engine.call`."""
+        """Like `Engine.call`."""
         number = next(self._numbers)
         waiting = self._waiting.setdefault(address, set())
         waiting.add(number)
@@ -173,7 +173,7 @@ class DeliveringEngine(abc.ABC):
                 scope.reschedule(now)
 
     def push(self, address: str, verb: str, message: Message) -> None:
-        """As `Engine.push`."""
+        """Like `Engine.push`."""
         if self._closed or address in self._lost:
             return
         task = asyncio.get_running_loop().create_task(self._pushed(address, verb, message), name=f"push {verb}")
@@ -186,11 +186,11 @@ class DeliveringEngine(abc.ABC):
             await self.call(address, verb, message)
 
     def cancel(self, address: str, message: Message) -> None:
-        """As `Engine.cancel`."""
+        """Like `Engine.cancel`."""
         self.push(address, "cancel_step", message)
 
     def on_lost(self, callback: OnLost) -> None:
-        """As `Engine.on_lost`."""
+        """Like `Engine.on_lost`."""
         self._told_of_lost.append(callback)
 
     def lose(self, address: str, why: str) -> None:
@@ -203,7 +203,7 @@ class DeliveringEngine(abc.ABC):
             callback(address, why)
 
     def readmit(self, address: str) -> None:
-        """As `Engine.readmit`."""
+        """Like `Engine.readmit`."""
         if self._lost.pop(address, None) is not None:
             self._heard.pop(address, None)
 
@@ -244,7 +244,7 @@ class DeliveringEngine(abc.ABC):
             return Message({"error": error_fields(failure)})
 
     async def close(self) -> None:
-        """As `Engine.close`."""
+        """Like `Engine.close`."""
         self._closed = True
         pushes = list(self._pushes)
         for task in pushes:

@@ -161,11 +161,11 @@ class MemoryEngine(DeliveringEngine):
         network.engines[address] = self
 
     async def workers(self) -> Sequence[str]:
-        """As `Engine.workers`: all but clients, sorted."""
+        """Like `Engine.workers`: all but clients, sorted."""
         return sorted(address for address in self._network.engines if not address.startswith("client"))
 
     async def exchange(self, address: str, envelope: Envelope) -> Message:
-        """As `DeliveringEngine.exchange`."""
+        """Like `DeliveringEngine.exchange`."""
         answered: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
         *head, message = envelope
         sent = (*head, _copied(message))
@@ -186,7 +186,7 @@ class MemoryEngine(DeliveringEngine):
         exchange.add_done_callback(self._exchanges.discard)
 
     async def close(self) -> None:
-        """As `Engine.close`."""
+        """Like `Engine.close`."""
         self._network.engines.pop(self.address, None)
         await super().close()
         left = [task for task in self._exchanges if task is not asyncio.current_task()]

@@ -96,7 +96,7 @@ class RemoteExecution:
         self._early: dict[int, Any] = {}
 
     async def run(self, feeds: Sequence[Any]) -> list[Any]:
-        """As `Executor.run`."""
+        """Like `Executor.run`."""
         loop, cancellation = self._environment.loop, self._cancellation
         self.number = self._session.execution_begins(self, self._environment.step_id)
         token = cancellation.get_cancellation_token()
@@ -231,7 +231,7 @@ class RemoteExecution:
         self._session.engine.cancel(self.task.address, Message(fields))
 
     def feed(self, position: int, value: Any) -> None:
-        """As `Executor.feed`."""
+        """Like `Executor.feed`."""
         at = self._plan.feeds[position]
         self._unfed.discard(at)
         if self._is_running:
@@ -246,17 +246,17 @@ class RemoteExecution:
         self._session.engine.push(self.task.address, "feed_step", message)
 
     def statistics(self) -> ExecutionStatistics:
-        """As `Executor.statistics`: the running nodes are not known here, so the whole execution counts as one."""
+        """Like `Executor.statistics`: the running nodes are not known here, so the whole execution counts as one."""
         return ExecutionStatistics(0, int(not self._ended.done()))
 
     def running(self) -> list[RunningNode]:
-        """As `Executor.running`: none is here."""
+        """Like `Executor.running`: none is here."""
         return []
 
     def waiting(self) -> list[WaitingNode]:
-        """As `Executor.waiting`: none is here."""
+        """Like `Executor.waiting`: none is here."""
         return []
 
     def unfed(self) -> Sequence[int]:
-        """As `Executor.unfed`."""
+        """Like `Executor.unfed`."""
         return sorted(self._plan.feeds.index(at) for at in self._unfed)

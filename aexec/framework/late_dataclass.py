@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 else:
 
     def dataclass(*, slots, frozen=False, eq=True, weakref_slot=False):
-        """As `dataclasses.dataclass`, for classes without bases and `ClassVar`.
+        """Like `dataclasses.dataclass`, for classes without bases and `ClassVar`.
 
         `slots` is always true, and is said because type checkers want to know.
         """

@@ -258,7 +258,7 @@ def separable_conv1d(
     use_bias: bool = True,
     **options: Unpack[_OfSeparableWeights],
 ) -> Tensor:
-    """As `separable_conv2d`, for sequences."""
+    """Like `separable_conv2d`, for sequences."""
     with layer_scope(options.get("name"), "separable_conv1d", options.get("reuse")):
         x = as_inputs(inputs, 3)
         layout = format_of(data_format, 1)

@@ -43,7 +43,7 @@ def sigmoid_cross_entropy_with_logits(labels: Any, logits: Any, name: str | None
 
 
 def weighted_cross_entropy_with_logits(labels: Any, logits: Any, pos_weight: Any, name: str | None = None) -> Tensor:
-    """As `sigmoid_cross_entropy_with_logits`, with the positive part counted `pos_weight` times."""
+    """Like `sigmoid_cross_entropy_with_logits`, with the positive part counted `pos_weight` times."""
     with name_scope(name or "logistic_loss") as scope:
         x, z = _pair(logits, labels)
         weight = 1.0 + (pos_weight - 1.0) * z

@@ -154,7 +154,7 @@ class GuardedPhilox:
         return generator
 
     def reserve_outputs(self, count: int) -> Philox:
-        """As `reserve`, for `count` output elements, however many words these take."""
+        """Like `reserve`, for `count` output elements, however many words these take."""
         return self.reserve(count * BLOCKS_PER_OUTPUT)
 
 
@@ -278,7 +278,7 @@ def fill_standard_normal(generator: Philox, out: Array, xp: Any = np) -> None:
 
 
 def fill_truncated_normal(generator: Philox, out: Array, xp: Any = np) -> None:
-    """As `fill_standard_normal`, without the numbers that are 2 or more from 0."""
+    """Like `fill_standard_normal`, without the numbers that are 2 or more from 0."""
     per_block, convert = _NORMAL[out.dtype.name]
     stride = BLOCKS_PER_OUTPUT * per_block // 4
     flat = out.reshape(-1)

@@ -163,7 +163,7 @@ class LossScaleOptimizer(OptimizerWrapper):
         self.loss_scale: LossScale = FixedLossScale(loss_scale) if isinstance(loss_scale, int | float) else loss_scale
 
     def compute_gradients(self, loss: Tensor, *args: Any, **kwargs: Any) -> list[GradientAndVariable]:
-        """As of the wrapped optimizer: computed with the scale, returned without it."""
+        """Like the wrapped optimizer's: computed with the scale, returned without it."""
         with name_scope(self.name):
             scaled = loss * ops.cast(self.loss_scale.value(), DstT=loss.dtype.base)
         pairs = self._optimizer.compute_gradients(scaled, *args, **kwargs)

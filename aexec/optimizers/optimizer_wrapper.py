@@ -27,7 +27,7 @@ class OptimizerWrapper(Optimizer):
         self._optimizer = optimizer
 
     def compute_gradients(self, *args: Any, **kwargs: Any) -> list[GradientAndVariable]:
-        """As of the wrapped optimizer."""
+        """Like the wrapped optimizer's."""
         return self._optimizer.compute_gradients(*args, **kwargs)
 
     def slot(self, variable: Variable, name: str) -> Variable:

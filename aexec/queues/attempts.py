@@ -220,7 +220,7 @@ class Attempt(PendingOutputs):
         return True
 
     def withdraw(self) -> bool:
-        """As `PendingOutputs.withdraw`; True also requires that the attempt was still in line."""
+        """Like `PendingOutputs.withdraw`; True also requires that the attempt was still in line."""
         return super().cancel() and self._queue.abandon(self)
 
     def fail(self, error: BaseException) -> None:

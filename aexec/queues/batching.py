@@ -36,7 +36,7 @@ def check_element(components: Sequence[Any], shapes: Sequence[PartialTensorShape
 
 
 def check_rows(components: Sequence[Any], shapes: Sequence[PartialTensorShape]) -> None:
-    """As `check_element`, for components whose first dimension counts the elements."""
+    """Like `check_element`, for components whose first dimension counts the elements."""
     for position, component in enumerate(components):
         if not component.ndim:
             raise errors.InvalidArgumentError(

@@ -126,7 +126,7 @@ class Queue:
 
     @asynccontextmanager
     async def taking(self, count: int | None = None, *, up_to: bool = False) -> AsyncIterator[Element]:
-        """As `get`, or `get_many` if a count is given, in a context: if the block raises, the elements are put back.
+        """Like `get`, or `get_many` if a count is given, in a context: if the block raises, the elements are put back.
 
         The context's value is a tuple of the components' arrays, even if there is only one.
         """

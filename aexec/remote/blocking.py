@@ -157,7 +157,7 @@ class BlockingSession:
         metadata: RunMetadata | None = None,
         **settings: Any,
     ) -> Any:
-        """As the session's."""
+        """Like the session's."""
         return self._wait(self._session.run(fetches, feeds, targets, options=options, metadata=metadata, **settings))
 
     def call(
@@ -170,30 +170,30 @@ class BlockingSession:
         metadata: RunMetadata | None = None,
         **named: Any,
     ) -> dict[str, Any]:
-        """As the session's."""
+        """Like the session's."""
         return self._wait(self._session.call(signature, inputs, options=options, metadata=metadata, **named))
 
     def warm_up(
         self, signature: str | None = None, inputs: Mapping[str, Any] | None = None, /, **settings: Any
     ) -> None:
-        """As the session's."""
+        """Like the session's."""
         self._wait(self._session.warm_up(signature, inputs, **settings))
 
     def start(self, *arguments: Any, **settings: Any) -> _WaitingStep:
-        """As the session's: begins a step and returns it; its `result()` waits."""
+        """Like the session's: begins a step and returns it; its `result()` waits."""
         return _WaitingStep(self._at_once(lambda session: session.start(*arguments, **settings)), self._wait)
 
     def make_callable(self, *arguments: Any, **settings: Any) -> Any:
-        """As the session's; calls of it wait."""
+        """Like the session's; calls of it wait."""
         call = self._at_once(lambda session: session.make_callable(*arguments, **settings))
         return lambda *values, **options: self._wait(call(*values, **options))
 
     def partial_run_setup(self, fetches: Any, feeds: Iterable[Any] = (), *arguments: Any, **settings: Any) -> Any:
-        """As the session's."""
+        """Like the session's."""
         return self._wait(self._session.partial_run_setup(fetches, feeds, *arguments, **settings))
 
     def partial_run(self, setup: Any, fetches: Any, feeds: Mapping[Any, Any] | None = None) -> Any:
-        """As the session's."""
+        """Like the session's."""
         return self._wait(self._session.partial_run(setup, fetches, feeds))
 
     def wait(self, function: Callable[..., Any], *arguments: Any, **settings: Any) -> Any:
@@ -218,7 +218,7 @@ class BlockingSession:
 
     @property
     def graph(self) -> Graph:
-        """As the session's."""
+        """Like the session's."""
         graph: Graph = self._entered().graph
         return graph
 
@@ -229,23 +229,23 @@ class BlockingSession:
 
     @property
     def signatures(self) -> Mapping[str, Signature]:
-        """As the session's."""
+        """Like the session's."""
         signatures: Mapping[str, Signature] = self._entered().signatures
         return signatures
 
     def signature(self, name: str | None = None) -> Signature:
-        """As the session's."""
+        """Like the session's."""
         signature: Signature = self._entered().signature(name)
         return signature
 
     @property
     def inputs(self) -> Mapping[str, TensorInfo]:
-        """As the session's."""
+        """Like the session's."""
         return self.signature().inputs
 
     @property
     def outputs(self) -> Mapping[str, TensorInfo]:
-        """As the session's."""
+        """Like the session's."""
         return self.signature().outputs
 
     @property
@@ -254,31 +254,31 @@ class BlockingSession:
         return tuple(_WaitingStep(step, self._wait) for step in self._at_once(lambda session: session.steps))
 
     def devices(self) -> Any:
-        """As the session's."""
+        """Like the session's."""
         return self.wait(lambda session: session.devices())
 
     # What it keeps
 
     def queue(self, name: str) -> _Waiting:
-        """As the session's; its methods wait, and so does iterating over its elements."""
+        """Like the session's; its methods wait, and so does iterating over its elements."""
         return _Waiting(self._at_once(lambda session: session.queue(name)), self._wait)
 
     def queues(self) -> dict[str, _Waiting]:
-        """As the session's; their methods wait."""
+        """Like the session's; their methods wait."""
         found = self.wait(lambda session: session.queues())
         return {name: _Waiting(queue, self._wait) for name, queue in found.items()}
 
     @property
     def tensors(self) -> _Waiting:
-        """As the session's; its methods wait."""
+        """Like the session's; its methods wait."""
         return _Waiting(self._entered().tensors, self._wait)
 
     def extend(self, more: Any) -> None:
-        """As the session's."""
+        """Like the session's."""
         self._wait(self._session.extend(more))
 
     def reset(self, containers: Iterable[str] = ()) -> None:
-        """As the session's."""
+        """Like the session's."""
         self._wait(self._session.reset(containers))
 
     def __getattr__(self, name: str) -> Any:

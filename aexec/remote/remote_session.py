@@ -286,7 +286,7 @@ class RemoteSession:
         runs: int = _WARM_UP_RUNS,
         **settings: Any,
     ) -> None:
-        """As `Session.warm_up`, with inputs.
+        """Like `Session.warm_up`, with inputs.
 
         Raises:
             UnimplementedError: there are no inputs: the server makes plans by running.

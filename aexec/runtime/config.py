@@ -297,18 +297,18 @@ class RunOptions:
 
     @property
     def is_traced(self) -> bool:
-        """Are step statistics collected?"""
+        """True if step statistics are collected."""
         return self.trace or self.cost_graph
 
     @property
     def may_run_at_once(self) -> bool:
-        """Do they ask for nothing of a run, but that it ends in time, which is not over yet?"""
+        """True if they ask for no more than a timeout that has not passed yet, so that no `Step` is needed."""
         asks = self.is_traced or self.output_partition_graphs or self.report_tensor_allocations_upon_oom
         return not (asks or self.prints) and not self.thread_pool and (self.timeout is None or self.timeout > 0)
 
     @classmethod
     def of(cls, options: RunOptions | Message) -> RunOptions:
-        """Settings as runs take them, which may be a RunOptions message."""
+        """Convert options for a run, which may be a RunOptions message."""
         return options if isinstance(options, cls) else cls.from_proto(options)  # type: ignore[arg-type]
 
     @classmethod
@@ -333,7 +333,7 @@ def callable_arguments(message: proto.CallableOptions | Message) -> dict[str, An
     """
     message = as_message(message, proto.CallableOptions)
     if message.fetch_devices and not message.fetch_skip_sync:
-        # As TensorFlow: who wrote it does not know whether values are computed when the call returns.
+        # As in TensorFlow: the caller could not know whether the values are computed when the call returns.
         raise errors.UnimplementedError(
             "CallableOptions.fetch_skip_sync = false is not implemented where fetch_devices are given: set it to true, "
             "and wait for the device before the host looks into what was fetched; or give fetch_devices to "

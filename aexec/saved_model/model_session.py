@@ -106,7 +106,7 @@ class ModelSession(Session):
         super()._release_graph()
 
     async def close(self, containers: Iterable[str] = ()) -> None:
-        """As any session's `close`; initialising is given up."""
+        """Like any session's `close`; stops initialising."""
         task = self._initialization
         await super().close(containers)
         if task is not None:

@@ -36,7 +36,7 @@ def fixed_size_partitioner(num_shards: int, axis: int = 0) -> Partitioner:
 def variable_axis_size_partitioner(
     max_shard_bytes: int, axis: int = 0, bytes_per_string_element: int = 16, max_shards: int | None = None
 ) -> Partitioner:
-    """As few parts along an axis as possible, each of at most `max_shard_bytes` bytes if a row is not larger.
+    """Return a partitioner into the fewest parts along an axis of at most `max_shard_bytes` bytes each, or one row.
 
     Args:
         bytes_per_string_element: assumed size of a string.
@@ -63,7 +63,7 @@ def variable_axis_size_partitioner(
 def min_max_variable_partitioner(
     max_partitions: int = 1, axis: int = 0, min_slice_size: int = 256 << 10, bytes_per_string_element: int = 16
 ) -> Partitioner:
-    """As many parts along an axis as possible, up to `max_partitions`, each of at least `min_slice_size` bytes.
+    """Return a partitioner into at most `max_partitions` parts along an axis of at least `min_slice_size` bytes each.
 
     Raises:
         InvalidArgumentError: sizes that are not positive.

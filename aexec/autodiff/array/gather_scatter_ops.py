@@ -38,7 +38,7 @@ def _gather_v2(op: ForwardOp, grad: Tensor) -> Grads:
 
 
 def _along(params: Tensor, indices: Tensor, axis: Tensor, grad: Tensor, batch_dims: int) -> Grads:
-    """As for axis 0: the gathered axis is moved to the front, and batches become rows of their own."""
+    """Return gradients for any axis: the gathered axis is moved to the front, and batches become rows."""
     shape = shape_of(params)
     rank = ops.size(shape)
     axis = ops.floor_mod(ops.cast(axis, DstT="int32"), rank)

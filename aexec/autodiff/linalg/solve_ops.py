@@ -103,7 +103,7 @@ def _moved(x: Tensor, by: int) -> Tensor:
 
 
 def _moved_row(x: Tensor, by: int) -> Tensor:
-    """As `_moved`, for the last axis."""
+    """Like `_moved`, for the last axis."""
     zeros = ops.zeros_like(x[..., :1])
     parts = [zeros, x[..., :-1]] if by == 1 else [x[..., 1:], zeros]
     return ops.concat_v2(parts, -1)

@@ -115,16 +115,16 @@ def _cumsum(op: ForwardOp, grad: Tensor) -> Reduced:
 
 
 def _running(op: ForwardOp, kind: str, x: Tensor) -> Tensor:
-    """The same running reduction from the other end."""
+    """Add the running reduction `kind` of x, from the other end than the forward op's."""
     attrs = {"exclusive": op.get_attr("exclusive"), "reverse": not op.get_attr("reverse")}
     return create_node(kind, {"x": x, "axis": op.inputs[1]}, attrs).output(0)
 
 
 @gradient("Cumprod")
 def _cumprod(op: ForwardOp, grad: Tensor) -> Reduced:
-    """A factor's gradient is that of its products, divided by it; the first zero's has the products without it.
+    """A factor's gradient is the products' gradient times the products, divided by the factor.
 
-    After the first zero all products are zero, whatever the factors are.
+    The first zero cannot be divided by: its gradient has the products without it.  All later products are zero.
     """
     x, product = conjugated(op.inputs[0]), conjugated(op.outputs[0])
     ones, is_zero = ops.ones_like(x), ops.equal(x, ops.zeros_like(x))

@@ -329,7 +329,7 @@ class SyncReplicasOptimizer(Optimizer, training.SyncReplicasOptimizer):
         )
 
     def get_slot(self, var: Variable, name: str) -> Variable | None:
-        """As of the wrapped optimiser."""
+        """Like the wrapped optimizer's."""
         found: Variable | None = cast(Optimizer, self._optimizer).get_slot(var, name)
         return found
 

@@ -248,7 +248,7 @@ class Session(_Entering):
         options: Any = None,
         run_metadata: Any = None,
     ) -> Any:
-        """As `aexec.Session.run`.
+        """Like `aexec.Session.run`.
 
         Args:
             options: a `tf.RunOptions`.
@@ -342,7 +342,7 @@ class AsyncSession(_Entering):
         options: Any = None,
         run_metadata: Any = None,
     ) -> Any:
-        """As `Session.run`, awaited."""
+        """Like `Session.run`, awaited."""
         metadata = _metadata(run_metadata)
         with self._call(fetches):
             found = await self.awaitable.run(fetches, _feeds(self.graph, feed_dict), options=options, metadata=metadata)
@@ -361,12 +361,12 @@ class AsyncSession(_Entering):
         return run
 
     async def partial_run_setup(self, fetches: Any, feeds: Sequence[Any] = ()) -> Any:
-        """As `Session.partial_run_setup`, awaited."""
+        """Like `Session.partial_run_setup`, awaited."""
         with self._call(fetches):
             return (await self.awaitable.partial_run_setup(fetches, feeds)).handle
 
     async def partial_run(self, handle: str, fetches: Any, feed_dict: Mapping[Any, Any] | None = None) -> Any:
-        """As `Session.partial_run`, awaited."""
+        """Like `Session.partial_run`, awaited."""
         with self._call(fetches):
             return await self.awaitable.partial_run(handle, fetches, _feeds(self.graph, feed_dict))
 

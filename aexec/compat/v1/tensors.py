@@ -35,19 +35,19 @@ class Graph(_Graph):
         return list(self.nodes)
 
     def get_collection(self, name: Hashable, scope: str | None = None) -> list[Any]:
-        """As `tf.get_collection`."""
+        """Like `tf.get_collection`."""
         return self.collections.get(name, scope)
 
     def get_collection_ref(self, name: Hashable) -> list[Any]:
-        """As `tf.get_collection_ref`."""
+        """Like `tf.get_collection_ref`."""
         return self.collections.get_ref(name)
 
     def add_to_collection(self, name: Hashable, value: Any) -> None:
-        """As `tf.add_to_collection`."""
+        """Like `tf.add_to_collection`."""
         self.collections.add(name, value)
 
     def add_to_collections(self, names: Iterable[Hashable] | str, value: Any) -> None:
-        """As `tf.add_to_collections`."""
+        """Like `tf.add_to_collections`."""
         self.collections.add_to_each(names, value)
 
     def get_all_collection_keys(self) -> list[str]:
@@ -68,23 +68,23 @@ class Graph(_Graph):
         return self.build_state.unique_name(name)
 
     def name_scope(self, name: str | None) -> Any:
-        """As `tf.name_scope`."""
+        """Like `tf.name_scope`."""
         return self.build_state.name_scope(name)
 
     def device(self, device_name_or_function: str | None) -> Any:
-        """As `tf.device`."""
+        """Like `tf.device`."""
         return self.build_state.device(device_name_or_function)
 
     def control_dependencies(self, control_inputs: Iterable[Any] | None) -> Any:
-        """As `tf.control_dependencies`."""
+        """Like `tf.control_dependencies`."""
         return self.build_state.control_dependencies(control_inputs)
 
     def gradient_override_map(self, op_type_map: Mapping[str, str]) -> Any:
-        """As `aexec.gradient_override_map`."""
+        """Like `aexec.gradient_override_map`."""
         return self.build_state.gradient_override_map(op_type_map)
 
     def container(self, container_name: str) -> Any:
-        """As `tf.container`."""
+        """Like `tf.container`."""
         return self.build_state.container(container_name)
 
 

@@ -103,7 +103,7 @@ class TestCase(unittest.TestCase):
     def assertAllCloseAccordingToType(  # noqa: N802
         self, a: Any, b: Any, rtol: float = 1e-6, atol: float = 1e-6, **settings: Any
     ) -> None:
-        """As `assertAllClose`, with larger tolerances for narrow types."""
+        """Like `assertAllClose`, with larger tolerances for narrow types."""
         half = np.float16 in (np.asarray(a).dtype, np.asarray(b).dtype)
         self.assertAllClose(a, b, max(rtol, 1e-3 if half else 0), max(atol, 1e-3 if half else 0))
 

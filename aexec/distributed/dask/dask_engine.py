@@ -66,7 +66,7 @@ class DaskEngine(DeliveringEngine):
         )
 
     async def workers(self) -> Sequence[str]:
-        """As `Engine.workers`: those that Dask's scheduler knows, by address."""
+        """Like `Engine.workers`: those that Dask's scheduler knows, by address."""
         return sorted((await self._identity())["workers"])
 
     async def addresses(self) -> Sequence[str]:
@@ -82,7 +82,7 @@ class DaskEngine(DeliveringEngine):
             raise errors.UnavailableError(f"Dask's scheduler does not answer: {error}") from None
 
     async def exchange(self, address: str, envelope: Envelope) -> Message:
-        """As `DeliveringEngine.exchange`."""
+        """Like `DeliveringEngine.exchange`."""
         *head, message = envelope
         given = packed(head, message)
         await self._line_to(address)
@@ -152,14 +152,14 @@ class DaskEngine(DeliveringEngine):
             await channel.send({"number": number, **answer})
 
     def readmit(self, address: str) -> None:
-        """As `Engine.readmit`."""
+        """Like `Engine.readmit`."""
         super().readmit(address)
         channel = self._channels.get(address)
         if channel is not None and channel[0].done():
             del self._channels[address]
 
     async def close(self) -> None:
-        """As `Engine.close`."""
+        """Like `Engine.close`."""
         await super().close()
         ending = [*(task for task, _ in self._channels.values()), *self._answering]
         for task in ending:
@@ -185,7 +185,7 @@ class DaskWorkerEngine(DaskEngine):
         server.handlers[_CHANNEL] = self._take_channel
 
     async def exchange(self, address: str, envelope: Envelope) -> Message:
-        """As `DeliveringEngine.exchange`."""
+        """Like `DeliveringEngine.exchange`."""
         if _is_worker(address):
             return await super().exchange(address, envelope)
         if address not in self._opened:
@@ -208,7 +208,7 @@ class DaskWorkerEngine(DaskEngine):
                 self.lose(sender, "its channel was closed")
 
     async def close(self) -> None:
-        """As `Engine.close`."""
+        """Like `Engine.close`."""
         await super().close()
         for name in (_DELIVER, _CHANNEL):
             self._server.handlers.pop(name, None)
@@ -228,7 +228,7 @@ class AexecWorkerPlugin(distributed.WorkerPlugin):  # type: ignore[misc]  # what
     idempotent = True
 
     def setup(self, worker: Any) -> None:
-        """As Dask calls it, on the worker's event loop."""
+        """Like Dask calls it, on the worker's event loop."""
         made = Worker()
         made.connect(DaskWorkerEngine(worker, made.handle))
         worker.aexec = made
@@ -237,7 +237,7 @@ class AexecWorkerPlugin(distributed.WorkerPlugin):  # type: ignore[misc]  # what
         worker.metrics["aexec_steps"] = lambda worker: worker.aexec.steps
 
     async def teardown(self, worker: Any) -> None:
-        """As Dask calls it."""
+        """Like Dask calls it."""
         await worker.aexec.close()
 
 

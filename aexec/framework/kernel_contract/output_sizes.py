@@ -97,7 +97,7 @@ class Broadcast:
 
 
 class Varying(Broadcast):
-    """As `Broadcast`, for a kernel whose time depends on the values: a quick call does not mean that others are.
+    """Like `Broadcast`, for a kernel whose time depends on the values: a quick call does not mean that others are.
 
     The cost is an eighth of that for the slowest values, and is not corrected downwards.
     """

@@ -155,7 +155,7 @@ class Allocator(abc.ABC):
         return np.ndarray(shape, dtype.np, memory)
 
     def _allocate(self, num_bytes: int, alignment: int, *, zeros: bool) -> Array:
-        """As `allocate`; with `zeros`, memory that is cleared, by allocators that need not write it."""
+        """Like `allocate`; with `zeros`, memory that is cleared, by allocators that need not write it."""
         memory = self.allocate(num_bytes, alignment)
         if zeros:
             memory.fill(0)
@@ -209,7 +209,7 @@ class CpuAllocator(Allocator):
         self._in_use = self._peak = self._count = self._largest = 0
 
     def allocate(self, num_bytes: int, alignment: int = ALIGNMENT) -> Array:
-        """As `Allocator.allocate`.  Raises ResourceExhaustedError also if the machine has no more memory."""
+        """Like `Allocator.allocate`.  Raises ResourceExhaustedError also if the machine has no more memory."""
         return self._allocate(num_bytes, alignment, zeros=False)
 
     def _allocate(self, num_bytes: int, alignment: int, *, zeros: bool) -> Array:

@@ -79,7 +79,7 @@ class KeptMemory:
             self._add(new)
 
     def note(self, tensors: Iterable[Any]) -> None:
-        """As `keep`, for tensors that exist already and are not refused."""
+        """Like `keep`, for tensors that exist already and are not refused."""
         with self._lock:
             new, size = self._new(tensors)
             used = self._used + size

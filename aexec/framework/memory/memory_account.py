@@ -139,7 +139,7 @@ class MemoryAccount:
             self.within.give_back(num_bytes)
 
     def take(self, num_bytes: int) -> None:
-        """As `reserve`, for memory that exists already and is not refused."""
+        """Like `reserve`, for memory that exists already and is not refused."""
         with self._lock:
             self._reserved += num_bytes
             self._peak = max(self._peak, self._in_use + self._reserved)
@@ -155,7 +155,7 @@ class MemoryAccount:
         self._add(array, node, None)
 
     def _add(self, array: Any, node: str, size: int | None) -> None:
-        """As `add`, with the size of the buffer if it is known."""
+        """Like `add`, with the size of the buffer if it is known."""
         owner = buffer_of(array)
         with self._lock:
             self._account_for_dead()

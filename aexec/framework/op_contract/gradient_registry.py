@@ -66,7 +66,7 @@ class GradientRegistry:
         return op in self._taking_none
 
     def replace(self, op: str, function: GradientFunction | None) -> None:
-        """As `register`, but replaces what the op had: for a definition of the user's that runs again."""
+        """Like `register`, but replaces what the op had: for a definition of the user's that runs again."""
         with self._lock:
             self._functions[op] = function
 

@@ -277,7 +277,7 @@ class InferenceContext(ShapeAlgebra):
         return self._shape_from_input(index, self.with_rank(self.input(index), 1))
 
     def make_shape_from_shape_tensor_treat_scalar_as_unknown_shape(self, index: int) -> Shape:
-        """As `make_shape_from_shape_tensor`, but the input may be the scalar -1: unknown rank."""
+        """Like `make_shape_from_shape_tensor`, but the input may be the scalar -1: unknown rank."""
         return self._shape_from_input(index, self.with_rank_at_most(self.input(index), 1), scalar_is_unknown=True)
 
     def _shape_from_input(self, index: int, input_shape: Shape, *, scalar_is_unknown: bool = False) -> Shape:

@@ -131,7 +131,7 @@ class PromptOutputs(PendingOutputs):
         self._to_call: list[Callable[[asyncio.Future[Any]], object]] = []
 
     def when_ended(self, callback: Callable[[asyncio.Future[Any]], object]) -> None:
-        """As `PendingOutputs.when_ended`, but calls back before the completing call returns, or at once."""
+        """Like `PendingOutputs.when_ended`, but calls back before the completing call returns, or at once."""
         if self.done():
             callback(self)
         else:
@@ -146,7 +146,7 @@ class PromptOutputs(PendingOutputs):
         self._call_back()
 
     def cancel(self, msg: Any = None) -> bool:
-        """As `Future.cancel`."""
+        """Like `Future.cancel`."""
         cancelled = super().cancel(msg)
         if cancelled:
             self._call_back()

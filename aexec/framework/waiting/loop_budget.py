@@ -192,7 +192,7 @@ def let_others_run() -> None:
 
 
 def let_lock_go() -> None:
-    """As `let_others_run` in a thread, for work that must be done even if its call was abandoned."""
+    """Like `let_others_run` in a thread, for work that must be done even if its call was abandoned."""
     time.sleep(1e-6)
 
 

@@ -151,7 +151,7 @@ def resolve_attrs(
 
 
 def check_attrs(op_def: OpDef, attrs: Mapping[str, Any], *, node: str = "") -> dict[str, Any]:
-    """As `resolve_attrs`, for attrs that are Python values and not messages.
+    """Like `resolve_attrs`, for attrs that are Python values and not messages.
 
     A value may be anything that `attr_value.encode` takes.
 

@@ -227,7 +227,7 @@ def register_unary_op(operation: str, device_type: str, cls: type, apply: UnaryO
 
 
 def register_binary_op(operation: str, device_type: str, cls: type, apply: BinaryOp) -> None:
-    """As `register_unary_op`, for operations such as ADD on two variants of one class."""
+    """Like `register_unary_op`, for operations such as ADD on two variants of one class."""
     _add(_binary, (operation, device_type, cls), apply)
 
 

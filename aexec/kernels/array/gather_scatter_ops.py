@@ -110,7 +110,7 @@ def _taker(c: OpKernelConstruction) -> Callable[[Any, Any, int], Any]:
 
 
 def _picked(params: Any, indices: Any, axis: int) -> Any:
-    """As `take`, which would first copy a whole array that is not contiguous."""
+    """Like `take`, which would first copy a whole array that is not contiguous."""
     if indices.size and int(indices.min()) < 0:
         raise IndexError
     if indices.size >= params.shape[axis] and all(params.strides):

@@ -32,10 +32,10 @@ _FEW = 128
 # Bytes of a number as a Python object, in two lists.
 _OBJECT_BYTES = 60
 
-# Nanoseconds for an element, in a sort or a dict.
+# Nanoseconds per element, in a sort or a dict.
 _COMPARED = 80.0
 
-# The same for an axis, whose coordinates NumPy's functions compute.
+# Nanoseconds per slice along an axis, whose coordinates NumPy computes.
 _DIVISION_NS = 5000.0
 
 # The largest rank of a Where input.

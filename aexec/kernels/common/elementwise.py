@@ -129,7 +129,7 @@ def shared(xp: Any, function: Compute) -> Compute:
 
 
 def shared_rows(xp: Any, function: Compute, dtype: Any) -> Compute:
-    """As `shared`, for several arrays, which are broadcast; the results are converted to `dtype`."""
+    """Like `shared`, for several arrays, which are broadcast; the results are converted to `dtype`."""
 
     def whole(*arrays: Any) -> Any:
         return function(*arrays).astype(dtype, copy=False)

@@ -269,7 +269,7 @@ class Fusion:
         return finish
 
     def _broadcast(self, at: int, shape: Sequence[int], args: Sequence[Any], make: Callable[[Epilogue], Any]) -> Any:
-        """As `of`, if step `at` adds an array of another shape, which may enlarge the output."""
+        """Like `of`, if step `at` adds an array of another shape, which may enlarge the output."""
         out = make(self._epilogue(self._steps[:at], shape, args))
         side = args[self._steps[at].first].astype(self._dtype, copy=False)
         try:

@@ -76,7 +76,7 @@ _LOOKS_INTO_STATE = frozenset(
     """.split()
 )
 
-# Those of `_LOOKS_INTO_STATE` that only check whether there is a value: they also serve devices that keep variables.
+# The ops of `_LOOKS_INTO_STATE` that only check for a value; their kernels also serve devices that keep variables.
 _LOOKS_AT_CELL = frozenset("DestroyTemporaryVariable IsVariableInitialized RefIdentity Variable VariableV2".split())
 # Their kernels for DEFAULT devices take an assigned value without checking it; a form for devices checks it.
 _TAKES_UNSEEN = frozenset({"AssignVariableOp"})
@@ -144,7 +144,7 @@ PORTABLE: frozenset[str] = frozenset(
     """.split()
 )
 
-# Those of `PORTABLE` that make the host wait for values: to check them, or because a shape depends on them.
+# The ops of `PORTABLE` for which the host must wait for values: to check them, or because a shape depends on them.
 READS_BACK: frozenset[str] = frozenset(
     """
     ArgMax ArgMin BatchMatrixInverse BatchMatrixSolve BatchSelfAdjointEig BatchSelfAdjointEigV2 Bincount BlockLSTM

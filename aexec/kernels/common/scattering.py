@@ -112,7 +112,7 @@ def accumulate(ufunc: Any, out: Any, index: Any, rows: Any) -> None:
 
 
 def accumulate_piece(ufunc: Any, out: Any, index: Any, rows: Any) -> None:
-    """As `accumulate`, for one of many pieces; the caller has announced the scratch of one."""
+    """Like `accumulate`, for one of many pieces; the caller has announced the scratch of one."""
     width = prod(out.shape[1:])
     if width == 1:
         apply_at(ufunc, out.reshape(-1), index, rows.reshape(-1))

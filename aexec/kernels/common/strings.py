@@ -47,9 +47,9 @@ _PIECE = loop_budget.DEFAULT.pieces(_ELEMENT_NS)
 
 
 def string_cost(element_ns: float = _ELEMENT_NS, byte_ns: float = 0.5) -> Callable[..., float]:
-    """The cost of a kernel whose first input are strings, by their number and length.
+    """Return the cost of a kernel whose first input is strings, by their number and length.
 
-    For so many strings that the call is offloaded anyway, the length is estimated from a sample.
+    If there are enough strings to offload the call anyway, the length is estimated from a sample.
     """
 
     def cost(strings: Any, *_: Any) -> float:

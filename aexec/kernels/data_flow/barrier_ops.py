@@ -96,7 +96,7 @@ def barrier_take_many(c: OpKernelConstruction) -> Compute:
         except BaseException:
             found.put_back(taken)
             raise
-        # Freeing so many objects would hold the loop, too; nobody waits for it.
+        # Freeing so many objects would block the loop too, so a thread does it, and nothing waits for it.
         context.worker_pool.start(taken.clear)
         return columns
 

@@ -332,7 +332,7 @@ def sample_distorted_bounding_box(c: OpKernelConstruction) -> Compute:
 
 @kernel("StatelessSampleDistortedBoundingBox", T=dtypes.INTEGRAL, cost=_COST, scratch=_SCRATCH)
 def stateless_sample_distorted_bounding_box(c: OpKernelConstruction) -> Compute:
-    """As `sample_distorted_bounding_box`, determined by a seed."""
+    """Like `sample_distorted_bounding_box`, determined by a seed."""
     sample = _sampler(c)
 
     def compute(image_size: Any, boxes: Any, part: Any, seed: Any) -> Any:

@@ -244,7 +244,7 @@ def encode_jpeg(c: OpKernelConstruction) -> Compute:
 
 @kernel("EncodeJpegVariableQuality", cost=20.0, needs=_PILLOW)
 def encode_jpeg_variable_quality(c: OpKernelConstruction) -> Compute:
-    """As `encode_jpeg`, with the quality as an input."""
+    """Like `encode_jpeg`, with the quality as an input."""
 
     def compute(image: Any, quality: Any) -> Any:
         _check_jpeg_image(image)

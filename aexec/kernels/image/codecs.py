@@ -103,8 +103,8 @@ def decode_jpeg(data: bytes, channels: int, check_size: CheckSize, *, ratio: int
         width, height = image.size
         room = _check_shape((height, width, 3), check_size)
         wanted = {1: "L", 3: "RGB"}.get(channels, "L" if image.mode == "L" else "RGB")
-        # Slightly below the exact size, since Pillow rounds the division.  It takes floats, too, whatever its
-        # annotation says.
+        # Slightly below the exact size, since Pillow rounds the division.  It accepts floats, in spite of its
+        # annotation.
         size: Any = (width / ratio * 0.999, height / ratio * 0.999) if ratio > 1 else None
         image.draft("L" if wanted == "L" and image.mode != "CMYK" else None, size)
         image.load()

@@ -62,7 +62,7 @@ def adjust_contrast_v2(c: OpKernelConstruction) -> Compute:
 
 @kernel("AdjustContrast", T=_CONTRAST_TYPES, cost=8.0, scratch=_contrast_scratch)
 def adjust_contrast(c: OpKernelConstruction) -> Compute:
-    """As version 2, for any type, and limited to a range."""
+    """Like version 2, for any type, and limited to a range."""
     xp = c.xp
 
     def compute(images: Any, factor: Any, low: Any, high: Any) -> Any:

@@ -329,7 +329,7 @@ def _check_glimpse(x: Any, size: Any, offsets: Any) -> tuple[int, int]:
     return height, width
 
 
-# What a window takes by itself: nanoseconds, and bytes for where it lies.
+# Overhead per window: nanoseconds, and bytes of its position.
 _GLIMPSE_NS, _CORNER_BYTES = 6000.0, 48
 
 

@@ -411,7 +411,7 @@ def suppress_and_count(c: OpKernelConstruction) -> Compute:
 
 @kernel("NonMaxSuppressionWithOverlaps", cost=_cost_with_overlaps)
 def suppress_with_overlaps(c: OpKernelConstruction) -> Compute:
-    """As version 3, with a matrix of the similarities of all pairs of boxes."""
+    """Like version 3, with a matrix of the similarities of all pairs of boxes."""
 
     def compute(overlaps: Any, scores: Any, max_output_size: Any, limit: Any, threshold: Any) -> Any:
         for value, name in (

@@ -49,7 +49,7 @@ def _diag_ns(diagonal: Any, *_: Any) -> float:
 
 
 def _band_ns(diagonal: Any, k: Any, num_rows: Any, num_cols: Any, *_: Any) -> float:
-    """The same for matrices whose size the band and numbers give."""
+    """Nanoseconds to write matrices from bands, with the size that the band and the inputs give."""
     length = diagonal.shape[-1] if diagonal.ndim else 1
     side = length + max(map(abs, k.ravel()[:2].tolist()), default=0)
     rows, columns = (max(side, *n.ravel()[:1].tolist()) for n in (num_rows, num_cols))
@@ -67,7 +67,7 @@ def _diag_part_ns(matrix: Any, *_: Any) -> float:
 
 
 def _band_part_ns(matrix: Any, k: Any, *_: Any) -> float:
-    """The same for several diagonals."""
+    """Nanoseconds to read several diagonals of matrices."""
     ends = k.ravel()[:2].tolist()
     diagonals = max(1, min(sum(matrix.shape[-2:]), 1 + max(ends) - min(ends)))
     return float(3000.0 + diagonals * (_diag_part_ns(matrix) - 3000.0))

@@ -47,7 +47,7 @@ REAL_TYPES = (dtypes.float32, dtypes.float64)
 SCIPY = ("scipy.linalg", "scipy.linalg.cython_blas", "scipy.linalg.cython_lapack")
 NOT_INVERTIBLE = "Input matrix is not invertible."
 
-# Nanoseconds that a small matrix takes, whatever is done with it.
+# Overhead per small matrix of any operation, in nanoseconds.
 _MATRIX_NS = 500.0
 # Per element of a right-hand side: copying to LAPACK's order and back.
 _COPIED_NS = 10.0
@@ -378,7 +378,7 @@ def _banded_ns(*operands: Any) -> float:
 
 @kernel("BandedTriangularSolve", T=LINALG_TYPES, cost=_banded_ns, needs=SCIPY, scratch=_banded_scratch)
 def banded_triangular_solve(c: OpKernelConstruction) -> Compute:
-    """As MatrixTriangularSolve, for a matrix given by its bands.
+    """Like MatrixTriangularSolve, for a matrix given by its bands.
 
     Row i of the input is the band i below the main diagonal (`lower`), or the band K-1-i above it; an entry's column is
     that of its row in the matrix.

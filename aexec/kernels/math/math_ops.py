@@ -59,7 +59,7 @@ def _range_cost(start: Any, limit: Any, delta: Any) -> float:
 
 
 def _check_range_shapes(**inputs: Any) -> None:
-    # As TensorFlow's oldest versions, its newer ones take a vector of one element for a scalar here.
+    # Every version of TensorFlow accepts a vector of one element for a scalar here.
     for name, value in inputs.items():
         if value.ndim > 1 or value.size != 1:
             raise errors.InvalidArgumentError(f"{name} must be a scalar, not shape {shape_text(value.shape)}")
@@ -218,7 +218,7 @@ def bincount(c: OpKernelConstruction) -> Compute:
 
 @kernel("DenseBincount", T=dtypes.NUMBER, Tidx=INDEX, cost=PerOutput(2.0))
 def dense_bincount(c: OpKernelConstruction) -> Compute:
-    """As `bincount`, for each row of a matrix separately; `binary_output` only tells whether a value occurs."""
+    """Like `bincount`, for each row of a matrix separately; `binary_output` only tells whether a value occurs."""
     xp, dtype, binary, allocate = c.xp, c.attr("T"), c.attr("binary_output"), allocator(c)
     past_positive = int(c.attr("Tidx").max) + 1
 

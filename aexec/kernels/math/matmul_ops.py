@@ -68,7 +68,7 @@ def product_ns(a: Any, b: Any, *_: Any) -> float:
 
 @of_shapes
 def _transposed_product_ns(a: Any, b: Any, *_: Any) -> float:
-    """The same with a transposed."""
+    """Like `product_ns`, with a transposed."""
     return _product_ns(a, b, -2)
 
 
@@ -304,7 +304,7 @@ def batch_product_error(x: Any, y: Any) -> errors.InvalidArgumentError:
 
 
 def _same_batch_error(x: Any, y: Any) -> errors.InvalidArgumentError:
-    """As `batch_product_error`, for the first version, whose leading axes do not broadcast."""
+    """Like `batch_product_error`, for the first version, whose leading axes do not broadcast."""
     if x.ndim != y.ndim:
         return errors.InvalidArgumentError(
             f"In[0] and In[1] has different ndims: {shape_text(x.shape)} vs. {shape_text(y.shape)}"
@@ -374,7 +374,7 @@ def batch_mat_mul_v2(c: OpKernelConstruction) -> Product:
 
 
 def batch_mat_mul_v3(c: OpKernelConstruction) -> Product:
-    """As BatchMatMulV2, with a separate result type: int8 and uint8 to int32, or mixed with bfloat16."""
+    """Like BatchMatMulV2, with a separate result type: int8 and uint8 to int32, or mixed with bfloat16."""
     left, right, out = (c.attr(name).base for name in ("Ta", "Tb", "Tout"))
     product = batch_product(c.xp, out) if left is right is out else _mixed_product(c.xp, out)
     return _broadcasting(_adjointed(product, c, left, right), c)

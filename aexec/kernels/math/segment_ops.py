@@ -124,7 +124,7 @@ def _segments_to_make(data: Any, ids: Any) -> float:
 
 
 def _ids_scratch(data: Any, ids: Any, *_: Any) -> int:
-    """Bytes per row, whatever its elements: its segment, and the count of that."""
+    """Scratch bytes: for each row its segment, and the segment's number of rows."""
     return 16 * int(ids.size)
 
 
@@ -132,7 +132,7 @@ _SORTED_COST = PerOutput(1.5, _segments_to_make)
 
 
 def _rows_to_make(data: Any, *ids_and_count: Any) -> float:
-    """The same if the last input gives the number of rows."""
+    """Like `_segments_to_make`, if the last input gives the number of rows."""
     return float(int(ids_and_count[-1]) * data.size / max(1, len(data)))
 
 
@@ -467,7 +467,7 @@ def sparse_segment_grad(c: OpKernelConstruction) -> Compute:
     needs=_SPARSE,
 )
 def sparse_segment_grad_v2(c: OpKernelConstruction) -> Compute:
-    """As `sparse_segment_grad`, but returns only the rows that were picked, and their indices, ascending."""
+    """Like `sparse_segment_grad`, but returns only the rows that were picked, and their indices, ascending."""
     xp, out, spread, allocate = c.xp, c.attr("T").np, _spread_gradient(c), allocator(c)
 
     def compute(grad: Any, indices: Any, ids: Any, dense_output_dim0: Any) -> Any:

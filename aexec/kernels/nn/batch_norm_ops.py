@@ -158,7 +158,7 @@ def fused_batch_norm(c: OpKernelConstruction) -> Compute:
 
 
 def fused_batch_norm_ex(c: OpKernelConstruction) -> Compute:
-    """As FusedBatchNorm; then adds an optional input of the same shape, and applies Relu if an attr asks."""
+    """Like FusedBatchNorm; then adds an optional input of the same shape, and applies Relu if an attr asks."""
     sides, activation = c.attr("num_side_inputs"), c.text("activation_mode")
     if sides > 1:
         raise errors.InvalidArgumentError("FusedBatchNorm accepts at most one side input.")

@@ -29,7 +29,7 @@ from aexec.kernels.common.scratch import scratch
 
 __all__ = ["TAP_NS", "Geometry", "backprop_filter", "backprop_input", "forward", "turned_around"]
 
-# What a position of the kernel takes by itself in the gradient, nanoseconds: calls of some functions of NumPy.
+# Overhead per position of the kernel in the gradient, in nanoseconds: calls of some NumPy functions.
 TAP_NS = 5_000.0
 
 # The approximate bytes of a block's inputs and outputs, which stay in a core's second-level cache.
@@ -216,7 +216,7 @@ def _convolve(xp: Any, x: Any, matrix: Any, out: Any, geometry: Geometry, part: 
 
 
 def _convolve_rows(xp: Any, x: Any, matrix: Any, out: Any, geometry: Geometry, part: windowing.Part) -> None:
-    """As `_convolve`, if windows share rows: adds up the products of the kernel's rows with the runs that they
+    """Like `_convolve`, if windows share rows: adds up the products of the kernel's rows with the runs that they
     cover.
     """
     first, rest = geometry.spec[0], geometry.spec[1:]

@@ -25,9 +25,9 @@ from aexec.kernels.common.strings import elements_of
 __all__: list[str] = []
 
 _TYPES = (dtypes.float32, dtypes.float64)
-# A label as a Python object: nanoseconds for looking at it, and bytes, its index included.
+# A label as a Python object: nanoseconds to read it, and its bytes with its index.
 _LABEL_NS, _LABEL_BYTES = 500.0, 200
-# What a sequence takes before it has labels; nanoseconds of a step of all sequences.
+# Bytes of a sequence without labels; nanoseconds per step of all sequences.
 _SEQUENCE_BYTES, _STEP_NS = 64, 20_000.0
 
 

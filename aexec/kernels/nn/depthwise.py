@@ -25,7 +25,7 @@ from aexec.kernels.common.scratch import scratch
 
 __all__ = ["POSITION_NS", "blocks", "forward", "positions", "shifted"]
 
-# What a position of a window takes by itself, nanoseconds: calls of some functions of NumPy.
+# Overhead per position of a window, in nanoseconds: calls of some NumPy functions.
 POSITION_NS = 10_000.0
 
 # Bytes of output that are computed at once.

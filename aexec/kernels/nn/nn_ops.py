@@ -119,7 +119,7 @@ def in_top_k(c: OpKernelConstruction) -> Compute:
 
 @kernel("InTopKV2", T=_LABEL_TYPES, host_memory=("predictions", "targets", "k", "precision"), cost=3.0, scratch=16)
 def in_top_k_v2(c: OpKernelConstruction) -> Compute:
-    """As InTopK, with k as an input."""
+    """Like InTopK, with k as an input."""
     xp = c.xp
 
     def compute(predictions: Any, targets: Any, k: Any) -> Any:
@@ -146,7 +146,7 @@ def _largest(xp: Any, rows: Any, k: int) -> Any:
 
 
 def _largest_of_long_rows(xp: Any, rows: Any, k: int) -> Any:
-    """As `_largest`, without sorting whole rows, which must not contain NaN."""
+    """Like `_largest`, without sorting whole rows, which must not contain NaN."""
     threshold = xp.partition(rows, rows.shape[1] - k, axis=1)[:, -k, None]
     chosen = rows >= threshold
     if int(xp.count_nonzero(chosen)) > len(rows) * k:
@@ -226,7 +226,7 @@ def top_k(c: OpKernelConstruction) -> Compute:
 
 @kernel("TopKV2", T=dtypes.REAL_NUMBER, index_type=_TOP_K_INDEX_TYPES, cost=_top_k_cost, scratch=24)
 def top_k_v2(c: OpKernelConstruction) -> Compute:
-    """As TopK, with k as an input.  The result is sorted whatever the attr `sorted` says."""
+    """Like TopK, with k as an input.  The result is sorted whatever the attr `sorted` says."""
     find = _top_k_of(c)
 
     def compute(x: Any, k: Any) -> Any:

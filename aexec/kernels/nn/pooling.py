@@ -24,14 +24,14 @@ from aexec.kernels.nn.conv_ops import explicit_pairs
 __all__ = ["Layout", "Pool", "Pool2D", "Pool3D", "Tap", "TapBox", "lowest", "pool_cost", "taps", "window_cost"]
 
 _INT32_MAX = 2**31 - 1
-# Taps of a window that are gone through at a stretch; bytes, and nanoseconds, of one.
+# Number of taps processed without giving way; bytes and nanoseconds per tap.
 _FEW_TAPS = 200
 _TAP_BYTES, _TAP_NS = 320, 2_000.0
 
 Box = tuple[slice, ...]
 # The tap's number, row by row; its outputs; its inputs; both as indices into [batch, spatial..., channels] arrays.
 Tap = tuple[int, Box, Box]
-# The same for one dimension.
+# A tap in one dimension: its number, its outputs, its inputs.
 TapBox = tuple[int, slice, slice]
 
 

@@ -80,7 +80,7 @@ def max_pool(c: OpKernelConstruction) -> Compute:
 
 @kernel("MaxPoolV2", T=dtypes.REAL_NUMBER, cost=pool_cost)
 def max_pool_v2(c: OpKernelConstruction) -> Compute:
-    """As MaxPool, with ksize and strides as inputs."""
+    """Like MaxPool, with ksize and strides as inputs."""
     xp = c.xp
 
     def compute(x: Any, ksize: Any, strides: Any) -> Any:
@@ -180,7 +180,7 @@ def _add_max_pool_grad(xp: Any, x: Any, grad: Any, layout: Layout, out: Any) -> 
 
 
 def _put_max_pool_grad(xp: Any, x: Any, best: Any, grad: Any, layout: Layout, out: Any) -> None:
-    """The same for windows that do not overlap."""
+    """Write the gradient of a max pool whose windows do not overlap."""
     # A product of integer bits with a truth value keeps all bits or none, also of infinities; faster than `where`.
     bits = np.dtype(f"i{grad.dtype.itemsize}")
     grad_bits, out_bits = grad.view(bits), out.view(bits)
@@ -213,7 +213,7 @@ def max_pool_grad(c: OpKernelConstruction) -> Compute:
     "MaxPoolGradV2", T=dtypes.REAL_NUMBER, host_memory=("ksize", "strides"), cost=window_cost, scratch=_GRAD_SCRATCH
 )
 def max_pool_grad_v2(c: OpKernelConstruction) -> Compute:
-    """As MaxPoolGrad, with ksize and strides as inputs."""
+    """Like MaxPoolGrad, with ksize and strides as inputs."""
     xp = c.xp
 
     def compute(x: Any, orig_output: Any, grad: Any, ksize: Any, strides: Any) -> Any:
@@ -265,7 +265,7 @@ def _max_pool_grad_grad(xp: Any, x: Any, orig_output: Any, grad: Any, pool: Any)
 
 @kernel("MaxPoolGradGradV2", T=dtypes.REAL_NUMBER, host_memory=("ksize", "strides"), cost=window_cost)
 def max_pool_grad_grad_v2(c: OpKernelConstruction) -> Compute:
-    """As MaxPoolGradGrad, with ksize and strides as inputs."""
+    """Like MaxPoolGradGrad, with ksize and strides as inputs."""
 
     def compute(x: Any, orig_output: Any, grad: Any, ksize: Any, strides: Any) -> Any:
         pool = Pool2D(c, "MaxPoolingGradGradOp", ksize=ksize, strides=strides)

@@ -26,7 +26,7 @@ from aexec.kernels.parsing.example_records import DenseFeature, Features
 __all__: list[str] = []
 
 _EXAMPLE_NS, _FEATURE_NS, _BYTE_NS = 2_000.0, 900.0, 5.0
-# What an example takes when it is read, at least; nanoseconds for its values of a feature.
+# Least bytes to read an example; nanoseconds for its values of one feature.
 _RECORD_BYTES, _ROW_NS = 1500, 500.0
 
 
@@ -249,7 +249,7 @@ def parse_example(c: OpKernelConstruction) -> Compute:
 
 @kernel("ParseExampleV2", cost=_cost(lambda _names, *keys: sum(k.size for k in keys[:3])))
 def parse_example_v2(c: OpKernelConstruction) -> Compute:
-    """As `parse_example`, with ragged features, too; a scalar is one example."""
+    """Like `parse_example`, with ragged features, too; a scalar is one example."""
     parser = _Parser(c)
     if c.attr("num_sparse") != len(parser.sparse_types):
         raise errors.InvalidArgumentError("len(sparse_keys) != len(sparse_types)")

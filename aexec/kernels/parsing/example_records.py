@@ -90,7 +90,7 @@ def printable(data: bytes) -> str:
 def values_in(
     examples: Iterable[Features], key: str, dtype: DType, mismatch: Callable[[int, DType], str]
 ) -> list[Values | None]:
-    """The values of one feature in each example, None if it is missing.
+    """Return the values of one feature in each example, None if it is missing.
 
     They stay Python objects, so that those of all examples become one array at once: see `joined`.
 
@@ -104,7 +104,7 @@ def values_in(
 def values_of_features(
     features: Iterable[Any], dtype: DType, mismatch: Callable[[int, DType], str]
 ) -> list[Values | None]:
-    """The same for features, or None for missing ones."""
+    """Return the values of features, with None for missing ones; see `values_in`."""
     found = list(features)
     wanted = _FIELDS[dtype]
     values = _LISTS[wanted]

@@ -28,7 +28,7 @@ __all__: list[str] = []
 
 # Nanoseconds per serialised example, and per byte.
 _COST = string_cost(40_000, 20)
-# What a record takes when it is read, at least: bytes, and nanoseconds.
+# Least bytes and nanoseconds to read a record.
 _RECORD_BYTES, _RECORD_NS = 2500, 40_000.0
 
 

@@ -345,7 +345,7 @@ def quantize_and_dequantize_v2(c: OpKernelConstruction) -> Compute:
 
 @kernel("QuantizeAndDequantizeV3", T=_QADQ_TYPES, cost=_COST, scratch=24)
 def quantize_and_dequantize_v3(c: OpKernelConstruction) -> Compute:
-    """As V2, with the number of bits as an input."""
+    """Like V2, with the number of bits as an input."""
     trip = _RoundTrip(c)
 
     def compute(x: Any, low: Any, high: Any, num_bits: Any) -> Any:
@@ -403,7 +403,7 @@ def quantize_and_dequantize_v4_grad(c: OpKernelConstruction) -> Compute:
 
 @kernel("QuantizedReshape", T=(dtypes.quint8, dtypes.qint32), host_memory=("shape",), cost=0)
 def quantized_reshape(c: OpKernelConstruction) -> Compute:
-    """As Reshape; passes the range on."""
+    """Like Reshape; passes the range on."""
     inner = reshape(c)
 
     def compute(x: Any, shape: Any, low: Any, high: Any) -> Any:

@@ -52,7 +52,7 @@ FLOAT_TYPES = (dtypes.float16, dtypes.bfloat16, dtypes.float32, dtypes.float64)
 
 
 def cost_per_output(nanoseconds: float) -> Callable[..., float]:
-    """A cost function for ops whose first input is the shape of the output."""
+    """Return the cost function of ops whose first input is the shape of the output."""
 
     def cost(shape: Any, *_: Any) -> float:
         return nanoseconds * elements_asked_for(shape)
@@ -61,7 +61,7 @@ def cost_per_output(nanoseconds: float) -> Callable[..., float]:
 
 
 def cost_per_parameter(nanoseconds: float) -> Callable[..., float]:
-    """The same if the first input is the number of outputs for each element of the second."""
+    """Return the cost function of ops whose first input is the shape of the outputs per element of the second."""
     of_shape = cost_per_output(nanoseconds)
     return lambda shape, parameter: of_shape(shape) * parameter.size
 

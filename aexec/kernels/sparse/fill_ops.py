@@ -116,7 +116,7 @@ def sparse_fill_empty_rows(c: OpKernelConstruction) -> Compute:
 
 @kernel("RaggedFillEmptyRows", T=dtypes.ALL, host_memory=("nrows",), cost=_rows_cost, scratch=_rows_scratch)
 def ragged_fill_empty_rows(c: OpKernelConstruction) -> Compute:
-    """As `sparse_fill_empty_rows`, for values of which only the row is given."""
+    """Like `sparse_fill_empty_rows`, for values of which only the row is given."""
     xp, allocate = c.xp, allocator(c, 2)
 
     def compute(row_ids: Any, values: Any, row_count: Any, default: Any) -> Any:

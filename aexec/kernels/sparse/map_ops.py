@@ -28,7 +28,7 @@ from aexec.kernels.sparse.serialize_ops import Parts, cut_into_rows, stacked
 __all__ = ["SparseTensorsMap"]
 
 _COST = 20.0
-# Keeping a tensor takes so many nanoseconds, and bytes besides its own; a number as a Python object so many.
+# Nanoseconds to keep a tensor, bytes of a kept tensor besides its own, and bytes of a number as a Python object.
 _ENTRY_NS, _ENTRY_BYTES, _HANDLE_BYTES = 100.0, 500, 48
 _AT_ONCE = DEFAULT.pieces(_ENTRY_NS)
 

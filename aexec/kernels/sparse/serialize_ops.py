@@ -119,7 +119,7 @@ def serialize_sparse(c: OpKernelConstruction) -> Compute:
     scratch=_serialized_scratch,
 )
 def serialize_many_sparse(c: OpKernelConstruction) -> Compute:
-    """As `serialize_sparse`, with a row for each index in the first dimension."""
+    """Like `serialize_sparse`, with a row for each index in the first dimension."""
     encode, allocate = _encoder(c), allocator(c)
 
     def compute(indices: Any, values: Any, shape: Any) -> Any:

@@ -115,7 +115,7 @@ def check_matrix_and_vectors(indices: Any, values: Any, shape: Any, names: Seque
 
 
 def check_ranks(indices: Any, values: Any, shape: Any) -> None:
-    """As `check_matrix_and_vectors`, with the messages of ops that slice and write."""
+    """Like `check_matrix_and_vectors`, with the messages of ops that slice and write."""
     if indices.ndim != 2:
         raise errors.InvalidArgumentError(
             f"Input indices should be a matrix but received shape {shape_text(indices.shape)}"

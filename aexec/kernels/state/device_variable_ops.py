@@ -61,7 +61,7 @@ def _reading(c: OpKernelConstruction) -> VariableUse:
 
 @device_form("Assign", of_variables=True)
 def assign(c: OpKernelConstruction) -> Compute:
-    """As the host's; a variable without a value gets one of its declared shape first."""
+    """Like the host's; a variable without a value gets one of its declared shape first."""
     validate_shape = c.attr("validate_shape")
 
     def find(_: OpKernelContext, inputs: Sequence[Any]) -> Found:
@@ -79,7 +79,7 @@ def assign(c: OpKernelConstruction) -> Compute:
 
 @device_form("AssignVariableOp", of_variables=True)
 def assign_variable(c: OpKernelConstruction) -> Compute:
-    """As the host's."""
+    """Like the host's."""
     dtype, validate_shape = c.attr("dtype"), c.attr("validate_shape")
 
     def find(context: OpKernelContext, inputs: Sequence[Any]) -> Found:
@@ -102,7 +102,7 @@ def assign_variable(c: OpKernelConstruction) -> Compute:
 
 @device_form("TemporaryVariable", of_variables=True)
 def temporary_variable(c: OpKernelConstruction) -> Compute:
-    """As the host's, with the zeros made on the device."""
+    """Like the host's, with the zeros made on the device."""
     make, zeros = make_temporary_variable(c), scattering.zeros_of(c)
 
     def find(context: OpKernelContext, _: Sequence[Any]) -> Found:
@@ -164,7 +164,7 @@ def strided_slice_assign(c: OpKernelConstruction) -> Compute:
 
 @device_form("ResourceGather", of_variables=True)
 def resource_gather(c: OpKernelConstruction) -> Compute:
-    """As the host's."""
+    """Like the host's."""
     gather, axis = gather_v2(c), np.int64(c.attr("batch_dims"))
     c.variables = _reading(c)
     return lambda value, indices: gather(value, indices, axis)
@@ -172,7 +172,7 @@ def resource_gather(c: OpKernelConstruction) -> Compute:
 
 @device_form("ResourceGatherNd", of_variables=True)
 def resource_gather_nd(c: OpKernelConstruction) -> Compute:
-    """As the host's."""
+    """Like the host's."""
     gather = gather_nd(c)
     c.variables = _reading(c)
     return gather
@@ -180,7 +180,7 @@ def resource_gather_nd(c: OpKernelConstruction) -> Compute:
 
 @device_form("VariableShape", of_variables=True)
 def variable_shape(c: OpKernelConstruction) -> Compute:
-    """As the host's; on the device only the stream knows the shape of a value."""
+    """Like the host's; on the device only the stream knows the shape of a value."""
     out_type = c.output_types[0].np
     c.variables = _reading(c)
     return lambda value: np.array(value.shape, out_type)

@@ -60,7 +60,7 @@ def static_regex_replace(c: OpKernelConstruction) -> Compute:
 
 @kernel("RegexReplace", cost=_dynamic_replace_ns, needs=("re2",))
 def regex_replace(c: OpKernelConstruction) -> Compute:
-    """As StaticRegexReplace, with pattern and rewrite as inputs."""
+    """Like StaticRegexReplace, with pattern and rewrite as inputs."""
     every = c.attr("replace_global")
 
     def compute(x: Any, pattern: Any, rewrite: Any) -> Any:
@@ -80,7 +80,7 @@ def static_regex_full_match(c: OpKernelConstruction) -> Compute:
 
 @kernel("RegexFullMatch", cost=_dynamic_match_ns, needs=("re2",), scratch=24)
 def regex_full_match(c: OpKernelConstruction) -> Compute:
-    """As StaticRegexFullMatch, with the pattern as an input."""
+    """Like StaticRegexFullMatch, with the pattern as an input."""
 
     def compute(x: Any, pattern: Any) -> Any:
         return map_strings(compile_pattern(scalar_string(pattern, "Pattern")).full_match, x, bool)

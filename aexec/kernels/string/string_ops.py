@@ -407,9 +407,9 @@ for _index_type in _INDEX_TYPES:
 
 
 _Join = Callable[[Sequence[bytes]], bytes]
-# Nanoseconds of an n-gram, and of each of its tokens.
+# Nanoseconds per n-gram, and per token in it.
 _GRAM_NS, _TOKEN_NS = 200.0, 20.0
-# Of a row split: nanoseconds, and bytes as a Python object.
+# Nanoseconds per row split, and its bytes as a Python object.
 _SPLIT_NS, _SPLIT_BYTES = 150.0, 48
 # The most bytes of the n-grams of one row and width.
 _MOST_BYTES = 1 << 30

@@ -90,12 +90,12 @@ def _input_codec(c: OpKernelConstruction) -> codecs.CodecInfo:
 
 
 def _text(s: bytes, codec: codecs.CodecInfo) -> str:
-    """A short string, decoded, with marks."""
+    """Return a short string decoded, with marks for invalid bytes."""
     return codec.decode(s, "aexec.mark")[0]
 
 
 def _texts(s: bytes, codec: codecs.CodecInfo) -> Iterator[str]:
-    """The same for a string of any length, in pieces: each invalid byte takes a microsecond, in `_mark_invalid`."""
+    """Decode a string of any length in pieces: each invalid byte takes a microsecond, in `_mark_invalid`."""
     if len(s) <= _PIECE or codec.incrementaldecoder is None:
         yield _text(s, codec)
         return
@@ -157,7 +157,7 @@ def unicode_decode(c: OpKernelConstruction) -> Compute:
 
 @kernel("UnicodeDecodeWithOffsets", Tsplits=_SPLIT_TYPES, cost=string_cost(4000, 60))
 def unicode_decode_with_offsets(c: OpKernelConstruction) -> Compute:
-    """As UnicodeDecode, with the position of each character in its string, in bytes."""
+    """Like UnicodeDecode, with the position of each character in its string, in bytes."""
     options, codec, split_type = _Options(c), _input_codec(c), c.output_types[0].np
 
     def compute(x: Any) -> Any:

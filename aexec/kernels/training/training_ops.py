@@ -35,7 +35,7 @@ __all__ = ["UpdateArguments", "find_variable"]
 # Nanoseconds per element of the gradient, a few passes over memory for each.
 _DENSE_COST = 8.0
 _SPARSE_COST = 20.0
-# What it takes to tell repeated indices apart, for each; and nanoseconds of a formula on few rows.
+# Bytes per index to find repeated ones; nanoseconds of a formula for few rows.
 _PLACE_BYTES = 100
 _ROWS_NS = 20_000.0
 

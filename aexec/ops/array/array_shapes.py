@@ -553,7 +553,7 @@ def unique(c: InferenceContext) -> None:
 
 
 def unique_with_counts(c: InferenceContext) -> None:
-    """As `unique`, with as many counts as distinct elements."""
+    """Like `unique`, with one count per distinct element."""
     distinct = c.vector(None)
     c.set_output(0, distinct)
     c.set_output(1, c.input(0))

@@ -1,4 +1,4 @@
-"""What the runtime puts into graphs: transfers between devices, arguments and results."""
+"""Ops that the runtime adds to graphs: transfers between devices, arguments and results."""
 
 from aexec.framework.op_contract.op_registry import register_op
 from aexec.framework.shape_functions import common_shape_fns as common

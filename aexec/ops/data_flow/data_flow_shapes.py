@@ -38,7 +38,7 @@ def dequeue(c: InferenceContext) -> None:
 
 
 def dequeue_many(c: InferenceContext) -> None:
-    """As many rows of components as the value of input 1."""
+    """Components with the number of rows that input 1 gives."""
     value = c.input_tensor(1)
     count = int(value.reshape(())) if value is not None and value.size == 1 else None
     if count is not None and count < 0:
@@ -108,7 +108,7 @@ def tensor_array_grad(c: InferenceContext) -> None:
 
 
 def tensor_array_grad_with_shape(c: InferenceContext) -> None:
-    """As `tensor_array_grad`; elements have the dimensions given by input 2 in front."""
+    """Like `tensor_array_grad`; elements have the dimensions given by input 2 in front."""
     element = _array(c)
     c.set_output(0, c.vector(2))
     c.set_output(1, c.scalar())

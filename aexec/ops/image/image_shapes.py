@@ -85,7 +85,7 @@ def decode(c: InferenceContext) -> None:
 
 
 def decode_any(c: InferenceContext) -> None:
-    """As `decode`, or of unknown rank, since it may be an animation."""
+    """Like `decode`, or of unknown rank, since it may be an animation."""
     c.with_rank(c.input(0), 0)
     channels = _channels(c)
     still = not c.attr("expand_animations")

@@ -106,7 +106,7 @@ def concat(c: InferenceContext) -> None:
 
 
 def concat_v2(c: InferenceContext) -> None:
-    """As `concat`; input 1 gives the shape of elements."""
+    """Like `concat`; input 1 gives the shape of elements."""
     _concat(c, c.make_shape_from_shape_tensor_treat_scalar_as_unknown_shape(1))
 
 

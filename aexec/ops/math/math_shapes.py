@@ -200,7 +200,7 @@ def bincount(c: InferenceContext) -> None:
 
 
 def dense_bincount(c: InferenceContext) -> None:
-    """As many bins as the value of input 1, for each row of a matrix."""
+    """For each row of a matrix the number of bins that input 1 gives."""
     shape = c.with_rank_at_most(c.input(0), 2)
     c.with_rank(c.input(1), 0)
     size = bin_count(c, 1)

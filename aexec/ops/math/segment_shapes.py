@@ -11,7 +11,7 @@ def _rows(c: InferenceContext, rows: DimensionOrConstant, data: Shape) -> Shape:
 
 
 def segment_reduction(c: InferenceContext) -> None:
-    """As many rows as segments; inputs data, segment_ids."""
+    """One row per segment; inputs data, segment_ids."""
     data = c.with_rank_at_least(c.input(0), 1)
     c.with_rank(c.input(1), 1)
     c.set_output(0, _rows(c, None, data))
@@ -40,12 +40,12 @@ def _count(c: InferenceContext, index: int, name: str) -> int | None:
 
 
 def sparse_segment_reduction(c: InferenceContext) -> None:
-    """As many rows as segments; inputs data, indices, segment_ids."""
+    """One row per segment; inputs data, indices, segment_ids."""
     c.set_output(0, _rows(c, None, _sparse_segments(c)))
 
 
 def sparse_segment_reduction_with_num_segments(c: InferenceContext) -> None:
-    """As many rows as the value of input 3."""
+    """The number of rows that input 3 gives."""
     data = c.with_rank_at_least(c.input(0), 1)
     indices, ids = c.with_rank(c.input(1), 1), c.with_rank(c.input(2), 1)
     c.with_rank(c.input(3), 0)
@@ -54,7 +54,7 @@ def sparse_segment_reduction_with_num_segments(c: InferenceContext) -> None:
 
 
 def sparse_segment_reduction_grad(c: InferenceContext) -> None:
-    """As many rows as the value of input 3, output_dim0."""
+    """The number of rows that input 3, output_dim0, gives."""
     data = _sparse_segments_of_grad(c)
     c.set_output(0, _rows(c, _count(c, 3, "output_dim0"), data))
 

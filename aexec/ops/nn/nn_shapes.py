@@ -208,25 +208,25 @@ def _merge_pool_grad_grad(c: InferenceContext, pooled: Shape) -> None:
 
 
 def max_pool_grad_grad(c: InferenceContext) -> None:
-    """As MaxPool of the original input; gradients have the shape of their values."""
+    """Like MaxPool of the original input; gradients have the shape of their values."""
     nn.max_pool(c)
     _merge_pool_grad_grad(c, c.output(0))
 
 
 def max_pool_grad_grad_v2(c: InferenceContext) -> None:
-    """As `max_pool_grad_grad`; window and strides are inputs."""
+    """Like `max_pool_grad_grad`; window and strides are inputs."""
     nn.max_pool_v2(c)
     _merge_pool_grad_grad(c, c.output(0))
 
 
 def max_pool_3d_grad_grad(c: InferenceContext) -> None:
-    """As MaxPool3D of the original input."""
+    """Like MaxPool3D of the original input."""
     nn.pool_3d(c)
     _merge_pool_grad_grad(c, c.output(0))
 
 
 def max_pool_grad_grad_with_argmax(c: InferenceContext) -> None:
-    """As MaxPool of the original input; inputs input, gradient, argmax."""
+    """Like MaxPool of the original input; inputs input, gradient, argmax."""
     nn.max_pool(c)
     c.merge(c.input(0), c.input(1))
     c.merge(c.input(2), c.output(0))

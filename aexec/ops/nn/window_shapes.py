@@ -100,7 +100,7 @@ def windowed_size(
 
 
 def windowed_int(size: int, window: int, stride: int, padding: str, dilation: int = 1) -> int:
-    """As `windowed_size`, for a size that is known; here a window may be too large by less than a stride."""
+    """Like `windowed_size`, for a size that is known; here a window may be too large by less than a stride."""
     if stride <= 0:
         raise errors.InvalidArgumentError(f"Stride must be > 0, but got {stride}")
     effective = (window - 1) * dilation + 1
@@ -430,7 +430,7 @@ def fused_batch_norm(c: InferenceContext) -> None:
 
 
 def fused_batch_norm_ex(c: InferenceContext) -> None:
-    """As `fused_batch_norm`; channels come in fours."""
+    """Like `fused_batch_norm`; channels come in fours."""
     fused_batch_norm(c)
     channels = c.dim(c.output(0), data_format(c).index("C"))
     if channels.value is not None and channels.value % 4:

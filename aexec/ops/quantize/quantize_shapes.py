@@ -98,7 +98,7 @@ def fake_quant_per_channel_grad(c: InferenceContext) -> None:
 
 
 def quantized_reshape(c: InferenceContext) -> None:
-    """As Reshape; the range is passed on."""
+    """Like Reshape; the range is passed on."""
     array_shapes.reshape(c)
     for index in (1, 2):
         c.with_rank(c.input(index + 1), 0)

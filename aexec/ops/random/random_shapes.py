@@ -57,13 +57,13 @@ def stateless(c: InferenceContext) -> None:
 
 
 def stateless_uniform_int(c: InferenceContext) -> None:
-    """As `stateless`; bounds are scalars."""
+    """Like `stateless`; bounds are scalars."""
     _scalar_bounds(c, 2)
     stateless(c)
 
 
 def stateless_truncated_normal(c: InferenceContext) -> None:
-    """As `stateless`; the four parameters are broadcast."""
+    """Like `stateless`; the four parameters are broadcast."""
     stateless(c)
     parameters = c.input(2)
     for index in range(3, 6):
@@ -80,7 +80,7 @@ def stateless_with_key(c: InferenceContext) -> None:
 
 
 def stateless_uniform_int_with_key(c: InferenceContext) -> None:
-    """As `stateless_with_key`; bounds are scalars."""
+    """Like `stateless_with_key`; bounds are scalars."""
     _scalar_bounds(c, 4)
     stateless_with_key(c)
 
@@ -101,7 +101,7 @@ def stateful(c: InferenceContext) -> None:
 
 
 def stateful_uniform_int(c: InferenceContext) -> None:
-    """As `stateful`; bounds are scalars."""
+    """Like `stateful`; bounds are scalars."""
     _scalar_bounds(c, 3)
     stateful(c)
 

@@ -95,7 +95,7 @@ def to_dense(c: InferenceContext) -> None:
 
 
 def concat(c: InferenceContext) -> None:
-    """As many entries as all inputs together."""
+    """The entries of all inputs together."""
     count = c.num_inputs // 3
     entries, rank = c.make_dim(0), c.unknown_dim()
     shape = c.unknown_shape()
@@ -233,7 +233,7 @@ def sparse_count(c: InferenceContext) -> None:
 
 
 def sparse_bincount(c: InferenceContext) -> None:
-    """As many bins as the value of input 3, for each row of a matrix."""
+    """For each row of a matrix the number of bins that input 3 gives."""
     size = c.input_tensor(3)
     if size is None:
         unknown_shape(c)

@@ -58,7 +58,7 @@ def var_handle(c: InferenceContext) -> None:
 
 
 def var_handles(c: InferenceContext) -> None:
-    """As `var_handle`, several at once."""
+    """Like `var_handle`, several at once."""
     shapes, types = c.attr("shapes"), c.attr("dtypes")
     if not len(shapes) == len(types) == c.attr("N"):
         raise errors.InvalidArgumentError(
@@ -84,7 +84,7 @@ def read_variable(c: InferenceContext) -> None:
 
 
 def read_variables(c: InferenceContext) -> None:
-    """As `read_variable`, several at once."""
+    """Like `read_variable`, several at once."""
     for index, dtype in enumerate(c.attr("dtypes")):
         data = c.input_handle_shapes_and_types(index)
         if not data:

@@ -64,24 +64,24 @@ class CompiledExecution(Execution):
 
     @classmethod
     def runs_joint(cls, plan: PartitionedPlan, environment: StepEnvironment, on_result: OnResult | None) -> bool:
-        """As `Execution.runs_joint`; compiles the joint plan if it is time to."""
+        """Like `Execution.runs_joint`; compiles the joint plan if it is time to."""
         if _is_watched(environment, on_result):
             return False
         return plan.compilation.compiled is not None or _decide(plan, environment) is not None
 
     def statistics(self) -> ExecutionStatistics:
-        """As `Execution.statistics`."""
+        """Like `Execution.statistics`."""
         return ExecutionStatistics(0, 1) if self._stretch is not None else super().statistics()
 
     def running(self) -> list[RunningNode]:
-        """As `Execution.running`."""
+        """Like `Execution.running`."""
         stretch = self._stretch
         if stretch is None:
             return super().running()
         return [RunningNode(stretch.at[0], (ROOT_FRAME_ID, 0), "in a thread", stretch.began)]
 
     def run(self, feeds: Sequence[Any]) -> Coroutine[Any, Any, list[Any]]:
-        """As `Execution.run`."""
+        """Like `Execution.run`."""
         compiled = self._compiled(feeds)
         if compiled is None:
             return super().run(feeds)

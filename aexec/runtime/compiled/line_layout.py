@@ -31,14 +31,14 @@ __all__ = ["GONE", "MAX_NAMES", "LineLayout", "calls_nothing", "gives_index", "i
 GONE = object()
 # A call with more arguments than this has them in a list: a function that names them all takes long to compile.
 _WIDE = 250
-# Compiling a function holds the interpreter lock, so loops, which are all in one function, may have at most so many
-# calls and variables together,
+# Compiling a function holds the interpreter lock, hence these limits.  Calls plus variables in loops, as one function
+# holds all loops.
 _MAX_IN_LOOPS = 500
-# and a call, a part, or the whole line, at most so many arguments.
+# Arguments of a call, of a part, and of the whole line.
 MAX_NAMES = 1_000
-# A larger plan does not fit into the processor's caches: memory is what takes its time, and little is won.
+# Largest size of a plan: a larger one does not fit into the processor's caches, so that compiling it gains little.
 _MAX_SIZE = 30_000
-# For values with at most this many elements no statement is written that lets go of them.
+# Values with at most this many elements are not deleted before the function ends.
 _TINY = 256
 
 

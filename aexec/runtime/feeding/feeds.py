@@ -91,7 +91,7 @@ def converted(value: Any, name: str) -> Any:
 
 
 def in_host_memory(value: Any, name: str) -> Any:
-    """As `converted`, with arrays of other libraries made NumPy arrays."""
+    """Like `converted`, with arrays of other libraries made NumPy arrays."""
     value = converted(value, name)
     if hasattr(value, "__dlpack_device__") and not isinstance(value, np.ndarray):
         return _from_dlpack(value, name)

@@ -32,10 +32,10 @@ __all__ = ["OUTPUTS_AS_A_NODE", "Function", "FunctionRuntime"]
 
 # This many outputs of a node count as one node more, because one node may have a million.
 OUTPUTS_AS_A_NODE = 16
-# Functions that are made for gradients may have so many nodes together, and so many for each node of the library.
+# Most nodes of all functions that are made for gradients: a fixed number, plus some for each node of the library.
 _MADE_NODES = 100_000
 _MADE_FOR_EACH = 10
-# The same of bodies: each function has one for all attrs that it is called with.
+# Most nodes of all bodies, in the same way: a function has a body for each set of attrs that it is called with.
 _BODY_NODES = 200_000
 _BODIES_FOR_EACH = 10
 
@@ -43,7 +43,7 @@ _BODIES_FOR_EACH = 10
 KernelMaker = Callable[[GraphView, Node, "FunctionRuntime", Device], BuiltKernel]
 # Runs a function on the event loop.  Raises NeedsThreadError if that takes too long.
 OnTheLoop = Callable[[Callable[[], Any]], Any]
-# Runs a function in a thread, as long as somebody waits for it.
+# Runs a function in a thread, as long as anything waits for it.
 BesideTheLoop = Callable[[Callable[[], Any]], SharedWork[Any]]
 
 

@@ -245,7 +245,7 @@ class Execution(NodeRunner):
         self.complete(self.state.finish)
 
     def held_open(self) -> Iterable[int]:
-        """As `PropagatorState.held_open`."""
+        """Like `PropagatorState.held_open`."""
         return self.state.held_open()
 
     def wake(self) -> None:

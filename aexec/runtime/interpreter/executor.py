@@ -182,16 +182,16 @@ def executor_of_type(executor_type: str) -> ExecutorType:
 
 
 class StepEnvironment(Params):
-    """What the executions of one step share: the step's own and those of functions it calls.
+    """The data that executions of one step share: the step's own, and those of functions it calls.
 
     Attributes:
         slices: how long inline work may hold the loop.
         tracer: sees every kernel call, or None.
         make_executor: makes the executors of called functions.
-        transport: makes what brings values from other processes, or None.
+        transport: makes the transport of values from other processes, or None.
         calls: executions of function bodies that have not ended, with the functions' names.
-        memory: what the step takes of memory, if that is accounted for, which the tracer does; else None.
-        create_rendezvous: as of `ExecutorType`.
+        memory: the step's account of memory; None if it is not counted.
+        create_rendezvous: as in `ExecutorType`.
         printer: where its kernels print to.
     """
 
@@ -216,7 +216,7 @@ class StepEnvironment(Params):
         create_rendezvous: Callable[[int], Rendezvous] | None = None,
         printer: Printer = print_text,
     ) -> None:
-        # As `super().__init__(...)` with names, in half the time.
+        # Takes half the time of `super().__init__(...)` with keywords.
         Params.__init__(self, step_id or next(step_ids), loop, worker_pool, cancellation, resources, session_state)
         self.slices = slices
         self.make_executor = make_executor

@@ -56,11 +56,11 @@ __all__ = [
     "values_of_line",
 ]
 
-# Bytes.  A smaller limit is only a few times what one call on the event loop may make, so every call is counted.
+# With a limit below this many bytes, every call is counted: one call on the event loop may take a good part of it.
 EXACT_BELOW = 256 << 20
 _MAX_KNOWN = 1 << 14
-# Looking for values takes such a part of the time at most; and such a part where there is room for what may be made
-# until the next look, at so many bytes a second.
+# Largest part of the time spent on looking for values; the part if memory has room for all that calls can make until
+# the next look; and the rate at which calls can make values, in bytes per second.
 _MOST_LOOKING = 1 / 8
 _LOOKING = 1 / 50
 _BYTES_PER_SECOND = 10e9
@@ -257,7 +257,7 @@ class StepMemory:
 
 
 def _sampled_bytes(owner: Any) -> int:
-    """As `memory_bytes`, but estimates many strings from a sample, because the event loop waits."""
+    """Like `memory_bytes`, but estimates many strings from a sample, because the event loop waits."""
     apart = -(-owner.size // _MOST_STRINGS)
     return (
         memory_bytes(owner) if owner.dtype != object or apart < 2 else apart * memory_bytes(owner.reshape(-1)[::apart])
@@ -288,8 +288,8 @@ def values_of_line(line: Generator[Any, Any, Any]) -> Iterator[Any]:
         names = inner.gi_frame.f_locals
         values = tuple(names.values())
         if type(names) is dict:
-            # Before Python 3.13 the frame keeps this copy of its variables, and with it values that it lets go of:
-            # kernels could not write over them.
+            # Before Python 3.13 the frame keeps this copy of its variables, and so values that it has deleted, which
+            # kernels then could not overwrite.
             names.clear()
         yield from values
         inner = inner.gi_yieldfrom
@@ -331,7 +331,7 @@ class MemoryAccountant(OuterTracer):
 
         def begin(arguments: Sequence[Any]) -> CallMemory:
             inputs = _inputs(node, arguments)
-            if not overwrites and node.cost != 0:  # else it gives what it is given, and may not be called in a thread
+            if not overwrites and node.cost != 0:  # else it returns its input, and may not be called in a thread
                 check_inline(sum(map(measuring_ns, filter(_is_array, inputs))))
             try:
                 return memory.begin(node, inputs, overwrites=overwrites)
@@ -340,13 +340,13 @@ class MemoryAccountant(OuterTracer):
                 raise
 
         def count(call: CallMemory, out: Any) -> None:
-            with suppress(errors.ResourceExhaustedError):  # nobody can be told now: the next call does not fit
+            with suppress(errors.ResourceExhaustedError):  # too late to raise here; the next call raises it
                 self._end(node, call, out, ())
 
         if inspect.iscoroutinefunction(compute):
 
             async def accounted_await(*arguments: Any) -> Any:
-                call = CallMemory(memory.step, node.name)  # who knows when it will be there
+                call = CallMemory(memory.step, node.name)  # reserves nothing, as it is unknown when the outputs will be there
                 try:
                     with watching(call, every=memory.is_exact):
                         out = await compute(*arguments)
@@ -394,7 +394,7 @@ class MemoryAccountant(OuterTracer):
             raise self._memory.refused(node, inputs, error) from None
 
     def _failed(self, node: PlanNode, call: CallMemory, error: BaseException) -> BaseException:
-        """What is told of a call that has failed."""
+        """Release the memory of a failed call; return the error to raise."""
         call.end()
         if self._report and isinstance(error, MemoryError):
             error = errors.ResourceExhaustedError(f"OOM when running {{{{node {node.name}}}}} ({node.op}): {error}")
@@ -464,7 +464,7 @@ class Expectations:
         self._known.clear()
 
     def of(self, node: PlanNode, inputs: Sequence[Any]) -> Expected:
-        """As `expected_of`."""
+        """Like `expected_of`."""
         if node.cost == 0:
             return _NOTHING
         key = (id(node.node), *[value.shape if _is_array(value) else None for value in inputs])

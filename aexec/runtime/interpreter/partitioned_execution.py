@@ -81,7 +81,7 @@ class PartitionedExecution:
         self._was_cancelled = False
 
     async def run(self, feeds: Sequence[Any]) -> list[Any]:
-        """As `Executor.run`; of several partitions that fail on their own, the error names all."""
+        """Like `Executor.run`; of several partitions that fail on their own, the error names all."""
         loop, step_id = self._environment.loop, self._environment.step_id
         host, results = self._plan.host, [NO_VALUE] * sum(len(p.fetches) for p in self._plan.partitions)
         fed = [[feeds[position] for position in partition.feeds] for partition in self._plan.partitions]
@@ -166,26 +166,26 @@ class PartitionedExecution:
         return _summarised(roots, len(self._errors) - len(roots))
 
     def feed(self, position: int, value: Any) -> None:
-        """As `Executor.feed`."""
+        """Like `Executor.feed`."""
         for partition, part in zip(self._plan.partitions, self._parts, strict=True):
             if position in partition.feeds:
                 part.feed(list(partition.feeds).index(position), value)
 
     def statistics(self) -> ExecutionStatistics:
-        """As `Executor.statistics`, of all partitions together."""
+        """Like `Executor.statistics`, of all partitions together."""
         found = [part.statistics() for part in self._parts]
         return ExecutionStatistics(sum(s.ready for s in found), sum(s.running for s in found))
 
     def running(self) -> list[RunningNode]:
-        """As `Executor.running`, of all partitions together."""
+        """Like `Executor.running`, of all partitions together."""
         return sorted((node for part in self._parts for node in part.running()), key=lambda node: node.since)
 
     def waiting(self) -> list[WaitingNode]:
-        """As `Executor.waiting`, of all partitions together."""
+        """Like `Executor.waiting`, of all partitions together."""
         return [node for part in self._parts for node in part.waiting()]
 
     def unfed(self) -> Sequence[int]:
-        """As `Executor.unfed`."""
+        """Like `Executor.unfed`."""
         parts = zip(self._plan.partitions, self._parts, strict=True)
         return sorted({list(partition.feeds)[i] for partition, part in parts for i in part.unfed()})
 

@@ -57,7 +57,7 @@ class Member(Protocol):
         """End it: none of the values that it awaits will come."""
 
     def held_open(self) -> Iterable[int]:
-        """As `PropagatorState.held_open`."""
+        """Like `PropagatorState.held_open`."""
         raise NotImplementedError
 
 

@@ -52,7 +52,7 @@ class PartitionedPlan:
 
     @property
     def size(self) -> int:
-        """As `Plan.size`, of all partitions together."""
+        """Like `Plan.size`, of all partitions together."""
         return sum(plan.size for plan in self.plans)
 
     @property
@@ -74,7 +74,7 @@ class PartitionedPlan:
         return self._joint[0]
 
     def take_apart(self) -> None:
-        """As `Plan.take_apart`."""
+        """Like `Plan.take_apart`."""
         self._build_joint = None
         for plan in (*self.plans, *self._joint):
             plan.take_apart()

@@ -414,7 +414,7 @@ def _reading(reads: Sequence[tuple[int, str, bool]]) -> Callable[[list[Any]], li
 
 
 def _reading_taken(reads: Sequence[tuple[int, str, bool]]) -> Callable[[list[Any]], list[Any]]:
-    """As `_reading`, for a Merge, whose only input is the value that it took and that value's position."""
+    """Like `_reading`, for a Merge, whose only input is the value that it took and that value's position."""
     by_position = {position: _reading([(0, name, by_value)]) for position, name, by_value in reads}
 
     def read(inputs: list[Any]) -> list[Any]:

@@ -155,16 +155,16 @@ class OuterTracer:
         self._inner = inner
 
     def note(self, node: PlanNode, frame_iter: tuple[int, int], event: str) -> None:
-        """As the inner tracer."""
+        """Like the inner tracer."""
         if self._inner is not None:
             self._inner.note(node, frame_iter, event)
 
     def story(self, name: str) -> tuple[NodeEvent, ...]:
-        """As the inner tracer."""
+        """Like the inner tracer."""
         return () if self._inner is None else self._inner.story(name)
 
     def to_proto(self) -> proto.StepStats | None:
-        """As the inner tracer."""
+        """Like the inner tracer."""
         return None if self._inner is None else self._inner.to_proto()
 
     @property
@@ -173,7 +173,7 @@ class OuterTracer:
         return None if self._inner is None else self._inner.copies
 
     async def settle(self) -> None:
-        """As the inner tracer."""
+        """Like the inner tracer."""
         if self._inner is not None:
             await self._inner.settle()
 
@@ -353,7 +353,7 @@ class _WatchedCall:
             )
 
     async def await_it(self, *inputs: Any) -> Any:
-        """What the kernel gives; it is a coroutine function."""
+        """Await the kernel, which is a coroutine function, and return its outputs."""
         start, self_time = time.perf_counter_ns(), SelfTime()
         self._tracer.note(self._node, self._frame_iter, "started")
         try:
@@ -367,7 +367,7 @@ class _WatchedCall:
         return out
 
     def call(self, *inputs: Any) -> Any:
-        """What the kernel gives, or what it is to be waited for."""
+        """Call the kernel and return its outputs, or an awaitable of them."""
         start, self_time = time.perf_counter_ns(), SelfTime()
         self._tracer.note(self._node, self._frame_iter, "started")
         timer = None if self._device is None else self._device.stream_timer()
@@ -397,7 +397,7 @@ class Tracer:
         device: the device to report if no node runs.
 
     Attributes:
-        epoch: what times of the monotonic clock lack of nanoseconds since the epoch.
+        epoch: nanoseconds to add to the monotonic clock to get nanoseconds since the epoch.
     """
 
     def __init__(self, device: str) -> None:
@@ -410,7 +410,7 @@ class Tracer:
         self._copying: set[CopyingDevice] = set()
 
     def collector(self, device: str, allocator: str = CPU_ALLOCATOR) -> StepStatsCollector:
-        """What collects the nodes of a device; those without one ran on the step's."""
+        """Return the collector for the nodes of a device; "" means the step's device."""
         device = device or self._device
         found = self._collectors.get(device)
         if found is None:
@@ -418,11 +418,11 @@ class Tracer:
         return found
 
     def copy_begun(self, device: CopyingDevice) -> None:
-        """As `CopyWatcher.copy_begun`."""
+        """Like `CopyWatcher.copy_begun`."""
         self._copying.add(device)
 
     def copied(self, copy: DeviceCopy) -> None:
-        """As `CopyWatcher.copied`."""
+        """Like `CopyWatcher.copied`."""
         name = copy.device.name + COPIES
         collector = self._collectors.get(name)
         if collector is None:

@@ -101,7 +101,7 @@ class BatchedCallable:
         self._seconds = 0.0  # average duration of a batch; 0.0 until one has run
 
     def prepare(self, *values: Any, options: RunOptions | None = None, turn: BatchTurn | None = None) -> BatchedStep:
-        """As `SessionCallable.prepare`; of `options` only the timeout is used.
+        """Like `SessionCallable.prepare`; of `options` only the timeout is used.
 
         Args:
             turn: asked before the batch that this call leads is run; None to run it at once.
@@ -177,7 +177,7 @@ class BatchedStep:
 
     @property
     def only_waits(self) -> bool:
-        """As `Step.only_waits`; True also while the call waits for its batch."""
+        """Like `Step.only_waits`; True also while the call waits for its batch."""
         return self._step is None or self._step.only_waits
 
     async def run(self) -> list[Any]:

@@ -46,7 +46,7 @@ __all__ = ["BegunRun", "CallableOwner", "Request", "SessionCallable", "canonical
 # Errors list the inputs or outputs of graphs with at most this many nodes.
 _MOST_LISTED_NODES = 10_000
 
-# Of a finished run: (result, None, None).  Of another: (None, its step, a coroutine that gives the result, once).
+# A finished run: (result, None, None).  Another run: (None, its step, a coroutine that returns the result, once).
 BegunRun = tuple[Any, None, None] | tuple[None, Step, Coroutine[Any, Any, Any]]
 
 
@@ -75,7 +75,7 @@ class CallableOwner(Protocol):
         metadata: RunMetadata | None,
         build: Callable[[Sequence[Any]], Any],
     ) -> BegunRun:
-        """As `execute`, up to the first wait."""
+        """Like `execute`, up to the first wait."""
         ...
 
     def begin_at_once(
@@ -85,7 +85,7 @@ class CallableOwner(Protocol):
         options: RunOptions | None,
         build: Callable[[Sequence[Any]], Any],
     ) -> BegunRun | None:
-        """As `begin`, for a compiled plan.  Returns None, with nothing begun, if the line cannot run now."""
+        """Like `begin`, for a compiled plan.  Returns None, with nothing begun, if the line cannot run now."""
         ...
 
     def new_step(
@@ -235,7 +235,7 @@ class SessionCallable:
         return self._owner.begin(self, values, options or self.options, None, self.build)
 
     def begin_at_once(self, *values: Any, options: RunOptions | None = None) -> BegunRun | None:
-        """As `begin`, for a step that is likely to end at once; returns None, with nothing begun, for any other."""
+        """Like `begin`, for a step that is likely to end at once; returns None, with nothing begun, for any other."""
         if len(values) != len(self.feeds) or self._released:
             self._refuse(values)
         if self.line is None:

@@ -191,9 +191,9 @@ class SessionSteps:
         metadata: RunMetadata | None,
         build: Callable[[Sequence[Any]], Any],
     ) -> BegunRun:
-        """Begin a step of `call`; returns its result, or the step with a coroutine for the rest of it.
+        """Begin a run of `call`; return its result, or its step with a coroutine for the rest of the run.
 
-        A compiled plan is run at once.  A `Step` is made only if somebody looks for it meanwhile, or if the line cannot
+        A compiled plan is run at once.  A `Step` is made only if it is looked for meanwhile, or if the line cannot
         finish.
         """
         loop = self.check_usable()
@@ -216,7 +216,7 @@ class SessionSteps:
         options: RunOptions | None,
         build: Callable[[Sequence[Any]], Any],
     ) -> BegunRun | None:
-        """As `begin`; returns None, with nothing begun, if the plan is no line that may be run now."""
+        """Like `begin`; returns None, with nothing begun, unless the plan is compiled and may run now."""
         loop = self.check_usable()
         if self.other_devices or self._measured_steps is not None:
             return None

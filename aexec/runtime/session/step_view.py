@@ -22,12 +22,12 @@ from aexec.runtime.session.step_places import StepPlaces
 
 __all__ = ["StepState", "StepStatistics", "StepView"]
 
-# How many nodes and feeds a repr lists.
+# Most nodes and feeds that a repr lists.
 _LINES_OF_A_REPR = 3
 
 
 class StepState(enum.Enum):
-    """Where a step is in its life."""
+    """The states of a step."""
 
     PENDING = "pending"
     RUNNING = "running"
@@ -41,12 +41,12 @@ class StepStatistics:
     """A snapshot of a step.
 
     Attributes:
-        state: where it is in its life.
+        state: the step's state.
         nodes: nodes of its graph after pruning.
         ready, running: nodes ready to run; nodes offloaded or awaited now.
         seconds: time since it began, or that it took.
-        live_bytes, peak_bytes: what its tensors take of memory, and took at most; None where that is not counted: it
-            is of traced steps, and of sessions with a limit.
+        live_bytes, peak_bytes: bytes of its tensors, now and at most; counted in traced steps, and in sessions with a
+            memory limit, else None.
     """
 
     state: StepState
@@ -59,17 +59,17 @@ class StepStatistics:
 
 
 class _Owner(Protocol):
-    """The steps of the session.
+    """What a step needs of its session's runs.
 
     Attributes:
-        places: where its steps wait for their turn; None where all may run at once.
+        places: limits how many steps run at once; None for no limit.
     """
 
     places: StepPlaces | None
 
 
 class _Call(Protocol):
-    """The `SessionCallable` that the step is a run of."""
+    """What a step needs of the `SessionCallable` that it is a run of."""
 
     @property
     def specs(self) -> tuple[FeedSpec, ...]:
@@ -78,11 +78,11 @@ class _Call(Protocol):
 
 
 class StepView:
-    """The part of `Step` that changes nothing.
+    """Shows a step: the part of `Step` that changes nothing.
 
     Attributes:
-        environment: what its executions share.
-        owner: the steps of its session.
+        environment: shared by the executions of the step.
+        owner: the runs of its session.
     """
 
     __slots__ = (
@@ -101,11 +101,11 @@ class StepView:
     environment: StepEnvironment
     owner: _Owner
     _call: _Call
-    _placed: bool | None  # has it a place?  None before it needs one
+    _placed: bool | None  # True: has a place to run; False: waits for one; None: needs none yet
     _plan: Plan | PartitionedPlan | None
     _execution: Executor | None
     _state: StepState
-    _began: float  # by `perf_counter`; `_ended` is 0 before it has
+    _began: float  # by `perf_counter`, as is `_ended`, which is 0 until the step ends
     _ended: float
 
     @property
@@ -118,16 +118,16 @@ class StepView:
 
     @property
     def done(self) -> bool:
-        """Has it ended, in whichever way?"""
+        """True if it has ended, by success, error or cancellation."""
         return self._ended != 0.0
 
     @property
     def execution(self) -> Executor | None:
-        """What executes the plan, once there is one."""
+        """The executor of the step's plan; None until the step has a plan."""
         return self._execution
 
     def statistics(self) -> StepStatistics:
-        """What the step is doing now, or did."""
+        """Return a snapshot of the step."""
         memory = self.environment.memory
         work = NOTHING if self._execution is None or self.done else self._execution.statistics()
         return StepStatistics(
@@ -141,7 +141,7 @@ class StepView:
 
     @property
     def only_waits(self) -> bool:
-        """Is all that goes on of it awaited, and nothing ready, in a thread, or on a device?"""
+        """True if the step only awaits: no node is ready, in a thread, or on a device."""
         execution = self._execution
         if execution is None or self.done or execution.statistics().ready:
             return False
@@ -149,11 +149,11 @@ class StepView:
         return bool(running) and all(node.where == "awaited" for node in running)
 
     def dump(self) -> str:
-        """What the step is doing, for people: itself, then a line per node that runs or waits, and per feed to come."""
+        """Return text for people: the step, then a line per node that runs or waits, and per feed that is missing."""
         return "\n  ".join([self._summary(), *self.report()])
 
     def report(self, limit: int | None = None) -> list[str]:
-        """The lines of `dump` but the first: at most so many, and one that counts the others."""
+        """Return the lines of `dump` after the first: at most `limit`, and one that counts the rest."""
         if self.done:
             return []
         if self._placed is False and self.owner.places is not None:
@@ -163,7 +163,7 @@ class StepView:
         return report(self._execution, self.environment, [spec.name for spec in self._call.specs], limit)
 
     def story(self, node: str) -> tuple[NodeEvent, ...]:
-        """What happened to a node of this name in the step, or in functions that it called, in order.
+        """Return in order what happened to a node of this name, in the step or in functions that it called.
 
         Raises:
             FailedPreconditionError: the step is not traced.

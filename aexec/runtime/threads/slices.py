@@ -25,7 +25,7 @@ __all__ = ["LoopTurns", "SliceClock"]
 
 # In slices, for steps: a run that ends within the open slice need not wait behind runs that take many slices.
 _PATIENCE = 4.0
-# The most waiters that are woken in one turn of the loop.
+# Most waiters that are woken in one turn of the loop.
 _MOST_AT_ONCE = 64
 
 
@@ -132,7 +132,7 @@ class LoopTurns:
     def __init__(self) -> None:
         self.began = 0.0
         self.worker: SliceClock | None = None
-        # Who has used the slice besides, and how long it may last at least for one of them.
+        # Other clocks that have used the slice, and the shortest time that it may last for one of them.
         self._others: set[SliceClock] = set()
         self._length = 0.0
         self.line: deque[tuple[asyncio.Future[None], float]] = deque()

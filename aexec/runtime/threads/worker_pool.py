@@ -182,9 +182,9 @@ class WorkerPool:
     async def run_here_or_in_thread(
         self, call: Callable[..., T], *args: Any, on_cancel: OnCancel = OnCancel.ABANDON
     ) -> T:
-        """What `call(*args)` returns: called here, and in a thread if it raises NeedsThreadError here.
+        """Return `call(*args)`, called here, and again in a thread if it raises NeedsThreadError here.
 
-        It does so before it has changed anything: see `inline_call.check_inline`.
+        A call raises that error before it has changed anything: see `inline_call.check_inline`.
         """
         try:
             return call(*args)
@@ -210,9 +210,9 @@ _blas_limit = 0
 
 
 def limit_blas_threads(threads: int) -> None:
-    """Let BLAS use so many threads per call.  The limit is the process's; the last one set holds.
+    """Set how many threads BLAS uses per call, in the whole process.
 
-    Called by a worker as its first act, not by the loop: looking for the BLAS libraries takes milliseconds.
+    A worker thread calls this when it starts, because finding the BLAS libraries takes milliseconds.
     """
     global _blas_limit
     with _blas_lock:
@@ -223,44 +223,44 @@ def limit_blas_threads(threads: int) -> None:
             _blas_limit = threads
 
 
-# Kernels' threads, of all sessions.
+# The threads for kernels of all sessions.
 _threads = SharedThreads(partial(limit_blas_threads, 1))
 
 
 def _run_kernel(helpers: HelperThreads, in_thread: CallInThread, job: list[Any]) -> list[Any]:
     call, *args = job
-    job.clear()  # the thread lets go of it only some time after the call
+    job.clear()  # the thread would keep the arguments for some time after the call
     began = perf_counter()
     with np.errstate(all="ignore"), helpers.for_kernel(), in_thread.running():
         return [call(*args), perf_counter() - began]
 
 
 def any_thread_busy() -> bool:
-    """Is any thread of the process busy with a call, or about to be?  A virtual clock must not jump meanwhile."""
+    """True if any thread of the process makes a call, or is about to; a virtual clock must not jump meanwhile."""
     for pool in list(_busy_pools):
         if not pool.busy:
             _busy_pools.discard(pool)
     return bool(_calls) or bool(_busy_pools)
 
 
-# Threads for long work, which has them in turns; whatever else is done in threads has its own.
+# Threads for long work, of which one works at a time.
 _planners = ThreadPoolExecutor(32, thread_name_prefix="planner")
 
 
 def end_idle_threads() -> None:
-    """End the threads for long work, once what they do has ended; the next such work begins others."""
+    """End the threads for long work when they are done; later work starts new ones."""
     global _planners
     ended, _planners = _planners, ThreadPoolExecutor(32, thread_name_prefix="planner")
     ended.shutdown()
 
 
 async def run_in_turns(call: Callable[[], T], work: LongWork) -> T:
-    """What `call()` returns, called in a thread, in turns with other long work.
+    """Return `call()`, called in a thread, in turns with other long work.
 
-    Whoever awaits it is cancelled: the work is called off, and its end waited for, which is soon.
+    Cancelling this calls the work off and waits for its end, which comes soon.
 
     Raises:
-        CancelledError: the work was called off by somebody else.
+        CancelledError: the work was called off in another way.
     """
     try:
         return await _outcome(*_begin_call(_Call(work.do, (call,)), _planners), OnCancel.WAIT, work.call_off)
@@ -269,7 +269,7 @@ async def run_in_turns(call: Callable[[], T], work: LongWork) -> T:
 
 
 def start_in_turns(call: Callable[[], T], work: LongWork) -> Future[T]:
-    """The same for callers on any thread, and without an event loop: it goes on whoever waits for it.
+    """Like `run_in_turns`, for callers on any thread, without an event loop; the work goes on if nobody waits for it.
 
     The future has a CalledOffError if the work was called off.
     """
@@ -277,10 +277,10 @@ def start_in_turns(call: Callable[[], T], work: LongWork) -> Future[T]:
 
 
 async def run_in_thread(call: Callable[..., T], *args: Any, on_cancel: OnCancel) -> T:
-    """What `call(*args)` returns, called in a thread of the loop's own.
+    """Return `call(*args)`, called in the event loop's own thread pool.
 
-    For work that belongs to no session, or that waits (for a lock, a disk) and so is not to keep kernels
-    from their threads.
+    For work that belongs to no session, or that waits (for a lock, a disk) and so must not occupy the threads of
+    kernels.
     """
     one = _Call(call, args)
     abandon = one.abandon if on_cancel is OnCancel.ABANDON else lambda: None
@@ -293,15 +293,15 @@ class _Call(Generic[T]):
     def __init__(self, call: Callable[..., T], args: tuple[Any, ...]) -> None:
         self._call = call
         self._args = args
-        self._claim = threading.Lock()  # whoever gets it first decides
+        self._claim = threading.Lock()  # taken by the call when it begins, or by `withdraw`, and never released
         self._in_thread = CallInThread()
 
     def abandon(self) -> None:
-        """Nobody waits for it any more: it ends when it next asks."""
+        """Note that nobody waits for the call any more; it ends when it next checks."""
         self._in_thread.abandon()
 
     def withdraw(self) -> bool:
-        """It will not begin; False if it has."""
+        """Keep the call from beginning; return False if it has begun."""
         return self._claim.acquire(blocking=False)
 
     def __call__(self) -> T:
@@ -326,17 +326,17 @@ async def _outcome(
     on_cancel: OnCancel,
     call_off: Callable[[], object] = lambda: None,
 ) -> T:
-    """What a call comes to; `call_off` is called if whoever awaits it is cancelled."""
+    """Return the result of a call; if this is cancelled, call `call_off`."""
     try:
         return await asyncio.shield(waiter)
     except asyncio.CancelledError:
         call_off()
-        waiter.add_done_callback(lambda done: done.cancelled() or done.exception())  # which nobody will see
+        waiter.add_done_callback(lambda done: done.cancelled() or done.exception())  # marks an error as seen
         if not withdraw() and on_cancel is OnCancel.WAIT:
             await until_done(waiter)
         raise
     finally:
-        del waiter, withdraw  # they may hold an error, whose traceback holds this frame
+        del waiter, withdraw  # they may hold an error whose traceback refers to this frame
 
 
 def _hand_over(job: Future[Any], waiter: asyncio.Future[Any]) -> None:

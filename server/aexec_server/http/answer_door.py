@@ -235,7 +235,7 @@ class _Pieces:
         return b"".join(taken)
 
     async def take_on_loop(self) -> bytes:
-        """As `take`, on an event loop."""
+        """Like `take`, on an event loop."""
         taken: list[bytes | memoryview] = []
         while not self._add(taken):
             await asyncio.sleep(0)

@@ -173,7 +173,7 @@ async def read_body(request: web.Request, config: ServerConfig, budget: BodyBudg
 
 
 async def read_run_body(request: web.Request, config: ServerConfig, budget: BodyBudget, aligned_at: int) -> Body:
-    """As `read_body`, for a run.  In a large body the part from `aligned_at` on is aligned, so tensors need no copy."""
+    """Like `read_body`, for a run.  A large body is aligned from `aligned_at` on, so tensors need no copy."""
     length = request.content_length or 0
     if not aligned_at or length < _ALIGNED_BYTES or CONTENT_ENCODING in request.headers or request.content.is_eof():
         return await read_body(request, config, budget)

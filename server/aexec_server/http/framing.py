@@ -86,7 +86,7 @@ class ChunkedBody:
         self.ended = False
 
     def take(self, data: bytes) -> tuple[bytes, int]:
-        """As `SizedBody.take`.  Raises FramingError."""
+        """Like `SizedBody.take`.  Raises FramingError."""
         kept = len(self._line)
         data = self._line + data
         self._line = b""

@@ -290,7 +290,7 @@ class _Pieces:
         return self._cut_among_marks(start, stop if backslash < 0 else backslash, bracket)
 
     def _cut_among_marks(self, start: int, stop: int, bracket: bytes) -> tuple[int, bool]:
-        """As `_cut`, if strings, lists or objects begin between `start` and `stop`."""
+        """Like `_cut`, if strings, lists or objects begin between `start` and `stop`."""
         piece = self.bytes[start:stop]
         opening, closing, commas = (piece == 91) | (piece == 123), (piece == 93) | (piece == 125), piece == 44
         if self.body.find(b'"', start, stop) >= 0:
@@ -317,7 +317,7 @@ def array_text(array: npt.NDArray[Any], style: JsonStyle | None = None) -> str:
 
 
 def array_pieces(array: npt.NDArray[Any], style: JsonStyle | None = None) -> Iterator[str]:
-    """As `array_text`, in pieces that each take less than a slice."""
+    """Like `array_text`, in pieces that each take less than a slice."""
     if array.size <= _ELEMENTS:
         yield _lists_text(array, style)
         return

@@ -292,7 +292,7 @@ class ModelRegistry:
         return failures
 
     async def load_shielded(self, name: str, source: ModelSource, *, again: bool = True) -> None:
-        """As `load`; cancelled, it goes on."""
+        """Like `load`; cancelled, it goes on."""
         task = asyncio.create_task(self.load(name, source, again=again), name=f"load model {name}")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

@@ -322,7 +322,7 @@ def _texts(name: str, value: Any) -> list[str]:
 def _read_at_once(
     header: str | None, body: bytes, hosted: HostedSession, repeated: RepeatedInference
 ) -> InferenceRequest | None:
-    """As `_read`; None if reading would take too long on the event loop."""
+    """Like `_read`; None if reading would take too long on the event loop."""
     if header == "0":
         return read_raw(body, hosted.session.signature())
     length = parse_header_length(header, body)

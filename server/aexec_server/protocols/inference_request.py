@@ -195,7 +195,7 @@ class RepeatedInference:
         self._known: _Known | None = None
 
     def read(self, body: bytes, header_length: int) -> InferenceRequest:
-        """As `read_inference`."""
+        """Like `read_inference`."""
         text = body[:header_length]
         known = self._known
         if known is not None and text == known.text and len(body) == known.size:

@@ -56,7 +56,7 @@ def _find_version(
 def served_version(
     models: ModelRegistry, name: str, digits: str | None = None, label: str | None = None
 ) -> ModelVersion:
-    """As `_find_version`, but the version must take requests.
+    """Like `_find_version`, but the version must take requests.
 
     Raises:
         UnavailableError: it is being loaded or unloaded.

@@ -109,7 +109,7 @@ class TensorBody:
 
 
 class TensorMessage:
-    """As `TensorBody`, for a RunStepRequest: its feeds are the tensors, and the other members are in the query.
+    """Like `TensorBody`, for a RunStepRequest: its feeds are the tensors, and the other members are in the query.
 
     Args:
         message: the body.
@@ -131,7 +131,7 @@ class TensorMessage:
         bodies.check_fields(self.fields, allowed, "the address")
 
     def tensors(self, member: str, names: Sequence[str], dtypes: Sequence[DType | None]) -> list[Any]:
-        """As `TensorBody.tensors`.  Types are checked later, where the tensors are used."""
+        """Like `TensorBody.tensors`.  Types are checked later, where the tensors are used."""
         if len(self._feeds) != len(names):
             raise errors.InvalidArgumentError(f"There must be {len(names)} feeds, got {len(self._feeds)}")
         if not any(feed.name for feed in self._feeds):

@@ -77,7 +77,7 @@ def _served_model(config: serving.ModelConfig) -> ServedModel:
 def _versions(
     policy: serving.FileSystemStoragePathSourceConfig.ServableVersionPolicy,
 ) -> int | tuple[int, ...] | None:
-    """As `ModelSource` has it: by default the newest one."""
+    """The version policy, as in `ModelSource`: by default the newest version only."""
     match policy.WhichOneof("policy_choice"):
         case "all":
             return None

@@ -94,7 +94,7 @@ class RpcModelRuns:
         wanted: ModelRequest | None = None,
         begun: StartedRun | None = None,
     ) -> bytes:
-        """As `run`; `wanted` and `begun` are what there is already."""
+        """Like `run`; `wanted` and `begun` are what there is already."""
 
         async def reading() -> ModelRequest:
             if wanted is not None:

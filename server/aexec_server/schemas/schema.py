@@ -64,7 +64,7 @@ def record(**fields: Schema) -> Schema:
 
 
 def request(**fields: Schema) -> Schema:
-    """As `record`, but without further members: clients' other members are refused."""
+    """Like `record`, but without further members: clients' other members are refused."""
     return record(**fields) | {"additionalProperties": False}
 
 

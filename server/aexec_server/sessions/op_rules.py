@@ -142,7 +142,7 @@ def _functions_of(node: aexec.Node) -> Iterator[str]:
 
 
 def _called(node: proto.NodeDef) -> Iterator[str]:
-    """As `_functions_of`, for a node of a function's body."""
+    """Like `_functions_of`, for a node of a function's body."""
     yield node.op
     for value in node.attr.values():
         if value.HasField("func"):

@@ -216,7 +216,7 @@ class HostedSession:
         *,
         by_admin: bool = False,
     ) -> ServedCall:
-        """As `served_call`, with the names of a signature.
+        """Like `served_call`, with the names of a signature.
 
         Args:
             name: as `Session.signature` takes it.
