@@ -34,6 +34,7 @@ module, and nothing below them.  `aexec_server` is one, and a test holds it to t
 * `MemoryAccount`: a memory limit of several sessions together, for `SessionConfig.memory_account`; `total_memory`: the
   machine's memory.
 * `is_loopback`: whether an address can be reached from this machine only.
+* `named_tensors_apart`: takes the bytes of large tensors out of a message, before that is parsed.
 * `near_names`, `listed`: the part of an error about an unknown name that lists known ones.
 * `num_leaves`: the number of values in nested lists.
 * `num_processors`: the number of processors that this process may run on.
@@ -87,6 +88,7 @@ from aexec.framework.wire.tensor_codec import from_proto as tensor_from_proto
 from aexec.framework.wire.tensor_codec import to_field_parts as tensor_to_field_parts
 from aexec.framework.wire.tensor_codec import to_parts as tensor_to_parts
 from aexec.framework.wire.tensor_codec import to_proto as tensor_to_proto
+from aexec.framework.wire.tensors_apart import named_tensors_apart
 from aexec.graph.forms.graph_pieces import GraphForm, graph_pieces
 from aexec.graph.meta_graph import MetaGraph
 from aexec.graph.nodes.node_wire import unflatten_node
@@ -158,6 +160,7 @@ __all__ = [
     "listed",
     "load_kernels",
     "loop_budget",
+    "named_tensors_apart",
     "near_names",
     "num_leaves",
     "num_processors",

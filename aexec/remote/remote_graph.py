@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import secrets
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -14,7 +13,7 @@ from aexec.graph.graph import Graph
 from aexec.graph.meta_graph import MetaGraph
 from aexec.graph.signature import Signature, TensorInfo, choose_signature, graph_signature
 from aexec.remote.descriptions import default_signature, read_signatures
-from aexec.remote.service import KEY, Service
+from aexec.remote.service import NewRemoteSession, Service
 from aexec.runtime.threads.worker_pool import OnCancel, run_in_thread
 from aexec.sources import load
 
@@ -41,13 +40,12 @@ class RemoteGraph:
         self._sent_nodes = 0
         self._extending = asyncio.Lock()
 
-    async def create(self, source: Any, config: proto.ConfigProto, path: str) -> str:
+    async def create(self, source: Any, config: proto.ConfigProto, name: str | None, ttl: float | None) -> str:
         """Load the graph, have the server make a session of it, and return the session's handle.
 
         Args:
             source: as `aexec.Session` takes it.
-            config: of the session.
-            path: of the request.
+            config, name, ttl: as of `NewRemoteSession`.
 
         Raises:
             InvalidArgumentError: the source has variables.
@@ -64,9 +62,7 @@ class RemoteGraph:
             )
         graph = self.local = loaded
         self._sent_nodes = len(graph)
-        body = await run_in_thread(lambda: _creation(graph, config), on_cancel=OnCancel.WAIT)
-        data = await self._service.post_message(path, body, {KEY: secrets.token_hex(16)})
-        answer = proto.CreateSessionResponse.FromString(data)
+        answer = await self._service.create(NewRemoteSession(graph, config, name, ttl))
         self._version = answer.graph_version
         return answer.session_handle
 
@@ -120,17 +116,17 @@ class RemoteGraph:
         infos = (info for signature in signatures for info in signature.inputs.values())
         return next((info for info in infos if info.name == tensor), None)
 
-    async def extend(self, added: proto.GraphDef, path: str) -> None:
-        """Add nodes to the graph in the server.
+    async def extend(self, handle: str, added: proto.GraphDef) -> None:
+        """Add nodes to the graph of this session in the server.
 
         Raises:
             FailedPreconditionError: another client has extended it meanwhile.
         """
         async with self._extending:
-            await self._extend(added, path)
+            await self._extend(handle, added)
 
-    async def send_new_nodes(self, path: str) -> None:
-        """Send the nodes that were added to the local graph since it was sent; `path` is the session's."""
+    async def send_new_nodes(self, handle: str) -> None:
+        """Send the nodes that were added to the local graph since it was sent to this session."""
         graph = self.local
         if graph is None or len(graph) == self._sent_nodes:
             return
@@ -142,16 +138,8 @@ class RemoteGraph:
             added.versions.CopyFrom(graph.versions)
             if len(graph.library):
                 added.library.CopyFrom(graph.library.to_proto())
-            await self._extend(added, path)
+            await self._extend(handle, added)
             self._sent_nodes, self._whole = count, None
 
-    async def _extend(self, added: proto.GraphDef, path: str) -> None:
-        request = proto.ExtendSessionRequest(graph_def=added, current_graph_version=self._version)
-        answer = await self._service.post_message(
-            f"{path}:extend", request.SerializeToString(), {KEY: secrets.token_hex(16)}
-        )
-        self._version = proto.ExtendSessionResponse.FromString(answer).new_graph_version
-
-
-def _creation(graph: Graph, config: proto.ConfigProto) -> bytes:
-    return proto.CreateSessionRequest(graph_def=graph.to_graph_def(), config=config).SerializeToString()
+    async def _extend(self, handle: str, added: proto.GraphDef) -> None:
+        self._version = await self._service.extend(handle, added, self._version)

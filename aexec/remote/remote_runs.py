@@ -5,27 +5,24 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
-from urllib.parse import urlencode
 
 from google.protobuf.message import Message
 
 from aexec import proto
 from aexec.framework import errors
 from aexec.framework.waiting.inline_call import NeedsThreadError
-from aexec.graph.signature import TensorInfo
 from aexec.remote.remote_graph import RemoteGraph
 from aexec.remote.remote_partial_run import RemotePartialRun
-from aexec.remote.remote_step import RemoteStep
+from aexec.remote.remote_step import GRACE, RemoteStep
 from aexec.remote.run_messages import (
     both_fed_and_fetched,
     fed_once,
     options_message,
     read_response,
-    read_tensors,
     run_message,
     sent_feeds,
 )
-from aexec.remote.service import KEY, Service, quoted
+from aexec.remote.service import Service
 from aexec.runtime.config import RunMetadata, RunOptions
 from aexec.runtime.feeding.fetches import FetchMapper, flat_feeds, to_values
 from aexec.runtime.session.callable import Request, canonical_name
@@ -44,19 +41,17 @@ class RemoteRuns:
 
     Args:
         service: the server.
-        path: returns the session's path there; raises FailedPreconditionError before the session is entered.
+        handle: returns the session's handle there; raises FailedPreconditionError before the session is entered.
         graph: the session's graph.
-        retry: True to send a run again if its connection breaks.
 
     Attributes:
         closed: True once the session is closed, or about to be.
     """
 
-    def __init__(self, service: Service, path: Callable[[], str], graph: RemoteGraph, *, retry: bool) -> None:
+    def __init__(self, service: Service, handle: Callable[[], str], graph: RemoteGraph) -> None:
         self._service = service
-        self._path = path
+        self._handle = handle
         self._graph = graph
-        self._retry = retry
         self.closed = False
         self._steps: dict[str, RemoteStep] = {}
         self._partial_runs: dict[str, RemotePartialRun] = {}
@@ -132,16 +127,16 @@ class RemoteRuns:
         # A server does not return fed values.
         fed = both_fed_and_fetched(feeds, fetches)
         asked = [each for each in fetches if each not in fed]
-        await self._graph.send_new_nodes(self._path())
+        handle = self._handle()
+        await self._graph.send_new_nodes(handle)
         known = self._graph.known(feeds)
+        beginning = self._service.beginning(handle)
         size = sum(getattr(value, "nbytes", 0) for value in feeds.values())
-        body = await _beside(size, lambda: run_message(feeds, known, asked, targets, settings))
+        body = await _beside(size, lambda: run_message(beginning, feeds, known, asked, targets, settings))
         values = _answered(fed, body) if fed else {}
         if asked or targets:
-            headers = {"Aexec-Run-Id": run_id}
-            if self._retry:
-                headers[KEY] = secrets.token_hex(16)
-            answer = await self._service.post_message(f"{self._path()}:run", body, headers)
+            timeout = settings.timeout_in_ms / 1e3 + GRACE if settings.timeout_in_ms else None
+            answer = await self._service.run(handle, body, run_id, timeout)
             got = await _beside(len(answer), lambda: read_response(answer, asked, metadata))
             values.update(zip(asked, got, strict=True))
         return values
@@ -149,12 +144,9 @@ class RemoteRuns:
     async def cancel(self, run_id: str, reason: str) -> bool:
         """Cancel a run by its name, whoever started it; True unless it has ended."""
         try:
-            answer = await self._service.post_json(
-                f"{self._path()}/runs/{quoted(run_id)}:cancel", {"reason": reason} if reason else {}
-            )
+            return await self._service.cancel(self._handle(), run_id, reason)
         except errors.NotFoundError:
             return True  # the server remembers it
-        return bool(answer["cancelled"])
 
     async def set_up_partial_run(
         self, fetches: Any, feeds: Iterable[Any], targets: Iterable[Any], options: RunOptions | Message | None
@@ -168,13 +160,11 @@ class RemoteRuns:
         timeout, settings.timeout_in_ms = settings.timeout_in_ms, 0
         if settings != options_message(None):
             raise errors.UnimplementedError("Of the options of a partial run in a server the timeout counts")
-        await self._graph.send_new_nodes(self._path())
+        session = self._handle()
+        await self._graph.send_new_nodes(session)
         request = Request(self._graph.names, FetchMapper(fetches), feeds, targets)
         message = proto.PartialRunSetupRequest(feed=request.feeds, fetch=request.fetches, target=request.targets)
-        answer = await self._service.post_message(
-            f"{self._path()}:partialRunSetup", message.SerializeToString(), {"Aexec-Timeout-Ms": str(timeout)}
-        )
-        handle = proto.PartialRunSetupResponse.FromString(answer).partial_run_handle
+        handle = await self._service.set_up(session, message, timeout)
         step = self._partial_runs[handle] = RemotePartialRun(handle, lambda reason: self.cancel(handle, reason))
         return step
 
@@ -186,22 +176,11 @@ class RemoteRuns:
         if request.targets:
             raise errors.InvalidArgumentError("partial_run() requires empty target_list.")
         values = fed_once(request.feeds, given.values())
-        body = run_message(values, self._graph.known(values), request.fetches, (), proto.RunOptions(), handle)
-        answer = await self._service.post_message(f"{self._path()}:run", body)
+        session, known = self._handle(), self._graph.known(values)
+        beginning = self._service.beginning(session)
+        body = run_message(beginning, values, known, request.fetches, (), proto.RunOptions(), handle)
+        answer = await self._service.run(session, body, None)
         return mapper.build(to_values(read_response(answer, request.fetches, None)))
-
-    async def exchange(
-        self, call: str, feeds: Mapping[str, Any], known: Mapping[str, TensorInfo], query: Mapping[str, Any]
-    ) -> list[Any]:
-        """Send tensors to a call of the session, and return those of the answer.
-
-        Raises CancelledError if the session is closed.
-        """
-        self.check_open()
-        await self._graph.send_new_nodes(self._path())
-        body = run_message(feeds, known, (), (), proto.RunOptions())
-        answer = await self._service.post_message(f"{self._path()}{call}?{urlencode(query)}", body)
-        return [value for _, value in read_tensors(answer)]
 
 
 def _answered(fetches: Sequence[str], body: bytes) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from collections.abc import Generator, Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any
-from urllib.parse import unquote, urlencode
+from urllib.parse import unquote
 
 from google.protobuf.message import Message
 
@@ -25,15 +25,17 @@ from aexec.graph.signature import (
     named_inputs,
     signature_tables,
 )
-from aexec.queues.queue_base import QueueStatistics
+from aexec.remote.http_client import HttpClient
+from aexec.remote.http_service import HttpService
 from aexec.remote.remote_callable import RemoteCallable
 from aexec.remote.remote_graph import RemoteGraph
 from aexec.remote.remote_partial_run import RemotePartialRun
 from aexec.remote.remote_queue import RemoteQueue
+from aexec.remote.remote_queues import RemoteQueues
 from aexec.remote.remote_runs import RemoteRuns
 from aexec.remote.remote_step import RemoteStep
 from aexec.remote.remote_tensors import RemoteTensors
-from aexec.remote.service import Service, quoted
+from aexec.remote.service import Service
 from aexec.runtime.config import RunMetadata, RunOptions
 from aexec.runtime.feeding.fetches import FetchMapper, flat_feeds
 from aexec.runtime.session.callable import Request
@@ -93,8 +95,8 @@ def connect(
         raise errors.InvalidArgumentError("give a graph for a new session, or the name of one that is there, not both")
     if name is not None and session is not None:
         raise errors.InvalidArgumentError("a session that is there has its name: leave out name, or session")
-    service = Service(address, headers, token or os.environ.get("AEXEC_TOKEN") or None, ca)
-    return RemoteSession(service, graph, session, config, ttl, name, retry_runs=retry_runs)
+    client = HttpClient(address, headers, token or os.environ.get("AEXEC_TOKEN") or None, ca)
+    return RemoteSession(HttpService(client, retry_runs=retry_runs), graph, session, config, ttl, name)
 
 
 class RemoteSession:
@@ -111,13 +113,12 @@ class RemoteSession:
         config: proto.ConfigProto | Message | None,
         ttl: float | None,
         new_name: str | None = None,
-        *,
-        retry_runs: bool = False,
     ) -> None:
         self._service = service
         self._source = source
         self._remote = RemoteGraph(service)
-        self._runs = RemoteRuns(service, self._path, self._remote, retry=retry_runs)
+        self._runs = RemoteRuns(service, lambda: self.handle, self._remote)
+        self._queues = RemoteQueues(service, lambda: self.handle, self._remote, self._runs.check_open)
         self._config = proto.ConfigProto() if config is None else as_message(config, proto.ConfigProto)
         self._ttl = ttl
         self._new_name = new_name
@@ -164,15 +165,12 @@ class RemoteSession:
         await self._runs.close()
         try:
             if self._is_new and self._handle is not None:
-                await self._service.delete(self._path())
+                await self._service.delete(self._handle)
         finally:
             await self._service.close()
 
     async def _create(self) -> None:
-        wishes = {"ttl_s": self._ttl, "name": self._new_name}
-        query = urlencode({key: value for key, value in wishes.items() if value is not None})
-        path = f"{_SESSIONS}?{query}" if query else _SESSIONS
-        self._handle = await self._remote.create(self._source, self._config, path)
+        self._handle = await self._remote.create(self._source, self._config, self._new_name, self._ttl)
 
     async def _join(self) -> None:
         self._remote.read(await self.describe())
@@ -202,7 +200,7 @@ class RemoteSession:
 
     async def fetch_graph(self) -> Graph:
         """The graph as the server has it now, extensions included."""
-        data = await self._service.look(f"{self._path()}/graph", "application/octet-stream")
+        data = await self._service.graph(self.handle)
         return await run_in_thread(lambda: Graph.from_bytes(data), on_cancel=OnCancel.WAIT)
 
     @property
@@ -239,18 +237,15 @@ class RemoteSession:
 
     async def describe(self) -> dict[str, Any]:
         """The server's description of the session: graph version, runs, plans, idle time and signatures."""
-        return await self._service.look_at(self._path())
+        return await self._service.describe(self.handle)
 
     async def runs(self) -> list[dict[str, Any]]:
         """The server's list of all runs in flight, also of other clients: id, state, seconds, nodes ready."""
-        answer = await self._service.look_at(f"{self._path()}/runs")
-        runs: list[dict[str, Any]] = answer["runs"]
-        return runs
+        return await self._service.runs(self.handle)
 
     async def devices(self) -> list[proto.DeviceAttributes]:
         """The devices that the session runs on."""
-        data = await self._service.look(f"{self._path()}/devices", "application/x-protobuf")
-        return list(proto.ListDevicesResponse.FromString(data).local_device)
+        return list(await self._service.devices(self.handle))
 
     # Running
 
@@ -387,44 +382,23 @@ class RemoteSession:
 
         If there is no such queue, its methods raise.
         """
-        self._runs.check_open()
-        local = self._remote.local
-        node = None if local is None else local.find(name)
-        types = None if node is None else tuple(node.attrs.get("component_types", ())) or None
-        return RemoteQueue(self, name, f"/queues/{quoted(name)}", types)
+        return self._queues.queue(name)
 
     async def queues(self) -> dict[str, RemoteQueue]:
         """The existing queues, by name."""
-        answer = await self._service.look_at(f"{self._path()}/queues")
-        return {fields["name"]: self.queue(fields["name"]) for fields in answer["queues"]}
-
-    async def queue_statistics(self, name: str) -> QueueStatistics:
-        """The statistics of a queue; called by queues."""
-        answer = await self._service.look_at(f"{self._path()}/queues")
-        for fields in answer["queues"]:
-            if fields["name"] == name:
-                waiting = fields.pop("waiting_producers"), fields.pop("waiting_consumers")
-                return QueueStatistics(**fields, waiting_enqueues=waiting[0], waiting_dequeues=waiting[1])
-        raise errors.NotFoundError(f"There is no queue '{name}', or nobody has used it yet")
-
-    async def exchange(
-        self, call: str, feeds: Mapping[str, Any], known: Mapping[str, TensorInfo], query: Mapping[str, Any]
-    ) -> list[Any]:
-        """Send tensors to a call of the session, and return those of the answer; called by queues."""
-        return await self._runs.exchange(call, feeds, known, query)
+        return await self._queues.existing()
 
     @property
     def tensors(self) -> RemoteTensors:
         """The tensors that the session keeps under handles."""
-        return RemoteTensors(self._service, f"{self._path()}/tensors")
+        return RemoteTensors(self._service, self.handle)
 
     # Changing
 
     async def reset(self, containers: Iterable[str] = ()) -> None:
         """Cancel the steps in flight and delete containers.  As `Session.reset`."""
         self._runs.check_open()
-        message = proto.ResetRequest(container=containers)
-        await self._service.post_message(f"{self._path()}:reset", message.SerializeToString())
+        await self._service.reset(self.handle, containers)
 
     async def extend(self, more: Graph | Message | bytes) -> None:
         """Add nodes to the session's graph.  As `Session.extend`.
@@ -436,12 +410,7 @@ class RemoteSession:
         if isinstance(more, Graph):
             more = more.to_graph_def()
         added = as_message(more, proto.GraphDef)
-        await self._remote.extend(added, self._path())
-
-    # Helpers
-
-    def _path(self) -> str:
-        return f"{_SESSIONS}/{quoted(self.handle)}"
+        await self._remote.extend(self.handle, added)
 
     def _repr_html_(self) -> str:
         steps = [(step.run_id, step.state.value) for step in self.steps]

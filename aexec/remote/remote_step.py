@@ -11,10 +11,11 @@ from aexec.framework.html_repr import block, facts_table
 from aexec.framework.waiting.futures import until_done
 from aexec.runtime.session.step_view import StepState
 
-__all__ = ["RemoteStep"]
+__all__ = ["GRACE", "RemoteStep"]
 
-# Seconds that a cancelled step may take to end, before its connection is closed, which cancels it too.
-_GRACE = 5.0
+# Seconds that a step may take to end once it was cancelled or its deadline came, before its connection is closed, which
+# cancels it too.
+GRACE = 5.0
 
 
 class RemoteStep:
@@ -95,7 +96,7 @@ class RemoteStep:
 
     async def _stop(self, reason: str) -> None:
         try:
-            async with asyncio.timeout(_GRACE):
+            async with asyncio.timeout(GRACE):
                 await self._tell(reason)
                 await asyncio.wait([self._task])
         except (TimeoutError, errors.OpError):
@@ -103,7 +104,7 @@ class RemoteStep:
 
     async def _wait(self) -> Any:
         try:
-            async with asyncio.timeout(None if self._timeout is None else self._timeout + _GRACE):
+            async with asyncio.timeout(None if self._timeout is None else self._timeout + GRACE):
                 result = await self._run()
         except asyncio.CancelledError:
             self._state = StepState.CANCELLED

@@ -5,7 +5,6 @@ process.
 from __future__ import annotations
 
 from typing import Any
-from urllib.parse import quote
 
 from aexec import proto
 from aexec.framework import dtypes, errors
@@ -13,8 +12,8 @@ from aexec.framework.datatypes import DATATYPES
 from aexec.framework.dtypes import as_dtype
 from aexec.framework.state.resource_manager import ResourceHandle
 from aexec.framework.state.session_state import TENSOR_HANDLE_TYPE_NAME
-from aexec.framework.wire.tensor_codec import from_proto, to_proto
-from aexec.remote.service import PROTOBUF, Service
+from aexec.framework.wire.tensor_codec import from_proto, to_parts
+from aexec.remote.service import Service
 from aexec.runtime.session.session_tensors import Handle, SessionTensorInfo, handle_text, plain_tensor
 
 __all__ = ["RemoteTensors"]
@@ -25,16 +24,15 @@ class RemoteTensors:
 
     Args:
         service: the server.
-        path: of the session's tensors there.
+        session: the session's handle there.
     """
 
-    def __init__(self, service: Service, path: str) -> None:
+    def __init__(self, service: Service, session: str) -> None:
         self._service = service
-        self._path = path
+        self._session = session
 
     async def list(self) -> tuple[SessionTensorInfo, ...]:
         """The tensors, oldest first."""
-        answer = await self._service.look_at(self._path)
         return tuple(
             SessionTensorInfo(
                 fields["handle"],
@@ -42,13 +40,13 @@ class RemoteTensors:
                 tuple(fields["shape"]),
                 fields["bytes"],
             )
-            for fields in answer["tensors"]
+            for fields in await self._service.tensors(self._session)
         )
 
     async def get(self, handle: Handle) -> Any:
         """A tensor.  Raises InvalidArgumentError for an unknown handle."""
         try:
-            data = await self._service.look(self._of(handle), PROTOBUF)
+            data = await self._service.kept(self._session, handle_text(handle))
         except errors.NotFoundError as error:
             raise errors.InvalidArgumentError(error.message) from None
         return from_proto(proto.TensorProto.FromString(data))
@@ -56,20 +54,16 @@ class RemoteTensors:
     async def put(self, value: Any, name: str = "tensor") -> ResourceHandle:
         """Keep an array, or a value that NumPy makes an array of.  Arguments and errors as of `SessionTensors.put`."""
         array = plain_tensor(value)
-        body = to_proto(array, dtypes.from_numpy(array.dtype), compact=False).SerializeToString()
-        answer = await self._service.post_message(f"{self._path}?name={quote(name, safe='')}", body)
-        handle = self._service.read_object(answer)["handle"]
+        tensor = to_parts(array, dtypes.from_numpy(array.dtype))
+        handle = await self._service.keep(self._session, tensor, name)
         return ResourceHandle(handle.rpartition(";")[2], handle, handle, TENSOR_HANDLE_TYPE_NAME)
 
     async def delete(self, handle: Handle) -> None:
         """Delete a tensor.  Raises InvalidArgumentError for an unknown handle."""
         try:
-            await self._service.delete(self._of(handle), missing=False)
+            await self._service.forget(self._session, handle_text(handle))
         except errors.NotFoundError as error:
             raise errors.InvalidArgumentError(error.message) from None
 
-    def _of(self, handle: Handle) -> str:
-        return f"{self._path}/{quote(handle_text(handle), safe=';/:')}"
-
     def __repr__(self) -> str:
-        return f"<RemoteTensors {self._path}>"
+        return f"<RemoteTensors of {self._session}>"

@@ -14,8 +14,11 @@ from aexec.framework.dtypes import DType, as_dtype
 from aexec.framework.near_names import listed
 from aexec.framework.shape import UNKNOWN_RANK
 from aexec.framework.state.resource_manager import ResourceHandle, make_handle_tensor
-from aexec.framework.wire.tensor_codec import from_proto, to_proto
+from aexec.framework.wire.tensor_codec import from_proto, to_parts
+from aexec.framework.wire.tensors_apart import named_tensors_apart
+from aexec.framework.wire.wire_format import enclosed
 from aexec.graph.signature import TensorInfo
+from aexec.remote.service import Part
 from aexec.runtime.config import RunMetadata, RunOptions
 from aexec.runtime.feeding.feeds import FeedSpec, in_host_memory
 from aexec.runtime.session.callable import canonical_name
@@ -23,12 +26,17 @@ from aexec.runtime.session.callable import canonical_name
 __all__ = [
     "both_fed_and_fetched",
     "fed_once",
+    "named_tensors",
     "options_message",
     "read_response",
     "read_tensors",
     "run_message",
     "sent_feeds",
 ]
+
+_FEED = proto.RunStepRequest.FEED_FIELD_NUMBER
+_FETCHED = proto.RunStepResponse.TENSOR_FIELD_NUMBER
+_NAME, _TENSOR = proto.NamedTensorProto.NAME_FIELD_NUMBER, proto.NamedTensorProto.TENSOR_FIELD_NUMBER
 
 
 def fed_once(names: Sequence[str], values: Iterable[Any]) -> dict[str, Any]:
@@ -57,6 +65,7 @@ def sent_feeds(body: bytes) -> dict[str, Any]:
 
 
 def run_message(
+    beginning: Part,
     feeds: Mapping[str, Any],
     known: Mapping[str, TensorInfo],
     fetches: Sequence[str],
@@ -67,6 +76,7 @@ def run_message(
     """A run as a RunStepRequest.
 
     Args:
+        beginning: the message's first bytes.
         feeds: tensor name → value.
         known: tensor name → what is known of its type and shape.  A value for another tensor is sent with its own type,
             or the one that `aexec.constant` would give it; a resource handle as it is.
@@ -75,20 +85,31 @@ def run_message(
     Raises:
         InvalidArgumentError: a value that its tensor cannot have.
     """
-    message = proto.RunStepRequest(fetch=fetches, target=targets, options=options, partial_run_handle=partial_run)
+    rest = proto.RunStepRequest(fetch=fetches, target=targets, options=options, partial_run_handle=partial_run)
+    parts = [beginning]
+    for named in named_tensors(feeds, known):
+        parts += enclosed(_FEED, named)
+    return b"".join([*parts, rest.SerializeToString()])
+
+
+def named_tensors(feeds: Mapping[str, Any], known: Mapping[str, TensorInfo]) -> list[Sequence[Part]]:
+    """NamedTensorProtos, each in parts, of which those of a large array are its own bytes.
+
+    Arguments and errors as of `run_message`.
+    """
+    made: list[Sequence[Part]] = []
     for position, (name, value) in enumerate(feeds.items()):
         if type(value) is ResourceHandle:
-            handle = to_proto(make_handle_tensor(value), dtypes.resource, compact=False)
-            message.feed.add(name=name).tensor.CopyFrom(handle)
-            continue
-        value = in_host_memory(value, name)
-        info = known.get(name)
-        dtype = None if info is None else info.dtype
-        shape = UNKNOWN_RANK if info is None else info.shape
-        spec = FeedSpec(name, dtype or _dtype_of(value), shape, position)
-        array = spec.convert(value)
-        message.feed.add(name=name).tensor.CopyFrom(to_proto(array, spec.dtype, compact=False))
-    return message.SerializeToString()
+            tensor = to_parts(make_handle_tensor(value), dtypes.resource)
+        else:
+            value = in_host_memory(value, name)
+            info = known.get(name)
+            dtype = None if info is None else info.dtype
+            shape = UNKNOWN_RANK if info is None else info.shape
+            spec = FeedSpec(name, dtype or _dtype_of(value), shape, position)
+            tensor = to_parts(spec.convert(value), spec.dtype)
+        made.append([*enclosed(_NAME, [name.encode()]), *enclosed(_TENSOR, tensor)])
+    return made
 
 
 def _dtype_of(value: Any) -> DType:
@@ -141,8 +162,9 @@ def read_tensors(body: bytes, metadata: RunMetadata | None = None) -> list[tuple
     Raises:
         UnavailableError: the bytes are no such message.
     """
+    rest, _, contents = named_tensors_apart(body, _FETCHED)
     try:
-        message = proto.RunStepResponse.FromString(body)
+        message = proto.RunStepResponse.FromString(rest)
     except DecodeError:
         raise errors.UnavailableError(f"the server answered a run with {len(body)} bytes that are no answer") from None
     if metadata is not None:
@@ -150,4 +172,7 @@ def read_tensors(body: bytes, metadata: RunMetadata | None = None) -> list[tuple
         metadata.step_stats = given.step_stats if given.HasField("step_stats") else None
         metadata.partition_graphs = list(given.partition_graphs)
         metadata.cost_graph = given.cost_graph if given.HasField("cost_graph") else None
-    return [(named.name, from_proto(named.tensor)) for named in message.tensor]
+    return [
+        (named.name, from_proto(named.tensor, content=contents.get(position)))
+        for position, named in enumerate(message.tensor)
+    ]

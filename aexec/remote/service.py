@@ -1,215 +1,166 @@
-"""A server of sessions, by HTTP: sends requests, returns answers or raises our errors.
+"""`Service`: what a session in a server asks of it, whatever the protocol.
 
-A request is sent again only if it has certainly had no effect, or will have it once: its connection was refused, it
-only reads, or it has a key, by which the server recognises it.
+`http_service.py` asks by HTTP, `rpc_service.py` by gRPC.  Runs and tensors are TensorFlow's messages in both, which
+their callers write and read, in threads if they are large.
 """
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-import json
-import re
-import ssl
-from collections.abc import Mapping
-from io import BytesIO
-from pathlib import Path
-from typing import Any
-from urllib.parse import quote, urlsplit
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
 
-import aiohttp
-from yarl import URL
-
+from aexec import proto
 from aexec.framework import errors
-from aexec.framework.errors import Code
+from aexec.graph.graph import Graph
 
-__all__ = ["KEY", "PROTOBUF", "ServerRestartedError", "Service", "quoted"]
+__all__ = ["RESTARTED", "NewRemoteSession", "Part", "ServerRestartedError", "Service", "restarted"]
 
-PROTOBUF = "application/x-protobuf"
-KEY = "Idempotency-Key"
-_CONNECT_SECONDS = 10.0
-# Seconds before a request is sent again.
-_PAUSES = (0.05, 0.2, 0.8)
-# Status → code, for an answer without a body of ours, such as a proxy's.
-_CODES = {
-    400: Code.INVALID_ARGUMENT,
-    401: Code.UNAUTHENTICATED,
-    403: Code.PERMISSION_DENIED,
-    404: Code.NOT_FOUND,
-    409: Code.ABORTED,
-    410: Code.FAILED_PRECONDITION,
-    413: Code.RESOURCE_EXHAUSTED,
-    429: Code.RESOURCE_EXHAUSTED,
-    499: Code.CANCELLED,
-    501: Code.UNIMPLEMENTED,
-    502: Code.UNAVAILABLE,
-    503: Code.UNAVAILABLE,
-    504: Code.DEADLINE_EXCEEDED,
-}
-_RESTARTED = "server_restarted"
-_MAX_TEXT = 500
-_TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*")
-
-
-def _payload(body: bytes | None) -> BytesIO | None:
-    """A stream, which aiohttp sends in pieces."""
-    return None if body is None else BytesIO(body)
-
-
-def quoted(name: str) -> str:
-    """A name as one segment of a path."""
-    return quote(name, safe="")
-
-
-def _context(ca: str | Path | None) -> ssl.SSLContext | None:
-    if ca is None:
-        return None
-    try:
-        return ssl.create_default_context(cafile=str(ca))
-    except OSError as error:
-        raise errors.InvalidArgumentError(f"ca {str(ca)!r}: {error}") from None
+# The bytes of a message are written in parts, so that those of large tensors are copied once.
+Part = bytes | memoryview
+# A server's word for what was lost when it was restarted.
+RESTARTED = "server_restarted"
 
 
 class ServerRestartedError(errors.NotFoundError):
     """The server was restarted, and the object of a handle is gone."""
 
 
-class Service:
-    """One server.
+def restarted(message: str) -> ServerRestartedError:
+    """The error for an answer of the server with this message."""
+    return ServerRestartedError(f"{message}. Connect again: a new session has a new graph and new variables")
 
-    Args:
-        url: its address, `http://host:port`, with the path of a proxy if there is one.
-        headers: sent with each request.
-        token: sent with each request, but not to an address that a request is redirected to.
-        ca: PEM file of the authority that signed the server's certificate, or an SSL context; None for the authorities
-            that the system trusts.
 
-    Raises:
-        InvalidArgumentError: the address is invalid, or the file is not a certificate.
+@dataclass(frozen=True, slots=True)
+class NewRemoteSession:
+    """What a new session is made of.
+
+    Attributes:
+        graph: its graph.
+        config: its settings.
+        name: its handle, if that is free; None for one that nobody can guess.
+        ttl: seconds without use after which the server may close it; None for the server's own.
     """
 
-    def __init__(
-        self,
-        url: str,
-        headers: Mapping[str, str] | None = None,
-        token: str | None = None,
-        ca: str | Path | ssl.SSLContext | None = None,
-    ) -> None:
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise errors.InvalidArgumentError(f"{url!r} is no address of a server: expected http://host:port")
-        self.url = url.rstrip("/")
-        self._headers = dict(headers or {})
-        if token is not None:
-            if not _TOKEN.fullmatch(token):
-                raise errors.InvalidArgumentError("a token has letters, digits and any of ._~+/-= only")
-            self._headers["Authorization"] = f"Bearer {token}"
-        self._ssl = ca if isinstance(ca, ssl.SSLContext) else _context(ca)
-        self._client: aiohttp.ClientSession | None = None
+    graph: Graph
+    config: proto.ConfigProto
+    name: str | None
+    ttl: float | None
+
+
+class Service(Protocol):
+    """A server of sessions.  Each coroutine raises an OpError that the server answers with, or UnavailableError if it
+    cannot be reached; cancelling it cancels what the server does for it.
+
+    Attributes:
+        url: the server's address.
+    """
+
+    url: str
 
     def open(self) -> None:
-        """Accept requests of the running event loop."""
-        if self._client is None:
-            # No limit of connections, so that runs do not wait for runs: the server limits them.
-            connector = aiohttp.TCPConnector(limit=0, ssl=True if self._ssl is None else self._ssl)
-            timeout = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_SECONDS)
-            self._client = aiohttp.ClientSession(connector=connector, timeout=timeout, headers=self._headers)
+        """Accept calls from the running event loop.  Idempotent."""
+        ...
 
     async def close(self) -> None:
-        client, self._client = self._client, None
-        if client is not None:
-            await client.close()
+        """End all connections.  Idempotent."""
+        ...
 
-    async def look(self, path: str, accept: str = "application/json") -> bytes:
-        """GET; sent again if a connection breaks.  Raises OpError."""
-        return await self._request("GET", path, None, {"Accept": accept}, again=True)
+    # Sessions
 
-    async def look_at(self, path: str) -> dict[str, Any]:
-        """`look` for a JSON object."""
-        return self.read_object(await self.look(path))
+    async def create(self, new: NewRemoteSession) -> proto.CreateSessionResponse:
+        """Make a session."""
+        ...
 
-    async def post(self, path: str, body: bytes, headers: Mapping[str, str]) -> bytes:
-        """POST; sent once, unless its connection was refused, or it has a key.  Raises OpError."""
-        return await self._request("POST", path, body, headers, again=KEY in headers)
+    async def extend(self, handle: str, added: proto.GraphDef, version: int) -> int:
+        """Add nodes to a graph that has this version; returns the new version."""
+        ...
 
-    async def post_json(self, path: str, fields: Mapping[str, Any]) -> dict[str, Any]:
-        body = json.dumps(fields).encode()
-        return self.read_object(await self.post(path, body, {"Content-Type": "application/json"}))
+    async def delete(self, handle: str) -> None:
+        """Cancel a session's runs, wait for their end, and free it.  It is no error if there is no such session."""
+        ...
 
-    async def post_message(self, path: str, body: bytes, headers: Mapping[str, str] | None = None) -> bytes:
-        return await self.post(path, body, {"Content-Type": PROTOBUF, **(headers or {})})
+    async def reset(self, handle: str, containers: Iterable[str]) -> None:
+        """Cancel a session's runs, and drop containers of its resources."""
+        ...
 
-    async def delete(self, path: str, *, missing: bool = True) -> None:
-        """DELETE; with `missing`, it is no error if there is nothing to delete.  Raises OpError."""
-        with contextlib.suppress(*([errors.NotFoundError] if missing else [])):
-            await self._request("DELETE", path, None, {}, again=True)
+    async def describe(self, handle: str) -> dict[str, Any]:
+        """What a session is, and how it is called."""
+        ...
 
-    async def _request(
-        self, method: str, path: str, body: bytes | None, headers: Mapping[str, str], *, again: bool = False
-    ) -> bytes:
-        for pause in (*_PAUSES, None):
-            try:
-                return await self._once(method, path, body, headers)
-            except (aiohttp.ClientConnectionError, TimeoutError) as error:
-                refused = isinstance(error, aiohttp.ClientConnectorError)
-                if pause is None or not (refused or again):
-                    raise self._unavailable(method, path, error, acted=not (refused or again)) from None
-            except aiohttp.ClientError as error:
-                raise self._unavailable(method, path, error, acted=True) from None
-            except errors.AbortedError:
-                if KEY not in headers:
-                    raise
-                return await self._once_it_has_ended(method, path, body, headers)
-            await asyncio.sleep(pause)
-        raise AssertionError("the last try returns or raises")
+    async def graph(self, handle: str) -> bytes:
+        """A session's GraphDef."""
+        ...
 
-    async def _once_it_has_ended(self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]) -> bytes:
-        """The answer to a request that the server is carrying out, though its connection broke."""
-        while True:
-            await asyncio.sleep(_PAUSES[-1])
-            with contextlib.suppress(errors.AbortedError):
-                return await self._once(method, path, body, headers)
+    async def devices(self, handle: str) -> Sequence[proto.DeviceAttributes]:
+        """The devices that a session runs on."""
+        ...
 
-    async def _once(self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]) -> bytes:
-        client = self._client
-        if client is None:
-            raise errors.FailedPreconditionError(f"The connection to {self.url} was closed")
-        async with client.request(
-            method, URL(self.url + path, encoded=True), data=_payload(body), headers=headers
-        ) as response:
-            data = await response.read()
-            if response.status >= 400:
-                raise self._error(response.status, data, f"{method} {path}")
-            return data
+    # Runs
 
-    def _error(self, status: int, data: bytes, what: str) -> errors.OpError:
-        """The error that an answer reports."""
-        try:
-            fields = json.loads(data)
-            code = Code[fields["code"]]
-            message = str(fields["error"])
-        except (ValueError, KeyError, TypeError):
-            text = data[:_MAX_TEXT].decode(errors="replace").strip()
-            code, message = _CODES.get(status, Code.UNKNOWN), f"{self.url} answered {what} with {status}: {text}"
-            return errors.from_code(code, message)
-        if fields.get("reason") == _RESTARTED:
-            return ServerRestartedError(f"{message}. Connect again: a new session has a new graph and new variables")
-        error = errors.from_code(code, message)
-        if isinstance(fields.get("node"), str):
-            op = fields.get("op")
-            error.attach_node(fields["node"], None if op is None else str(op))
-        return error
+    def beginning(self, handle: str) -> Part:
+        """The first bytes of a RunStepRequest for this session."""
+        ...
 
-    def _unavailable(self, method: str, path: str, error: Exception, *, acted: bool) -> errors.OpError:
-        done = "; whether it was done is not known" if acted else ""
-        return errors.UnavailableError(f"{method} {self.url}{path}: {error or type(error).__name__}{done}")
+    async def run(self, handle: str, request: bytes, run_id: str | None, timeout: float | None = None) -> bytes:
+        """Run a step, or a part of a partial run.
 
-    def read_object(self, data: bytes) -> dict[str, Any]:
-        """The JSON object of an answer.  Raises UnavailableError if it is not one."""
-        try:
-            value = json.loads(data)
-        except ValueError:
-            value = None
-        if not isinstance(value, dict):
-            raise errors.UnavailableError(f"{self.url} is no server of sessions: it answered {data[:80]!r}")
-        return value
+        Args:
+            request: a RunStepRequest, which begins with `beginning`.
+            run_id: the run's name in the server; None for one of the server's, as a part of a partial run has.
+            timeout: seconds after which nobody waits for the answer; None for never.
+
+        Returns:
+            A RunStepResponse.
+        """
+        ...
+
+    async def set_up(self, handle: str, request: proto.PartialRunSetupRequest, timeout_ms: int) -> str:
+        """Start a partial run, which may take so many milliseconds, or any number if that is 0; returns its handle."""
+        ...
+
+    async def runs(self, handle: str) -> list[dict[str, Any]]:
+        """Descriptions of the runs in flight."""
+        ...
+
+    async def cancel(self, handle: str, run_id: str, reason: str) -> bool:
+        """Cancel a run; True unless it had ended.  A run that is not there yet is cancelled when it comes."""
+        ...
+
+    # What a session keeps
+
+    async def queues(self, handle: str) -> list[dict[str, Any]]:
+        """Descriptions of the queues."""
+        ...
+
+    async def enqueue(self, handle: str, queue: str, components: Sequence[Sequence[Part]], *, many: bool) -> None:
+        """Put an element into a queue, or with `many` the rows of its components.
+
+        Args:
+            components: each a NamedTensorProto in parts.
+        """
+        ...
+
+    async def dequeue(self, handle: str, queue: str, count: int | None, *, up_to: bool) -> bytes:
+        """Take an element out of a queue, or a number of elements; returns a RunStepResponse."""
+        ...
+
+    async def close_queue(self, handle: str, queue: str, *, cancel_pending: bool) -> None:
+        """Close a queue."""
+        ...
+
+    async def tensors(self, handle: str) -> list[dict[str, Any]]:
+        """Descriptions of the kept tensors."""
+        ...
+
+    async def keep(self, handle: str, tensor: Sequence[Part], name: str) -> str:
+        """Keep a tensor, a TensorProto in parts; returns its handle, which begins with `name`."""
+        ...
+
+    async def kept(self, handle: str, tensor: str) -> bytes:
+        """The TensorProto of a kept tensor.  Raises NotFoundError for an unknown handle."""
+        ...
+
+    async def forget(self, handle: str, tensor: str) -> None:
+        """Delete a kept tensor.  Raises NotFoundError for an unknown handle."""
+        ...

@@ -17,6 +17,7 @@ import aexec
 from aexec import errors, proto
 from aexec.framework import dtypes
 from aexec.framework.wire.tensor_codec import to_proto
+from aexec.remote.http_client import HttpClient
 from aexec.remote.service import ServerRestartedError
 from tests.remote.conftest import Served
 from tests.support import gates
@@ -178,7 +179,7 @@ async def test_answers_of_others(serve: Serve, status: int, body: bytes, error: 
 
 
 async def test_a_server_that_does_not_answer_in_time(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("aexec.remote.remote_step._GRACE", 0.0)
+    monkeypatch.setattr("aexec.remote.remote_step.GRACE", 0.0)
     hangs = asyncio.Event()
 
     async def answer(request: web.Request) -> web.StreamResponse:
@@ -273,13 +274,16 @@ async def test_an_answer_that_is_under_way(served: Served) -> None:
     async with aexec.connect(served.url, waiting(gate)) as session:
         path = f"/v1/sessions/{session.handle}:run"
         body = proto.RunStepRequest(fetch=["y:0"]).SerializeToString()
+        client = HttpClient(served.url)
+        client.open()
         first, again = (
-            asyncio.create_task(session._service.post_message(path, body, {"Idempotency-Key": "k"})) for _ in range(2)
+            asyncio.create_task(client.post_message(path, body, {"Idempotency-Key": "k"})) for _ in range(2)
         )
         await gate.entered.wait()
         gate.open.set()
         assert await first == await again
         assert gate.count == 1
+        await client.close()
 
 
 async def test_tensors_of_an_answer_go_by_their_names(serve: Serve) -> None:
