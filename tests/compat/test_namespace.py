@@ -94,6 +94,14 @@ def test_module_that_is_not_there_says_why_when_it_is_imported(name: str, words:
         importlib.import_module("aexec.nothing")
 
 
+@pytest.mark.parametrize("name", ["gfile", "flags", "nn", "array_ops"])
+def test_module_of_a_room_is_imported_without_the_name_of_the_room(name: str) -> None:
+    package = importlib.import_module("aexec.compat.v1")
+    module = importlib.import_module(f"aexec.compat.v1.{name}")
+    assert getattr(package, name) is module is importlib.import_module(module.__name__)
+    assert module.__spec__ is not None and module.__spec__.name == module.__name__ != f"aexec.compat.v1.{name}"
+
+
 def test_ops_by_their_names() -> None:
     product = tf.raw_ops.MatMul(a=[[1.0]], b=[[2.0]], transpose_b=True)
     assert product.op.type == "MatMul" and "Conv2D" in dir(tf.raw_ops)

@@ -13,13 +13,14 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from aexec.compat.v1 import tensors as _tensors
-from aexec.compat.v1.math import NAMES as _MATH
-from aexec.compat.v1.namespace import MissingModules, namespace
+from aexec.compat.v1.functions.math import NAMES as _MATH
+from aexec.compat.v1.modules import MissingModules, ModulesOfRooms
+from aexec.compat.v1.namespace import namespace
+from aexec.compat.v1.values.tensors import get_default_graph as _get_default_graph
 
 __all__ = ["NAMES", "disable_eager_execution", "disable_v2_behavior", "newaxis"]
 
-_tensors.get_default_graph()
+_get_default_graph()
 
 
 def disable_eager_execution(*ignored: Any) -> None:
@@ -72,71 +73,74 @@ NAMES = {
     **_MATH,
     **{name: f"aexec:{name}" for name in (*_TYPES, *_OURS)},
     **{name: f"ops:{name}" for name in _SAME},
-    **{name: f"array_ops:{name}" for name in _ARRAY},
-    **{name: f"control_flow_ops:{name}" for name in _FLOW},
-    **{name: f"variables:{name}" for name in _VARIABLES},
-    **{name: f"initializers:{name}" for name in _INITIALIZERS},
+    **{name: f"functions.array_ops:{name}" for name in _ARRAY},
+    **{name: f"functions.control_flow_ops:{name}" for name in _FLOW},
+    **{name: f"functions.variables:{name}" for name in _VARIABLES},
+    **{name: f"networks.initializers:{name}" for name in _INITIALIZERS},
     **{name: f"aexec.proto:{name}" for name in _MESSAGES},
+    **{name: f"functions.{name}" for name in "image io linalg math random raw_ops debugging signal strings".split()},
+    **{name: f"networks.{name}" for name in "distributions initializers layers losses metrics nn".split()},
+    **{name: f"platform.{name}" for name in "app compat flags gfile logging nest test version".split()},
+    **{name: f"running.{name}" for name in "graph_util queue saved_model summary train".split()},
+    **{name: f"values.{name}" for name in "dtypes sparse".split()},
     **{
-        name: name
-        for name in """graph_util image initializers io layers linalg math nn random raw_ops saved_model strings summary
-        train""".split()
-    },
-    **{
-        name: f"math_ops:{name}"
+        name: f"functions.math_ops:{name}"
         for name in "argsort bincount div einsum matmul norm searchsorted sort tensordot".split()
     },
-    **{name: f"session:{name}" for name in "AsyncSession InteractiveSession Session".split()},
-    **{name: f"tensors:{name}" for name in "Graph get_default_graph reset_default_graph".split()},
+    **{name: f"running.session:{name}" for name in "AsyncSession InteractiveSession Session".split()},
+    **{name: f"values.tensors:{name}" for name in "Graph get_default_graph reset_default_graph".split()},
     **{
-        name: f"shapes:{name}"
+        name: f"values.shapes:{name}"
         for name in """Dimension TensorShape dimension_at_index dimension_value disable_v2_tensorshape
         enable_v2_tensorshape""".split()
     },
     **{
-        name: f"sparse:{name}"
+        name: f"values.sparse:{name}"
         for name in """SparseTensor SparseTensorValue sparse_placeholder sparse_tensor_dense_matmul
         sparse_tensor_to_dense sparse_to_dense""".split()
     },
     **{
-        name: f"sparse_ops:{name}"
+        name: f"functions.sparse_ops:{name}"
         for name in """deserialize_many_sparse serialize_many_sparse serialize_sparse sparse_add sparse_concat
         sparse_fill_empty_rows sparse_mask sparse_maximum sparse_merge sparse_minimum sparse_reduce_max
         sparse_reduce_max_sparse sparse_reduce_sum sparse_reduce_sum_sparse sparse_reorder sparse_reset_shape
         sparse_reshape sparse_retain sparse_segment_mean sparse_segment_sqrt_n sparse_segment_sum sparse_slice
         sparse_softmax sparse_split sparse_to_indicator sparse_transpose""".split()
     },
-    **{name: f"coordination:{name}" for name in "FIFOQueue PaddingFIFOQueue PriorityQueue RandomShuffleQueue".split()},
     **{
-        name: f"io:{name}"
+        name: f"running.coordination:{name}"
+        for name in "FIFOQueue PaddingFIFOQueue PriorityQueue RandomShuffleQueue".split()
+    },
+    **{
+        name: f"functions.io:{name}"
         for name in """FixedLenFeature FixedLengthRecordReader TFRecordReader TextLineReader VarLenFeature
         WholeFileReader decode_csv decode_raw parse_example parse_single_example""".split()
     },
     **{
-        name: f"linalg:{name}"
+        name: f"functions.linalg:{name}"
         for name in """matrix_solve matrix_transpose matrix_triangular_solve qr self_adjoint_eig self_adjoint_eigvals
         svd trace""".split()
     },
     "DType": "aexec:DType",
-    **{f"matrix_{name}": f"linalg:matrix_{name}" for name in "diag diag_part set_diag".split()},
-    **{name: f"framework_ops:{name}" for name in "control_dependencies device group name_scope".split()},
-    "arg_max": "math_ops:argmax | input dimension output_type name",
-    "arg_min": "math_ops:argmin | input dimension output_type name",
+    **{f"matrix_{name}": f"functions.linalg:matrix_{name}" for name in "diag diag_part set_diag".split()},
+    **{name: f"values.framework_ops:{name}" for name in "control_dependencies device group name_scope".split()},
+    "arg_max": "functions.math_ops:argmax | input dimension output_type name",
+    "arg_min": "functions.math_ops:argmin | input dimension output_type name",
     "as_dtype": "aexec:as_dtype | type_value=value",
     "assert_variables_initialized": "aexec:assert_variables_initialized | var_list=variables",
     "colocate_with": "aexec:colocate_with | op=item ignore_existing=",
-    "complex": "math:complex",
+    "complex": "functions.math:complex",
     "constant": "aexec:constant | value dtype shape name verify_shape!",
     "container": "aexec:container | container_name=name",
     "custom_gradient": "aexec:custom_gradient | f=function",
-    "depth_to_space": "nn:depth_to_space",
-    "edit_distance": "sparse:edit_distance",
+    "depth_to_space": "networks.nn:depth_to_space",
+    "edit_distance": "values.sparse:edit_distance",
     "ensure_shape": "ops:ensure_shape | x=input shape name",
     "fill": "ops:fill | dims value name layout!",
     "gather_nd": "ops:gather_nd | params indices name batch_dims! bad_indices_policy",
     "get_collection": "aexec:get_collection | key=name scope",
     "get_collection_ref": "aexec:get_collection_ref | key=name",
-    "histogram_fixed_width": "math_ops:histogram_fixed_width",
+    "histogram_fixed_width": "functions.math_ops:histogram_fixed_width",
     "identity": "aexec:identity | input=value name",
     "import_graph_def": """aexec:import_graph_def | graph_def input_map return_elements name op_dict!
     producer_op_list!""",
@@ -147,77 +151,69 @@ NAMES = {
     "ones": "aexec:ones | shape dtype name layout!",
     "report_uninitialized_variables": "aexec:report_uninitialized_variables | var_list=variables name",
     "scatter_nd": "ops:scatter_nd | indices updates shape bad_indices_policy name",
-    "space_to_depth": "nn:space_to_depth",
-    "sparse": "sparse",
+    "space_to_depth": "networks.nn:space_to_depth",
     "sparse_matmul": "ops:sparse_mat_mul",
-    "strided_slice": "array_ops:strided_slice",
+    "strided_slice": "functions.array_ops:strided_slice",
     "string_to_hash_bucket_fast": "ops:string_to_hash_bucket_fast | input num_buckets name",
     "tensor_scatter_update": "ops:tensor_scatter_update | tensor indices updates name",
     "variables_initializer": "aexec:variables_initializer | var_list=variables name",
     "verify_tensor_all_finite": "ops:check_numerics | t=tensor msg=message name x=tensor message",
     "zeros": "aexec:zeros | shape dtype name layout!",
-    "NoGradient": "framework_ops:no_gradient",
-    "NotDifferentiable": "framework_ops:no_gradient",
+    "NoGradient": "values.framework_ops:no_gradient",
+    "NotDifferentiable": "values.framework_ops:no_gradient",
     "Operation": "aexec:Node",
-    "RegisterGradient": "framework_ops:register_gradient",
+    "RegisterGradient": "values.framework_ops:register_gradient",
     "Tensor": "aexec:Tensor",
     "__version__": "aexec:__version__",
     **{
-        name: name
-        for name in """app compat debugging distributions dtypes flags gfile logging nest signal test version""".split()
-    },
-    **{
-        name: f"version:{name}"
+        name: f"platform.version:{name}"
         for name in """COMPILER_VERSION GIT_VERSION GRAPH_DEF_VERSION GRAPH_DEF_VERSION_MIN_CONSUMER
         GRAPH_DEF_VERSION_MIN_PRODUCER VERSION""".split()
     },
-    "AggregationMethod": "framework_ops:AggregationMethod",
+    "AggregationMethod": "values.framework_ops:AggregationMethod",
     "OpError": "aexec.errors:OpError",
-    "executing_eagerly": "framework_ops:executing_eagerly",
-    "extract_image_patches": "image:extract_image_patches",
+    "executing_eagerly": "values.framework_ops:executing_eagerly",
+    "extract_image_patches": "functions.image:extract_image_patches",
     "floor_div": "ops:floor_div",
-    "get_logger": "logging:get_logger",
-    "is_tensor": "framework_ops:is_tensor",
-    "log_sigmoid": "math:log_sigmoid",
-    "make_template": "template:make_template",
-    "print": "control_flow_ops:print_",
-    "setdiff1d": "array_ops:setdiff1d",
+    "get_logger": "platform.logging:get_logger",
+    "is_tensor": "values.framework_ops:is_tensor",
+    "log_sigmoid": "functions.math:log_sigmoid",
+    "make_template": "values.template:make_template",
+    "print": "functions.control_flow_ops:print_",
+    "setdiff1d": "functions.array_ops:setdiff1d",
     "truncatediv": "ops:truncate_div",
     "truncatemod": "ops:truncate_mod",
-    "unsorted_segment_mean": "math_ops:unsorted_segment_mean",
+    "unsorted_segment_mean": "functions.math_ops:unsorted_segment_mean",
     "where_v2": "ops:select_v2 | condition x=t y=e name",
-    "add_to_collections": "framework_ops:add_to_collections",
+    "add_to_collections": "values.framework_ops:add_to_collections",
     "all_variables": "aexec:global_variables",
-    "as_string": "strings:as_string",
-    "batch_gather": "array_ops:batch_gather",
+    "as_string": "functions.strings:as_string",
+    "batch_gather": "functions.array_ops:batch_gather",
     "bool": "aexec:bool_",
     "ceil": "ops:ceil",
     "decode_base64": "ops:decode_base64",
-    "disable_resource_variables": "variables:disable_resource_variables",
-    "enable_resource_variables": "variables:enable_resource_variables",
+    "disable_resource_variables": "functions.variables:disable_resource_variables",
+    "enable_resource_variables": "functions.variables:enable_resource_variables",
     "encode_base64": "ops:encode_base64",
-    "get_static_value": "static_values:get_static_value",
-    "get_default_session": "default_session:get_default_session",
+    "get_static_value": "values.static_values:get_static_value",
+    "get_default_session": "values.default_session:get_default_session",
     "initialize_all_variables": "aexec:global_variables_initializer",
-    "initialize_all_tables": "control_flow_ops:tables_initializer",
+    "initialize_all_tables": "functions.control_flow_ops:tables_initializer",
     "initialize_local_variables": "aexec:local_variables_initializer",
-    "losses": "losses",
-    "metrics": "metrics",
-    "multinomial": "random:multinomial",
-    "python_io": "io",
-    "py_func": "script_ops:py_func",
-    "queue": "queue",
-    "random_crop": "random:random_crop",
+    "multinomial": "functions.random:multinomial",
+    "python_io": "functions.io",
+    "py_func": "functions.script_ops:py_func",
+    "random_crop": "functions.random:random_crop",
     "recompute_grad": "aexec:recompute_grad | f=function",
-    "random_poisson": "random:random_poisson",
-    "random_normal_initializer": "initializers:random_normal_initializer",
-    "reduce_join": "strings:reduce_join",
-    "reverse_v2": "array_ops:reverse",
-    "self_adjoint_eig": "linalg:self_adjoint_eig",
-    "string_join": "strings:join",
-    "string_split": "strings:string_split",
-    "string_to_number": "strings:to_number",
-    "substr": "strings:substr",
+    "random_poisson": "functions.random:random_poisson",
+    "random_normal_initializer": "networks.initializers:random_normal_initializer",
+    "reduce_join": "functions.strings:reduce_join",
+    "reverse_v2": "functions.array_ops:reverse",
+    "self_adjoint_eig": "functions.linalg:self_adjoint_eig",
+    "string_join": "functions.strings:join",
+    "string_split": "functions.strings:string_split",
+    "string_to_number": "functions.strings:to_number",
+    "substr": "functions.strings:substr",
 }
 _LAYERS = "layers are functions here (tf.layers, aexec.nn), and variables are those of tf.get_variable"
 _EAGER = "there is no eager execution: build a graph and run it in a session"
@@ -249,4 +245,5 @@ _MISSING = {
 }
 
 __getattr__, __dir__ = namespace(__name__, NAMES, _MISSING)
-sys.meta_path.append(MissingModules(__name__, _MISSING))
+_ROOMS = "platform values functions networks running".split()
+sys.meta_path += ModulesOfRooms(__name__, _ROOMS), MissingModules(__name__, _MISSING)

@@ -2,7 +2,8 @@
 
 ::
 
-    __getattr__, __dir__ = namespace(__name__, {"abs": "ops:abs", "matmul": "math_ops:matmul"}, {"foo": "use bar"})
+    _NAMES = {"abs": "ops:abs", "matmul": "functions.math_ops:matmul"}
+    __getattr__, __dir__ = namespace(__name__, _NAMES, {"foo": "use bar"})
 
 Implementations are imported when they are first used.  Next to read: `__init__.py`, the largest of the tables.
 """
@@ -13,13 +14,12 @@ import difflib
 import importlib
 import sys
 from collections.abc import Callable, Mapping
-from importlib.abc import MetaPathFinder
 from inspect import Parameter, Signature, signature
 from typing import Any
 
 from aexec.framework import errors
 
-__all__ = ["MissingModules", "chosen", "listed", "made_with", "namespace", "refuse", "renamed"]
+__all__ = ["chosen", "listed", "made_with", "namespace", "refuse", "renamed", "unknown"]
 
 _HERE = __name__.rpartition(".")[0]
 
@@ -32,8 +32,8 @@ def namespace(
     Args:
         module: its name.
         names: TensorFlow's name → `where:attribute`, or `where` for a module.  `ops:` and places that begin with
-            `aexec` are aexec's; other places are modules beside this one.  After a `|` are TensorFlow's names of
-            arguments, as `renamed` takes them.
+            `aexec` are aexec's; other places are in the rooms beside this module.  After a `|` are TensorFlow's
+            names of arguments, as `renamed` takes them.
         missing: TensorFlow's name → what to use instead, or why it is missing.
     """
     why = missing or {}
@@ -45,35 +45,13 @@ def namespace(
             return found
         if name.startswith("__"):
             raise AttributeError(f"module {module!r} has no attribute {name!r}", name=name)
-        raise AttributeError(f"{module} has no {name!r}: {why.get(name) or _unknown(module, name)}", name=name)
+        raise AttributeError(f"{module} has no {name!r}: {why.get(name) or unknown(module, name)}", name=name)
 
     def listed() -> list[str]:
         own = getattr(sys.modules[module], "__all__", ())
         return sorted({*own, *names})
 
     return get, listed
-
-
-class MissingModules(MetaPathFinder):
-    """Explains why a package lacks some of TensorFlow's modules, where `import` would only name them.
-
-    Args:
-        package: its name.
-        missing: name of a module → what to use instead, or why it is missing.
-    """
-
-    def __init__(self, package: str, missing: Mapping[str, str]) -> None:
-        self._prefix = f"{package}."
-        self._missing = missing
-
-    def find_spec(self, fullname: str, path: object = None, target: object = None) -> None:
-        """Called after all other finders.  Raises ModuleNotFoundError for a module of the package."""
-        if not fullname.startswith(self._prefix):
-            return
-        name = fullname.removeprefix(self._prefix)
-        package = self._prefix.rstrip(".")
-        why = self._missing.get(name) or _unknown(package, name)
-        raise ModuleNotFoundError(f"{package} has no module {name!r}: {why}", name=fullname)
 
 
 def _find(name: str, where: str) -> Any:
@@ -89,7 +67,7 @@ def _find(name: str, where: str) -> Any:
     return renamed(found, arguments, name) if arguments else found
 
 
-def _unknown(module: str, name: str) -> str:
+def unknown(module: str, name: str) -> str:
     from aexec.graph.op_functions import function_names, snake_case
 
     if (function := snake_case(name)) in function_names():

@@ -1,0 +1,1 @@
+"""Functions of tensors with TensorFlow's names and arguments, over `aexec.ops`."""

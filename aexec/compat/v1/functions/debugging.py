@@ -1,0 +1,20 @@
+"""`tf.debugging`: a table of checks in a run."""
+
+from __future__ import annotations
+
+from aexec.compat.v1.namespace import namespace
+
+__all__: list[str] = []
+
+__getattr__, __dir__ = namespace(
+    __name__,
+    {
+        **{
+            name: f"functions.control_flow_ops:{name}"
+            for name in """Assert assert_equal assert_greater assert_greater_equal assert_less assert_less_equal
+            assert_non_negative assert_positive assert_rank""".split()
+        },
+        **{name: f"ops:{name}" for name in "check_numerics is_finite is_inf is_nan".split()},
+        "assert_all_finite": "ops:check_numerics | t=tensor msg=message name x=tensor message",
+    },
+)

@@ -1,0 +1,228 @@
+"""`tf.io` and the readers: files, records and examples with TensorFlow's arguments.
+
+Next to read: `aexec/io/`, `aexec/kernels/parsing/`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from aexec import ops, proto
+from aexec.client import input as _pipelines
+from aexec.compat.v1.namespace import chosen, namespace, renamed
+from aexec.compat.v1.values.sparse import SparseTensor
+from aexec.framework import dtypes, errors
+from aexec.framework.dtypes import as_dtype
+from aexec.graph.nodes.node import Tensor
+from aexec.graph.op_functions import convert_to_tensor
+from aexec.io import record
+
+__all__ = [
+    "FixedLenFeature",
+    "FixedLengthRecordReader",
+    "TFRecordReader",
+    "TFRecordWriter",
+    "TextLineReader",
+    "VarLenFeature",
+    "WholeFileReader",
+    "decode_csv",
+    "decode_raw",
+    "parse_example",
+    "parse_single_example",
+    "string_input_producer",
+    "summary_iterator",
+    "tf_record_iterator",
+]
+
+
+class FixedLenFeature(NamedTuple):
+    """`tf.FixedLenFeature`: a feature that each example has in the same shape."""
+
+    shape: Any
+    dtype: Any
+    default_value: Any = None
+
+
+class VarLenFeature(NamedTuple):
+    """`tf.VarLenFeature`: a feature of any length."""
+
+    dtype: Any
+
+
+def parse_example(
+    serialized: Any,
+    features: Mapping[str, Any],
+    name: str | None = None,
+    example_names: Any = None,
+) -> dict[str, Any]:
+    """`tf.parse_example`: serialised examples as tensors and sparse tensors, by feature name."""
+    fixed = {key: features[key] for key in sorted(features) if isinstance(features[key], FixedLenFeature)}
+    varying = {key: features[key] for key in sorted(features) if isinstance(features[key], VarLenFeature)}
+    if len(fixed) + len(varying) != len(features):
+        raise errors.UnsupportedError("parse_example: features are FixedLenFeature or VarLenFeature")
+    empty = np.zeros(0, object)
+    found = ops.parse_example_v2(
+        serialized,
+        empty if example_names is None else example_names,
+        np.array([key.encode() for key in varying], object),
+        np.array([key.encode() for key in fixed], object),
+        empty,
+        [_default(feature) for feature in fixed.values()],
+        len(varying),
+        [as_dtype(feature.dtype) for feature in varying.values()],
+        [],
+        [],
+        [list(feature.shape) for feature in fixed.values()],
+        name=name,
+    )
+    parsed: dict[str, Any] = dict(zip(fixed, found[3], strict=True))
+    parsed |= {key: SparseTensor(*parts) for key, *parts in zip(varying, *found[:3], strict=True)}
+    return parsed
+
+
+def _default(feature: FixedLenFeature) -> Tensor:
+    dtype = as_dtype(feature.dtype)
+    if feature.default_value is None:
+        return convert_to_tensor(np.zeros(0, dtype.np), dtype)
+    value = convert_to_tensor(feature.default_value, dtype)
+    return ops.reshape(value, [int(size) for size in feature.shape])
+
+
+def parse_single_example(
+    serialized: Any, features: Mapping[str, Any], name: str | None = None, example_names: Any = None
+) -> dict[str, Any]:
+    """`tf.parse_single_example`: for one serialised example."""
+    found = parse_example(ops.expand_dims(serialized, 0), features, name, example_names)
+    return {key: _first(value) for key, value in found.items()}
+
+
+def _first(value: Any) -> Any:
+    if not isinstance(value, SparseTensor):
+        return ops.squeeze(value, squeeze_dims=[0])
+    return SparseTensor(value.indices[:, 1:], value.values, value.dense_shape[1:])
+
+
+def decode_raw(
+    input_bytes: Any = None,
+    out_type: Any = None,
+    little_endian: bool = True,
+    name: str | None = None,
+    bytes: Any = None,
+) -> Tensor:
+    """`tf.decode_raw`."""
+    data = chosen(..., input_bytes=input_bytes, bytes=bytes)
+    return ops.decode_raw(data, out_type=as_dtype(out_type), little_endian=little_endian, name=name)
+
+
+def decode_csv(
+    records: Any,
+    record_defaults: Sequence[Any],
+    field_delim: str = ",",
+    use_quote_delim: bool = True,
+    name: str | None = None,
+    na_value: str = "",
+    select_cols: Sequence[int] | None = None,
+) -> list[Tensor]:
+    """`tf.decode_csv`."""
+    defaults = [convert_to_tensor([item] if isinstance(item, int | float | str) else item) for item in record_defaults]
+    return ops.decode_csv(
+        records,
+        defaults,
+        field_delim=field_delim,
+        use_quote_delim=use_quote_delim,
+        na_value=na_value,
+        select_cols=list(select_cols or ()),
+        name=name,
+    )
+
+
+# Records in Python
+
+
+TFRecordWriter = renamed(record.RecordWriter, "path options=compression", "TFRecordWriter")
+tf_record_iterator = renamed(record.read_records, "path options=compression", "tf_record_iterator")
+
+
+# Readers in a graph
+
+
+class _Reader:
+    """A reader: takes names of files from a queue, and returns records.
+
+    Attributes:
+        reader_ref: its handle.
+    """
+
+    def __init__(self, handle: Tensor) -> None:
+        self.reader_ref = handle
+
+    def read(self, queue: Any, name: str | None = None) -> tuple[Tensor, Tensor]:
+        """The key and the value of the next record."""
+        return ops.reader_read_v2(self.reader_ref, getattr(queue, "handle", queue), name=name)
+
+    def read_up_to(self, queue: Any, num_records: Any, name: str | None = None) -> tuple[Tensor, Tensor]:
+        """At most that many keys and values."""
+        handle = getattr(queue, "handle", queue)
+        return ops.reader_read_up_to_v2(
+            self.reader_ref, handle, convert_to_tensor(num_records, dtypes.int64), name=name
+        )
+
+    def num_records_produced(self, name: str | None = None) -> Tensor:
+        """The number of records that it returned."""
+        return ops.reader_num_records_produced_v2(self.reader_ref, name=name)
+
+    def reset(self, name: str | None = None) -> Any:
+        """Reset the reader."""
+        return ops.reader_reset_v2(self.reader_ref, name=name)
+
+
+def _reader(op: Callable[..., Tensor], arguments: str, name: str) -> Callable[..., _Reader]:
+    return renamed(lambda **settings: _Reader(op(**settings)), arguments, name)
+
+
+WholeFileReader = _reader(ops.whole_file_reader_v2, "name", "WholeFileReader")
+TextLineReader = _reader(ops.text_line_reader_v2, "skip_header_lines name", "TextLineReader")
+TFRecordReader = _reader(ops.tf_record_reader_v2, "name options=compression_type", "TFRecordReader")
+FixedLengthRecordReader = _reader(
+    ops.fixed_length_record_reader_v2,
+    "record_bytes header_bytes footer_bytes hop_bytes name encoding",
+    "FixedLengthRecordReader",
+)
+
+string_input_producer = renamed(
+    _pipelines.string_input_producer,
+    "string_tensor num_epochs shuffle seed capacity shared_name name cancel_op=",
+    "string_input_producer",
+)
+
+
+def summary_iterator(path: str) -> Iterator[Any]:
+    """`tf.train.summary_iterator`: the events of an event file."""
+    for data in record.read_records(path):
+        yield proto.Event.FromString(data)
+
+
+__getattr__, __dir__ = namespace(
+    __name__,
+    {
+        **{name: f"ops:{name}" for name in "matching_files parse_tensor read_file serialize_tensor write_file".split()},
+        "gfile": "platform.gfile",
+        "decode_base64": "ops:decode_base64",
+        "decode_bmp": "ops:decode_bmp",
+        "decode_gif": "ops:decode_gif",
+        "decode_jpeg": "ops:decode_jpeg",
+        "decode_png": "ops:decode_png",
+        "encode_base64": "ops:encode_base64",
+        "encode_jpeg": "ops:encode_jpeg",
+        "encode_png": "ops:encode_png",
+        "match_filenames_once": "ops:matching_files",
+        "write_graph": "running.train:write_graph",
+    },
+    {
+        "FixedLenSequenceFeature": "the op is aexec.ops.parse_sequence_example_v2",
+        "TFRecordOptions": "options is the compression itself here: 'GZIP' or 'ZLIB'",
+    },
+)

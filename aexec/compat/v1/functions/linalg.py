@@ -1,0 +1,114 @@
+"""`tf.linalg`: a table of functions of matrices.
+
+Next to read: `aexec/kernels/linalg/`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from aexec import ops
+from aexec.client.building import name_scope
+from aexec.compat.v1.functions.array_ops import rank_of
+from aexec.compat.v1.namespace import namespace, renamed
+from aexec.graph.nodes.node import Tensor
+from aexec.graph.op_functions import convert_to_tensor
+
+__all__ = [
+    "adjoint",
+    "logdet",
+    "matrix_diag",
+    "matrix_diag_part",
+    "matrix_set_diag",
+    "matrix_solve",
+    "matrix_transpose",
+    "matrix_triangular_solve",
+    "qr",
+    "self_adjoint_eig",
+    "self_adjoint_eigvals",
+    "svd",
+    "trace",
+]
+
+_DIAGONALS = "k! num_rows! num_cols! padding_value! align!"
+
+matrix_diag = renamed(ops.matrix_diag, f"diagonal name {_DIAGONALS}", "matrix_diag")
+matrix_diag_part = renamed(ops.matrix_diag_part, "input name k! padding_value! align!", "matrix_diag_part")
+matrix_set_diag = renamed(ops.matrix_set_diag, "input diagonal name k! align!", "matrix_set_diag")
+matrix_solve = renamed(ops.matrix_solve, "matrix rhs adjoint name", "matrix_solve")
+matrix_triangular_solve = renamed(
+    ops.matrix_triangular_solve, "matrix rhs lower adjoint name", "matrix_triangular_solve"
+)
+qr = renamed(ops.qr, "input full_matrices name", "qr")
+
+
+def svd(tensor: Any, full_matrices: bool = False, compute_uv: bool = True, name: str | None = None) -> Any:
+    """`tf.svd`: singular values, and the vectors if `compute_uv`."""
+    found = ops.svd(tensor, compute_uv=compute_uv, full_matrices=full_matrices, name=name)
+    return found if compute_uv else found[0]
+
+
+def self_adjoint_eig(tensor: Any, name: str | None = None) -> tuple[Tensor, Tensor]:
+    """`tf.self_adjoint_eig`."""
+    values, vectors = ops.self_adjoint_eig_v2(tensor, compute_v=True, name=name)
+    return values, vectors
+
+
+def self_adjoint_eigvals(tensor: Any, name: str | None = None) -> Tensor:
+    """`tf.self_adjoint_eigvals`."""
+    return ops.self_adjoint_eig_v2(tensor, compute_v=False, name=name)[0]
+
+
+def matrix_transpose(a: Any, name: str = "matrix_transpose", conjugate: bool = False) -> Tensor:
+    """`tf.matrix_transpose`: of the last two axes."""
+    value = convert_to_tensor(a)
+    order = [int(axis) for axis in np.arange(rank_of(value))]
+    order[-2:] = order[:-3:-1]
+    turn = ops.conjugate_transpose if conjugate and value.dtype.is_complex else ops.transpose
+    return turn(value, order, name=name)
+
+
+def adjoint(matrix: Any, name: str | None = None) -> Tensor:
+    """`tf.linalg.adjoint`: the conjugate transpose."""
+    return matrix_transpose(matrix, name or "adjoint", conjugate=True)
+
+
+def trace(x: Any, name: str | None = None) -> Tensor:
+    """`tf.trace`."""
+    with name_scope(name or "Trace"):
+        return ops.sum(ops.matrix_diag_part(x), [-1])
+
+
+def logdet(matrix: Any, name: str | None = None) -> Tensor:
+    """`tf.linalg.logdet`: for a positive definite matrix."""
+    with name_scope(name or "logdet"):
+        chol = ops.cholesky(convert_to_tensor(matrix))
+        return 2.0 * ops.sum(ops.log(ops.matrix_diag_part(chol)), [-1])
+
+
+__getattr__, __dir__ = namespace(
+    __name__,
+    {
+        **{name: f"ops:{name}" for name in "cholesky einsum lu".split()},
+        "band_part": "ops:matrix_band_part",
+        "det": "ops:matrix_determinant",
+        "diag": "functions.linalg:matrix_diag",
+        "diag_part": "functions.linalg:matrix_diag_part",
+        "eigh": "functions.linalg:self_adjoint_eig",
+        "eigvalsh": "functions.linalg:self_adjoint_eigvals",
+        "einsum": "functions.math_ops:einsum",
+        "expm": "ops:matrix_exponential",
+        "eye": "functions.array_ops:eye",
+        "inv": "ops:matrix_inverse",
+        "l2_normalize": "networks.nn:l2_normalize",
+        "matmul": "functions.math_ops:matmul",
+        "norm": "functions.math_ops:norm",
+        "set_diag": "functions.linalg:matrix_set_diag",
+        "solve": "functions.linalg:matrix_solve",
+        "tensordot": "functions.math_ops:tensordot",
+        "transpose": "functions.linalg:matrix_transpose",
+        "triangular_solve": "functions.linalg:matrix_triangular_solve",
+    },
+)

@@ -1,0 +1,125 @@
+"""`tf.random`: random tensors with TensorFlow's arguments, over `aexec.client.random_ops`.
+
+Next to read: `aexec/client/random_seed.py`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aexec import ops
+from aexec.client.building import name_scope
+from aexec.client.random_seed import get_seed
+from aexec.compat.v1.functions.array_ops import convert_to_tensor
+from aexec.compat.v1.namespace import chosen, namespace, refuse
+from aexec.framework import errors
+from aexec.framework.dtypes import as_dtype
+from aexec.graph.nodes.node import Tensor
+
+__all__ = ["categorical", "multinomial", "random_crop", "random_poisson", "stateless_normal", "stateless_uniform"]
+
+
+def multinomial(
+    logits: Any,
+    num_samples: Any,
+    seed: int | None = None,
+    name: str | None = None,
+    output_dtype: Any = None,
+    dtype: Any = None,
+) -> Tensor:
+    """`tf.multinomial`, `tf.random.categorical`: classes with the probabilities of their logits."""
+    first, second = get_seed(seed)
+    wanted = chosen("int64", output_dtype=output_dtype, dtype=dtype)
+    return ops.multinomial(logits, num_samples, seed=first, seed2=second, output_dtype=as_dtype(wanted), name=name)
+
+
+def categorical(
+    logits: Any, num_samples: Any, dtype: Any = None, seed: int | None = None, name: str | None = None
+) -> Tensor:
+    """`tf.random.categorical`."""
+    return multinomial(logits, num_samples, seed, name, dtype)
+
+
+def random_crop(value: Any, size: Any, seed: int | None = None, name: str | None = None) -> Tensor:
+    """`tf.random_crop`: a part of that size, at a random position."""
+    with name_scope(name or "random_crop"):
+        whole, part = convert_to_tensor(value), convert_to_tensor(size, "int32")
+        room = ops.shape(whole) - part + 1
+        first, second = get_seed(seed)
+        most = 2**31 - 1
+        drawn = ops.random_uniform_int(ops.shape(room), 0, most, seed=first, seed2=second)
+        return ops.slice(whole, drawn % room, part)
+
+
+def random_poisson(
+    lam: Any, shape: Any, dtype: Any = "float32", seed: int | None = None, name: str | None = None
+) -> Tensor:
+    """`tf.random_poisson`: `shape` numbers for each rate."""
+    first, second = get_seed(seed)
+    return ops.random_poisson_v2(
+        convert_to_tensor(shape, "int32"),
+        convert_to_tensor(lam),
+        seed=first,
+        seed2=second,
+        dtype=as_dtype(dtype),
+        name=name,
+    )
+
+
+def stateless_uniform(
+    shape: Any,
+    seed: Any,
+    minval: Any = 0,
+    maxval: Any = None,
+    dtype: Any = "float32",
+    name: str | None = None,
+    alg: str = "auto_select",
+) -> Tensor:
+    """`tf.random.stateless_uniform`, of floats."""
+    refuse("stateless_uniform", alg=None if alg == "auto_select" else alg)
+    wanted = as_dtype(dtype)
+    if not wanted.is_floating:
+        raise errors.UnsupportedError("stateless_uniform of integers: the op is aexec.ops.stateless_random_uniform_int")
+    with name_scope(name or "stateless_random_uniform"):
+        low = convert_to_tensor(minval, wanted)
+        high = convert_to_tensor(1 if maxval is None else maxval, wanted)
+        return ops.stateless_random_uniform(convert_to_tensor(shape, "int32"), seed, dtype=wanted) * (high - low) + low
+
+
+def stateless_normal(
+    shape: Any,
+    seed: Any,
+    mean: Any = 0.0,
+    stddev: Any = 1.0,
+    dtype: Any = "float32",
+    name: str | None = None,
+    alg: str = "auto_select",
+) -> Tensor:
+    """`tf.random.stateless_normal`."""
+    refuse("stateless_normal", alg=None if alg == "auto_select" else alg)
+    wanted = as_dtype(dtype)
+    with name_scope(name or "stateless_random_normal"):
+        numbers = ops.stateless_random_normal(convert_to_tensor(shape, "int32"), seed, dtype=wanted)
+        return numbers * convert_to_tensor(stddev, wanted) + convert_to_tensor(mean, wanted)
+
+
+__getattr__, __dir__ = namespace(
+    __name__,
+    {
+        "gamma": "aexec.client.random_ops:random_gamma",
+        "log_uniform_candidate_sampler": "networks.nn:log_uniform_candidate_sampler",
+        "learned_unigram_candidate_sampler": "networks.nn:learned_unigram_candidate_sampler",
+        "normal": "aexec.client.random_ops:random_normal",
+        "poisson": "functions.random:random_poisson",
+        "random_gamma": "aexec.client.random_ops:random_gamma",
+        "random_normal": "aexec.client.random_ops:random_normal",
+        "random_shuffle": "aexec.client.random_ops:random_shuffle",
+        "random_uniform": "aexec.client.random_ops:random_uniform",
+        "set_random_seed": "aexec.client.random_seed:set_random_seed",
+        "shuffle": "aexec.client.random_ops:random_shuffle",
+        "truncated_normal": "aexec.client.random_ops:truncated_normal",
+        "uniform": "aexec.client.random_ops:random_uniform",
+        "uniform_candidate_sampler": "networks.nn:uniform_candidate_sampler",
+    },
+    {"Generator": "random ops take seeds: tf.random.stateless_uniform has no state"},
+)

@@ -1,0 +1,123 @@
+"""`tf.strings`: strings with TensorFlow's arguments, over `aexec.ops`.
+
+Next to read: `aexec/kernels/string/`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from aexec import ops
+from aexec.compat.v1.namespace import chosen, listed, namespace, refuse, renamed
+from aexec.compat.v1.values.sparse import SparseTensor
+from aexec.framework.dtypes import as_dtype
+from aexec.graph.nodes.node import Tensor
+from aexec.graph.op_functions import convert_to_tensor
+
+__all__ = [
+    "as_string",
+    "join",
+    "length",
+    "reduce_join",
+    "split_strings",
+    "string_format",
+    "string_split",
+    "substr",
+    "to_number",
+]
+
+as_string = renamed(ops.as_string, "input precision scientific shortest width fill name", "as_string")
+length = renamed(ops.string_length, "input name unit", "length")
+substr = renamed(ops.substr, "input pos len name unit", "substr")
+
+
+def join(inputs: Any, separator: str = "", name: str | None = None) -> Tensor:
+    """`tf.strings.join`."""
+    return ops.string_join(listed("inputs", inputs), separator=separator, name=name)
+
+
+def reduce_join(
+    inputs: Any,
+    axis: Any = None,
+    keep_dims: bool | None = None,
+    separator: str = "",
+    name: str | None = None,
+    reduction_indices: Any = None,
+    keepdims: bool | None = None,
+) -> Tensor:
+    """`tf.strings.reduce_join`."""
+    from aexec.compat.v1.functions.array_ops import rank_of
+
+    text = convert_to_tensor(inputs)
+    axes = chosen(axis=axis, reduction_indices=reduction_indices)
+    if axes is None:
+        # The op joins along the axes in the given order; the last axis comes first in reading order.
+        axes = np.arange(rank_of(text), dtype=np.int32)[::-1]
+    keep = bool(chosen(keep_dims=keep_dims, keepdims=keepdims))
+    return ops.reduce_join(text, axes, keep_dims=keep, separator=separator, name=name)
+
+
+def to_number(
+    string_tensor: Any = None, out_type: Any = "float32", name: str | None = None, input: Any = None
+) -> Tensor:
+    """`tf.string_to_number`."""
+    text = chosen(..., string_tensor=string_tensor, input=input)
+    return ops.string_to_number(text, out_type=as_dtype(out_type), name=name)
+
+
+def string_format(
+    template: str, inputs: Any, placeholder: str = "{}", summarize: int = 3, name: str | None = None
+) -> Tensor:
+    """`tf.strings.format`."""
+    values = list(inputs) if isinstance(inputs, list | tuple) else [inputs]
+    return ops.string_format(values, template=template, placeholder=placeholder, summarize=summarize, name=name)
+
+
+def string_split(
+    source: Any = None,
+    sep: str | None = None,
+    skip_empty: bool = True,
+    delimiter: str = " ",
+    result_type: str = "SparseTensor",
+    name: str | None = None,
+) -> SparseTensor:
+    """`tf.string_split`: the words of each string as a row."""
+    refuse("string_split", result_type=None if result_type == "SparseTensor" else result_type)
+    found = ops.string_split(source, delimiter if sep is None else sep, skip_empty=skip_empty, name=name)
+    return SparseTensor(*found)
+
+
+def split_strings(
+    input: Any = None,
+    sep: str | None = None,
+    maxsplit: int = -1,
+    result_type: str = "SparseTensor",
+    source: Any = None,
+    name: str | None = None,
+) -> SparseTensor:
+    """`tf.strings.split`: the words of each string as a row."""
+    refuse("strings.split", result_type=None if result_type == "SparseTensor" else result_type)
+    text = convert_to_tensor(chosen(..., input=input, source=source))
+    text = ops.reshape(text, [-1]) if text.static_shape.rank == 0 else text
+    return SparseTensor(*ops.string_split_v2(text, sep or "", maxsplit=maxsplit, name=name))
+
+
+__getattr__, __dir__ = namespace(
+    __name__,
+    {
+        "split": "functions.strings:split_strings",
+        "format": "functions.strings:string_format",
+        "lower": "ops:string_lower",
+        "regex_full_match": "ops:regex_full_match",
+        "regex_replace": "ops:regex_replace",
+        "strip": "ops:string_strip",
+        "to_hash_bucket": "ops:string_to_hash_bucket | string_tensor num_buckets name input=string_tensor",
+        "to_hash_bucket_fast": "ops:string_to_hash_bucket_fast",
+        "to_hash_bucket_strong": "ops:string_to_hash_bucket_strong",
+        "unicode_script": "ops:unicode_script",
+        "unicode_transcode": "ops:unicode_transcode",
+        "upper": "ops:string_upper",
+    },
+)

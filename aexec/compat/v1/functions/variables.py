@@ -1,0 +1,270 @@
+"""Variables and their scopes with TensorFlow's arguments, over `aexec.variables`.
+
+Next to read: `initializers.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
+from typing import Any
+
+from aexec import ops
+from aexec.compat.v1.namespace import refuse
+from aexec.compat.v1.running.session import load
+from aexec.framework.indexed_slices import IndexedSlices
+from aexec.graph.nodes.node import Node
+from aexec.variables import variable as _variable
+from aexec.variables import variable_scope as _variable_scope
+from aexec.variables.initialization import variables_initializer
+
+__all__ = [
+    "Variable",
+    "assign",
+    "assign_add",
+    "assign_sub",
+    "count_up_to",
+    "disable_resource_variables",
+    "enable_resource_variables",
+    "get_local_variable",
+    "get_variable",
+    "initialize_variables",
+    "scatter_add",
+    "scatter_div",
+    "scatter_max",
+    "scatter_min",
+    "scatter_mul",
+    "scatter_nd_add",
+    "scatter_nd_sub",
+    "scatter_nd_update",
+    "scatter_sub",
+    "scatter_update",
+    "variable_scope",
+]
+
+_resource_form = False
+
+
+def enable_resource_variables() -> None:
+    """Make resource variables by default."""
+    global _resource_form
+    _resource_form = True
+
+
+def disable_resource_variables() -> None:
+    """Make ref variables by default, as initially."""
+    global _resource_form
+    _resource_form = False
+
+
+class _Any(type):
+    """Every variable of aexec is an instance, whichever function made it."""
+
+    def __instancecheck__(cls, instance: Any) -> bool:
+        return isinstance(instance, _variable.Variable)
+
+
+class Variable(_variable.Variable, metaclass=_Any):
+    """`tf.Variable`."""
+
+    def __init__(
+        self,
+        initial_value: Any = None,
+        trainable: bool | None = None,
+        collections: Iterable[str] | None = None,
+        validate_shape: bool = True,
+        caching_device: Any = None,
+        name: str | None = None,
+        variable_def: Any = None,
+        dtype: Any = None,
+        expected_shape: Any = None,
+        import_scope: str | None = None,
+        constraint: Callable[..., Any] | None = None,
+        use_resource: bool | None = None,
+        synchronization: Any = None,
+        aggregation: Any = None,
+        shape: Any = None,
+    ) -> None:
+        refuse("Variable", variable_def=variable_def, import_scope=import_scope, shape=shape)
+        refuse("Variable", synchronization=synchronization, aggregation=aggregation)
+        super().__init__(
+            initial_value,
+            trainable=trainable is not False,
+            collections=collections,
+            validate_shape=validate_shape,
+            name=name,
+            dtype=dtype,
+            constraint=constraint,
+            use_resource=_resource_form if use_resource is None else use_resource,
+        )
+
+
+if not hasattr(_variable.Variable, "load"):
+    # Variables that `get_variable` and optimisers make have it, too.
+    _variable.Variable.load = load  # type: ignore[attr-defined]
+
+
+def get_variable(
+    name: str,
+    shape: Any = None,
+    dtype: Any = None,
+    initializer: Any = None,
+    regularizer: Any = None,
+    trainable: bool | None = None,
+    collections: Iterable[str] | None = None,
+    caching_device: Any = None,
+    partitioner: Any = None,
+    validate_shape: bool = True,
+    use_resource: bool | None = None,
+    custom_getter: Any = None,
+    constraint: Callable[..., Any] | None = None,
+    synchronization: Any = None,
+    aggregation: Any = None,
+) -> Any:
+    """`tf.get_variable`."""
+    refuse("get_variable", synchronization=synchronization, aggregation=aggregation)
+    if use_resource is None and _resource_form:
+        use_resource = True
+    return _variable_scope.get_variable(
+        name,
+        [shape] if isinstance(shape, int) else shape,
+        dtype,
+        initializer,
+        regularizer=regularizer,
+        trainable=trainable is not False,
+        collections=collections,
+        validate_shape=validate_shape,
+        use_resource=use_resource,
+        constraint=constraint,
+        partitioner=partitioner,
+        custom_getter=custom_getter,
+    )
+
+
+def get_local_variable(
+    name: str,
+    shape: Any = None,
+    dtype: Any = None,
+    initializer: Any = None,
+    regularizer: Any = None,
+    trainable: bool = False,
+    collections: Iterable[str] | None = None,
+    caching_device: Any = None,
+    partitioner: Any = None,
+    validate_shape: bool = True,
+    use_resource: bool | None = None,
+    custom_getter: Any = None,
+    constraint: Callable[..., Any] | None = None,
+    synchronization: Any = None,
+    aggregation: Any = None,
+) -> Any:
+    """`tf.get_local_variable`."""
+    refuse("get_local_variable", synchronization=synchronization, aggregation=aggregation)
+    return get_variable(
+        name,
+        shape,
+        dtype,
+        initializer,
+        regularizer,
+        trainable=False,
+        collections=["local_variables", *(collections or ())],
+        partitioner=partitioner,
+        validate_shape=validate_shape,
+        use_resource=use_resource,
+        custom_getter=custom_getter,
+        constraint=constraint,
+    )
+
+
+def variable_scope(
+    name_or_scope: Any = None,
+    default_name: str | None = None,
+    values: Any = None,
+    initializer: Any = None,
+    regularizer: Any = None,
+    caching_device: Any = None,
+    partitioner: Any = None,
+    custom_getter: Any = None,
+    reuse: Any = None,
+    dtype: Any = None,
+    use_resource: bool | None = None,
+    constraint: Any = None,
+    auxiliary_name_scope: bool = True,
+) -> AbstractContextManager[Any]:
+    """`tf.variable_scope`."""
+    return _variable_scope.variable_scope(
+        name_or_scope,
+        default_name,
+        reuse=reuse,
+        initializer=initializer,
+        regularizer=regularizer,
+        dtype=dtype,
+        constraint=constraint,
+        use_resource=use_resource,
+        custom_getter=custom_getter,
+        auxiliary_name_scope=auxiliary_name_scope,
+        partitioner=partitioner,
+    )
+
+
+def initialize_variables(var_list: Iterable[Any], name: str = "init") -> Node:
+    """`tf.variables_initializer`."""
+    return variables_initializer(var_list, name=name)
+
+
+def assign(
+    ref: Any, value: Any, validate_shape: bool | None = None, use_locking: bool | None = None, name: str | None = None
+) -> Any:
+    """`tf.assign`."""
+    if validate_shape is False:
+        return ops.assign(ref, value, validate_shape=False, use_locking=use_locking, name=name)
+    return ref.assign(value, use_locking=bool(use_locking), name=name)
+
+
+def assign_add(ref: Any, value: Any, use_locking: bool | None = None, name: str | None = None) -> Any:
+    """`tf.assign_add`."""
+    return ref.assign_add(value, use_locking=bool(use_locking), name=name)
+
+
+def assign_sub(ref: Any, value: Any, use_locking: bool | None = None, name: str | None = None) -> Any:
+    """`tf.assign_sub`."""
+    return ref.assign_sub(value, use_locking=bool(use_locking), name=name)
+
+
+def count_up_to(ref: Any, limit: int, name: str | None = None) -> Any:
+    """`tf.count_up_to`."""
+    return ops.count_up_to(ref, limit, name=name)
+
+
+def _scattering(how: str) -> Callable[..., Any]:
+    def scatter(ref: Any, indices: Any, updates: Any, use_locking: bool = False, name: str | None = None) -> Any:
+        rows = IndexedSlices(updates, indices, None)
+        return getattr(ref, f"scatter_{how}")(rows, use_locking=use_locking, name=name)
+
+    scatter.__name__ = scatter.__qualname__ = f"scatter_{how}"
+    scatter.__doc__ = f"`tf.scatter_{how}`."
+    return scatter
+
+
+scatter_update = _scattering("update")
+scatter_add = _scattering("add")
+scatter_sub = _scattering("sub")
+scatter_mul = _scattering("mul")
+scatter_div = _scattering("div")
+scatter_min = _scattering("min")
+scatter_max = _scattering("max")
+
+
+def scatter_nd_update(ref: Any, indices: Any, updates: Any, use_locking: bool = True, name: str | None = None) -> Any:
+    """`tf.scatter_nd_update`; updates of a variable always exclude each other."""
+    return ref.scatter_nd_update(indices, updates, name)
+
+
+def scatter_nd_add(ref: Any, indices: Any, updates: Any, use_locking: bool = True, name: str | None = None) -> Any:
+    """`tf.scatter_nd_add`."""
+    return ref.scatter_nd_add(indices, updates, name)
+
+
+def scatter_nd_sub(ref: Any, indices: Any, updates: Any, use_locking: bool = True, name: str | None = None) -> Any:
+    """`tf.scatter_nd_sub`."""
+    return ref.scatter_nd_sub(indices, updates, name)

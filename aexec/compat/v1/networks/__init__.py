@@ -1,0 +1,1 @@
+"""What networks are made of: layers, cells, losses, metrics, initializers, distributions and optimisers."""

@@ -1,0 +1,159 @@
+"""`tf.train`: optimisers, schedules, savers, training sessions, queue runners and input pipelines.
+
+A table of names of `optimizers.py`, `training.py`, `coordination.py`, and `aexec.training`.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from aexec.client import input as _pipelines
+from aexec.compat.v1.namespace import namespace, renamed
+from aexec.optimizers import schedules as _schedules
+
+__all__ = [
+    "batch",
+    "batch_join",
+    "cosine_decay",
+    "cosine_decay_restarts",
+    "exponential_decay",
+    "input_producer",
+    "inverse_time_decay",
+    "linear_cosine_decay",
+    "natural_exp_decay",
+    "piecewise_constant",
+    "piecewise_constant_decay",
+    "polynomial_decay",
+    "range_input_producer",
+    "shuffle_batch",
+    "shuffle_batch_join",
+    "slice_input_producer",
+    "write_graph",
+]
+
+_DECAY = "learning_rate global_step decay_steps decay_rate staircase name"
+
+exponential_decay = renamed(_schedules.exponential_decay, _DECAY, "exponential_decay")
+natural_exp_decay = renamed(_schedules.natural_exp_decay, _DECAY, "natural_exp_decay")
+inverse_time_decay = renamed(_schedules.inverse_time_decay, _DECAY, "inverse_time_decay")
+polynomial_decay = renamed(
+    _schedules.polynomial_decay,
+    "learning_rate global_step decay_steps end_learning_rate power cycle name",
+    "polynomial_decay",
+)
+cosine_decay = renamed(_schedules.cosine_decay, "learning_rate global_step decay_steps alpha name", "cosine_decay")
+cosine_decay_restarts = renamed(
+    _schedules.cosine_decay_restarts,
+    "learning_rate global_step first_decay_steps t_mul m_mul alpha name",
+    "cosine_decay_restarts",
+)
+linear_cosine_decay = renamed(
+    _schedules.linear_cosine_decay,
+    "learning_rate global_step decay_steps num_periods alpha beta name",
+    "linear_cosine_decay",
+)
+piecewise_constant = renamed(_schedules.piecewise_constant, "x boundaries values name", "piecewise_constant")
+piecewise_constant_decay = piecewise_constant
+
+_PRODUCER = "num_epochs shuffle seed capacity shared_name"
+
+input_producer = renamed(
+    _pipelines.input_producer,
+    f"input_tensor element_shape {_PRODUCER} summary_name= name cancel_op=",
+    "input_producer",
+)
+range_input_producer = renamed(_pipelines.range_input_producer, f"limit {_PRODUCER} name", "range_input_producer")
+slice_input_producer = renamed(_pipelines.slice_input_producer, f"tensor_list {_PRODUCER} name", "slice_input_producer")
+
+_SHAPES = "enqueue_many shapes"
+_ENDS = "allow_smaller_final_batch shared_name name"
+
+batch = renamed(
+    _pipelines.batch,
+    f"tensors batch_size num_threads capacity {_SHAPES} dynamic_pad {_ENDS}",
+    "batch",
+)
+batch_join = renamed(
+    _pipelines.batch_join, f"tensors_list batch_size capacity {_SHAPES} dynamic_pad {_ENDS}", "batch_join"
+)
+shuffle_batch = renamed(
+    _pipelines.shuffle_batch,
+    f"tensors batch_size capacity min_after_dequeue num_threads seed {_SHAPES} {_ENDS}",
+    "shuffle_batch",
+)
+shuffle_batch_join = renamed(
+    _pipelines.shuffle_batch_join,
+    f"tensors_list batch_size capacity min_after_dequeue seed {_SHAPES} {_ENDS}",
+    "shuffle_batch_join",
+)
+
+
+def write_graph(graph_or_graph_def: Any, logdir: str, name: str, as_text: bool = True) -> str:
+    """`tf.train.write_graph`: returns the path of the file."""
+    from aexec.graph.graph import Graph
+
+    graph = graph_or_graph_def if isinstance(graph_or_graph_def, Graph) else Graph.from_graph_def(graph_or_graph_def)
+    os.makedirs(logdir, exist_ok=True)
+    path = os.path.join(logdir, name)
+    with open(path, "wb") as file:
+        file.write(graph.to_text().encode() if as_text else graph.to_bytes())
+    return path
+
+
+__getattr__, __dir__ = namespace(
+    __name__,
+    {
+        **{
+            name: f"networks.optimizers:{name}"
+            for name in """AdadeltaOptimizer AdagradDAOptimizer AdagradOptimizer AdamOptimizer FtrlOptimizer
+            GradientDescentOptimizer MomentumOptimizer Optimizer ProximalAdagradOptimizer
+            ProximalGradientDescentOptimizer RMSPropOptimizer SyncReplicasOptimizer""".split()
+        },
+        **{
+            name: f"running.training:{name}"
+            for name in """CheckpointSaverHook ExponentialMovingAverage LoggingTensorHook MonitoredTrainingSession
+            NanTensorHook Saver Scaffold SessionRunArgs SessionRunContext SessionRunHook SessionRunValues
+            StepCounterHook SummarySaverHook checkpoint_exists get_checkpoint_state global_step import_meta_graph
+            latest_checkpoint""".split()
+        },
+        **{
+            name: f"running.coordination:{name}"
+            for name in "Coordinator QueueRunner add_queue_runner start_queue_runners".split()
+        },
+        **{
+            name: f"running.checkpoints:{name}"
+            for name in "NewCheckpointReader list_variables load_checkpoint load_variable".split()
+        },
+        **{name: f"aexec.training:{name}" for name in "NanLossDuringTrainingError StopAtStepHook".split()},
+        **{
+            name: f"aexec.proto:{name}"
+            for name in """BytesList ClusterDef Example Feature FeatureList FeatureLists Features FloatList Int64List
+            SaverDef SequenceExample""".split()
+        },
+        **{
+            name: f"values.framework_ops:{name}"
+            for name in "create_global_step get_global_step get_or_create_global_step".split()
+        },
+        **{name: f"running.cluster:{name}" for name in "ClusterSpec Server".split()},
+        "init_from_checkpoint": "running.checkpoints:init_from_checkpoint",
+        "summary_iterator": "functions.io:summary_iterator",
+        "export_meta_graph": """aexec.saved_model.graph_collections:export_meta_graph | filename meta_info_def!
+        graph_def! saver_def collection_list as_text! graph export_scope! clear_devices clear_extraneous_savers!
+        strip_default_attrs! save_debug_info!""",
+        "replica_device_setter": "aexec.training:replica_device_setter",
+        "limit_epochs": "aexec.client.input:limit_epochs",
+        "match_filenames_once": "ops:matching_files",
+        "string_input_producer": "functions.io:string_input_producer",
+    },
+    {
+        "Checkpoint": "checkpoints of objects are not there; use tf.train.Saver",
+        "MonitoredSession": "use tf.train.MonitoredTrainingSession, or aexec.training.TrainingSession",
+        "SessionManager": "use tf.train.MonitoredTrainingSession",
+        "SingularMonitoredSession": "use tf.train.MonitoredTrainingSession",
+        "Supervisor": "use tf.train.MonitoredTrainingSession",
+        "maybe_batch": "aexec.client.input.batch has keep_input",
+        "maybe_shuffle_batch": "aexec.client.input.shuffle_batch has keep_input",
+        "update_checkpoint_state": "await aexec.training.update_checkpoint_state",
+    },
+)

@@ -1,0 +1,129 @@
+"""Scopes with TensorFlow's arguments, and functions that take a graph.
+
+Next to read: `aexec/client/building.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable
+from contextlib import AbstractContextManager
+from typing import Any
+
+from aexec import training
+from aexec.client import building
+from aexec.compat.v1.values.sparse import SparseTensor
+from aexec.compat.v1.values.tensors import get_default_graph
+from aexec.control_flow.structure import leaves_of
+from aexec.framework import errors
+from aexec.framework.op_contract import gradient_registry
+from aexec.framework.op_contract.gradient_registry import gradient
+from aexec.graph.graph import Graph
+from aexec.graph.nodes.node import Node, Tensor
+from aexec.graph.op_functions import require_graph
+from aexec.graph.tensor_proxy import TensorProxy
+from aexec.variables.variable import Variable
+
+__all__ = [
+    "AggregationMethod",
+    "add_to_collections",
+    "control_dependencies",
+    "create_global_step",
+    "device",
+    "executing_eagerly",
+    "get_global_step",
+    "get_or_create_global_step",
+    "group",
+    "is_tensor",
+    "name_scope",
+    "no_gradient",
+    "register_gradient",
+]
+
+
+def name_scope(
+    name: str | None = None, default_name: str | None = None, values: Any = None
+) -> AbstractContextManager[str]:
+    """`tf.name_scope`."""
+    return building.name_scope(default_name if name is None else name)
+
+
+def device(device_name_or_function: Any) -> AbstractContextManager[None]:
+    """`tf.device`."""
+    return building.device(device_name_or_function)
+
+
+def control_dependencies(control_inputs: Iterable[Any] | None) -> AbstractContextManager[None]:
+    """`tf.control_dependencies`, of operations and tensors, or their names."""
+    graph = get_default_graph()
+    items = None if control_inputs is None else [_element(graph, item) for item in control_inputs]
+    return building.control_dependencies(items)
+
+
+def _element(graph: Graph, item: Any) -> Any:
+    return graph.as_graph_element(item) if isinstance(item, str) else item
+
+
+def add_to_collections(names: Iterable[Hashable] | str, value: Any) -> None:
+    """`tf.add_to_collections`."""
+    require_graph().collections.add_to_each(names, value)
+
+
+def group(*inputs: Any, name: str | None = None) -> Node:
+    """`tf.group`: of operations, tensors and variables, also in nested lists, tuples and dicts."""
+    items = [item for item in leaves_of(inputs) if item is not None]
+    for item in items:
+        if not isinstance(item, Node | Tensor | TensorProxy):
+            raise TypeError(
+                f"'inputs' should be zero or more (nested) Tensors. Received '{item!r}' with type '{type(item)}'."
+            )
+    return building.group(*items, name=name)
+
+
+def get_global_step(graph: Graph | None = None) -> Variable | None:
+    """`tf.train.get_global_step`."""
+    with graph or get_default_graph():
+        return training.get_global_step()
+
+
+def create_global_step(graph: Graph | None = None) -> Variable:
+    """`tf.train.create_global_step`."""
+    with graph or get_default_graph():
+        return training.create_global_step()
+
+
+def get_or_create_global_step(graph: Graph | None = None) -> Variable:
+    """`tf.train.get_or_create_global_step`."""
+    with graph or get_default_graph():
+        return training.get_or_create_global_step()
+
+
+class AggregationMethod:
+    """`tf.AggregationMethod`: how gradients are added up."""
+
+    ADD_N = DEFAULT = "add_n"
+    EXPERIMENTAL_TREE = "tree"
+    EXPERIMENTAL_ACCUMULATE_N = "accumulate_n"
+
+
+def executing_eagerly() -> bool:
+    """`tf.executing_eagerly`: always False, since there is only graph mode."""
+    return False
+
+
+def is_tensor(x: Any) -> bool:
+    """`tf.is_tensor`: True for a tensor, a variable, or a sparse tensor."""
+    return isinstance(x, Tensor | TensorProxy | SparseTensor)
+
+
+def register_gradient(op_type: str) -> Callable[[Any], Any]:
+    """`tf.RegisterGradient`: the decorated function is the gradient of an op."""
+    if not isinstance(op_type, str):
+        raise errors.InvalidTypeError(f"op_type must be a string, got {op_type!r}")
+    return gradient(op_type)
+
+
+def no_gradient(op_type: str) -> None:
+    """`tf.NotDifferentiable`: declare that an op has no gradient."""
+    if not isinstance(op_type, str):
+        raise errors.InvalidTypeError(f"op_type must be a string, got {op_type!r}")
+    gradient_registry.no_gradient(op_type)
