@@ -102,17 +102,19 @@ def _add_serve(commands: Any, wanted: bool) -> None:
         commands,
         "serve",
         help="serve sessions over HTTP",
-        description="Serve sessions over HTTP.  A setting comes from its flag, or the variable of the environment"
-        "\n(AEXEC_SERVE_PORT for --port), or --config FILE (port = 8500): whichever is first of these.",
+        description="Serve sessions over HTTP.  The value of a setting is that of its flag, else of its environment"
+        "\nvariable (AEXEC_SERVE_PORT for --port), else of its key in --config FILE (port = 8500), else its default.",
         usage="aexec serve [--config FILE] [--graph NAME=PATH] [--model NAME=PATH] [options]",
     )
     if not wanted:
         return
     from aexec_server.settings.setting_sources import add_setting_flags
 
-    command.add_argument("--example", action="store_true", help="load an example model and print requests to try")
+    command.add_argument("--example", action="store_true", help="serve an example model and print requests to try")
     command.add_argument(
-        "--print-config", action="store_true", help="print all settings as a file, with where each comes from, and end"
+        "--print-config",
+        action="store_true",
+        help="print all settings as a configuration file, with the source of each, and exit",
     )
     add_setting_flags(command)
     command.set_defaults(command=_serve)
@@ -178,22 +180,44 @@ def _add_token(commands: Any) -> None:
         commands,
         "token",
         help="make a token for a server",
-        description="Make a token for a server, which is told once, and its line for the file of `aexec serve "
-        "--token-file FILE`.",
+        description="Make a token for a server.  Prints the token, which cannot be shown again, and its line for the"
+        "\nfile of `aexec serve --token-file FILE`.",
     )
-    command.add_argument("name", help="who will have it: what is made with it belongs to this name")
-    command.add_argument("--file", metavar="FILE", help="add the line to this file, and print the token alone")
+    command.add_argument("name", help="owner of the token, who also owns the sessions that are made with it")
+    command.add_argument("--file", metavar="FILE", help="add the line to FILE, and print only the token")
     command.add_argument(
         "--scopes",
         default="run,manage",
         metavar="SCOPE,…",
-        help="what it is for: run, manage (sessions of its own), admin (all) (%(default)s)",
+        help="what the token permits: run, manage (make sessions), admin (everything) (default: %(default)s)",
     )
-    command.add_argument("--max-sessions", type=positive, metavar="N", help="sessions that it may have at a time")
-    command.add_argument("--max-runs", type=positive, metavar="N", help="runs that it may have in flight")
-    command.add_argument("--max-memory-mb", type=float, metavar="MB", help="memory that its sessions' tensors may take")
-    command.add_argument("--rate", type=float, metavar="N", help="requests a second")
-    command.add_argument("--burst", type=float, metavar="N", help="requests that may come at once (as many)")
+    command.add_argument(
+        "--max-sessions",
+        type=positive,
+        metavar="N",
+        help="largest number of open sessions (at least 1; default: no limit of its own)",
+    )
+    command.add_argument(
+        "--max-runs",
+        type=positive,
+        metavar="N",
+        help="largest number of runs in flight (at least 1; default: no limit of its own)",
+    )
+    command.add_argument(
+        "--max-memory-mb",
+        type=float,
+        metavar="MB",
+        help="limit on the memory of the tensors in all its sessions, in megabytes (default: no limit of its own)",
+    )
+    command.add_argument(
+        "--rate", type=float, metavar="N", help="largest number of requests in a second (above 0; default: no limit)"
+    )
+    command.add_argument(
+        "--burst",
+        type=float,
+        metavar="N",
+        help="largest number of requests at once; needs --rate (at least 1; default: as --rate)",
+    )
     command.set_defaults(command=_token)
 
 
@@ -212,7 +236,7 @@ def _token(arguments: argparse.Namespace) -> int:
         print(token)
     else:
         print(line)
-        print(f"The token, which is not told again: {token}", file=sys.stderr)
+        print(f"The token, which cannot be shown again: {token}", file=sys.stderr)
     return 0
 
 

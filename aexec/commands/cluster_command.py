@@ -13,10 +13,12 @@ __all__ = ["add_cluster"]
 
 
 def add_cluster(commands: Any) -> None:
-    cluster = add_command(commands, "cluster", help="look at a cluster that sessions run on")
+    cluster = add_command(commands, "cluster", help="show the state of a cluster that runs sessions")
     verbs = cluster.add_subparsers(metavar="COMMAND", required=True)
-    status = add_command(verbs, "status", help="list workers, with their sessions, steps and memory")
-    status.add_argument("target", help="as of sessions: dask://HOST:PORT, the address of the Dask scheduler")
+    status = add_command(verbs, "status", help="list the workers with their sessions, steps and memory")
+    status.add_argument(
+        "target", help="cluster, as sessions name it: dask://HOST:PORT is the address of a Dask scheduler"
+    )
     status.add_argument("--json", action="store_true", help="print JSON")
     status.set_defaults(command=_status)
 

@@ -17,10 +17,10 @@ def add_completion(commands: Any, parser: argparse.ArgumentParser) -> None:
     command = add_command(
         commands,
         "completion",
-        help="print what makes a shell complete aexec's commands, options and files",
-        description="""Print the completion of aexec for a shell.  For bash:
+        help="print a script that makes a shell complete commands, options and files of aexec",
+        description="""Print a script that completes aexec in a shell.  For bash:
   aexec completion bash > ~/.local/share/bash-completion/completions/aexec
-For zsh, a folder of $fpath:
+For zsh, write it to a folder of $fpath:
   aexec completion zsh > ~/.zfunc/_aexec""",
     )
     command.add_argument("shell", choices=_SHELLS)

@@ -22,33 +22,38 @@ def add_graph(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
     command = add_command(
         commands,
         "graph",
-        help="draw a graph, its name scopes folded",
-        description="Draw a graph.  Boxes are nodes and folded name scopes, frames are open scopes.  Pictures need the"
-        "\npackage graphviz (aexec[graphviz]) and Graphviz' program dot; text in the DOT language needs neither.",
+        help="draw a graph with its name scopes folded",
+        description="Draw a graph.  Boxes are nodes and folded name scopes; frames are open scopes.  Pictures need the"
+        "\npackage graphviz (aexec[graphviz]) and the program dot of Graphviz; text in the DOT language needs neither.",
     )
     add_graph_argument(command)
     out = command.add_argument(
         "--out",
         metavar="FILE",
         default=_STDOUT,
-        help=f"where to: {', '.join(SUFFIXES)}; - for stdout, in the DOT language (%(default)s)",
+        help=f"file to write, which ends in {', '.join(SUFFIXES)}; - is stdout, in the DOT language "
+        "(default: %(default)s)",
     )
     out.complete = FILE  # type: ignore[attr-defined]
-    command.add_argument("--scope", default="", metavar="NAME", help="draw only what lies in this name scope")
-    command.add_argument("--depth", type=_depth, metavar="N", help="open so many scopes within scopes at most")
+    command.add_argument(
+        "--scope", default="", metavar="NAME", help="draw only the nodes in this name scope (default: all)"
+    )
+    command.add_argument(
+        "--depth", type=_depth, metavar="N", help="open at most N levels of scopes (at least 0; default: no limit)"
+    )
     command.add_argument(
         "--max-boxes",
         type=positive,
         default=100,
         metavar="N",
-        help="scopes stay folded where there would be more nodes and scopes (%(default)s)",
+        help="keep scopes folded if the drawing would have more than N boxes (at least 1; default: %(default)s)",
     )
     command.set_defaults(command=_graph)
 
 
 def _depth(text: str) -> int:
     if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of at least 0")
+        raise argparse.ArgumentTypeError(f"expected a whole number of at least 0, got {text!r}")
     return int(text)
 
 

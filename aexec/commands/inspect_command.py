@@ -20,19 +20,23 @@ __all__ = ["add_inspect"]
 
 
 def add_inspect(commands: Any) -> None:
-    command = add_command(commands, "inspect", help="inputs, outputs and ops of a graph, and what cannot be run")
+    command = add_command(
+        commands, "inspect", help="print the inputs, outputs and ops of a graph, and the ops that have no kernel"
+    )
     add_graph_argument(command)
-    command.add_argument("--json", action="store_true", help="print JSON")
+    command.add_argument("--json", action="store_true", help="print the report as JSON")
     command.add_argument(
-        "--plan", action="store_true", help="print the Python function that runs all outputs given all inputs"
+        "--plan", action="store_true", help="print the Python function that computes all outputs from all inputs"
     )
     command.add_argument(
         "--passes",
         action="store_true",
-        help="print what is left of all nodes from all inputs to all outputs, and joined",
+        help="print which nodes remain after graph passes, for all outputs from all inputs, and which were fused",
     )
     command.add_argument(
-        "--delegate", metavar="NAME|auto", help="print the regions that a delegate runs of all outputs given all inputs"
+        "--delegate",
+        metavar="NAME|auto",
+        help="print the regions that a delegate would run, for all outputs from all inputs",
     )
     command.set_defaults(command=_inspect)
 

@@ -13,11 +13,13 @@ __all__ = ["add_listings"]
 
 
 def add_listings(commands: Any) -> None:
-    ops = add_command(commands, "ops", help="list registered ops, or describe one")
-    ops.add_argument("op", nargs="?", help="op to describe")
+    ops = add_command(commands, "ops", help="list the registered ops, or describe one")
+    ops.add_argument("op", nargs="?", help="op to describe (default: list all)")
     ops.set_defaults(command=_ops)
-    kernels = add_command(commands, "kernels", help="list kernels: op, device, types, and whether CuPy could run them")
-    kernels.add_argument("op", nargs="?", help="only those of this op")
+    kernels = add_command(
+        commands, "kernels", help="list kernels with op, device and types, and whether CuPy can run them"
+    )
+    kernels.add_argument("op", nargs="?", help="list only kernels of this op (default: all)")
     kernels.set_defaults(command=_kernels)
     devices = add_command(commands, "devices", help="list devices and worker threads")
     devices.set_defaults(command=_devices)

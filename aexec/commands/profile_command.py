@@ -29,33 +29,50 @@ def add_profile(commands: Any) -> None:
         commands,
         "profile",
         help="run a graph several times and print where the time goes",
-        description="""Run a graph several times, and print for each op, or node, what a run of it takes:
+        description="""Run a graph several times, and print for each op, or each node, its cost in one run:
 calls, total and self time, share of the self time, memory requested, and whether it ran inline on the event loop,
 in a thread, awaited, or in a delegate.""",
-        epilog="""total     from a call's begin until its outputs were there
-self      of that, what the kernel computed: without waiting, and without the bodies of functions that it called
-requested memory that it had allocated; none for outputs that are part of an input, or overwrote it
-estimate  (by node) whether calls were measured, and how many times the kernel's own estimate they took;
-          a call that is expected to be long is made in a thread
+        epilog="""total     time from the beginning of a call until its outputs were ready
+self      total without the time that the call waited, or spent in bodies of functions that it called
+requested memory that the call allocated; outputs that are part of an input, or overwrite one, allocate none
+estimate  (by node) whether calls were measured, and the ratio of measured time to the kernel's own estimate;
+          calls that are expected to be long are made in a thread
 
-Traced runs are interpreted and watched node by node, which takes longer than an ordinary run: compare shares, and the
-ordinary run's time in the first line.
+A traced run is interpreted and recorded node by node, so it takes longer than an ordinary run, whose time is in the
+first line. Compare shares, not times.
 
 """,
     )
     add_request_arguments(command, timeout="deadline of each run", delegate="none")
-    command.add_argument("--runs", type=positive, default=10, metavar="N", help="runs of each kind (%(default)s)")
+    command.add_argument(
+        "--runs",
+        type=positive,
+        default=10,
+        metavar="N",
+        help="number of ordinary runs, and of traced runs (at least 1; default: %(default)s)",
+    )
     add_table_arguments(command, order="self", top=None)
     command.set_defaults(command=_profile)
 
 
 def add_table_arguments(command: argparse.ArgumentParser, *, order: str | None, top: int | None) -> None:
-    command.add_argument("--by", choices=GROUPINGS, default="op", help="what a line is for (%(default)s)")
-    orders = "%(default)s" if order else "two tables, by self time and by bytes"
-    command.add_argument("--sort", choices=tuple(ORDERS), default=order, help=f"order of lines ({orders})")
+    command.add_argument(
+        "--by",
+        choices=GROUPINGS,
+        default="op",
+        help="print a line for each op, or for each node (default: %(default)s)",
+    )
+    orders = "%(default)s" if order else "two tables: self and bytes"
+    command.add_argument(
+        "--sort", choices=tuple(ORDERS), default=order, help=f"column by which lines are sorted (default: {orders})"
+    )
     lines = "all" if top is None else "%(default)s"
     command.add_argument(
-        "--top", type=positive, default=top, metavar="N", help=f"print N lines, and the others as one ({lines})"
+        "--top",
+        type=positive,
+        default=top,
+        metavar="N",
+        help=f"print N lines, and one for the sum of the others (at least 1; default: {lines})",
     )
     command.add_argument("--json", action="store_true", help="print JSON: sums over all runs, times in seconds")
 

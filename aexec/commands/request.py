@@ -57,8 +57,9 @@ class LoadedRequest:
 def add_graph_argument(command: argparse.ArgumentParser) -> None:
     graph = command.add_argument(
         "graph",
-        help="GraphDef file: .pbtxt (text), .json or else binary; a directory with a SavedModel, or with numbered "
-        "versions of a model, of which the newest is read; or - for a binary GraphDef on standard input",
+        help="file of a GraphDef: text if it ends in .pbtxt, JSON if in .json, else binary; the directory of a "
+        "SavedModel; a directory with numbered versions of a model, of which the newest is read; or - "
+        "for a binary GraphDef on standard input",
     )
     graph.complete = FILE  # type: ignore[attr-defined]  # shtab looks for it there
     add_tags_argument(command)
@@ -69,15 +70,15 @@ def add_request_arguments(command: argparse.ArgumentParser, *, timeout: str, del
     command.add_argument(
         "--signature",
         metavar="NAME",
-        help="of the SavedModel: feed its inputs and fetch its outputs, by their names; its only one, or "
-        "serving_default, where neither --fetch nor --target is given",
+        help="signature of the SavedModel whose inputs are fed and whose outputs are fetched, by their names (default, "
+        "without --fetch and --target: serving_default, or the only one)",
     )
     command.add_argument(
         "--feed",
         action="append",
         default=[],
         metavar="TENSOR=VALUE",
-        help="value of a tensor, or of an input of the signature: a .npy file, FILE.npz:KEY, JSON such as 3 or "
+        help="value of a tensor, or of an input of the signature: FILE.npy, FILE.npz:KEY, JSON such as 3 or "
         "[[1,2],[3,4]], or else a string; repeatable",
     )
     command.add_argument("--fetch", action="append", default=[], metavar="TENSOR", help="tensor to compute; repeatable")
@@ -87,7 +88,8 @@ def add_request_arguments(command: argparse.ArgumentParser, *, timeout: str, del
         action="append",
         default=[],
         metavar="TYPE=N",
-        help="devices of a type, such as CPU=2, SIM=1 for a simulated one, or GPU=0 for none; repeatable",
+        help="number of devices of a type, 0 for none, such as CPU=2, GPU=0 or, for a simulated device, SIM=1; "
+        "repeatable (default: one CPU, no simulated device, all GPUs)",
     )
     add_timeout_argument(command, timeout)
     add_delegate_argument(command, default=delegate)

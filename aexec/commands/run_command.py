@@ -39,22 +39,28 @@ _EXAMPLES = """examples:
 
 def add_run(commands: Any) -> None:
     command = add_command(commands, "run", help="run a graph once and print or save what it computes", epilog=_EXAMPLES)
-    add_request_arguments(command, timeout="deadline", delegate="auto")
+    add_request_arguments(command, timeout="deadline of each run", delegate="auto")
     out = command.add_argument(
-        "--out", metavar="FILE", help="save the fetched values: .npy for a single one, .npz for any; - for stdout"
+        "--out",
+        metavar="FILE",
+        help="save the fetched values to FILE: .npy for one value, .npz for any number; - is stdout",
     )
     trace = command.add_argument(
-        "--trace", metavar="FILE.json", help="write a Chrome trace of the last run; - for stdout"
+        "--trace", metavar="FILE.json", help="write a Chrome trace of the last run to FILE.json; - is stdout"
     )
     for argument in (out, trace):
         argument.complete = FILE  # type: ignore[attr-defined]
     command.add_argument(
         "--json",
         action="store_true",
-        help="print JSON: outputs, dtypes and shapes by name, seconds of runs",
+        help="print JSON: outputs, dtypes and shapes by name, and the time of each run in seconds",
     )
     command.add_argument(
-        "--repeat", type=positive, default=1, metavar="N", help="run N times and print the median time"
+        "--repeat",
+        type=positive,
+        default=1,
+        metavar="N",
+        help="run N times, at least once, and print the median time (default: %(default)s)",
     )
     command.set_defaults(command=_run)
 

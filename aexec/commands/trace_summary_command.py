@@ -18,10 +18,10 @@ def add_trace_summary(commands: Any) -> None:
     command = add_command(
         commands,
         "trace-summary",
-        help="print which ops took most time and memory in a trace that `aexec run --trace` wrote",
-        description="Add up the node runs of a Chrome trace, which `aexec run --trace` or TensorFlow's timeline wrote.",
+        help="print which ops took most time and memory in a trace written by `aexec run --trace`",
+        description="Add up the node runs of a Chrome trace that `aexec run --trace` or TensorFlow's timeline wrote.",
     )
-    trace = command.add_argument("trace", metavar="FILE.json", help="the trace")
+    trace = command.add_argument("trace", metavar="FILE.json", help="file of the trace")
     trace.complete = FILE  # type: ignore[attr-defined]
     add_table_arguments(command, order=None, top=10)
     command.set_defaults(command=_trace_summary)

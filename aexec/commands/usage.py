@@ -55,7 +55,7 @@ def _duration(text: str) -> float:
 
 def positive(text: str) -> int:
     if not text.isdecimal() or int(text) == 0:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of at least 1")
+        raise argparse.ArgumentTypeError(f"expected a whole number of at least 1, got {text!r}")
     return int(text)
 
 
@@ -64,7 +64,9 @@ def _comma_separated(text: str) -> tuple[str, ...]:
 
 
 def add_timeout_argument(command: argparse.ArgumentParser, what: str) -> None:
-    command.add_argument("--timeout", type=_duration, metavar="TIME", help=f"{what}, e.g. 2s, 500ms, 1m")
+    command.add_argument(
+        "--timeout", type=_duration, metavar="TIME", help=f"{what}, such as 2s, 500ms or 1m (default: none)"
+    )
 
 
 def add_tags_argument(command: argparse.ArgumentParser) -> None:
@@ -73,7 +75,7 @@ def add_tags_argument(command: argparse.ArgumentParser) -> None:
         type=_comma_separated,
         default="serve",
         metavar="TAG,TAG",
-        help="of the graph in a SavedModel (%(default)s)",
+        help="tags of the graph to read from a SavedModel (default: %(default)s)",
     )
 
 
@@ -82,9 +84,8 @@ def add_delegate_argument(command: argparse.ArgumentParser, *, default: str | No
         "--delegate",
         default=default,
         metavar="NAME|auto|none",
-        help="library that runs regions of the graph, such as openvino: from the first run; auto: what is installed, "
-        "where that is worth it; none: all runs here"
-        + (" (%(default)s)" if default else " (auto for --graph, none for graphs that clients send)"),
+        help="library that runs regions of the graph: NAME, such as openvino, from the first run; auto: installed "
+        "ones, where they are faster; none: no library (default: %(default)s)",
     )
 
 

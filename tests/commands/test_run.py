@@ -91,7 +91,11 @@ def test_wrong_usage(model: str, arguments: list[str], message: str, capsys: pyt
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"), [(["--repeat", "0"], "--repeat: '0' is no number"), (["--timeout", "2x"], "no duration")]
+    ("arguments", "message"),
+    [
+        (["--repeat", "0"], "--repeat: expected a whole number of at least 1, got '0'"),
+        (["--timeout", "2x"], "no duration"),
+    ],
 )
 def test_options_of_no_meaning(
     model: str, arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]

@@ -43,9 +43,11 @@ class TokenSource:
             tokens += read_tokens(text, str(self._path))
         names = [token.caller.name for token in tokens]
         if len(names) != len(set(names)):
-            raise errors.InvalidArgumentError("a name has tokens both in the file and in the setting")
+            raise errors.InvalidArgumentError("a name has tokens in both the file and the setting")
         if not tokens:
-            raise errors.InvalidArgumentError("there is no token: `aexec token NAME` makes one, and its line")
+            raise errors.InvalidArgumentError(
+                "neither the file nor the setting has a token: `aexec token NAME` makes one, and its line"
+            )
         return tokens
 
     async def reload_if_changed(self) -> None:

@@ -123,7 +123,7 @@ def _read(name: str, table: Any, where: str) -> Token:
     numbers = {key: _number(table, key, where) for key in (*_COUNTS, *_NUMBERS)}
     memory, rate, burst = (numbers[key] for key in _NUMBERS)
     if burst is not None and (rate is None or burst < 1):
-        raise errors.InvalidArgumentError(f"{where}: burst must be 1 at least, and goes with a rate")
+        raise errors.InvalidArgumentError(f"{where}: burst must be at least 1, and needs a rate")
     sessions, runs = (None if numbers[key] is None else int(table[key]) for key in _COUNTS)
     quotas = Quotas(sessions, runs, None if memory is None else int(memory * _MB))
     caller = Caller(name, frozenset(_SCOPES[scope] for scope in scopes), quotas)
@@ -135,7 +135,7 @@ def _number(table: dict[str, Any], key: str, where: str) -> float | None:
     if value is None:
         return None
     if type(value) is not int and (type(value) is not float or key in _COUNTS):
-        raise errors.InvalidArgumentError(f"{where}: {key} must be a number{' without a point' * (key in _COUNTS)}")
+        raise errors.InvalidArgumentError(f"{where}: {key} must be a {'whole ' * (key in _COUNTS)}number")
     if not 0 < value < 1e15:
         raise errors.InvalidArgumentError(f"{where}: {key} must be positive")
     return float(value)

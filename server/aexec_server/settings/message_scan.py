@@ -303,8 +303,7 @@ class _Scan:
                 if action == _ONCE:
                     if tag == given:
                         raise errors.InvalidArgumentError(
-                            f"This {self._name} has a {part.name} twice in one place: it is not to be put together of "
-                            "parts"
+                            f"This {self._name} has a {part.name} twice in a field that may hold one"
                         )
                     given = tag
                 nodes += part.counted

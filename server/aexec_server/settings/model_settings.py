@@ -109,33 +109,40 @@ class Models(Graphs):
     def add_flags(self, group: argparse._ArgumentGroup, flag: str, name: str, help: str) -> None:
         super().add_flags(group, flag, name, help)
         for suffix, metavar, of in (
-            ("inputs", "NAME:INPUT=TENSOR,…", "for one without signatures: its inputs, such as mymodel:image=x:0"),
-            ("outputs", "NAME:OUTPUT=TENSOR,…", "and its outputs"),
+            (
+                "inputs",
+                "NAME:INPUT=TENSOR,…",
+                "tensors of the inputs of model NAME, if it has no signatures; such as mymodel:image=x:0",
+            ),
+            ("outputs", "NAME:OUTPUT=TENSOR,…", "tensors of the outputs of model NAME, if it has no signatures"),
         ):
             group.add_argument(f"{flag}-{suffix}", action="append", default=[], metavar=metavar, help=of)
         group.add_argument(
-            f"{flag}-versions", metavar="N|all", help=f"so many of the newest versions of each {flag} (default 1)"
+            f"{flag}-versions",
+            metavar="N|all",
+            help=f"serve the newest N versions of each {flag}, or all (at least 1; default: 1)",
         )
         group.add_argument(
             "--batch",
             action="append",
             default=[],
             metavar=_BATCHES,
-            help="join requests to batches of so many rows, which wait so long to be filled, such as m=32,2ms",
+            help="join requests to model NAME into batches of up to ROWS rows, which wait up to TIME to be filled; "
+            "such as m=32,2ms (default: no batches)",
         )
 
     def from_flags(self, arguments: argparse.Namespace, name: str) -> object | None:
         texts = getattr(arguments, name) or []
         models: dict[str, dict[str, object]] = {name: {"path": path} for name, path in _named(texts).items()}
-        parts: list[tuple[str, dict[str, Any]]] = [
-            ("inputs", _tensors("--model-inputs", arguments.model_inputs)),
-            ("outputs", _tensors("--model-outputs", arguments.model_outputs)),
-            ("batching", _batches(arguments.batch)),
+        parts: list[tuple[str, str, dict[str, Any]]] = [
+            ("inputs", "--model-inputs", _tensors("--model-inputs", arguments.model_inputs)),
+            ("outputs", "--model-outputs", _tensors("--model-outputs", arguments.model_outputs)),
+            ("batching", "--batch", _batches(arguments.batch)),
         ]
-        for part, given in parts:
+        for part, option, given in parts:
             for model, value in given.items():
                 if model not in models:
-                    raise ValueError(f"there is no --model {model}, whose signature or batches are given")
+                    raise ValueError(f"{option} names model {model}, which no --model gives")
                 models[model][part] = value
         if arguments.model_versions is not None:
             versions = arguments.model_versions

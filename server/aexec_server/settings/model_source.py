@@ -98,7 +98,7 @@ class ModelSource:
         if bool(self.inputs) != bool(self.outputs):
             raise errors.InvalidArgumentError("A signature needs both inputs and outputs")
         if isinstance(self.versions, int) and self.versions < 1:
-            raise errors.InvalidArgumentError(f"versions must be 1 at least, got {self.versions}")
+            raise errors.InvalidArgumentError(f"versions must be at least 1, got {self.versions}")
 
     def wanted(self, found: Collection[int]) -> list[int]:
         """Return the versions to serve of those that exist, in increasing order."""

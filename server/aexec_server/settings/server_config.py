@@ -28,7 +28,7 @@ __all__ = ["ServerConfig"]
 _EXPANSION = 8
 
 # Default share of one client in what all clients use (`clients/client_shares.py`).
-_ALL_BUT_LAST = ("auto", "all but the last eighth, which is kept for clients that have none")
+_ALL_BUT_LAST = ("auto", "seven eighths of the limit for all clients; the rest is kept for others")
 
 # Headings, in the order of the fields.
 _ADDRESS = "where it listens"
@@ -63,12 +63,12 @@ class ServerConfig:
     """
 
     host: str = setting("127.0.0.1", Text("an address", "ADDRESS"), "address to listen on", group=_ADDRESS)
-    port: int = setting(8500, Count(0, 65535), "port to listen on, 0 for any free one", group=_ADDRESS)
+    port: int = setting(8500, Count(0, 65535), "port to listen on; 0 picks a free one", group=_ADDRESS)
 
     grpc_port: int | None = setting(
         None,
         Count(0, 65535),
-        "port to listen on for gRPC, 0 for any free one; needs aexec[grpc]",
+        "port to listen on for gRPC; 0 picks a free one. Needs aexec[grpc]",
         group=_ADDRESS,
         none=("none", "no gRPC"),
     )
@@ -76,101 +76,109 @@ class ServerConfig:
     graphs: Mapping[str, GraphSource] = setting(
         {},
         Graphs(),
-        "graph files and SavedModels to serve as sessions NAME, with their variables; they are open when the server "
-        "listens, and never expire",
+        "serve the graph file or SavedModel PATH as the session NAME, with its variables; the session is open when "
+        "the server begins to listen, and never expires",
         group=_MODELS,
         flag="--graph",
     )
     models: Mapping[str, ModelSource] = setting(
         {},
         Models(),
-        "models to serve: a graph file, a .meta file with its checkpoint beside it, a SavedModel's directory, or one "
-        "with numbered versions of these, which is watched for newer ones; loaded when the server listens, which is "
-        "ready after that",
+        "serve a model: a graph file, a .meta file with its checkpoint beside it, the directory of a SavedModel, or "
+        "a directory with numbered versions of these, which the server watches for newer ones. Models are loaded "
+        "after the server has begun to listen; it is ready when all are loaded",
         group=_MODELS,
         flag="--model",
     )
     model_repository: str | Path | None = setting(
         None,
         FilePath("DIR"),
-        "serve each subdirectory as a model, and watch for those that come, change and go",
+        "serve each subdirectory as a model; the server watches for models that are added, changed and removed",
         group=_MODELS,
         none=("none", "no directory"),
     )
     repository_poll_seconds: float = setting(
-        2.0, Seconds(), "how often models and their repository are looked at", group=_MODELS, name="repository_poll"
+        2.0,
+        Seconds(),
+        "time between two looks at the files of models and at the repository",
+        group=_MODELS,
+        name="repository_poll",
     )
     delegates: str | Collection[str] | None = setting(
         None,
         Delegates(),
-        "libraries that run regions of graphs, such as openvino: from the first run; auto: what is installed, where "
-        "that is worth it; none: all runs here. A delegate is a library in this process, written for models of one's "
-        "own",
+        "libraries that run regions of graphs: NAME, such as openvino, from the first run; auto: installed ones, "
+        "where they are faster; none: no library. A delegate runs in this process and is written for trusted models",
         group=_MODELS,
         flag="--delegate",
-        none=("default", "auto for graphs and models, none for what clients send"),
+        none=("default", "auto for graphs and models, none for clients' graphs"),
     )
 
     cluster: str | None = setting(
         None,
         Text("a cluster", "TARGET"),
-        "such as dask://HOST:8786: graphs and models are on all workers of the cluster, each run on the one that is "
-        "least busy; several servers may serve from one cluster. Their files are read by the workers, too. Sessions of "
-        "clients are in this process",
+        "cluster, such as dask://HOST:8786, whose workers all load the graphs and models; each run goes to the least "
+        "busy worker. The workers read the files, too. Several servers may use one cluster. Sessions of clients "
+        "stay in this process",
         group=_MODELS,
-        none=("none", "they are in this process, or a session host"),
+        none=("none", "no cluster: graphs and models are in this process or a host"),
     )
     cluster_ca: str | Path | None = setting(
         None,
         FilePath(),
-        "PEM file of who signs the certificates of the cluster, which is then connected to by TLS; needed unless all "
-        "of it is on loopback addresses, or Dask's settings say the same",
+        "PEM file of the authority that signs the cluster's certificates; turns on TLS to the cluster. Needed unless "
+        "the whole cluster has loopback addresses or Dask's settings name the file",
         group=_MODELS,
-        none=("none", "what Dask's settings say"),
+        none=("none", "as in Dask's settings"),
     )
     cluster_cert: str | Path | None = setting(
         None,
         FilePath(),
         "PEM file of this server's certificate for the cluster",
         group=_MODELS,
-        none=("none", "what Dask's settings say"),
+        none=("none", "as in Dask's settings"),
     )
     cluster_key: str | Path | None = setting(
         None,
         FilePath(),
-        "PEM file of the key of that, without a password",
+        "PEM file of the private key of --cluster-cert, without a password",
         group=_MODELS,
-        none=("none", "it is in the same file"),
+        none=("none", "the key is in the file of the certificate"),
     )
 
     max_body_bytes: int = setting(
         64 * 2**20,
         Megabytes(),
-        "largest request body, counted after decompression too",
+        "largest request body; counted again after decompression",
         group=_REQUESTS,
         name="max_body_mb",
     )
     max_buffered_bytes: int | None = setting(
         None,
         Megabytes(),
-        "bodies of all requests together, as far as they have come",
+        "largest sum of the request bodies that the server holds, counting received bytes",
         group=_REQUESTS,
         name="max_buffered_mb",
-        none=("auto", "eight of the largest"),
+        none=("auto", "8 times the largest body"),
     )
     max_client_buffered_bytes: int | None = setting(
-        None, Megabytes(), "the same of one client", group=_REQUESTS, name="max_client_buffered_mb", none=_ALL_BUT_LAST
+        None,
+        Megabytes(),
+        "largest sum of one client's request bodies that the server holds",
+        group=_REQUESTS,
+        name="max_client_buffered_mb",
+        none=_ALL_BUT_LAST,
     )
     max_graph_nodes: int = setting(
         500_000,
         Count(),
-        "nodes of a client's graph and of its functions, and these, together",
+        "largest number of nodes and functions in a client's graph, counting nodes of functions",
         group=_REQUESTS,
     )
     max_expanded_bytes: int | None = setting(
         None,
         Megabytes(),
-        "what a request's message may take of memory once decoded, the tensors in it filled",
+        "largest memory of a request's protobuf message once decoded, with its tensors filled",
         group=_REQUESTS,
         name="max_expanded_mb",
         none=("auto", f"{_EXPANSION} times the largest body"),
@@ -178,7 +186,7 @@ class ServerConfig:
     max_answer_bytes: int = setting(
         2**30,
         Megabytes(),
-        "largest sum of the tensors that a run answers with",
+        "largest sum of the tensors in the answer to a run",
         group=_REQUESTS,
         name="max_answer_mb",
     )
@@ -186,149 +194,180 @@ class ServerConfig:
     max_answers: int = setting(
         100,
         Count(),
-        "large answers, such as graphs and kept tensors, that are sent at a time, besides those of runs",
+        "largest number of large answers, such as graphs and kept tensors, sent at the same time; answers to runs do "
+        "not count",
         group=_REQUESTS,
     )
 
     max_memory_bytes: float | None = setting(
         None,
         Megabytes(infinite=True),
-        "what the tensors of all sessions may take of memory at a time, with what sessions keep; of a number of hosts "
-        "each has an equal part",
+        "limit on the memory of tensors in all sessions together, kept ones included; hosts of a fixed number have "
+        "equal parts of it",
         group=_MEMORY,
         name="max_memory_mb",
-        none=("auto", "half of what the machine, its control group or the host has"),
+        none=("auto", "half of the memory of the machine, its control group or the host"),
     )
     max_session_bytes: float | None = setting(
         None,
         Megabytes(infinite=True),
-        "the same of one client's session",
+        "limit on the memory of tensors in one client's session, kept ones included",
         group=_MEMORY,
         name="max_session_mb",
-        none=("auto", "half of that"),
+        none=("auto", "half of --max-memory-mb"),
     )
     max_run_bytes: float | None = setting(
         None,
         Megabytes(infinite=True),
-        "what the tensors of one run of a client's session may take at a time",
+        "limit on the memory of tensors in one run of a client's session",
         group=_MEMORY,
         name="max_run_mb",
-        none=("auto", "half of what all sessions may take"),
+        none=("auto", "half of --max-memory-mb"),
     )
     max_kept_bytes: int = setting(
-        2**30, Megabytes(), "what a client's session may keep under handles", group=_MEMORY, name="max_kept_mb"
+        2**30,
+        Megabytes(),
+        "limit on the tensors that a client's session keeps under handles",
+        group=_MEMORY,
+        name="max_kept_mb",
     )
     max_image_pixels: int = setting(
         100_000_000,
         Count(),
-        "how many pixels an image may have, all frames together, that a graph decodes",
+        "largest number of pixels, in all frames together, of an image that a graph decodes",
         group=_MEMORY,
     )
     max_stored_bytes: int = setting(
         64 * 2**20,
         Megabytes(),
-        "what the answers of runs that are answered later may take, and those to requests that may be sent again",
+        "limit on the stored answers of operations, and another of the same size on the answers kept for repeated "
+        "requests",
         group=_MEMORY,
         name="max_stored_mb",
     )
     max_client_stored_bytes: int | None = setting(
-        None, Megabytes(), "the same of one client", group=_MEMORY, name="max_client_stored_mb", none=_ALL_BUT_LAST
+        None,
+        Megabytes(),
+        "the same limit for the answers of one client",
+        group=_MEMORY,
+        name="max_client_stored_mb",
+        none=_ALL_BUT_LAST,
     )
 
     max_runs: int = setting(
         1000,
         Count(),
-        "runs in flight at any time, over all sessions; one whose body is on the way does not count",
+        "largest number of runs in flight, over all sessions; a run counts once its body is received",
         group=_RUNS,
     )
     max_session_runs: int | None = setting(
-        None, Count(), "the same of one session", group=_RUNS, none=("auto", "as many as the server takes")
+        None,
+        Count(),
+        "largest number of runs in flight in one session",
+        group=_RUNS,
+        none=("auto", "no limit besides --max-runs"),
     )
     max_client_runs: int | None = setting(
-        None, Count(), "the same of one client: of who has a token, else an address", group=_RUNS, none=_ALL_BUT_LAST
+        None,
+        Count(),
+        "largest number of runs in flight of one client; a client is the owner of a token, else an address",
+        group=_RUNS,
+        none=_ALL_BUT_LAST,
     )
     max_partial_runs: int = setting(
         1000,
         Count(),
-        "partial runs that have not ended; one is a run in flight only while somebody waits for a part of it",
+        "largest number of partial runs that have not ended; each counts as a run in flight only while a client "
+        "waits for a part of it",
         group=_RUNS,
     )
     max_client_partial_runs: int | None = setting(
-        None, Count(), "the same of one client", group=_RUNS, none=_ALL_BUT_LAST
+        None, Count(), "largest number of partial runs of one client", group=_RUNS, none=_ALL_BUT_LAST
     )
     run_slots: int = setting(
         16,
         Count(),
-        "runs that work at the same time, besides those that take next to nothing, and those that have worked for "
-        "long; others stand in line",
+        "number of runs that work at the same time; others wait in line. Very short runs, and runs that have worked "
+        "for long, need no slot",
         group=_RUNS,
     )
     queue_seconds: float = setting(
         0.03,
         Seconds(),
-        "how long a run may stand in line; then, or if it is plain before, it is refused",
+        "longest time that a run waits for a slot; a run that would wait longer is refused, at once if that is "
+        "foreseen",
         group=_RUNS,
         name="queue_timeout",
     )
     max_timeout: float | None = setting(
         None,
         Seconds(),
-        "longest deadline of a run, also for runs that ask for none, and for making a session",
+        "longest deadline of a run, also the deadline of runs that ask for none; and longest time for opening a "
+        "session",
         group=_RUNS,
         none=("none", "no limit"),
     )
-    max_threads: int = setting(64, Count(), "largest thread count that a client's ConfigProto may ask for", group=_RUNS)
+    max_threads: int = setting(
+        64, Count(), "largest number of threads that a client's ConfigProto may ask for", group=_RUNS
+    )
 
-    max_sessions: int = setting(1000, Count(), "sessions of clients, open at any time", group=_SESSIONS)
+    max_sessions: int = setting(1000, Count(), "largest number of open sessions of clients", group=_SESSIONS)
     max_client_sessions: int | None = setting(
-        None, Count(), "the same of one client", group=_SESSIONS, none=_ALL_BUT_LAST
+        None, Count(), "largest number of open sessions of one client", group=_SESSIONS, none=_ALL_BUT_LAST
     )
     session_ttl_s: float | None = setting(
         3600.0,
         Seconds(),
-        "time after which an unused session is closed, unless its creator asks for another",
+        "time after which an unused session is closed, unless its creator asked for another time",
         group=_SESSIONS,
         name="session_ttl",
         none=("none", "never"),
     )
     sweep_seconds: float = setting(
-        1.0, Seconds(), "how often unused sessions are looked for", group=_SESSIONS, name="sweep"
+        1.0, Seconds(), "time between two searches for unused sessions", group=_SESSIONS, name="sweep"
     )
 
     max_connections: int = setting(
         10_000,
         Count(),
-        "connections of clients at a time, fewer where the process may have fewer files; a new one takes the place of "
-        "the one that has been idle longest",
+        "largest number of connections, at most what the limit on open files allows; beyond it a new connection "
+        "replaces the one that has been idle longest",
         group=_CONNECTIONS,
     )
     header_seconds: float = setting(
         10.0,
         Seconds(),
-        "how long a client may take to send the head of a request",
+        "longest time for receiving the head of a request",
         group=_CONNECTIONS,
         name="header_timeout",
     )
     idle_seconds: float = setting(
         75.0,
         Seconds(),
-        "how long a connection may be open between two requests",
+        "longest time between two requests on a connection",
         group=_CONNECTIONS,
         name="idle_timeout",
     )
     body_seconds: float = setting(
-        300.0, Seconds(), "how long a client may take to send a body", group=_CONNECTIONS, name="body_timeout"
+        300.0, Seconds(), "longest time for receiving the body of a request", group=_CONNECTIONS, name="body_timeout"
     )
     min_body_rate: float = setting(
-        10_000.0, Number("bytes"), "bytes of a body that a client has to send in a second", group=_CONNECTIONS
+        10_000.0,
+        Number("bytes"),
+        "lowest rate at which a client may send a body, in bytes a second",
+        group=_CONNECTIONS,
     )
     min_rate: float = setting(
-        1000.0, Number("bytes"), "bytes of an answer that a client has to take in a second", group=_CONNECTIONS
+        1000.0,
+        Number("bytes"),
+        "lowest rate at which a client may take an answer, in bytes a second",
+        group=_CONNECTIONS,
     )
     slow_seconds: float = setting(
         10.0,
         Seconds(),
-        "how far behind these rates a client may be; what it sends sooner does not let it be further behind",
+        "how far a client may fall behind these rates before its connection is closed; sending faster earlier earns "
+        "no more time",
         group=_CONNECTIONS,
         name="slow_timeout",
     )
@@ -336,31 +375,31 @@ class ServerConfig:
     allow_ops: Collection[str] = setting(
         (),
         Names("names of ops", "OP,…"),
-        "ops that clients may use though they reach for files or the network, or are not aexec's own but registered by "
-        "this program; in the server's own graphs they count as changing nothing",
+        "ops that clients may use although they access files or the network, or are registered by this program and "
+        "not by aexec; in graphs of the server they count as ops that change nothing",
         group=_CLIENTS,
     )
     trust_graphs: bool = setting(False, Switch(), "let clients use any op", group=_CLIENTS)
     allow_model_changes: bool = setting(
         False,
         Switch(),
-        "let clients load and unload models, extend and delete the sessions of graphs, and run what changes their "
-        "variables, tables and queues",
+        "let clients load and unload models, extend and delete the sessions of graphs, and change variables, tables "
+        "and queues of both",
         group=_CLIENTS,
     )
 
     token_file: str | Path | None = setting(
         None,
         FilePath(),
-        "TOML file of tokens, of which each request needs one: `aexec token NAME` makes a token and its line; read "
-        "again when it changes",
+        "TOML file of tokens; each request needs one of them. `aexec token NAME` makes a token and its line. The "
+        "server reads the file again when it changes",
         group=_ACCESS,
-        none=("none", "no tokens are wanted"),
+        none=("none", "requests need no token"),
     )
     tokens: str | None = setting(
         None,
         Text("TOML", "TOML"),
-        "the same as text, instead of a file or besides one",
+        "tokens as TOML text, in place of the file or in addition to it",
         group=_ACCESS,
         none=("none", "none"),
         secret=True,
@@ -368,48 +407,53 @@ class ServerConfig:
     insecure_no_auth: bool = setting(
         False,
         Switch(),
-        "listen on an address that other machines reach though neither tokens nor certificates of clients are wanted",
+        "listen on an address that other machines reach, although clients need neither tokens nor certificates",
         group=_ACCESS,
     )
     open_metrics: bool = setting(
-        False, Switch(), "answer requests for metrics without a token, as those for health", group=_ACCESS
+        False, Switch(), "answer requests for metrics without a token, as requests for health", group=_ACCESS
     )
     tls_cert: str | Path | None = setting(
         None,
         FilePath(),
-        "PEM file of the server's certificate, with those that lead to its issuer; read again when it changes",
+        "PEM file of the server's certificate, followed by those of its issuers; the server reads it again when it "
+        "changes",
         group=_ACCESS,
         none=("none", "no TLS"),
     )
     tls_key: str | Path | None = setting(
-        None, FilePath(), "PEM file of the key of that, without a password", group=_ACCESS, none=("none", "no TLS")
+        None,
+        FilePath(),
+        "PEM file of the private key of --tls-cert, without a password",
+        group=_ACCESS,
+        none=("none", "no TLS"),
     )
     tls_client_ca: str | Path | None = setting(
         None,
         FilePath(),
-        "PEM file of who signs the certificates of clients, without which none is served",
+        "PEM file of the authority that signs the certificates of clients; clients without a certificate are refused",
         group=_ACCESS,
         none=("none", "clients need no certificate"),
     )
     allowed_hosts: Collection[str] = setting(
         (),
         Names("names of hosts, or *"),
-        "names by which clients may call the server besides localhost, the address to listen on and any address; * for "
-        "any. Without tokens it answers to no other name",
+        "names by which clients may call the server, besides localhost, the address to listen on and any IP address; "
+        "* allows every name. Without tokens other names are refused",
         group=_ACCESS,
         flag="--allowed-host",
     )
     trusted_proxies: Collection[str] = setting(
         (),
         Names("addresses and networks", "CIDR,…"),
-        "reverse proxies, such as 10.0.0.0/8, whose header X-Forwarded-For says from which address a request comes; "
-        "the server counts their clients one by one",
+        "reverse proxies, such as 10.0.0.0/8, whose header X-Forwarded-For gives the address of the client; the "
+        "server then counts their clients one by one",
         group=_ACCESS,
     )
     cors_origins: Collection[str] = setting(
         (),
         Names("origins, or *", "ORIGIN,…"),
-        "such as https://example.org, whose pages may use the server in a browser; * for any",
+        "origins, such as https://example.org, whose pages may use the server from a browser; * allows every origin",
         group=_ACCESS,
         flag="--cors-origin",
     )
@@ -417,56 +461,60 @@ class ServerConfig:
     hosts: int | None = setting(
         0,
         Count(0, words={"per-core": num_processors()}),
-        "processes in which the sessions of clients are, watched and replaced. auto: each session of a client has a "
-        "process of its own, as long as memory allows, and no two clients share one; a number, or per-core: so many, "
-        "which all share; 0: sessions are in the process that clients connect to",
+        "number of processes for the sessions of clients, which the server watches and replaces; all sessions share "
+        "them. per-core: one for each processor; auto: one for each session as far as memory allows, and never one "
+        "for two clients; 0: sessions are in the process that clients connect to",
         group=_HOSTS,
         none=("auto", "one for each session"),
     )
     max_host_bytes: int | None = setting(
         None,
         Megabytes(),
-        "resident memory that a host may have; it is ended when it has more",
+        "largest resident memory of a host; a host that has more is ended",
         group=_HOSTS,
         name="max_host_mb",
-        none=("auto", "of 80 % of the machine's an equal part; half where sessions have hosts of their own"),
+        none=("auto", "an equal part of 80 % of the machine's memory; with auto half of it"),
     )
     host_silence_seconds: float = setting(
-        1.0, Seconds(), "a host that does not answer for so long is ended", group=_HOSTS, name="host_silence"
+        1.0, Seconds(), "a host that does not answer for this long is ended", group=_HOSTS, name="host_silence"
     )
     models_in_front: bool = setting(
         False,
         Switch(),
-        "with hosts: keep graphs and models in the process that clients connect to, in place of one of their own",
+        "with hosts: keep graphs and models in the process that clients connect to, instead of in a process of their "
+        "own",
         group=_HOSTS,
     )
 
     log_level: str = setting(
-        "info", Choice("debug", "info", "warning", "error"), "what is logged at least", group=_OPERATION
+        "info",
+        Choice("debug", "info", "warning", "error"),
+        "lowest level of the lines that are logged",
+        group=_OPERATION,
     )
     kernel_samples: int | None = setting(
         None,
         Count(),
-        "one of so many runs is traced, for aexec_kernel_duration_seconds in the metrics, besides those that ask for "
-        "it; a traced run takes longer",
+        "trace one of N runs for aexec_kernel_duration_seconds in the metrics, in addition to runs that ask for a "
+        "trace; a traced run takes longer",
         group=_OPERATION,
         none=("none", "only runs that ask to be traced"),
     )
     log_format: str = setting(
-        "text", Choice("text", "json"), "how lines of the log are written; json: an object in each", group=_OPERATION
+        "text", Choice("text", "json"), "format of log lines; json: one object per line", group=_OPERATION
     )
     print_rate: int = setting(
         16_384,
         Count(),
-        "bytes that the graph of a session may print to the log in a second; of what is beyond that a line says how "
-        "much it was",
+        "most bytes that the graphs of a session may print to the log in a second; a line says how many more were "
+        "dropped",
         group=_OPERATION,
     )
     access_log: bool = setting(False, Switch(), "log every request", group=_OPERATION)
     step_log: bool = setting(
         False,
         Switch(),
-        "log every run: its id, session, trace, duration and outcome, never what it computed",
+        "log every run: its id, session, trace, duration and outcome, but no values",
         group=_OPERATION,
     )
     otel: bool = setting(
@@ -478,14 +526,15 @@ class ServerConfig:
     unready_seconds: float = setting(
         0.0,
         Seconds(zero=True),
-        "told to stop, how long the server still takes everything, while readiness is 503 and balancers turn away",
+        "after a signal to stop, how long the server still accepts everything while it reports that it is not ready, "
+        "so that balancers turn away",
         group=_OPERATION,
         name="unready",
     )
     drain_seconds: float = setting(
         10.0,
         Seconds(zero=True),
-        "how long runs may go on after the server was told to stop; five seconds later the process ends, whatever runs",
+        "after that, how long runs may go on; the process ends at most five seconds later, whatever still runs",
         group=_OPERATION,
         name="drain",
     )
@@ -503,7 +552,7 @@ class ServerConfig:
             raise errors.InvalidArgumentError(f"'{both[0]}' is the name of both a graph and a model")
         if self.max_buffered_bytes is not None and self.max_buffered_bytes < self.max_body_bytes:
             raise errors.InvalidArgumentError(
-                f"max_buffered_bytes must be max_body_bytes at least, got {self.max_buffered_bytes}"
+                f"max_buffered_bytes must be at least max_body_bytes, got {self.max_buffered_bytes}"
             )
         for op in self.allow_ops:
             if find_op_def(op) is None:

@@ -26,10 +26,12 @@ class SettingKind:
     Attributes:
         what: description of the values, such as `a whole number of at least 1`.
         metavar: word for the value in a flag's help.
+        has_bounds: show `what` in a flag's help, because it gives a unit or bounds.
     """
 
     what = ""
     metavar = ""
+    has_bounds = False
 
     @property
     def in_python(self) -> str:
@@ -91,6 +93,7 @@ class Count(SettingKind):
     """
 
     metavar = "N"
+    has_bounds = True
 
     def __init__(self, least: int = 1, most: int | None = None, words: Mapping[str, int] | None = None) -> None:
         self._least = least
@@ -125,6 +128,7 @@ class Number(SettingKind):
     """
 
     metavar = "N"
+    has_bounds = True
 
     def __init__(self, unit: str) -> None:
         self._unit = unit
@@ -154,6 +158,7 @@ class Seconds(SettingKind):
     """
 
     metavar = "TIME"
+    has_bounds = True
 
     def __init__(self, *, zero: bool = False) -> None:
         self._bound = "of at least 0" if zero else "above 0"
@@ -187,6 +192,7 @@ class Megabytes(SettingKind):
     """
 
     metavar = "MB"
+    has_bounds = True
 
     def __init__(self, *, infinite: bool = False) -> None:
         self._infinite = infinite

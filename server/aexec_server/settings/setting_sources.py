@@ -78,12 +78,15 @@ def _toml(value: object) -> str:
 def add_setting_flags(parser: argparse.ArgumentParser) -> None:
     """Add a flag for each setting, under the heading of its group, and `--config`."""
     group, title = parser.add_argument_group("configuration"), ""
-    group.add_argument("--config", metavar="FILE", help="read settings from a TOML file (docs/settings.md)")
+    group.add_argument(
+        "--config", metavar="FILE", help="TOML file to read settings from (docs/settings.md; default: none)"
+    )
     for one in settings_of(ServerConfig).values():
         if one.group != title:
             title = one.group
             group = parser.add_argument_group(title)
-        text = f"{one.help} (default: {one.shown_default})".replace("%", "%%")
+        values = f"{one.expected}; " if one.kind.has_bounds else ""
+        text = f"{one.help} ({values}default: {one.shown_default})".replace("%", "%%")
         one.kind.add_flags(group, one.flag, one.field, text)
 
 

@@ -71,8 +71,8 @@ def test_name_may_have_several_tokens() -> None:
         (f"alice = {{sha256 = '{DIGEST}', scopes = ['run'], rate = 0}}", "rate must be positive"),
         (f"alice = {{sha256 = '{DIGEST}', scopes = ['run'], rate = nan}}", "rate must be positive"),
         (f"alice = {{sha256 = '{DIGEST}', scopes = ['run'], rate = true}}", "rate must be a number"),
-        (f"alice = {{sha256 = '{DIGEST}', scopes = ['run'], max_runs = 1.5}}", "max_runs must be a number"),
-        (f"alice = {{sha256 = '{DIGEST}', scopes = ['run'], burst = 5}}", "goes with a rate"),
+        (f"alice = {{sha256 = '{DIGEST}', scopes = ['run'], max_runs = 1.5}}", "max_runs must be a whole number"),
+        (f"alice = {{sha256 = '{DIGEST}', scopes = ['run'], burst = 5}}", "burst must be at least 1, and needs a rate"),
         (line("alice", DIGEST) + line("bob", DIGEST), "same token twice"),
     ],
 )
@@ -144,10 +144,10 @@ def test_file_that_others_may_read_is_warned_of(tmp_path: Path, caplog: pytest.L
 def test_sources_that_give_no_tokens(tmp_path: Path) -> None:
     with pytest.raises(errors.NotFoundError, match="No such file"):
         TokenSource(ServerConfig(token_file=tmp_path / "none"))
-    with pytest.raises(errors.InvalidArgumentError, match="there is no token"):
+    with pytest.raises(errors.InvalidArgumentError, match="neither the file nor the setting has a token"):
         TokenSource(ServerConfig(tokens="# none yet"))
     path = tmp_path / "tokens.toml"
     path.write_text(line("alice", DIGEST))
     path.chmod(0o600)
-    with pytest.raises(errors.InvalidArgumentError, match="both in the file"):
+    with pytest.raises(errors.InvalidArgumentError, match="in both the file and the setting"):
         TokenSource(ServerConfig(token_file=path, tokens=line("alice", "cd" * 32)))
