@@ -1,9 +1,8 @@
-"""Which of its kernels OpenBLAS uses: chosen before NumPy loads it, for it chooses only once.
+"""Chooses the kernels of OpenBLAS before NumPy loads it, as OpenBLAS chooses only once.
 
-An OpenBLAS that is older than the CPU does not know it and falls back to instructions of
-2013, which halves the speed of matrix products where there is AVX-512.  What the CPU can
-do is what its flags say, so `import aexec` names the core type by them in the environment,
-unless NumPy is there already, or the user has named one.  This module must not import NumPy.
+An OpenBLAS that is older than the CPU does not know it and falls back to instructions of 2013.  With AVX-512 that
+halves the speed of matrix products.  So `import aexec` reads the CPU's flags and names the core type in the
+environment, unless NumPy is loaded already, or the user has named one.  This module must not import NumPy.
 """
 
 from __future__ import annotations
@@ -27,12 +26,12 @@ _AVX512_TYPES = frozenset(("SkylakeX", "Cooperlake", "SapphireRapids"))
 
 @dataclass(frozen=True, slots=True)
 class BlasLibrary:
-    """A BLAS that is loaded.
+    """A BLAS library that is loaded.
 
     Attributes:
-        name, version: such as `openblas`, `0.3.31`; the version is empty if it does not tell.
-        architecture: the CPU that its kernels are for; empty if it does not tell.
-        threads: how many one call uses at most.
+        name, version: such as `openblas`, `0.3.31`; version is "" if the library does not report it.
+        architecture: the CPU that its kernels are for; "" if the library does not report it.
+        threads: most threads of one call.
     """
 
     name: str
@@ -42,22 +41,22 @@ class BlasLibrary:
 
 
 def core_type_for(flags: Iterable[str]) -> str | None:
-    """The core type to ask for on a CPU with these flags; None where OpenBLAS's own choice is as good."""
+    """Return the core type to request on a CPU with these flags; None if OpenBLAS's own choice is as good."""
     return "SkylakeX" if _AVX512.issubset(flags) else None
 
 
 def _cpu_flags(path: Path = _CPU_INFO) -> list[str]:
-    """What the first CPU can do; nothing where the system does not tell."""
+    """Return the flags of the first CPU; empty if the system does not report them."""
     try:
         with path.open() as lines:
-            # All CPUs of a machine are alike, and asking about each takes long where there are many.
+            # All CPUs of a machine are alike, and on large machines reading all of them takes long.
             return next((line.partition(":")[2].split() for line in lines if line.startswith("flags")), [])
     except OSError:
         return []
 
 
 def _choose(environ: MutableMapping[str, str], flags: Iterable[str], *, loaded: bool) -> str | None:
-    """Name the core type in the environment, unless it is too late or somebody has; returns it if so."""
+    """Set and return the core type in the environment; None if NumPy is loaded or a type is set already."""
     core_type = core_type_for(flags)
     if loaded or VARIABLE in environ or core_type is None:
         return None
@@ -69,11 +68,10 @@ _chosen = _choose(os.environ, _cpu_flags(), loaded="numpy" in sys.modules)
 
 
 def tune_blas() -> str | None:
-    """Have NumPy's OpenBLAS use the newest instructions of this CPU.
+    """Make NumPy's OpenBLAS use the newest instructions of this CPU.
 
-    `import aexec` does it, if it comes before `import numpy`; OpenBLAS cannot be told later.  So this
-    call is there to make sure: it warns where NumPy came first and the slower kernels are in use.  What
-    the user has set as OPENBLAS_CORETYPE is never changed.
+    `import aexec` does this if it comes before `import numpy`; later OpenBLAS cannot change.  This call checks it: it
+    warns if NumPy came first and uses the slower kernels.  An OPENBLAS_CORETYPE that the user has set is never changed.
 
     Returns:
         The core type that aexec chose; None if it left the choice to the user or to OpenBLAS.
@@ -97,7 +95,7 @@ def tune_blas() -> str | None:
 
 
 def blas_libraries() -> list[BlasLibrary]:
-    """The BLAS libraries that are loaded, NumPy's first.  Takes milliseconds."""
+    """Return the BLAS libraries that are loaded, NumPy's first.  Takes milliseconds."""
     import threadpoolctl
 
     return [

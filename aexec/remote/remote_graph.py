@@ -21,14 +21,14 @@ __all__ = ["RemoteGraph"]
 
 
 class RemoteGraph:
-    """What a program knows of the graph of a session in a server.
+    """A program's view of the graph of a session in a server.
 
     Args:
         service: the server.
 
     Attributes:
-        local: the graph that the session was made of; None for a session that was there before.
-        signatures: of the model, by name; empty for a plain graph.
+        local: the graph that the session was made from; None if the program opened an existing session.
+        signatures: signatures of the model, by name; empty for a plain graph.
     """
 
     def __init__(self, service: Service) -> None:
@@ -41,11 +41,11 @@ class RemoteGraph:
         self._extending = asyncio.Lock()
 
     async def create(self, source: Any, config: proto.ConfigProto, name: str | None, ttl: float | None) -> str:
-        """Load the graph, have the server make a session of it, and return the session's handle.
+        """Load the graph, create a session from it in the server, and return the session's handle.
 
         Args:
             source: as `aexec.Session` takes it.
-            config, name, ttl: as of `NewRemoteSession`.
+            config, name, ttl: as in `NewRemoteSession`.
 
         Raises:
             InvalidArgumentError: the source has variables.
@@ -67,17 +67,17 @@ class RemoteGraph:
         return answer.session_handle
 
     def read(self, document: Mapping[str, Any]) -> None:
-        """Take version and signatures from the server's description of the session."""
+        """Read the version and the signatures from the server's description of the session."""
         self._version = document["graph_version"]
         self.signatures = read_signatures(document)
         self._whole = default_signature(document)
 
     @property
     def made_of(self) -> Graph:
-        """The graph that the session was made of.
+        """The graph that the session was made from.
 
         Raises:
-            FailedPreconditionError: the session was there before.
+            FailedPreconditionError: the program opened an existing session.
         """
         if self.local is None:
             raise errors.FailedPreconditionError("The graph is in the server: await fetch_graph()")
@@ -85,11 +85,11 @@ class RemoteGraph:
 
     @property
     def names(self) -> Graph:
-        """The graph in which names are looked up; an empty one for a session that was there before."""
+        """The graph in which names are looked up; an empty one if the program opened an existing session."""
         return self.local or Graph()
 
     def signature(self, name: str | None = None) -> Signature:
-        """One of `signatures`, or that of a plain graph.
+        """Return one of `signatures`, or the signature of a plain graph.
 
         Raises:
             NotFoundError: there is no signature of that name, or no default.
@@ -101,7 +101,7 @@ class RemoteGraph:
         return self._whole
 
     def known(self, feeds: Iterable[str]) -> dict[str, TensorInfo]:
-        """The known types of tensors, by the names that they are fed by."""
+        """Return the known types of tensors, by the names under which they are fed."""
         infos = {name: self._info(name) for name in feeds}
         return {name: info for name, info in infos.items() if info is not None}
 

@@ -90,8 +90,8 @@ class RemoteRuns:
         """Start a run.
 
         Args:
-            build: makes the step's result of the fetched values.
-            run_id: its name in the server; by default one that nobody can guess.
+            build: makes the step's result from the fetched values.
+            run_id: name of the run in the server; by default one that cannot be guessed.
 
         Raises:
             AlreadyExistsError: a run of that name is in flight.
@@ -123,7 +123,7 @@ class RemoteRuns:
         settings: proto.RunOptions,
         metadata: RunMetadata | None,
     ) -> dict[str, Any]:
-        """Fetch → value of one run, which the server does unless all fetches are fed."""
+        """Return fetch → value for one run, which the server executes unless all fetches are fed."""
         # A server does not return fed values.
         fed = both_fed_and_fetched(feeds, fetches)
         asked = [each for each in fetches if each not in fed]
@@ -142,7 +142,7 @@ class RemoteRuns:
         return values
 
     async def cancel(self, run_id: str, reason: str) -> bool:
-        """Cancel a run by its name, whoever started it; True unless it has ended."""
+        """Cancel a run by its name, started by any client; return True unless it has ended."""
         try:
             return await self._service.cancel(self._handle(), run_id, reason)
         except errors.NotFoundError:
@@ -169,7 +169,7 @@ class RemoteRuns:
         return step
 
     async def go_on(self, handle: str, fetches: Any, feeds: Mapping[Any, Any]) -> Any:
-        """Feed and fetch more of a partial run."""
+        """Feed and fetch the next part of a partial run."""
         given = flat_feeds(feeds)
         mapper = FetchMapper(fetches)
         request = Request(self._graph.names, mapper, given, ())
@@ -184,7 +184,7 @@ class RemoteRuns:
 
 
 def _answered(fetches: Sequence[str], body: bytes) -> dict[str, Any]:
-    """Fetch → its value, for fetches that are fed in a run's message."""
+    """Return fetch → its value, for fetches that are fed in a run's message."""
     sent = sent_feeds(body)
     return {name: sent[canonical_name(name)] for name in fetches}
 

@@ -1,8 +1,7 @@
-"""Which fields of ConfigProto and RunOptions do what they say, which are hints, and which are refused.
+"""The fields of ConfigProto and RunOptions that are honoured, that are hints, and that are refused.
 
-A field that is set is one of three things: honoured by `from_proto` (`config.py`), a hint that
-changes neither results nor what a caller relies on, which is logged and passed over, or refused by
-name.  Fields that nobody has thought about are refused.
+A field that is set is one of three: `from_proto` (`config.py`) honours it; it is a hint, which changes neither results
+nor what a caller relies on, and is logged and ignored; or it is refused by name, as every other field is.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ __all__ = ["CONFIG_HINTS", "CONFIG_HONOURED", "RUN_HINTS", "RUN_HONOURED", "chec
 
 _log = logging.getLogger(__name__)
 
-# Paths of fields; a message's path stands for all that is in it.
+# Paths of fields; the path of a message includes all fields in it.
 CONFIG_HONOURED = frozenset(
     {
         "allow_soft_placement",
@@ -82,7 +81,7 @@ CONFIG_HINTS = {
     "share_cluster_devices_in_session": _NO_CLUSTER,
     "use_per_session_threads": _OWN_THREADS,
 }
-# These change numbers, or say to run what is not here.
+# Refused within hints: these change results, or ask for something that is not implemented.
 CONFIG_REFUSED_WITHIN_HINTS = frozenset(
     {
         "graph_options.rewrite_options.auto_mixed_precision",
@@ -108,10 +107,10 @@ RUN_HINTS = {
 
 
 def check_options(message: Any, honoured: frozenset[str], hints: Mapping[str, str]) -> None:
-    """Log the hints that are set, and refuse what would be ignored.
+    """Log the hints that are set, and refuse fields that would be ignored.
 
     Raises:
-        UnimplementedError: a field is set, to another value than its default, that is neither honoured nor a hint.
+        UnimplementedError: a field that is neither honoured nor a hint has another value than its default.
     """
     for path in _set_fields(message, ""):
         if path in honoured:
@@ -128,10 +127,10 @@ def check_options(message: Any, honoured: frozenset[str], hints: Mapping[str, st
 
 
 def _set_fields(message: Any, prefix: str) -> Iterator[str]:
-    """Paths of the scalar, repeated and map fields that are not at their defaults."""
+    """Yield the paths of scalar, repeated and map fields whose values are not the defaults."""
     for field, value in message.ListFields():
         path = f"{prefix}{field.name}"
         if field.message_type is not None and hasattr(value, "ListFields"):
             yield from _set_fields(value, f"{path}.")
-        elif hasattr(value, "__len__") or value != field.default_value:  # proto2's presence is no difference
+        elif hasattr(value, "__len__") or value != field.default_value:  # proto2's presence does not count
             yield path

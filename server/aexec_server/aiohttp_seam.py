@@ -1,8 +1,9 @@
 """All uses of aiohttp's private and undocumented parts.
 
-aiohttp may rename or drop such a part in any version, so each is looked for when this module is imported.  A missing
-part turns off what needs it, and requests are answered all the same; `check_parts` says so when a server starts.  Parts
-that guard a server against its clients are an exception: without them a server that others can reach does not start.
+aiohttp may rename or drop such a part in any version, so each is looked for when this module is imported.  If one is
+missing, the feature that needs it is off, requests are still answered, and `check_parts` logs it when a server starts.
+Parts that protect a server from its clients are an exception: without them, a server that others can reach does not
+start.
 
 Other modules write `aiohttp_seam.awaits_request(handler)`, with the name of the module.  These functions run for each
 request, so none wraps another: where a part is missing, the name is bound to a stand-in.
@@ -53,9 +54,9 @@ class _Part:
     """A part of aiohttp that its documentation does not promise.
 
     Attributes:
-        name: where it is, below `aiohttp`.
-        without: what the server does without it.
-        guards: a server that others can reach does not start without it.
+        name: its path below `aiohttp`.
+        without: what the server does if it is missing.
+        guards: True if a server that others can reach must not start without it.
     """
 
     name: str
@@ -64,7 +65,7 @@ class _Part:
 
     @property
     def is_there(self) -> bool:
-        """False also for an attribute that only instances have: a class with slots shows all."""
+        """True if the part exists; False also for an attribute that only instances have, unless the class has slots."""
         module, *path = self.name.split(".")
         try:
             found: object = import_module(f"aiohttp.{module}")
@@ -138,7 +139,7 @@ def _has(*names: str) -> bool:
 
 
 def _needs(*names: str, otherwise: Callable[..., object]) -> Callable[[_Function], _Function]:
-    """Decorator: the function itself if these parts are there, or else `otherwise`."""
+    """Decorator: return the function itself if these parts exist, else `otherwise`."""
 
     def bound(function: _Function) -> _Function:
         return function if _has(*names) else cast(_Function, otherwise)
@@ -180,13 +181,13 @@ def is_idle(handler: web.RequestHandler) -> bool:
 
 @_needs("web.RequestHandler._messages", otherwise=lambda handler: deque())
 def parsed_messages(handler: web.RequestHandler) -> deque[tuple[Any, Any]]:
-    """Requests that were read and not begun, each a message and its body; the same queue throughout a connection."""
+    """Return the requests that were read and not begun, each a message and its body; one queue per connection."""
     return handler._messages
 
 
 @_needs("web.RequestHandler._next_keepalive_close_time", otherwise=lambda handler, when: None)
 def keep_open_until(handler: web.RequestHandler, when: float) -> None:
-    """Have aiohttp close the connection, if it is still idle, no earlier than at this time of the loop."""
+    """Make aiohttp close the connection, if it is still idle, no earlier than at this time of the loop's clock."""
     handler._next_keepalive_close_time = when
 
 
@@ -223,7 +224,7 @@ if TYPE_CHECKING or _has("helpers.rfc822_formatted_time"):
 else:
 
     def http_date() -> str:
-        """The time now, as the header Date has it."""
+        """Return the current time in the form of the header Date."""
         return formatdate(usegmt=True)
 
 

@@ -1,12 +1,12 @@
-"""Large graphs, and Python's cyclic garbage collector, which stops every thread while it looks at objects.
+"""Keeps large graphs out of Python's cyclic garbage collector, which stops all threads while it examines objects.
 
-A graph of 100 000 nodes is a million objects that live as long as their session.  The collector would look through
-them again and again while they are made (`collector_paused`), once more as soon as they are there, because they are
-young, and from then on with every full collection: so it is out of the collector's sight while it lives (`keep_large`,
-`drop_large`), as all is that programs have loaded that do little else than run graphs (`freeze_heap`).
-Python knows no way back but for all of it: where a program has called `gc.freeze` itself, which that would undo,
-nothing is put out of sight, and what is large is collected as Python does it.
-What is large is not left to the collector when it ends, either: see `runtime/threads/disposal.py`.
+A graph of 100 000 nodes has a million objects that live as long as their session.  The collector would examine them
+several times while they are made (`collector_paused` prevents it), once more as young objects, and then in every full
+collection.  So they are frozen (`gc.freeze`) while they live: see `keep_large` and `drop_large`.  `freeze_heap` freezes
+all objects of a program that does little else than run graphs.
+Python can only unfreeze all objects at once.  If the program has called `gc.freeze` itself, unfreezing would undo that,
+so nothing is frozen here, and large graphs are collected as any object is.
+`runtime/threads/disposal.py` frees large graphs at their end without the collector.
 """
 
 from __future__ import annotations
@@ -28,22 +28,22 @@ __all__ = [
     "unfreeze_heap",
 ]
 
-# So many young objects take the collector a few milliseconds to look through.
+# The collector examines this many young objects in a few milliseconds.
 _MANY = 20_000
 
-# A collection may call what takes it, in the thread that has it.
+# Reentrant: a collection may run finalizers that take the lock, in the thread that holds it.
 _lock = threading.RLock()
 _pauses = 0
 _program_frozen = False
-_large = 0  # things that are out of the collector's sight while they live
-_frozen_by_program = False  # the program had called gc.freeze itself when the first of them came
-_program_freezes = False  # the program was once seen to have called gc.freeze itself
+_large = 0  # number of large objects that are frozen while they live
+_frozen_by_program = False  # the program had called gc.freeze itself before the first of them
+_program_freezes = False  # the program has been seen to call gc.freeze itself
 _was_enabled = False
 
-# By Python's own schedule a full collection may come after so many of the two younger generations.
+# By Python's schedule, the number of middle-generation collections after which a full one is due.
 _DUE_AFTER = 10
 _NEVER = 2**30
-# Seconds after which a full collection that is due does not wait for an idle moment any more.
+# Seconds after which a full collection that is due no longer waits for an idle moment.
 _PATIENCE = 60.0
 _when_asked = False
 _due_since: float | None = None
@@ -51,9 +51,9 @@ _due_since: float | None = None
 
 @contextmanager
 def collector_paused() -> Iterator[None]:
-    """No cyclic garbage collection meanwhile, in the whole process.  Several threads may ask for it at a time.
+    """Context manager: pause the collector in the whole process.  Several threads may be inside at once.
 
-    What was made counts as old afterwards, if it is much: the next collection of young objects is a quick one.
+    If many objects were made meanwhile they count as old afterwards, so that the next young collection is short.
     """
     global _pauses, _was_enabled
     with _lock:
@@ -73,19 +73,18 @@ def collector_paused() -> Iterator[None]:
 
 
 def _age() -> None:
-    """Let the collector look at nothing of what there is when it looks for young garbage."""
+    """Make all existing objects old, so that young collections do not examine them."""
     if _program_frozen or (_large and not _frozen_by_program):
         gc.freeze()
     elif not _is_frozen_by_program():
         gc.freeze()
-        gc.unfreeze()  # what is unfrozen counts as old
+        gc.unfreeze()  # unfrozen objects count as old
 
 
 def _is_frozen_by_program() -> bool:
-    """Whether the program calls gc.freeze itself; to be asked while nothing is frozen here.
+    """Return whether the program calls gc.freeze itself; call this only while nothing is frozen here.
 
-    Once it was seen to, it is not looked at again: Python counts what is frozen one by one, which takes as long as a
-    collection.
+    A True result is remembered, as Python counts the frozen objects one by one, which takes as long as a collection.
     """
     global _program_freezes
     _program_freezes = _program_freezes or gc.get_freeze_count() > 0
@@ -93,9 +92,9 @@ def _is_frozen_by_program() -> bool:
 
 
 def freeze_heap() -> None:
-    """What there is now is here to stay: the collector does not look at it any more.
+    """Keep the collector from examining any object that exists now.
 
-    Cyclic garbage that is there already stays too, so this is for a program that has just begun or been cleaned up.
+    Existing cyclic garbage is kept too, so call this in a program that has just started, or after a collection.
     """
     global _program_frozen
     _program_frozen = True
@@ -103,7 +102,7 @@ def freeze_heap() -> None:
 
 
 def unfreeze_heap() -> None:
-    """Let the collector look at everything again, but for what is large."""
+    """Let the collector examine all objects again, except large graphs."""
     global _program_frozen
     _program_frozen = False
     if not _large:
@@ -111,7 +110,7 @@ def unfreeze_heap() -> None:
 
 
 def keep_large() -> None:
-    """Something large was made and is here to stay: the collector does not look at it until `drop_large`."""
+    """Note that a large graph was made: the collector does not examine it until `drop_large`."""
     global _large, _frozen_by_program
     with _lock:
         if not _large:
@@ -122,7 +121,7 @@ def keep_large() -> None:
 
 
 def drop_large() -> None:
-    """Something large is gone, of what `keep_large` was called for.  Whoever calls it has freed what was in cycles."""
+    """Note that a large graph of a `keep_large` call is gone.  The caller has freed what was in cycles."""
     global _large
     with _lock:
         _large -= 1
@@ -131,10 +130,10 @@ def drop_large() -> None:
 
 
 def collect_garbage() -> bool:
-    """Free what cyclic garbage was frozen with large things.
+    """Free the cyclic garbage that was frozen with large graphs.
 
-    It holds every thread while the collector looks at all that there is, for some 0.05 s where little is loaded but
-    this package: call it when nobody waits.  Nothing is done, and False returned, while something large lives.
+    All threads stop while the collector examines all objects, for some 0.05 s if little but this package is loaded, so
+    call it when nothing waits.  Does nothing, and returns False, while a large graph lives.
     """
     with _lock:
         if _large:
@@ -149,7 +148,7 @@ def collect_garbage() -> bool:
 
 @contextmanager
 def collecting_when_asked() -> Iterator[None]:
-    """Python makes no full collection by itself meanwhile: the program calls `collect_if_due` every now and then."""
+    """Context manager: Python starts no full collection; the program calls `collect_if_due` regularly."""
     global _when_asked
     schedule = gc.get_threshold()
     _when_asked = True
@@ -162,9 +161,9 @@ def collecting_when_asked() -> Iterator[None]:
 
 
 def collect_if_due(*, idle: bool) -> None:
-    """The full collection that Python's schedule would have made, if nobody waits, or if it has been due for a minute.
+    """Make the full collection that is due by Python's schedule if the program is idle, or if it is a minute late.
 
-    Nothing is done outside of `collecting_when_asked`.
+    Does nothing outside of `collecting_when_asked`.
     """
     global _due_since
     if not _when_asked or gc.get_count()[2] < _DUE_AFTER:

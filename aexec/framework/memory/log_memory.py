@@ -1,13 +1,13 @@
-"""The memory log: one line for each tensor that a step makes, hands on and frees, as TensorFlow's LogMemory writes.
+"""The memory log: one line for each tensor that a step makes, passes on and frees, as TensorFlow's LogMemory writes.
 
-It goes to the logger `aexec.memory`, and costs nothing while it is off.  While a session is open whose config says
-`log_memory`, lines are of level INFO; and of level DEBUG where this logger itself is told so, not those above it:
-
+Lines go to the logger `aexec.memory`; while the log is off it costs nothing.  While a session with `log_memory` in its
+config is open, lines have level INFO.  They have level DEBUG if that level is set on this logger itself, not on one
+above it:
     logging.basicConfig()
     logging.getLogger("aexec.memory").setLevel(logging.DEBUG)
 
 A line is `__LOG_MEMORY__ <message> { <fields as text> }`, where the message is one of
-`protos/aexec/framework/log_memory.proto`; `parse` reads it back.  Memory that no step asked for has a `SpecialStep`.
+`protos/aexec/framework/log_memory.proto`; `parse` reads it back.  Memory that is not a step's has a `SpecialStep`.
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ __all__ = [
 _logger = logging.getLogger("aexec.memory")
 _LABEL = "__LOG_MEMORY__"
 _LINE = re.compile(rf"{_LABEL} (\w+) \{{ (.*) \}}")
-# How many open sessions want it.
+# Number of open sessions that have turned the log on.
 _wanted = 0
 
 
 class SpecialStep(enum.IntEnum):
-    """Step ids of memory that no step asked for."""
+    """Step ids for memory that is not a step's."""
 
     CONSTANT_FOLDING = -1
     KERNEL_CONSTRUCTION = -2
@@ -66,42 +66,42 @@ class SpecialStep(enum.IntEnum):
 
 
 def turn_on() -> None:
-    """Write the log, until `turn_off` has been called as often."""
+    """Turn the log on, until `turn_off` has been called as many times."""
     global _wanted
     _wanted += 1
 
 
 def turn_off() -> None:
-    """Who called `turn_on` does not need it any more."""
+    """Undo one call of `turn_on`."""
     global _wanted
     _wanted -= 1
 
 
 def is_enabled() -> bool:
-    """Is anything written?  Whoever describes tensors asks first."""
+    """True if the log is on; callers check this before they describe tensors."""
     if _wanted:
         return _logger.isEnabledFor(logging.INFO)
-    # Of its own: a program that debugs something else must not become many times slower.
+    # Only a level set on this logger counts: a program that debugs something else must not become many times slower.
     return 0 < _logger.level <= logging.DEBUG and _logger.isEnabledFor(logging.DEBUG)
 
 
 def record_step(step_id: int, handle: str) -> None:
-    """A step begins; `handle` says what it was asked for."""
+    """Record that a step begins; `handle` says what it runs."""
     _write(proto.MemoryLogStep(step_id=step_id, handle=handle))
 
 
-# Ids of the allocations that were recorded and are alive.
+# Ids of the recorded allocations that are not freed yet.
 _live: set[int] = set()
 
 
 def record_tensor_allocation(
     step_id: int, kernel_name: str, tensor: Any, allocator_name: str = CPU_ALLOCATOR, *, single: bool = False
 ) -> None:
-    """A kernel made `tensor`.  Once for each buffer; that it is freed is recorded by itself.
+    """Record that a kernel made `tensor`, once for each buffer; its end is recorded automatically.
 
     Args:
-        step_id: of the step that it ran in, or a `SpecialStep`.
-        single: nobody but the caller has a reference to it.
+        step_id: id of the kernel's step, or a `SpecialStep`.
+        single: only the caller has a reference to it.
     """
     number = _first_seen(tensor)
     if number == 0:
@@ -112,7 +112,7 @@ def record_tensor_allocation(
 
 
 def _first_seen(array: Any) -> int:
-    """The allocation id of a buffer of which nothing was recorded; else 0, as for what has no buffer of its own."""
+    """Return the allocation id of a buffer that is not recorded yet; 0 for other buffers, and views without one."""
     number = allocation_id(array)
     if number == 0 or number in _live:
         return 0
@@ -129,7 +129,7 @@ def _when_freed(array: Any, number: int, record: Any) -> None:
 
 
 def record_tensor_deallocation(allocation_id: int, allocator_name: str) -> None:
-    """A tensor's memory was freed."""
+    """Record that a tensor's memory was freed."""
     _write(proto.MemoryLogTensorDeallocation(allocation_id=allocation_id, allocator_name=allocator_name))
 
 
@@ -142,7 +142,7 @@ def record_tensor_output(
     *,
     single: bool = False,
 ) -> None:
-    """A kernel's output number `index` was set."""
+    """Record that output number `index` of a kernel was set."""
     description = tensor_description(tensor, None, allocator_name, single=single)
     _write(proto.MemoryLogTensorOutput(step_id=step_id, kernel_name=kernel_name, index=index, tensor=description))
 
@@ -150,11 +150,11 @@ def record_tensor_output(
 def record_raw_allocation(
     step_id: int, operation: str, num_bytes: int, ptr: int, allocation_id: int, allocator_name: str
 ) -> None:
-    """Memory was taken that is no tensor's.
+    """Record that memory was allocated that is not a tensor's.
 
     Args:
-        step_id: of the step that took it, or a `SpecialStep`.
-        operation: what it is for.
+        step_id: id of the step that allocated it, or a `SpecialStep`.
+        operation: what the memory is for.
         ptr: its address.
     """
     _write(
@@ -172,7 +172,7 @@ def record_raw_allocation(
 def record_raw_deallocation(
     step_id: int, operation: str, allocation_id: int, allocator_name: str, deferred: bool
 ) -> None:
-    """Such memory was given back; `deferred` if the device still uses it, and another record will follow."""
+    """Record that such memory was freed; `deferred` if the device still uses it, so that another record follows."""
     _write(
         proto.MemoryLogRawDeallocation(
             step_id=step_id,
@@ -185,7 +185,7 @@ def record_raw_deallocation(
 
 
 def record_borrowed(step_id: int, operation: str, array: Any, allocator_name: str = CPU_ALLOCATOR) -> None:
-    """An array was made by somebody else than a kernel: raw memory, once for each buffer, until it is freed."""
+    """Record an array that was not made by a kernel as raw memory, once for each buffer, until it is freed."""
     number = _first_seen(array)
     if number == 0:
         return
@@ -197,7 +197,7 @@ def record_borrowed(step_id: int, operation: str, array: Any, allocator_name: st
 
 
 def record_network_buffer(operation: str, data: bytes | memoryview) -> int:
-    """Bytes came from the network.  Gives the number under which `record_network_buffer_freed` says that they went."""
+    """Record bytes from the network; return their number for `record_network_buffer_freed`."""
     if not is_enabled():
         return 0
     number = new_allocation_id()
@@ -207,7 +207,7 @@ def record_network_buffer(operation: str, data: bytes | memoryview) -> int:
 
 
 def record_network_buffer_freed(operation: str, number: int) -> None:
-    """The bytes are not needed any more."""
+    """Record that such bytes are not needed any more."""
     if number:
         record_raw_deallocation(SpecialStep.NETWORK_BUFFER, operation, number, CPU_ALLOCATOR, deferred=False)
 
@@ -220,7 +220,7 @@ def _write(message: Any) -> None:
 
 
 def parse(line: str) -> Any:
-    """The message of a line of the log, wherever in the line it stands; None for other lines."""
+    """Return the message in a line of the log, after any prefix; None for other lines."""
     found = _LINE.search(line)
     kind = getattr(proto, found[1], None) if found is not None and found[1].startswith("MemoryLog") else None
     if found is None or kind is None:

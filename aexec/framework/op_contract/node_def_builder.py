@@ -1,8 +1,7 @@
-"""Building NodeDefs in code: types and lengths are inferred from the inputs, errors are collected.
+"""Builds NodeDefs in code: infers types and lengths from the inputs, and collects errors.
 
-`FakeInput` stands for an input without a producer: tests of kernels and shape
-functions describe a node with it in one line.
-The rules are TensorFlow's: core/framework/node_def_builder.h and fake_input.h.
+`FakeInput` stands for an input without a producer, so that tests of kernels and shape functions describe a node in one
+line.  The rules are TensorFlow's: core/framework/node_def_builder.h and fake_input.h.
 """
 
 from __future__ import annotations
@@ -30,11 +29,11 @@ __all__ = ["FakeInput", "NodeDefBuilder"]
 
 
 class FakeInput:
-    """An input of which only type and number matter.
+    """An input of which only the dtype and the number of tensors matter.
 
     Args:
-        spec: a dtype for a single tensor or a list of equal ones, a list of dtypes for a list of
-            tensors, a number for N of them; what is not given is taken from attrs and their defaults.
+        spec: a dtype for a tensor or a list of equal ones, a list of dtypes for a list of tensors, a number for N of
+            them; what is missing is taken from attrs and their defaults.
 
     Example:
         >>> NodeDefBuilder("n", "AddN").input(FakeInput(2, "float")).finalize().input
@@ -65,7 +64,7 @@ class NodeDefBuilder:
     Args:
         name: the node's name.
         op: an op type that `registry` knows, or a definition.
-        registry: where to look the op up.
+        registry: the registry to look the op up in.
 
     Example:
         >>> node = NodeDefBuilder("m", "MatMul").input("a", "float").input("b", "float").finalize()
@@ -91,11 +90,11 @@ class NodeDefBuilder:
         self._args_given = 0
 
     def input(self, source: Any, dtype: Any = None) -> NodeDefBuilder:
-        """Give the next input argument.
+        """Set the next input argument.
 
         Args:
-            source: `name` or `name:k` with `dtype`, a `FakeInput`, or for arguments of several tensors
-                a list of (name, dtype).
+            source: `name` or `name:k` with `dtype`, a `FakeInput`, or for an argument of several tensors a list of
+                (name, dtype).
             dtype: element type of a single source.
         """
         if self._args_given >= len(self._op_def.inputs):
@@ -111,7 +110,7 @@ class NodeDefBuilder:
         return self
 
     def control_input(self, node: str) -> NodeDefBuilder:
-        """Let the node run after `node`."""
+        """Make the node wait for `node`."""
         self._controls[node.removeprefix("^")] = None
         return self
 
@@ -124,15 +123,15 @@ class NodeDefBuilder:
         return self
 
     def device(self, device: str) -> NodeDefBuilder:
-        """Ask for a device."""
+        """Request a device."""
         self._device = device
         return self
 
     def finalize(self) -> proto.NodeDef:
-        """The node, its attrs checked and complete.
+        """Return the node, with its attrs checked and complete.
 
         Raises:
-            InvalidArgumentError: naming every error found.
+            InvalidArgumentError: some parts are not valid; the message names each error.
         """
         found = list(self._errors)
         if not found and self._args_given < len(self._op_def.inputs):
@@ -184,7 +183,7 @@ class NodeDefBuilder:
         return [_Source(parse_tensor_name(source), as_dtype(dtype))]
 
     def _add(self, arg: ArgDef, sources: Sequence[_Source]) -> None:
-        """Take the sources as `arg`, and infer the attrs that its type and number stand for."""
+        """Use the sources for `arg`, and infer the attrs that its type and number refer to."""
         types = [s.dtype.base for s in sources]
         if arg.type_list_attr:
             self._set_attr(arg.type_list_attr, types)

@@ -26,8 +26,8 @@ class FunctionCalls:
 
     Args:
         bodies: node that calls functions → their compiled plans.
-        unboxed: returns the name of a constant array of no dimension as a scalar; any other name as it is.
-        namespace: the line's global variables; bodies and kernels are put there.
+        unboxed: returns the name of the scalar for the name of a constant array of no dimension; other names unchanged.
+        namespace: the line's global variables; bodies and kernels are added to it.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class FunctionCalls:
         self._namespace = namespace
 
     def write(self, function: FunctionText, node: PlanNode) -> None:
-        """Write what a node does that calls functions."""
+        """Write the calls of a node that calls functions."""
         assert node.calls is not None
         around, inputs, kind = function.inside, self._read_inputs(function, node), node.calls.kind
         targets = self._layout.made(node)
@@ -75,7 +75,7 @@ class FunctionCalls:
             function.add(f"{', '.join(targets)} = {', '.join(values)}")
 
     def _read_inputs(self, function: FunctionText, node: PlanNode) -> list[str]:
-        """Read the variables among a node's inputs, if it takes these; return the arguments of its functions."""
+        """Load the values of inputs that are variables, if the node takes values; return its functions' arguments."""
         inputs = self._layout.inputs(node)
         if node.dereference is None:
             return inputs
@@ -105,5 +105,5 @@ class FunctionCalls:
 
 
 def _truth(name: str) -> str:
-    """Return the truth of a tensor, as If and While define it: a scalar's value, or whether there are elements."""
+    """Return an expression for a tensor's truth, as If and While define it: a scalar's, or that it has elements."""
     return f"{name}.size if {name}.ndim else {name}"

@@ -28,10 +28,10 @@ from aexec.runtime.plans.plan import Kind, Plan, PlanNode
 
 __all__ = ["LineWriter"]
 
-# The values that a Merge may give for the index of the input that it took.
+# The values that a Merge may output for the index of the input that it took.
 _INDICES = [np.int32(index) for index in range(100)]
 
-# A test may set it to a function that raises TakeOverError now and then; the line calls it before every call.
+# A test may set this to a function that sometimes raises TakeOverError; the line calls it before every call.
 INTERRUPT: Callable[[], None] | None = None
 
 
@@ -44,9 +44,9 @@ class LineWriter:
         costs: what it asks about cost.
         text: the result, compiled.
         bodies: node that calls functions → their compiled plans.
-        is_line: the line is a plain function, which returns the results at once; otherwise it is a generator.
-        num_calls: the number of calls, those of functions included; a loop counts as one.
-        needs_context: a call is given the step's context.
+        is_line: True if the line is a plain function, which returns the results at once; else it is a generator.
+        num_calls: the number of calls, including those of functions; a loop counts as one.
+        needs_context: True if a call takes the step's context.
     """
 
     def __init__(self, plan: Plan, options: LineOptions) -> None:
@@ -113,7 +113,7 @@ class LineWriter:
         results = _tuple([self._result(node) for node in layout.retvals()])
         main.add(f"return ({results})" if self.is_line else f"return ({results}), end")
         if not self.is_line:
-            main.add("yield")  # a generator, whatever else is in it
+            main.add("yield")  # makes it a generator
         self.text.functions.append(main)
 
     def _result(self, retval: PlanNode) -> str:
@@ -122,14 +122,14 @@ class LineWriter:
         return f"{name} if {test} else no_value({retval.position})" if test else name
 
     def _write_in_parts(self, main: FunctionText) -> None:
-        """Write the root block as functions that `main` calls, and between them what cannot be in one."""
+        """Write the root block as functions that `main` calls, with loops and calls of functions between them."""
         root = self.layout.root
         run: list[int] = []
         names = weight = 0
         position = 0
         for position, item in enumerate(root.items):
             if isinstance(item, Loop) or item in self.bodies:
-                # Not in a part, which cannot give way.
+                # A part cannot give way, so this is written into `main`.
                 self._write_part(main, run, position)
                 run, names, weight = [], 0, 0
                 self._write_alone(main, item, position)
@@ -151,7 +151,7 @@ class LineWriter:
         self._write_items(main, layout.root, [position], "x")
 
     def _bind(self, function: FunctionText, names: Iterable[str], end: int) -> None:
-        """Set variables that what follows may leave unset, but that are used from position `end` on."""
+        """Set variables to None that the following code may leave unset, but that are used from position `end` on."""
         unset = [name for name in names if self.layout.last_use.get(name, -1) >= end]
         if unset:
             function.add(f"{' = '.join(unset)} = None")
@@ -180,12 +180,12 @@ class LineWriter:
         if dropped:
             main.add(f"del {', '.join(dropped)}")
         if any(not isinstance(item, PlanNode) or item.kind != Kind.RETVAL for item in root.items[end:]):
-            # Not where only the taking of what was fetched is left: such a run cannot be cancelled any more.
-            # A part that has gone to a thread does not know of `end`.
+            # Not if only retvals are left: such a run can no longer be cancelled.
+            # A part that was moved to a thread does not know the new `end`.
             main.add("end = yield" if part.yields else LOOK_AT_CLOCK)
 
     def _given_to_part(self, run: list[int], made: Collection[str]) -> list[str]:
-        """What the items at the positions of `run` use of what others have made."""
+        """Return the variables that the items at the positions of `run` use and others have set."""
         layout = self.layout
         every = (name for position in run for name in layout.used_at(layout.root, position))
         used = dict.fromkeys(name for name in every if name not in layout.constants)
@@ -244,7 +244,7 @@ class LineWriter:
         function.inside = around
 
     def _write_drops(self, function: FunctionText, node: PlanNode, index: int, made: set[str]) -> None:
-        """Let go of what this function made and this call is the last to read; add to `made` what the call makes."""
+        """Delete variables set by this function that this call is the last to read; add to `made` what it sets."""
         layout = self.layout
         dropped = {name for name in layout.inputs(node) if name in made and layout.last_use.get(name) == index}
         if dropped:
@@ -255,19 +255,19 @@ class LineWriter:
     def _write_switch(
         self, function: FunctionText, switch: PlanNode, guard: Guard, checked: set[tuple[str, Guard]]
     ) -> None:
-        """Leave the line where a predicate is no scalar, unless that was written before or shape inference knows."""
+        """Leave the line if a predicate is not a scalar, unless this is checked before, or known by shape inference."""
         test = self.layout.inputs(switch)[1]
         if (test, guard) not in checked and not self._is_scalar(switch):
             checked.add((test, guard))
             function.add(f"if {test}.ndim: leave()", switch)
 
     def _is_scalar(self, switch: PlanNode) -> bool:
-        """Return whether shape inference knows that a predicate is a scalar, as it has to be."""
+        """Return whether shape inference knows that a predicate is a scalar, as it must be."""
         source = self.layout.of_slot.get((switch.frame, switch.first + 1))
         return source is None or known_shape(*self.layout.origin(source)) == ()
 
     def _write_merges(self, function: FunctionText, around: tuple[str, ...], merges: list[PlanNode]) -> None:
-        """Write what comes out of branches, for all Merges of the same branches together."""
+        """Write the results of branches, for all Merges of the same branches together."""
         for branches, group in itertools.groupby(merges, self.layout.merged.__getitem__):
             same = list(group)
             function.inside = around
@@ -298,7 +298,7 @@ class LineWriter:
         self._once.update(dict.fromkeys(layout.invariants(loop), (f"if not {counter}:",)))
         inner_context = f"x{counter}"
         if _needs_context(loop):
-            name = f"a{counter}"  # not its text: nothing from a graph is in the source but comments
+            name = f"a{counter}"  # not the constant's text: only comments in the source come from the graph
             self._namespace[name] = loop.frame.name
             function.add(f"{inner_context} = inner({context}, {name}, {counter})")
         self._write_block(function, loop.cond, inner_context)
@@ -314,7 +314,7 @@ class LineWriter:
         function.inside = around
 
     def _write_start(self, function: FunctionText, loop: Loop) -> None:
-        """Set the variables of a loop to what enters, arrays of no dimension as scalars."""
+        """Set the variables of a loop to the entering values, with arrays of no dimension as scalars."""
         for merge, enter, _ in loop.merges:
             variable, source = self.layout.name((merge, 0)), self.layout.name((enter, 0))
             unboxed = self._scalars.unboxed(source)
@@ -328,7 +328,7 @@ class LineWriter:
     # Calls
 
     def _write_scalar_or_call(self, function: FunctionText, node: PlanNode, block: Block, context: str) -> None:
-        """Write a call; in loops, where it may be of scalars, by Python's operator if it is."""
+        """Write a call; in loops, if the inputs may be scalars, with Python's operator for that case."""
         may_count = block is not self.layout.root or self._is_body
         operation = self._scalars.operation(node) if may_count else None
         if operation is None:

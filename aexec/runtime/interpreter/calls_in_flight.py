@@ -1,8 +1,8 @@
 """`CallsInFlight`: the calls of an execution that have begun and not ended, by what they wait for.
 
-A call is in a worker thread, awaited in a task of its own, postponed until it can be made, or a Recv that waits for its
-value.  When it ends, its execution accounts for it in its next turn.  All bookkeeping is on the loop's thread.
-Next to read: `node_runner.py`, which begins calls, and `execution.py`, which waits for them.
+A call is in a worker thread, is awaited in a task of its own, is postponed until it can be made, or is a Recv that
+waits for its value.  When it ends, its execution accounts for it in its next turn.  All bookkeeping is on the loop's
+thread. Next to read: `node_runner.py`, which begins calls, and `execution.py`, which waits for them.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Caller(Protocol):
     """The execution that makes the calls.
 
     Attributes:
-        environment: of its step.
+        environment: the environment of its step.
     """
 
     environment: StepEnvironment
@@ -42,10 +42,10 @@ class Caller(Protocol):
         raise NotImplementedError
 
     def complete(self, event: Callable[[], None]) -> None:
-        """Call `event` in its next turn."""
+        """Call `event` in the execution's next turn."""
 
     def node_failed(self, node: PlanNode, inputs: Any, error: BaseException) -> None:
-        """End with the error of a node."""
+        """End the execution with the error of a node."""
 
 
 class CallsInFlight:
@@ -65,7 +65,7 @@ class CallsInFlight:
         self._going_on: asyncio.Future[Any] | None = None
         self.receiving: set[Receiving] = set()
 
-    # What there is
+    # Looking at the calls
 
     @property
     def can_end(self) -> bool:
@@ -92,11 +92,11 @@ class CallsInFlight:
 
     @property
     def has_ended_coroutine(self) -> bool:
-        """True if a coroutine has returned what is not accounted for yet."""
+        """True if a coroutine has returned, and its result is not accounted for yet."""
         return any(task.done() for task in self._tasks if not isinstance(task, PendingOutputs))
 
     def cancelled_messages(self) -> list[str]:
-        """The words in which kernels that wait for outputs tell of their cancellation."""
+        """The cancellation messages of kernels that wait for outputs."""
         return [task.cancelled_message for task in self._tasks if isinstance(task, PendingOutputs)]
 
     # In a thread
@@ -107,10 +107,10 @@ class CallsInFlight:
         """Make a call in a worker thread."""
         environment = self._caller.environment
         arguments = tuple(arguments or inputs)
-        inputs = list(inputs)  # let go of when the call has ended, which its future outlives
+        inputs = list(inputs)  # freed when the call has ended, although its future lives on
 
         def done(future: Future[Any]) -> None:
-            if self._futures.pop(future, None) is not None:  # else it is abandoned: the execution ended without it
+            if self._futures.pop(future, None) is not None:  # otherwise abandoned: the execution ended without it
                 self._caller.complete(lambda: self._offload_ended(iteration, node, inputs, future))
 
         compute = compute or node.compute
@@ -136,7 +136,7 @@ class CallsInFlight:
             inputs.clear()
             self._finish(iteration, node, out)
 
-    # Later
+    # Postponed
 
     def run_later(
         self,
@@ -183,7 +183,7 @@ class CallsInFlight:
             self._going_on = task
 
         def ended(_: Any) -> None:
-            if task in self._tasks:  # else it was given up
+            if task in self._tasks:  # otherwise given up
                 self._caller.complete(lambda: self._task_ended(iteration, node, task))
 
         if isinstance(task, PendingOutputs):
@@ -199,7 +199,7 @@ class CallsInFlight:
         if task.cancelled():
             if state.stopping:
                 return
-            # Not by us: the kernel cancelled itself.
+            # The execution did not cancel it: the kernel cancelled itself.
             cancelled = errors.CancelledError("the kernel's task was cancelled", derived=True)
             self._caller.node_failed(node, (), cancelled)
             return
@@ -233,7 +233,7 @@ class CallsInFlight:
         self._caller.complete(lambda: iteration.propagator.node_ended(iteration))
 
     def stop(self) -> None:
-        """Cancel and withdraw what can be, and abandon what does not touch shared state; the rest is waited for."""
+        """Cancel or withdraw calls where possible, and abandon those that do not touch shared state; await the rest."""
         for task, (_, iteration, _) in list(self._tasks.items()):
             if isinstance(task, PendingOutputs):
                 if task.withdraw():

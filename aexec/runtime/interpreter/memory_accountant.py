@@ -346,7 +346,7 @@ class MemoryAccountant(OuterTracer):
         if inspect.iscoroutinefunction(compute):
 
             async def accounted_await(*arguments: Any) -> Any:
-                call = CallMemory(memory.step, node.name)  # reserves nothing, as it is unknown when the outputs will be there
+                call = CallMemory(memory.step, node.name)  # reserves nothing: the call may wait for long
                 try:
                     with watching(call, every=memory.is_exact):
                         out = await compute(*arguments)

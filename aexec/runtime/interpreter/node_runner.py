@@ -60,7 +60,7 @@ class NodeRunner:
         "idle",
     )
 
-    # The execution's constructor sets them: another call would be a noticeable part of a small step.
+    # The execution's constructor sets them: a call of one here would take a noticeable part of a small step.
     environment: StepEnvironment
     idle: bool
     caller: NodeRunner | None
@@ -72,7 +72,7 @@ class NodeRunner:
     _meet: Callable[[StepEnvironment], Rendezvous] | None
     _rendezvous: Rendezvous | None
 
-    # What an execution adds
+    # For executions to implement
 
     @property
     def state(self) -> PropagatorState:
@@ -88,14 +88,14 @@ class NodeRunner:
         raise NotImplementedError
 
     def wake(self) -> None:
-        """Give it a turn, because something outside has happened to it."""
+        """Give the execution a turn, because something outside has happened to it."""
         raise NotImplementedError
 
     # Running nodes
 
     @property
     def calls(self) -> CallsInFlight:
-        """The calls that have begun and not ended, made at the first of them: small steps have none."""
+        """The calls that have begun and not ended, created by the first one: small steps have none."""
         if self._calls is None:
             self._calls = CallsInFlight(self)
         return self._calls
@@ -103,8 +103,8 @@ class NodeRunner:
     def run_slice(self, state: PropagatorState, end: float) -> None:
         """Run ready nodes until none is left or the slice is over.
 
-        This loop makes up a step's overhead per node.  So it runs plain nodes of one and two inputs, and delivers
-        their outputs, in place; it calls methods for everything else.
+        Most of a step's overhead per node is in this loop.  So it runs plain nodes of one and two inputs, and delivers
+        their outputs, itself; it calls methods for everything else.
         """
         active = state.active
         environment = self.environment
@@ -125,7 +125,7 @@ class NodeRunner:
                         if has_work(iteration):
                             state.activate(iteration)
                             return
-                        until = _NEVER  # taking values makes no work: asked for each, it would be quadratic
+                        until = _NEVER  # retvals make no new work; checking for each would take quadratic time
                     node = ready.pop()
                     before = now
                     inputs: Any = None
@@ -181,7 +181,7 @@ class NodeRunner:
                                     iteration.became_ready(consumer, index)
                         if node.has_tail:
                             iteration.propagate_tail(node, out)
-                        out = None  # from here on only the consumers have it
+                        out = None  # only the consumers have it from here on
                     except InlineCallError as reason:
                         self.calls.run_later(iteration, node, inputs, reason)
                     except BaseException as error:

@@ -1,8 +1,8 @@
 """`LingeringCloses`: connections that are closed after one last answer, without the client losing it.
 
-Closing a socket while bytes of its client are unread resets the connection, and the client may lose the answer.  So the
-server shuts down writing first, then reads and drops what comes, until the client closes or has sent or waited for more
-than a limit.  Web servers call this a lingering close.  `connections.py` has the connections that are in use.
+If a socket is closed while bytes from its client are unread, the connection is reset, and the client may lose the
+answer.  So the server shuts down writing first, then reads and drops bytes until the client closes, or has sent or
+waited for more than a limit.  Web servers call this a lingering close.  `connections.py` has the connections in use.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ import asyncio
 
 __all__ = ["LingeringCloses"]
 
-# Per connection: seconds and bytes for which it is read.  With more than `_MOST` of them the oldest is aborted.
+# Seconds and bytes for which a connection is read.  With more than `_MOST` connections the oldest is aborted.
 _SECONDS = 2.0
 _BYTES = 64 << 20
 _MOST = 128
 
 
 class _LingeringClose(asyncio.Protocol):
-    """The protocol of a connection that lingers: drops what comes."""
+    """The protocol of a lingering connection: drops all bytes."""
 
     def __init__(self, lingering: LingeringCloses, transport: asyncio.Transport) -> None:
         self._table = lingering
@@ -46,7 +46,7 @@ class LingeringCloses:
         return len(self._closing)
 
     def close(self, transport: asyncio.Transport, answer: bytes) -> None:
-        """Write the answer and close when the client has had it.  The transport's protocol gets no further calls."""
+        """Write the answer and close when the client has it.  The transport's protocol gets no further calls."""
         if len(self._closing) >= _MOST:
             next(iter(self._closing)).transport.abort()
         closing = _LingeringClose(self, transport)
@@ -58,7 +58,7 @@ class LingeringCloses:
         transport.resume_reading()
 
     def ended(self, closing: _LingeringClose) -> None:
-        """Forget a connection that is closed."""
+        """Remove a connection that is closed."""
         self._closing.pop(closing, None)
 
     def abort(self) -> None:

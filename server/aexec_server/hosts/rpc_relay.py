@@ -32,12 +32,12 @@ from aexec_server.rpc.rpc_server import rpc_path
 __all__ = ["RpcRelay"]
 
 _MASTER, _HEALTH, _REFLECTION = "tensorflow.MasterService", "grpc.health.v1.Health", "grpc.reflection."
-# Of a request's fields so many are looked at: clients write the first field first, and a request of very many fields
-# would hold the loop.
+# Most fields of a request that are read: clients write the first field first, and many fields would block the event
+# loop.
 _LOOKED_AT = 16
 _FIRST_TEXT = 1 << 3 | wire_format.LENGTH
 _CALLER = CALLER_HEADER.lower()
-# Of the client's metadata, what says to which trace a call belongs.
+# Metadata of the client that names the trace of a call.
 _PASSED_ON = ("traceparent", "tracestate")
 _OPTIONS = [
     ("grpc.max_receive_message_length", -1),
@@ -113,7 +113,7 @@ class RpcRelay:
             yield await self._decoded(method, data)
 
     def _host(self, call: Call, data: bytes) -> SessionHost | None:
-        """The host that answers a call; None for the front.  Raises OpError if it is refused here."""
+        """Return the host that answers a call; None for the front.  Raises OpError if the call is refused here."""
         method, hosts = call.method, self._hosts
         if method.service == _HEALTH:
             name = _first_text(data)
@@ -126,11 +126,11 @@ class RpcRelay:
         host = hosts.of(handle) or hosts.of_name(handle)
         if host is None:
             return None if hosts.why_gone(handle) or not handle else hosts.models
-        # The front answers for another client's session as for none.
+        # For another client's session the front answers as if it did not exist.
         return host if not call.caller.name or call.caller.sees(host.client) or host is hosts.models else None
 
     async def _reset(self, call: Call, data: bytes) -> bytes:
-        """Reset: closes the sessions of the client in all hosts."""
+        """Reset: closes the client's sessions in all hosts."""
         hosts = self._hosts.of_client(call.caller)
         await asyncio.gather(*(self._pass_on(call, host, data) for host in hosts))
         return proto.ResetResponse().SerializeToString()
@@ -146,7 +146,7 @@ class RpcRelay:
                 raise
 
     async def _channel(self, host: SessionHost) -> Any:
-        """The connection to a host, once that listens.  Raises OpError if it does not."""
+        """Return the connection to a host when the host listens.  Raises OpError if it does not."""
         channel = self._channels.get(host)
         if channel is None:
             await host.started()
@@ -158,7 +158,7 @@ class RpcRelay:
         return channel
 
     def _options(self, call: Call, host: SessionHost) -> dict[str, Any]:
-        """The metadata and the deadline for a host."""
+        """Return the metadata and the deadline for a call of a host."""
         caller = caller_value(self._key, self._hosts.part_of(call.caller, host))
         metadata = [(name, call.metadata[name]) for name in _PASSED_ON if name in call.metadata]
         timeout = None if call.timeout is None else max(0.0, call.timeout - call.seconds)
@@ -167,7 +167,7 @@ class RpcRelay:
 
 @contextmanager
 def _counted(host: Upstream) -> Iterator[None]:
-    """Context manager: a host works for a client, and is not idle."""
+    """Context manager: count a host as working for a client."""
     host.requests += 1
     try:
         yield
@@ -177,7 +177,7 @@ def _counted(host: Upstream) -> Iterator[None]:
 
 @contextmanager
 def _as_own_errors() -> Iterator[None]:
-    """Context manager: the status of a host's answer becomes an error with its code and words."""
+    """Context manager: turn the status of a host's answer into an error with its code and text."""
     try:
         yield
     except grpc.aio.AioRpcError as error:
@@ -187,10 +187,10 @@ def _as_own_errors() -> Iterator[None]:
 def _first_text(data: bytes) -> str:
     """Return the handle of the session, or the name of the service, in the first field of a request; "" without one.
 
-    It chooses the host.  The host reads the request itself, and answers for sessions of its caller only.
+    The name chooses the host.  The host reads the request itself, and answers only for sessions of its caller.
 
     Raises:
-        InvalidArgumentError: the request is no message.
+        InvalidArgumentError: the request is not a message.
     """
     try:
         for tag, _, start, end in islice(wire_format.fields(data, 0, len(data)), _LOOKED_AT):

@@ -53,7 +53,7 @@ class _Health:
     async def watch(
         self, call: Call, request: health_pb2.HealthCheckRequest
     ) -> AsyncIterator[health_pb2.HealthCheckResponse]:
-        """The status now, and again whenever it has changed; ends with the server."""
+        """Yield the status now and after every change; ends with the server."""
         told = None
         while True:
             status = self._status(request.service)

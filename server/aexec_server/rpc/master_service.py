@@ -1,8 +1,8 @@
 """`tensorflow.MasterService`: what `tf.compat.v1.Session("grpc://host:port")` calls.
 
-A session that TensorFlow's client makes here is one of the server's, as `POST /v1/sessions` makes it: it has an owner,
-limits, and the same op policy.  As TensorFlow's own server does, this one answers ABORTED for a session that is not
-there, after which such clients make a new one.  Callables are in `rpc_callables.py`.
+A session that TensorFlow's client makes here is like one made by `POST /v1/sessions`: it has an owner, limits, and the
+same op policy.  For a session that does not exist this server answers ABORTED, as TensorFlow's own server does; the
+clients then make a new one.  Callables are in `rpc_callables.py`.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class _Master:
     """The coroutines of the service.
 
     Attributes:
-        callables: of the sessions.
+        callables: callables of the sessions.
     """
 
     def __init__(self, server: Server, runs: RunHandlers) -> None:
@@ -85,7 +85,7 @@ class _Master:
         self.callables = RpcCallables(server, runs.served, self._session)
 
     def _session(self, handle: str, call: Call) -> HostedSession:
-        """A session of the caller's.  Raises AbortedError if there is none."""
+        """Return a session of the caller.  Raises AbortedError if it does not exist."""
         try:
             return self._sessions.get(handle, call.caller)
         except errors.NotFoundError as error:
@@ -97,7 +97,7 @@ class _Master:
     # Sessions
 
     async def create(self, call: Call, data: bytes) -> proto.CreateSessionResponse:
-        """CreateSession: a session with a graph, which may be empty."""
+        """CreateSession: makes a session with a graph, which may be empty."""
 
         def decode() -> NewSession:
             message, graph_def = bodies.parse_with_graph(proto.CreateSessionRequest, data, self._limits)
@@ -109,7 +109,7 @@ class _Master:
         return proto.CreateSessionResponse(session_handle=hosted.handle, graph_version=hosted.graph_version)
 
     async def extend(self, call: Call, data: bytes) -> proto.ExtendSessionResponse:
-        """ExtendSession: more nodes, for the version of the graph that the client knows."""
+        """ExtendSession: adds nodes, if the client knows the present version of the graph."""
         message, graph_def = await bodies.beside(
             0, lambda: bodies.parse_with_graph(proto.ExtendSessionRequest, data, self._limits)
         )
@@ -123,7 +123,7 @@ class _Master:
         return proto.ExtendSessionResponse(new_graph_version=version)
 
     async def close(self, call: Call, request: proto.CloseSessionRequest) -> proto.CloseSessionResponse:
-        """CloseSession: cancels what runs, and returns when that has ended."""
+        """CloseSession: cancels all runs, and returns when they have ended."""
         try:
             hosted = self._changeable(request.session_handle, call)
         except errors.AbortedError as error:
@@ -132,9 +132,9 @@ class _Master:
         return proto.CloseSessionResponse()
 
     async def reset(self, call: Call, request: proto.ResetRequest) -> proto.ResetResponse:
-        """Reset: closes the sessions that the caller has made by gRPC, with all that is in their containers.
+        """Reset: closes the sessions that the caller has made by gRPC, with the contents of their containers.
 
-        Without a token, the caller is whoever calls from the same address.
+        Without a token, all clients at the same address are one caller.
         """
         if request.device_filters:
             raise errors.UnimplementedError("device_filters of a reset are not supported: leave them out")
@@ -143,7 +143,7 @@ class _Master:
         return proto.ResetResponse()
 
     async def list_devices(self, call: Call, request: proto.ListDevicesRequest) -> proto.ListDevicesResponse:
-        """ListDevices: those of a session, or of a session with default settings."""
+        """ListDevices: lists the devices of a session, or of a session with default settings."""
         if request.session_handle:
             try:
                 devices = self._session(request.session_handle, call).session.devices()
@@ -157,7 +157,7 @@ class _Master:
     # Runs
 
     async def run_step(self, call: Call, data: bytes) -> bytes:
-        """RunStep: a run, or a part of a partial run; errors are in the response for who asks for that."""
+        """RunStep: executes a run, or a part of a partial run; if asked for, errors are in the response."""
         message = protobuf.parse_small_run(data)
         contents: Mapping[int, memoryview] = {}
         if message is None:
@@ -173,7 +173,7 @@ class _Master:
     async def _run(
         self, call: Call, message: proto.RunStepRequest, contents: Mapping[int, memoryview], size: int
     ) -> bytes:
-        """Run what a message asks for, of whose bytes so many are still to be decoded."""
+        """Execute the run in a message, of which `size` bytes are still to be decoded."""
         hosted = self._session(message.session_handle, call)
         asked = await bodies.beside(size * loop_budget.WIRE_NS, lambda: protobuf.read_run_step(message, contents))
         if message.partial_run_handle:
@@ -184,7 +184,7 @@ class _Master:
             return answer
         execution = self._served.execution
         with hosted.in_use():
-            # Of many that come at once, some are run in each turn of the loop.
+            # If many come at once, only some are run in each turn of the loop.
             await self._served.turns.take_turn(asyncio.get_running_loop())
         deadline = execution.deadline(hosted.session, asked, call.arrival, call.timeout)
         begun = self._served.begin_at_once(hosted, call.caller, asked, deadline)

@@ -1,4 +1,4 @@
-"""`Method`: one call of a gRPC service, with everything that is known about it; `Call`: one call on its way.
+"""`Method`: describes one call of a gRPC service; `Call`: one call that is under way.
 
 A service is a list of `Method`s, in a module of its own; `services.py` has all of them in one table.  A row's coroutine
 gets a `Call` and the request, and returns the response:
@@ -7,13 +7,13 @@ gets a `Call` and the request, and returns the response:
 
     Method("/grpc.health.v1.Health/Check", HealthCheckRequest, HealthCheckResponse, check, scope=Scope.OPEN)
 
-What holds for every row (`door.py` sees to it):
+`door.py` ensures for every row:
 
-* The request came whole, within the size limits; its message was scanned as a body of HTTP is.  With `encoded` the
-  coroutine gets the bytes, and decodes them as it likes.  It may return bytes for a message that is encoded already.
+* The request came whole, within the size limits; its message was scanned like a body of HTTP.  With `encoded` the
+  coroutine gets the bytes, and decodes them itself.  It may return the bytes of an encoded message.
 * The caller was admitted: its token, its rate, and the row's scope.  `call.caller` owns what is made.
-* An `OpError` becomes the status with its code and words, and names its node; any other exception is INTERNAL, and its
-  text stays in the log.
+* An `OpError` becomes the status with its code and text, and names its node; any other exception becomes INTERNAL, and
+  its text stays in the log.
 * If the client cancels the call, goes away, or its deadline passes, the coroutine is cancelled.  `call.deadline` says
   when that is; a run is given `call.timeout`, so that it ends by itself.
 * The call is counted, has a span, and a line in the access log.  `call.run_id` adds a run's id to that line.
@@ -44,14 +44,14 @@ class Call:
     """One call, from its arrival to its end.
 
     Attributes:
-        method: its row.
-        caller: who calls.
-        host: the address that it comes from; "" for a Unix socket.
-        metadata: what came with it, by name in lower case; of several values the last.
-        arrival: when it came, by `time.monotonic`.
-        deadline: when the client gives up, by `time.monotonic`; None for never.
-        when_ended: calls a function once the response was sent, or given up.
-        run_id: the id of its run, for the access log; "" without one.
+        method: its row of the table.
+        caller: the client.
+        host: the client's address; "" for a Unix socket.
+        metadata: the call's metadata, by name in lower case; the last one of several values.
+        arrival: time of arrival, by `time.monotonic`.
+        deadline: time at which the client gives up, by `time.monotonic`; None for never.
+        when_ended: calls a function when the response was sent or given up.
+        run_id: id of its run, for the access log; "" without one.
     """
 
     method: Method
@@ -66,12 +66,12 @@ class Call:
 
     @property
     def has_trace(self) -> bool:
-        """True if the caller named a trace, or somebody asked for it."""
+        """True if the call has a trace: the caller named one, or the server has started one for it."""
         return self._trace is not None or _TRACEPARENT in self.metadata
 
     @property
     def trace(self) -> TraceContext:
-        """The trace that it belongs to: the caller's by W3C's `traceparent`, or one that begins here."""
+        """The trace that it belongs to: the caller's by W3C's `traceparent`, or a new one."""
         if self._trace is None:
             sent = self.metadata.get(_TRACEPARENT)
             self._trace = (parse_traceparent(sent) if isinstance(sent, str) else None) or new_trace()
@@ -86,7 +86,7 @@ class Call:
         return self.trace.trace_id
 
     def keep_until_sent(self, counted: object) -> None:
-        """Keep what counts memory, as `AnswerDoor.reserve` gives it, until the response was sent or given up."""
+        """Keep an object that counts memory, from `AnswerDoor.reserve`, until the response was sent or given up."""
         if counted is not None:
             kept = [counted]
             self.when_ended(kept.clear)
@@ -98,7 +98,7 @@ class Call:
 
     @property
     def seconds(self) -> float:
-        """How long it has taken so far."""
+        """Seconds since its arrival."""
         return time.monotonic() - self.arrival
 
 

@@ -1,6 +1,6 @@
 """`rpc_server_of`: the gRPC side of an application, if its settings ask for one.
 
-It is where the extra `aexec[grpc]` is imported, and what is imported nowhere else.
+Only this module imports the extra `aexec[grpc]`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["check_extra", "rpc_server_of"]
 
 
 def rpc_server_of(app: web.Application, path: str | None = None) -> RpcServer | None:
-    """The gRPC server of an application of `make_app`, which does not listen yet; None if it is not asked for.
+    """Return the gRPC server of an application of `make_app`, not listening yet; None if the settings ask for none.
 
     Args:
         path: the Unix socket of a session host, for HTTP.

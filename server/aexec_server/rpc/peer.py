@@ -8,9 +8,9 @@ from urllib.parse import unquote
 __all__ = ["host_of"]
 
 
-@lru_cache(maxsize=1024)  # of the calls of a connection it is the same
+@lru_cache(maxsize=1024)  # all calls of a connection have the same
 def host_of(peer: str) -> str:
-    """`127.0.0.1` for `ipv4:127.0.0.1:4711`, `::1` for `ipv6:%5B::1%5D:4711`; "" for what is no such address."""
+    """Return `127.0.0.1` for `ipv4:127.0.0.1:4711`, `::1` for `ipv6:%5B::1%5D:4711`; "" for any other form."""
     kind, _, rest = peer.partition(":")
     if kind not in ("ipv4", "ipv6"):
         return ""

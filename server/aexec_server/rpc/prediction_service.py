@@ -30,13 +30,13 @@ from aexec_server.sessions.signatures import signatures_ns
 __all__ = ["prediction_methods", "version_choice"]
 
 _SERVICE = "/tensorflow.serving.PredictionService"
-# The one part of a model's metadata, and the name under which TensorFlow's clients unpack it.
+# The only part of a model's metadata; TensorFlow's clients unpack it under this name.
 _SIGNATURES = "signature_def"
 _SIGNATURES_URL = "type.googleapis.com/tensorflow.serving.SignatureDefMap"
 
 
 def prediction_methods(server: Server, runs: RunHandlers) -> list[Method]:
-    """The rows of both services."""
+    """Return the rows of both services."""
     calls = _PredictionService(server, runs)
     row = partial(Method, scope=Scope.RUN)
     return [
@@ -65,7 +65,7 @@ def prediction_methods(server: Server, runs: RunHandlers) -> list[Method]:
 
 
 def version_choice(spec: serving.ModelSpec) -> tuple[str | None, str | None]:
-    """The number and the label of the version that a request names."""
+    """Return the number and the label of the version that a request names."""
     choice = spec.WhichOneof("version_choice")
     return (
         str(spec.version.value) if choice == "version" else None,

@@ -1,4 +1,4 @@
-"""`grpc.reflection`: tells tools such as grpcurl which services there are, and what their messages look like.
+"""`grpc.reflection`: tells tools such as grpcurl which services exist, and what their messages look like.
 
 It answers under the names of both versions, whose messages are the same on the wire.  Like the description of the HTTP
 API, it needs no token.
@@ -23,7 +23,7 @@ _VERSIONS = ("v1", "v1alpha")
 
 
 def reflection_methods(calls: Iterable[Method]) -> list[Method]:
-    """The rows of both versions.
+    """Return the rows of both versions.
 
     Args:
         calls: the rows of all other services.
@@ -58,7 +58,7 @@ def _by_service(calls: Iterable[Method]) -> dict[str, list[Method]]:
 
 
 def _pool(services: dict[str, list[Method]]) -> DescriptorPool:
-    """The descriptions of the services, each in a file of its own, and of what their messages need."""
+    """Return the descriptions of the services, each in a file of its own, with those of their messages."""
     pool = DescriptorPool()
     added: set[str] = set()
     for name, methods in services.items():
@@ -86,7 +86,7 @@ def _described(method: Method) -> MethodDescriptorProto:
 
 
 def _add(pool: DescriptorPool, file: Any, added: set[str]) -> None:
-    """Add a file to the pool, after what it imports; the services that the file itself has are left out."""
+    """Add a file to the pool, after the files that it imports, without the services in the file itself."""
     if file.name in added:
         return
     added.add(file.name)

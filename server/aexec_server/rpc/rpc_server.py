@@ -1,6 +1,6 @@
 """`RpcServer`: the listening side of gRPC, by grpcio's server for asyncio, with limits on what clients may do.
 
-The only module, besides those of health and reflection, that imports `grpc`.  Next to read: `door.py`.
+Besides the modules of health and reflection, only this one imports `grpc`.  Next to read: `door.py`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from aexec_server.rpc.rpc_tls import server_credentials
 __all__ = ["RpcServer", "rpc_path"]
 
 _CODES = {code.value[0]: code for code in grpc.StatusCode}
-# Seconds after the end of all runs until the calls that are left are cut off.
+# Seconds from the end of all runs until calls that have not ended are cut off.
 _GRACE_SECONDS = 2.0
 
 
@@ -32,11 +32,11 @@ class RpcServer:
 
     Args:
         server: the server.
-        methods: the table of what can be called.
-        path: the Unix socket to listen on, which a front passes calls to; None for the configured address.
+        methods: the table of calls.
+        path: the Unix socket to listen on, to which a front passes calls; None for the configured address.
 
     Attributes:
-        address: where it listens, `grpc://127.0.0.1:8501`; "" until `start`.
+        address: the address that it listens on, `grpc://127.0.0.1:8501`; "" until `start`.
     """
 
     def __init__(self, server: Server, methods: Iterable[Method], path: str | None = None) -> None:
@@ -64,8 +64,8 @@ class RpcServer:
         """Listen.
 
         Raises:
-            OSError: the address cannot be listened on.
-            InvalidArgumentError: a file of TLS does not exist, or is not what it should be.
+            OSError: the server cannot listen on the address.
+            InvalidArgumentError: a TLS file does not exist or is not valid.
         """
         if self._path is not None:
             self._grpc.add_insecure_port(f"unix:{self._path}")
@@ -85,15 +85,15 @@ class RpcServer:
         self.address = f"grpc{'' if tls is None else 's'}://{name}:{port}"
 
     async def close(self) -> None:
-        """Stop listening, and wait until all calls have ended; those that do not end soon are cut off.
+        """Stop listening, and wait until all calls have ended; cut off those that take longer than `_GRACE_SECONDS`.
 
-        New calls are refused before that, by the door of a server that drains.
+        The door refuses new calls before that, once the server drains.
         """
         await self._grpc.stop(_GRACE_SECONDS)
 
 
 def rpc_path(path: str) -> str:
-    """The Unix socket for gRPC of a host whose socket for HTTP is at `path`."""
+    """Return the Unix socket for gRPC of a host whose socket for HTTP is `path`."""
     return f"{path}.grpc"
 
 

@@ -1,4 +1,4 @@
-"""`server_credentials`: TLS of gRPC, from the files that HTTP has; a changed certificate is for new connections."""
+"""`server_credentials`: TLS of gRPC, with the files of HTTP; new connections use a changed certificate."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ logger = logging.getLogger(__name__)
 
 
 def server_credentials(config: ServerConfig) -> grpc.ServerCredentials:
-    """The credentials of a listening port, which clients have to meet with a certificate if `tls_client_ca` is set.
+    """Return the credentials of a listening port; with `tls_client_ca`, clients need a certificate.
 
     Raises:
         InvalidArgumentError: a file cannot be read.
@@ -27,7 +27,7 @@ def server_credentials(config: ServerConfig) -> grpc.ServerCredentials:
     watch = FileWatch(files[:2])
 
     def changed() -> grpc.ServerCertificateConfiguration | None:
-        """Called by grpcio at each handshake, in a thread of its own: None for what is known."""
+        """Called by grpcio at each handshake, in a thread of its own; returns None if nothing has changed."""
         if not watch.changed():
             return None
         try:

@@ -16,10 +16,10 @@ __all__ = ["all_methods"]
 
 
 def all_methods(server: Server, runs: RunHandlers) -> list[Method]:
-    """The rows of all services.
+    """Return the rows of all services.
 
     Args:
-        runs: `runs.served` takes runs from their request to their end.
+        runs: `runs.served` executes runs, from the request to the answer.
     """
     calls = [
         *master_methods(server, runs),

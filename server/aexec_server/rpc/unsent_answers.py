@@ -1,7 +1,7 @@
-"""`UnsentAnswers`: bounds the bytes of answers that clients have asked for and do not take.
+"""`UnsentAnswers`: bounds the bytes of answers that clients have asked for and do not read.
 
-grpcio keeps an answer until its client has taken it, and has no way to give one up before its connection ends.  So what
-such answers take is limited, in sum and for each client: who does not read keeps nobody else from being answered.
+grpcio keeps an answer until its client has read it, and cannot drop one while its connection lives.  So the bytes of
+such answers are limited, in total and for each client; a client that does not read cannot block the others' answers.
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ from aexec_server.rpc.method import Call
 
 __all__ = ["UnsentAnswers"]
 
-# Smaller answers are not counted: there are at most as many of them as calls.
+# Fewest bytes of an answer that counts; the number of smaller ones is bounded by the number of calls.
 _LEAST = 2**14
-# All together may take this part of the memory of sessions, or this many of the largest if that has no limit.
+# Limit for all answers: this part of the memory of sessions, or this many of the largest answers if memory has no
+# limit.
 _PART = 4
 _ANSWERS = 4
 
@@ -33,10 +34,10 @@ class UnsentAnswers:
         server.metrics.add_shares(self.shares)
 
     def count(self, call: Call, size: int) -> None:
-        """Count an answer until it was sent, or given up.
+        """Count an answer until it was sent or given up.
 
         Raises:
-            ResourceExhaustedError: there is too much, in sum or for this client.
+            ResourceExhaustedError: too many bytes are counted, in total or for this client.
         """
         if size > _LEAST:
             self.shares.take(call.caller, size)

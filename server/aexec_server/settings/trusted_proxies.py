@@ -16,9 +16,9 @@ from aexec import errors
 __all__ = ["FORWARDED_FOR", "TrustedProxies"]
 
 FORWARDED_FOR = "X-Forwarded-For"
-# No chain of proxies is longer; further entries are not read.
+# Longest chain of proxies; further entries are not read.
 _MAX_PROXIES = 32
-# The longest text of an address, with brackets and a port.
+# Longest text of an address, with brackets and a port.
 _MAX_ENTRY = 64
 # An address with a port: `192.0.2.7:443`, `[2001:db8::7]:443` or `[2001:db8::7]`.
 _WITH_PORT = re.compile(r"(?:\[(?P<v6>[0-9A-Fa-f.]*:[0-9A-Fa-f:.]*)\]|(?P<v4>[0-9.]+))(?::[0-9]{1,5})?")
@@ -46,7 +46,7 @@ class TrustedProxies:
         return bool(self._networks) and self._trusts(host)
 
     def client_host(self, peer: str, forwarded: Sequence[str]) -> str:
-        """The address of the client that sent a request.
+        """Return the address of the client that sent a request.
 
         Args:
             peer: the address of the other end of the connection; "" if it has none.
@@ -99,8 +99,8 @@ def _from_the_right(values: Sequence[str]) -> Iterator[str]:
 
 
 def _address(text: str) -> _Address | None:
-    """The address of an entry, without its port; IPv4 if it is mapped to IPv6; None if it is no address."""
-    if len(text) > _MAX_ENTRY or "%" in text:  # a zone means something on the proxy alone
+    """Return the address of an entry without its port, IPv4 if it is mapped to IPv6; None if it is not an address."""
+    if len(text) > _MAX_ENTRY or "%" in text:  # a zone has a meaning only on the proxy
         return None
     match = _WITH_PORT.fullmatch(text)
     if match is not None:
