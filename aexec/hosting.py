@@ -7,6 +7,7 @@ module, and nothing below them.  `aexec_server` is one, and a test holds it to t
   `session_on_cluster` makes a session there.
 * `BatchedCallable`: joins concurrent calls; `can_be_batched` says whether a shape allows it.
 * `CallableCache`: a bounded cache of callables by request.
+* `each_queue`: the queues of a session one at a time, for sessions of others, which may have very many.
 * `FeedSpec`: checks a value as feeds are checked, for decoders of bodies.
 * `graph_pieces`: a graph as bytes, JSON or text (`GraphForm`), in pieces; `tensor_to_parts`: a TensorProto in parts.
 * `dtypes`, `DType`: the types of tensors; `datatype_of`, `has_datatype`, `DATATYPES`: their names in the Open Inference
@@ -29,7 +30,8 @@ module, and nothing below them.  `aexec_server` is one, and a test holds it to t
 * `dispose`: takes the graph of a closed session apart, if it is the server's own; `leave_undisposed` stops that.
 * `load_kernels`: imports all ops and kernels and what they need, for a process from which others are forked.
 * `PartialRun`: a step in parts, as `Session.partial_run_setup` returns it.
-* `Queue`: a queue of a session, as `Session.queue` returns it; `queue_class`: the class of the queues that an op makes.
+* `Queue`: a queue of a session, as `Session.queue` returns it; `QueueStatistics`: what it holds; `queue_class`: the
+  class of the queues that an op makes.
 * `return_freed_memory`: after large objects were dropped, returns the memory that the C library keeps to the system.
 * `MemoryAccount`: a memory limit of several sessions together, for `SessionConfig.memory_account`; `total_memory`: the
   machine's memory.
@@ -94,6 +96,7 @@ from aexec.graph.meta_graph import MetaGraph
 from aexec.graph.nodes.node_wire import unflatten_node
 from aexec.graph.signature import Signature, TensorInfo
 from aexec.queues.kinds import queue_class
+from aexec.queues.queue_base import QueueStatistics
 from aexec.queues.session_queue import Queue
 from aexec.runtime.feeding.feeds import FeedSpec
 from aexec.runtime.feeding.nested_lists import num_leaves
@@ -109,6 +112,9 @@ from aexec.runtime.threads.slices import LoopTurns, SliceClock
 from aexec.runtime.threads.worker_pool import OnCancel, end_idle_threads, run_in_thread, run_in_turns
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from aexec.queues.queue_base import QueueBase
     from aexec.runtime.session.session import Session
 
 __all__ = [
@@ -130,6 +136,7 @@ __all__ = [
     "OnCancel",
     "PartialRun",
     "Queue",
+    "QueueStatistics",
     "Signature",
     "SliceClock",
     "StepState",
@@ -146,6 +153,7 @@ __all__ = [
     "dispose",
     "drop_large",
     "dtypes",
+    "each_queue",
     "end_idle_threads",
     "find_op_def",
     "finite_float",
@@ -193,6 +201,15 @@ def find_op_def(op: str) -> OpDef | None:
     """The definition of an op, if one of that name is registered."""
     found = op_registry.global_registry.find(op)
     return None if found is None else found.op_def
+
+
+def each_queue(session: Session) -> Iterator[tuple[str, QueueBase]]:
+    """The existing queues of a session by name, one at a time, by container and in the order in which they were made.
+
+    They may be taken on any thread, while queues come and go.  There are none for a session on a cluster, whose queues
+    are in other processes.
+    """
+    return session._each_queue()
 
 
 def load_kernels() -> None:

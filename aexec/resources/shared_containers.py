@@ -90,6 +90,17 @@ class SharingResourceManager(ResourceManager):
     def _of(self, container: str) -> ResourceManager:
         return self._shared.get(container, self._own)
 
+    @property
+    def containers(self) -> list[str]:
+        return sorted(container for manager in self._managers() for container in manager.containers)
+
+    def each_of_type(self, resource_type: type[R]) -> Iterator[tuple[str, str, R]]:
+        for manager in self._managers():
+            yield from manager.each_of_type(resource_type)
+
+    def _managers(self) -> list[ResourceManager]:
+        return [self._own, *self._shared.values()]
+
     def create(self, container: str, name: str, resource: Any, resource_type: type | None = None) -> None:
         self._of(container).create(container, name, resource, resource_type)
 
@@ -121,13 +132,11 @@ class SharingResourceManager(ResourceManager):
         self._own.clear()
 
     def resources(self) -> list[ResourceInfo]:
-        listing = self._own.resources()
-        for manager in self._shared.values():
-            listing += manager.resources()
+        listing = [info for manager in self._managers() for info in manager.resources()]
         return sorted(listing, key=lambda info: (info.container, info.name, info.type_name))
 
     def statistics(self) -> ResourceManagerStatistics:
-        parts = [self._own.statistics(), *(manager.statistics() for manager in self._shared.values())]
+        parts = [manager.statistics() for manager in self._managers()]
         by_type: dict[str, int] = {}
         for part in parts:
             for kind, count in part.by_type.items():

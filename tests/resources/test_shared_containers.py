@@ -29,6 +29,8 @@ def test_shared_ones_are_seen_by_all_and_others_are_not() -> None:
     with pytest.raises(errors.AlreadyExistsError):
         two.create("s", "a", Thing())
     assert [(info.container, info.name) for info in one.resources()] == [("o", "a"), ("s", "a")]
+    assert one.of_type(Thing) == [("o", "a", own), ("s", "a", thing)] and two.of_type(Thing) == [("s", "a", thing)]
+    assert one.containers == ["o", "s"]
     assert (one.statistics().containers, one.statistics().resources, two.statistics().resources) == (2, 2, 1)
     assert one.statistics().by_type == {one.resources()[0].type_name: 2}
     assert shared_containers() == {"s": 2, "t": 1}

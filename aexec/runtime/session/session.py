@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import weakref
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from google.protobuf.message import Message
@@ -28,6 +28,7 @@ from aexec.framework.waiting.futures import running_loop
 from aexec.framework.wire.messages import as_message
 from aexec.graph.graph import Graph, current_graph
 from aexec.graph.meta_graph import MetaGraph
+from aexec.queues.queue_base import QueueBase
 from aexec.queues.session_queue import Queue
 from aexec.resources.shared_containers import SharingResourceManager
 from aexec.runtime.config import SessionConfig
@@ -282,3 +283,7 @@ class Session(SessionRuns):
     def queues(self) -> dict[str, Queue]:
         """The existing queues, by the names under which `queue` finds them."""
         return self._queues.all()
+
+    def _each_queue(self) -> Iterator[tuple[str, QueueBase]]:
+        """For `aexec.hosting.each_queue`."""
+        return self._queues.each()

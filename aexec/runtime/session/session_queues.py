@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable, Iterator
 
 from aexec.framework import errors
 from aexec.framework.kernel_contract.op_kernel_context import OpKernelContext, Params
@@ -56,20 +57,27 @@ class SessionQueues:
             return self._seen(self._made_by(node))
         found = self._resources.find(DEFAULT_CONTAINER, name, QueueBase)
         if found is None:
-            shared = self._resources.of_type(QueueBase)
-            found = next((q for container, of, q in shared if name in (of, f"{container}/{of}")), None)
+            found = self._shared(name)
         if found is None:
             raise errors.NotFoundError(f"There is no queue '{name}'{graph.suggest(name)}")
         return self._seen(found)
 
     def all(self) -> dict[str, Queue]:
         """The existing queues, by the names that `find` takes."""
-        found: dict[str, Queue] = {}
-        for container, name, queue in self._resources.of_type(QueueBase):
-            node = node_of_private(name)
-            known = name if node is None else node
-            found[f"{container}/{name}" if known in found else known] = self._seen(queue)
-        return found
+        return {name: self._seen(queue) for name, queue in _named(self._resources.of_type(QueueBase))}
+
+    def each(self) -> Iterator[tuple[str, QueueBase]]:
+        """As `all`, but one at a time, for very many: by container, in the order in which they were made."""
+        return _named(self._resources.each_of_type(QueueBase))
+
+    def _shared(self, name: str) -> QueueBase | None:
+        """The queue of another container that `name` names, with or without its container; None if there is none."""
+        for container in self._resources.containers:
+            for known in (name, name.removeprefix(f"{container}/")):
+                found = self._resources.find(container, known, QueueBase)
+                if found is not None:
+                    return found
+        return None
 
     def _seen(self, found: QueueBase) -> Queue:
         name = found.name
@@ -94,3 +102,14 @@ class SessionQueues:
         except errors.OpError as error:
             error.attach_node(node.name, node.op, node.site)
             raise
+
+
+def _named(found: Iterable[tuple[str, str, QueueBase]]) -> Iterator[tuple[str, QueueBase]]:
+    """The queues of (container, name, queue) by the names that `SessionQueues.find` takes."""
+    taken: set[str] = set()
+    for container, name, queue in found:
+        node = node_of_private(name)
+        known = name if node is None else node
+        known = f"{container}/{name}" if known in taken else known
+        taken.add(known)
+        yield known, queue

@@ -22,6 +22,7 @@ from aexec_server.http.idempotency import AnsweredOnce
 from aexec_server.models.model_repository import ModelRepository
 from aexec_server.models.model_upload import ModelUploads
 from aexec_server.models.models import ModelRegistry
+from aexec_server.sessions.queue_sizes import QueueSizes
 from aexec_server.sessions.store import HostedSession, SessionStore
 from aexec_server.settings.server_config import ServerConfig
 from aexec_server.watching.activity import Activity, OtherProcesses
@@ -30,8 +31,6 @@ from aexec_server.watching.metrics import CancelCause, Metrics, Snapshot
 __all__ = ["SERVER", "Server"]
 
 T = TypeVar("T")
-
-_MAX_QUEUES = 100  # with a metric of their own
 
 
 class Server:
@@ -58,6 +57,7 @@ class Server:
         metrics: the metrics of this process.
         spans: makes spans of requests and runs; None for no spans.
         all_metrics: adds the metrics of all processes to those of this one.
+        queue_sizes: the numbers of elements of queues, for the metrics.
         activity: the errors that this process has answered with.
         began: when it began, by the configuration's clock.
         tensor_bytes_limit: the bytes that tensors may take in this process and those behind it; None for no limit, and
@@ -72,6 +72,7 @@ class Server:
         self.admission = Admission(config)
         self.door = AnswerDoor(config, self.sessions.memory)
         self.metrics = Metrics()
+        self.queue_sizes = QueueSizes(self.sessions, self.in_background)
         self.models = ModelRegistry(config, self.sessions, lambda model: self.metrics.batch_halvings.add((model,)))
         self.uploads = ModelUploads()
         self.repository = ModelRepository(config, self.models)
@@ -103,10 +104,15 @@ class Server:
         self.tensor_bytes_limit = self.sessions.memory.limit
         self.metrics.gauge("aexec_memory_bytes", lambda: _memory(self))
         self.metrics.gauge("aexec_gpu_pool_bytes", lambda: _gpu_pools(self.sessions))
-        self.metrics.gauge("aexec_queue_size", lambda: _queue_sizes(self.sessions))
+        self.metrics.gauge("aexec_queue_size", lambda: self.queue_sizes.latest)
         self.activity = Activity()
         self.began = config.clock()
         self.others: Callable[[], OtherProcesses] = OtherProcesses
+
+    def snapshot(self) -> Snapshot:
+        """Return the metrics of this process."""
+        self.queue_sizes.look()
+        return self.metrics.snapshot()
 
     @property
     def ready(self) -> bool:
@@ -178,16 +184,6 @@ def _gpu_pools(sessions: SessionStore) -> dict[tuple[str, ...], float]:
                 if count is not None:
                     pools[device.name, kind] = max(count, pools.get((device.name, kind), 0))
     return pools
-
-
-def _queue_sizes(sessions: SessionStore) -> dict[tuple[str, ...], float]:
-    """The elements of each model's queues, and of all clients' queues together, whose names could be anything."""
-    sizes: dict[tuple[str, ...], float] = {}
-    for hosted in sessions:
-        for name, queue in hosted.session.queues().items():
-            label = f"{hosted.model}/{name}" if hosted.model and len(sizes) < _MAX_QUEUES else ""
-            sizes[label,] = sizes.get((label,), 0) + len(queue)
-    return sizes
 
 
 SERVER: web.AppKey[Server] = web.AppKey("server", Server)

@@ -32,7 +32,8 @@ def routes(server: Server) -> list[Route]:
     ProcessCollector(registry=process)
 
     async def metrics(request: web.Request) -> web.Response:
-        now = _Collected(server.all_metrics(server.metrics.snapshot()), process)
+        await server.queue_sizes.wait()
+        now = _Collected(server.all_metrics(server.snapshot()), process)
         write, media = _format(request)
         # In a thread: process metrics read files, and much text is written.
         text = await run_in_thread(lambda: write(now), on_cancel=OnCancel.ABANDON)

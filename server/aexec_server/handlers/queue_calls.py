@@ -16,7 +16,7 @@ from typing import Any
 from aiohttp import web
 
 from aexec import errors, proto
-from aexec.hosting import Queue, loop_budget
+from aexec.hosting import Queue, QueueStatistics, each_queue, loop_budget
 from aexec_server.clients.callers import Scope, caller_of
 from aexec_server.core.routes import Route
 from aexec_server.core.server_state import Server
@@ -79,7 +79,7 @@ class _Handlers:
     async def list(self, request: web.Request) -> web.StreamResponse:
         """GET …/queues: the queues that exist so far."""
         with self.server.session_of(request).in_use() as hosted:
-            queues = (_describe(name, queue) for name, queue in hosted.session.queues().items())
+            queues = (_describe(name, queue.statistics()) for name, queue in each_queue(hosted.session))
             return await self.server.door.send(request, value_pieces({"queues": queues}), bodies.JSON, in_thread=False)
 
     async def enqueue(self, request: web.Request) -> web.Response:
@@ -170,12 +170,11 @@ async def _delivered(request: web.Request, response: web.StreamResponse) -> web.
 def _answer(read: TensorBody | TensorMessage, name: str, queue: Queue) -> web.Response:
     if read.is_message:
         return bodies.protobuf_response(proto.RunStepResponse())
-    return bodies.json_response(_describe(name, queue))
+    return bodies.json_response(_describe(name, queue.statistics()))
 
 
-def _describe(name: str, queue: Queue) -> dict[str, Any]:
+def _describe(name: str, statistics: QueueStatistics) -> dict[str, Any]:
     """Describe a queue and its state."""
-    statistics = queue.statistics()
     return {
         "name": name,
         "kind": statistics.kind,

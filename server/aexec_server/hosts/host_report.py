@@ -34,7 +34,7 @@ class HostReport:
 
     def _counts(self) -> dict[str, Any]:
         changed: dict[str, Any] = {}
-        now = self._server.metrics.snapshot()
+        now = self._server.snapshot()
         grown = increase(now, self._counted)
         self._counted = now
         if grown:

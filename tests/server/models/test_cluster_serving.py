@@ -34,6 +34,7 @@ async def test_front_ends_serve_from_one_cluster_and_swap_versions(start: Start,
         for api in apis:
             await loaded(api)
         assert sessions(cluster) == [4, 4]
+        assert (await apis[0].raw("GET", "/metrics"))[0].status == 200
         assert [await ask(api) for api in apis] == [(200, 1)] * 2
         assert [await ask(api, "g") for api in apis] == [(200, 7)] * 2
         asking = [asyncio.create_task(_ask_until(api, 2)) for api in apis]
