@@ -51,7 +51,7 @@ _DRAWS = """
 # themselves.
 _PASSES_ON = """
     Assert Case CheckNumerics CheckNumericsV2 DeepCopy Empty GuaranteeConst If Print PrintV2 RefIdentity RefSelect
-    RemoteCall StatefulPartitionedCall Timestamp While _If _While
+    RemoteCall StatefulPartitionedCall Timestamp While _Arg _If _Retval _While
 """
 CHANGES_NOTHING = frozenset(" ".join((_READS, _MAKES, _OF_THE_STEP, _DRAWS, _PASSES_ON)).split())
 
