@@ -334,8 +334,8 @@ load_graph = Graph.load
 double, half, bool, tuple = float64, float16, bool_, tuple_
 
 if not TYPE_CHECKING:
-    # What not every program uses is imported when it is first asked for.  Type checkers know the names from
-    # above, and so report those that are not there.
+    # Names that not every program uses are imported at their first use.  Type checkers see the imports above, and
+    # so report names that do not exist.
     _LAZY = {
         "CostModel": "aexec.runtime.profiling.cost_model",
         "Coordinator": "aexec.queues.coordinator",

@@ -24,7 +24,7 @@ class Composite(ABC):
 
     @abstractmethod
     def with_components(self, components: Sequence[Any]) -> Any:
-        """The same object with other tensors."""
+        """Return a copy of the object with other tensors."""
 
 
 def leaves_of(structure: Any) -> list[Any]:

@@ -23,7 +23,7 @@ __all__ = ["TensorArray"]
 
 
 class _Elements:
-    """What is known of the elements while the graph is built; shared by an array and all that are derived from it."""
+    """The known shape of the elements while the graph is built; shared by an array and all arrays derived from it."""
 
     def __init__(self, shape: PartialTensorShape, *, are_alike: bool) -> None:
         self.shape = shape

@@ -49,7 +49,7 @@ async def check_device(make_device: Callable[[], Device]) -> None:
             raise
 
 
-# What the checks use
+# Helpers of the checks
 
 
 def _told(kernel: QueuedKernel, error: BaseException) -> None:

@@ -194,7 +194,7 @@ class _Recording:
             self._graph, self._outputs = self._capture(cuda, stream, sequence)
 
     def _capture(self, cuda: Any, stream: Any, sequence: CallSequence) -> tuple[Any, list[Any]]:
-        # Of this thread alone: others work meanwhile, and no call here may do what a capture does not see.
+        # Only this thread's calls are captured, as others work meanwhile; calls here that a capture misses are errors.
         stream.begin_capture(cuda.runtime.streamCaptureModeThreadLocal)
         _capturing.here = True
         try:

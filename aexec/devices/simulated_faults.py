@@ -1,4 +1,4 @@
-"""How a simulated device behaves: how long things take on it, and what fails.
+"""The behaviour of a simulated device: how long its work takes, and what fails.
 
 Next to read: `simulated_device.py`.
 """
@@ -17,12 +17,12 @@ __all__ = ["Faults", "SimulatedTiming", "Stall"]
 
 @dataclass
 class SimulatedTiming:
-    """How long things take, besides computing them on the host.  May be changed at any time.
+    """Times of a device's work, added to those of the host.  May be changed at any time.
 
     Attributes:
-        kernel_seconds: of each kernel call.
-        copy_seconds: of each copy, whatever its size.
-        bytes_per_second: of copies.
+        kernel_seconds: seconds added to each kernel call.
+        copy_seconds: seconds added to each copy, independent of its size.
+        bytes_per_second: speed of copies.
         sleep: how a stream spends that time.
     """
 
@@ -72,7 +72,7 @@ class Stall:
 
 @dataclass
 class _Planned:
-    """Something that happens at the call that makes `left` zero, of a node or of any."""
+    """A fault that happens at the call that makes `left` zero, of one node or of any."""
 
     happen: Callable[[], object]
     left: int
@@ -93,7 +93,7 @@ class Faults:
     _allocations: list[_Planned] = field(default_factory=list)
 
     def fail(self, nth: int = 1, *, node: str | None = None, error: BaseException | None = None) -> None:
-        """The nth kernel call from now, of a node or of any, fails: with InternalError, or the given error."""
+        """Make the nth kernel call from now, of a node or of any, fail: with InternalError, or the given error."""
 
         def happen() -> None:
             raise error or errors.InternalError("a fault that was planned")
@@ -101,13 +101,13 @@ class Faults:
         self._kernels.append(_Planned(happen, nth, node))
 
     def stall(self, nth: int = 1, *, node: str | None = None) -> Stall:
-        """The nth kernel call from now, of a node or of any, waits until it is released."""
+        """Make the nth kernel call from now, of a node or of any, wait until it is released."""
         stall = Stall()
         self._kernels.append(_Planned(stall, nth, node))
         return stall
 
     def run_out_of_memory(self, nth: int = 1, *, node: str | None = None) -> None:
-        """The nth allocation from now, for a node or for any, is refused as if the memory were used up."""
+        """Refuse the nth allocation from now, for a node or for any, as if the memory were used up."""
 
         def happen() -> None:
             raise errors.ResourceExhaustedError("out of memory, as was planned")

@@ -21,11 +21,11 @@ __all__ = ["Access", "Clock", "StreamChecker", "TrackedBuffer"]
 
 
 class Clock:
-    """How far a stream has come, and how far it knows that others have come.
+    """A vector clock: a stream's progress, and the progress of other streams that it is ordered after.
 
     Attributes:
-        name: the stream's, for errors.
-        seen: stream → the number of its last operation that happened before whatever comes next here.
+        name: the stream's name, for errors.
+        seen: stream → number of its last operation that happens before the next operation here.
         ended: True if all operations of the stream have happened and it is closed, so that clocks need not remember it.
     """
 
@@ -37,16 +37,16 @@ class Clock:
         self.seen: dict[Clock, int] = {}
 
     def tick(self) -> int:
-        """The number of the stream's next operation."""
+        """Count the stream's next operation; return its number."""
         now = self.seen[self] = self.seen.get(self, 0) + 1
         return now
 
     def knows(self, access: Access) -> bool:
-        """True if the access happened before whatever comes next here."""
+        """True if the access happens before the next operation here."""
         return access.clock.ended or self.seen.get(access.clock, 0) >= access.time
 
     def learn(self, seen: dict[Clock, int]) -> None:
-        """Record that what comes next here comes after all of `seen`."""
+        """Record that the next operation here happens after all of `seen`."""
         own = self.seen
         for clock, time in seen.items():
             if not clock.ended and own.get(clock, 0) < time:
@@ -64,13 +64,13 @@ class Access:
 
 @dataclass(slots=True, eq=False)
 class TrackedBuffer:
-    """What the checker knows of a buffer.
+    """The checker's record of a buffer.
 
     Attributes:
         made_by: the node that it was made for.
         written: the last write, None before the first.
         reads: stream → its last read since then.
-        passed: how far the streams have come that were known to use the buffer, and kept it.
+        passed: the progress of the streams that used the buffer and kept it alive.
         freed: True if its memory was freed.
     """
 
@@ -81,7 +81,7 @@ class TrackedBuffer:
     freed: bool = False
 
     def accesses(self) -> Iterator[Access]:
-        """The last write, and the reads since."""
+        """Yield the last write, and the reads since."""
         if self.written is not None:
             yield self.written
         yield from self.reads.values()

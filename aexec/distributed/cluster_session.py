@@ -55,7 +55,7 @@ logger = logging.getLogger("aexec")
 
 # Pings per lease; and leases without a ping after which a task gives up its client.
 _PINGS, _CLIENT_LEASES = 4, 10
-# Most seconds until a task is told that a step has ended everywhere.
+# Longest time in seconds until a task is told that a step has ended everywhere.
 _TELL_SECONDS = 0.05
 # Seconds between two looks for workers that can replace lost ones.
 _LOOK_SECONDS = 0.1
@@ -405,7 +405,7 @@ class ClusterSession(Session):
                 fields = {"session": self.handle, "task": task.name, "why": task.lost}
                 self.engine.push(other.address, "task_lost", Message(fields))
 
-    # What users ask
+    # For users
 
     async def recover(self, timeout: float = 30.0) -> Sequence[str]:
         """Replace lost tasks by other workers, restarted or added since; all steps in flight are cancelled first.

@@ -1,4 +1,4 @@
-"""What the workers of a cluster are doing: their sessions, the sessions' steps, their memory.
+"""Reports what the workers of a cluster do: their sessions, the sessions' steps, their memory.
 
 `aexec cluster status` prints it, to show who uses which worker, and which steps hang.
 """
@@ -16,18 +16,16 @@ __all__ = ["cluster_status"]
 
 
 async def cluster_status(engine: Engine, timeout: float = 10.0) -> dict[str, Any]:
-    """The state of all workers, as plain values.
+    """Return the state of all workers, as plain values.
 
     Args:
         engine: an end of the cluster.
         timeout: seconds to wait for a worker's answer.
 
     Returns:
-        `workers`: for each `address`, `pid`, `bytes` of memory (None if unknown) and `sessions`, or `error`.  A session
-            has
-        `session` and `client`, `task`, `graphs`, `resources`, and `steps`: for each its number and the `seconds` that
-            it
-        has run.
+        `workers`: for each `address`, `pid`, `bytes` of memory (None if unknown) and `sessions`, or `error`.  For each
+        session `session`, `client`, `task`, `graphs`, `resources`, and `steps`: each step's number, and the `seconds`
+        that it has run.
     """
     addresses = await engine.workers()
     return {"workers": await asyncio.gather(*(_asked(engine, address, timeout) for address in addresses))}

@@ -35,7 +35,7 @@ class Engine(Protocol):
     """One end of a cluster's connections.  All methods are called on its event loop.
 
     Attributes:
-        address: its own, by which others reach it.
+        address: its own address, by which others reach it.
     """
 
     address: str
@@ -44,7 +44,7 @@ class Engine(Protocol):
         """The addresses of the present workers, in the engine's order.
 
         Raises:
-            UnavailableError: whoever knows them does not answer.
+            UnavailableError: the process that lists them does not answer.
         """
         ...
 
@@ -86,7 +86,7 @@ class DeliveringEngine(abc.ABC):
     """The common part of engines: numbers messages, sends them again, handles each once, and detects lost ends.
 
     Args:
-        address: its own.
+        address: its own address.
         handler: called once for each message; None for an end that only asks.
         lease: seconds without an answer after which an end is lost.
         retry: seconds after which a message is sent again; None if only a broken connection loses messages.

@@ -61,7 +61,7 @@ class NetworkFaults:
 
 @dataclass(frozen=True, slots=True)
 class NetworkCosts:
-    """How long messages take.  An end handles one message at a time, sent and received ones together.
+    """The times that messages take.  An end handles one message at a time, sent and received ones together.
 
     Attributes:
         message: seconds that each end works on a message.

@@ -37,7 +37,7 @@ logger = logging.getLogger("aexec")
 
 # Seconds between two looks for new workers.
 _LOOK_SECONDS = 1.0
-# The replica on which steps of this asyncio task run, however busy it is.
+# The replica on which steps of this asyncio task run, even if it is busier than others.
 _chosen: ContextVar[ClusterTask | None] = ContextVar("aexec_replica", default=None)
 
 
@@ -73,7 +73,7 @@ class ReplicatedSession(ClusterSession):
 
     Args:
         tasks: the result of `open_replicas`.
-        ready: prepares a replica, such as by restoring variables; the steps that it runs are run there.
+        ready: prepares a replica, such as by restoring variables; its steps run on that replica.
         others: as of `ClusterSession`.
     """
 

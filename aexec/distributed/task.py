@@ -1,4 +1,4 @@
-"""`ClusterTask`: what a client knows of a task of its cluster."""
+"""`ClusterTask`: a client's record of a task of its cluster."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class ClusterTask:
 
     Attributes:
         name: `/job:worker/replica:0/task:1`.
-        address: of its worker.
-        incarnation: another number each time it is started.
+        address: the address of its worker.
+        incarnation: a number that is different each time it is started.
         devices: its devices, the preferred ones first.
         registered: names of the graphs that it has.
         lost: why it will not answer any more, or "".
@@ -43,7 +43,7 @@ class ClusterTask:
 
     @property
     def load(self) -> int:
-        """The number of steps there, as far as is known."""
+        """The number of steps there, as far as this client knows."""
         return self.in_flight + self.others
 
     def steps_told(self, steps: int) -> None:
@@ -54,7 +54,8 @@ class ClusterTask:
         """Called when the task has reported its clock, in answer to a message sent and answered at these times of the
         client's.
 
-        It is assumed to have read it halfway; the faster the message, the smaller the possible error.
+        The task is assumed to have read its clock halfway between the two; the faster the message, the smaller the
+        possible error.
         """
         # Clocks drift apart, so an old measurement gets worse with each report.
         self.round_trip *= _AGEING

@@ -1,4 +1,4 @@
-"""`WorkerSession`: what a task keeps for one session: its graphs, steps, state and devices.
+"""`WorkerSession`: a task's part of a session: its graphs, steps, state and devices.
 
 A graph is a client's partition, registered once, and planned here with the planner of sessions in process.  All graphs
 of the session share kernels with state, by name, so that each sees the same variables and queues. A message may refer
@@ -58,12 +58,12 @@ _HELD = 0.05
 
 
 class WorkerSession:
-    """What a task keeps for one session of a client: graphs, steps, state and devices.
+    """A task's part of a client's session: graphs, steps, state and devices.
 
     Args:
         engine: reaches other ends.
         client: address of the session's client.
-        handle: the session's.
+        handle: the session's handle.
         fields: the message that opens it.
         give_up: called with the handle when the client has not been heard of for too long.
 
@@ -140,7 +140,7 @@ class WorkerSession:
         return sum(not step.done for step in self._steps.values())
 
     def describe(self) -> dict[str, Any]:
-        """What it is doing, for people."""
+        """Return a description of the session for people."""
         return {
             "task": self.task,
             "client": self.client,

@@ -117,7 +117,7 @@ class DType:
     is_integer: bool
 
     def __init__(self, enum: int, name: str, np_dtype: Any, *, is_ref: bool = False) -> None:
-        # As an enum for type checkers: the generated stubs have a class for it, the generated modules plain integers.
+        # The cast is for type checkers: the generated stubs have an enum, the generated modules plain integers.
         self.enum = cast("proto.DataType", enum)
         self.wire_name = name
         self.np: np.dtype[Any] = np.dtype(np_dtype)

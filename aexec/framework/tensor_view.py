@@ -65,7 +65,7 @@ def scalar(array: Any, dtype: Any) -> Any:
 
 
 def shaped(array: Any, dtype: Any, sizes: Sequence[int]) -> Any:
-    """The same elements in another shape.
+    """Return a view of the same elements in another shape.
 
     Raises:
         InvalidArgumentError: another type, another number of elements, or the array is not row-major.
@@ -113,7 +113,7 @@ def _inner(shape: Sequence[int], rank: int) -> tuple[int, ...]:
 
 
 def bit_casted_shaped(array: Any, dtype: Any, sizes: Sequence[int]) -> Any:
-    """The same bytes as elements of another type and in another shape.
+    """Return a view of the same bytes as elements of another type, in another shape.
 
     Raises:
         InvalidArgumentError: strings, handles and variants; another number of bytes; not row-major.

@@ -209,7 +209,7 @@ def proxy_dtype(dtype: Any) -> DType:
 
 
 def proxy_view(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """The same memory as an array of the proxy type.  Raises InvalidArgumentError as `proxy_dtype`."""
+    """Return a view of the array with the proxy type.  Raises InvalidArgumentError as `proxy_dtype`."""
     return array.view(proxy_dtype(array.dtype).np)
 
 

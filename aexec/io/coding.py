@@ -48,7 +48,7 @@ def _ordered_signed(value: int) -> bytes:
     length = 1
     while not -(1 << (7 * length - 1)) <= value < 1 << (7 * length - 1):
         length += 1
-    # As many leading ones as there are bytes; they turn to zeros where the number is negative.
+    # The header has one leading 1 per byte; for negative numbers the XOR turns these into zeros.
     header = ((1 << length) - 1) << (7 * length)
     return ((value & ((1 << (8 * length)) - 1)) ^ header).to_bytes(length, "big")
 

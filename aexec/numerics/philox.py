@@ -54,7 +54,7 @@ _ROUNDS = 10
 _ARRAYS_FROM = 9
 _BLOCKS_AT_ONCE = 4096
 
-# The same for the arrays of devices.
+# The same limits for arrays on devices.
 _DEVICE_ARRAYS_FROM = 1024
 _DEVICE_BLOCKS_AT_ONCE = 1 << 20
 

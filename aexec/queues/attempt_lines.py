@@ -1,7 +1,7 @@
 """`AttemptLines`: the two lines of attempts that wait at a queue, enqueues and dequeues.
 
 Each line is served strictly in order of arrival; only its head is tried.  After every change both heads are tried again
-until neither makes progress, or until so many elements were moved that the event loop must get its turn.
+until neither makes progress, or until enough elements were moved that the event loop must get its turn.
 """
 
 from __future__ import annotations

@@ -90,7 +90,7 @@ class ModelSession(Session):
             self._initialization = None
 
     def _when_ready(self, prepared: Prepared) -> Prepared:
-        """What a step waits for: the model, unless it is ready or this step initialises it; then the plan."""
+        """Return a plan, or a future of one that first waits for the model, unless this step initialises it."""
         if self._ready or _initializing.get() is self:
             return prepared
         return asyncio.ensure_future(self._prepared_when_ready(prepared))
@@ -113,4 +113,4 @@ class ModelSession(Session):
             task.cancel()
             await asyncio.wait([task])
             if not task.cancelled():
-                task.exception()  # mark as retrieved: whoever waited has got it
+                task.exception()  # marks it as seen: those who waited have got it

@@ -47,7 +47,7 @@ class DaskEngine(DeliveringEngine):
         address: its own.
         handler: as of every engine.
         connection_args: of Dask's, with the certificate of this end.
-        scheduler: asked for the workers by a client; None for a worker.
+        scheduler: lists the workers for a client; None for a worker.
     """
 
     def __init__(
@@ -112,7 +112,7 @@ class DaskEngine(DeliveringEngine):
     # Channels to workers
 
     async def _line_to(self, address: str) -> None:
-        """Return when there is a channel to a worker.  Raises ConnectionError if it cannot be reached."""
+        """Wait until there is a channel to a worker.  Raises ConnectionError if it cannot be reached."""
         task, opened = self._channels.get(address) or self._begin_channel(address)
         await opened.wait()
         if task.done():
@@ -133,7 +133,7 @@ class DaskEngine(DeliveringEngine):
             opened.set()
             while True:
                 self._answer(channel, await channel.receive())
-        except Exception as error:  # content that is no message ends the channel, too
+        except Exception as error:  # invalid content ends the channel, too
             self.lose(address, f"its connection was closed: {error}")
         finally:
             opened.set()
@@ -221,14 +221,14 @@ def _is_worker(address: str) -> bool:
     return "://" in address
 
 
-class AexecWorkerPlugin(distributed.WorkerPlugin):  # type: ignore[misc]  # whatever Dask's is
+class AexecWorkerPlugin(distributed.WorkerPlugin):  # type: ignore[misc]  # Dask's class is untyped
     """Makes a Dask worker a worker of aexec's.  `connect_to_dask` registers it."""
 
     name = _PLUGIN
     idempotent = True
 
     def setup(self, worker: Any) -> None:
-        """Like Dask calls it, on the worker's event loop."""
+        """Called by Dask, on the worker's event loop."""
         made = Worker()
         made.connect(DaskWorkerEngine(worker, made.handle))
         worker.aexec = made
@@ -237,7 +237,7 @@ class AexecWorkerPlugin(distributed.WorkerPlugin):  # type: ignore[misc]  # what
         worker.metrics["aexec_steps"] = lambda worker: worker.aexec.steps
 
     async def teardown(self, worker: Any) -> None:
-        """Like Dask calls it."""
+        """Called by Dask."""
         await worker.aexec.close()
 
 

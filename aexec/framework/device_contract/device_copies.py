@@ -1,4 +1,4 @@
-"""Watching copies between memories: what a traced step has copied where, and when its streams did it.
+"""Reports copies between memories to a traced step: what is copied, where to, and when a stream does it.
 
 When a device queues a copy, in the task that needs it, it calls `begun_copy`, and reports the times of the copy on its
 stream to the result.  Without a watcher this costs one look at a context variable.  Names of kinds are those of

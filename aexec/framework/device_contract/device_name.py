@@ -22,7 +22,7 @@ LOCAL_CPU = "/job:localhost/replica:0/task:0/device:CPU:0"
 
 _IDENTIFIER = re.compile(r"[A-Za-z][A-Za-z0-9_]*", re.ASCII)
 _NUMBER = re.compile(r"[0-9]+", re.ASCII)
-# Types that may be written without `device:` before them, in any case.
+# Types that may be written without `device:`, in upper or lower case.
 _SHORT_FORMS = frozenset({"CPU", "GPU", "TPU"})
 _LEGACY_TYPES = frozenset({"cpu", "gpu", "tpu"})
 

@@ -87,12 +87,12 @@ def parse_key(key: str) -> ParsedKey:
 
 
 class Received(NamedTuple):
-    """What a receiver gets.
+    """A value that a receiver gets.
 
     Attributes:
         value: the array; meaningless if dead.
         is_dead: True if the value is dead; dead values are sent like live ones.
-        send_args: what the sender said about where the value is (device context, allocator attributes).
+        send_args: where the value is, by the sender (device context, allocator attributes).
     """
 
     value: Any

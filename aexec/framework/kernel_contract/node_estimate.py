@@ -50,7 +50,7 @@ class EstimateState(Enum):
 
 
 class CallEvent(Enum):
-    """How an ended call was made."""
+    """The ways in which a call was made that has ended."""
 
     ON_LOOP = "on the loop"
     IN_THREAD = "in a thread"
@@ -204,7 +204,7 @@ def _corrections() -> tuple[Correction, ...]:
     return tuple(sorted(rows, key=lambda row: order.index(row.state)))
 
 
-# Rows of a state and event stand in the order in which their conditions are asked; the last has none.
+# The conditions of a state and event are checked in this order; the last row has none.
 CORRECTIONS = _corrections()
 
 _Row = tuple[Callable[[NodeEstimate, MeasuredCall], bool], Callable[[NodeEstimate, MeasuredCall], None], EstimateState]

@@ -1,10 +1,10 @@
-"""How large the outputs of a call will be, by its op's shape function; and what the call costs according to that.
+"""Computes the sizes of a call's outputs with its op's shape function, and costs from these sizes.
 
 A kernel whose outputs may be larger than its inputs declares the cost `PerOutput`.  Elementwise ops whose inputs
-broadcast need not: their shape function tells (`Broadcast`).  Calling a shape function takes some 10 µs.  So kernels
-that are called often with small values, and whose outputs are as large as a value says (Fill, random numbers), have a
-cost function of their own, and broadcasting is computed only if the product of sizes is large. Next to read:
-`op_kernel.py` for costs, `aexec/runtime/interpreter/memory_accountant.py`, which uses sizes, too.
+broadcast need not: their shape functions are used anyway (`Broadcast`).  Calling a shape function takes some 10 µs.  So
+kernels that are called often with small values, and whose output sizes are values of inputs (Fill, random numbers),
+have a cost function of their own, and broadcasting is computed only if the product of sizes is large.
+Next to read: `op_kernel.py` for costs, `aexec/runtime/interpreter/memory_accountant.py`, which uses sizes, too.
 """
 
 from __future__ import annotations

@@ -66,7 +66,7 @@ Array = np.ndarray[Any, Any]
 
 
 class AllocatorAttributes(enum.IntFlag):
-    """What memory must be fit for.  An output's attributes are the union of its consumers' needs."""
+    """The uses that memory must support.  An output's attributes are the union of its consumers' needs."""
 
     NONE = 0
     ON_HOST = 1
@@ -509,13 +509,13 @@ class ReusedScratch:
         self._room = 0
 
     def announce(self, num_bytes: int) -> None:
-        """The next part is about to take so many bytes.  Raises ResourceExhaustedError if they are refused."""
+        """Note that the next part is about to take these bytes.  Raises ResourceExhaustedError if they are refused."""
         if num_bytes > self._room:
             announce_scratch(num_bytes - self._room)
             self._room = num_bytes
 
 
-# The least bytes to announce at a time; asking the system for its free memory is not worth it for less.
+# Fewest bytes to announce at a time; for less it is not worth asking the system for its free memory.
 _ANNOUNCED = 1 << 20
 _UNCHECKED = 128 << 20
 
@@ -539,7 +539,7 @@ class Growth:
         self._made += num_bytes
         if self._made <= self._announced:
             return
-        # Joined pieces exist twice in any case, so a quarter more may come before the next announcement.
+        # Joined pieces exist twice anyway, so a quarter more may come before the next announcement.
         self._announced = self._made + max(_ANNOUNCED, self._made // 4 if self._joined else 0)
         announce(2 * self._announced if self._joined else self._made)
         if self._made > _UNCHECKED and (1 + self._joined) * self._announced > available_memory():

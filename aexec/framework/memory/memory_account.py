@@ -182,13 +182,13 @@ class MemoryAccount:
             self._peak = max(self._peak, self._in_use + self._reserved)
 
     def hold(self, arrays: Mapping[str, Any], sizes: Mapping[str, int] = MappingProxyType({})) -> None:
-        """Arrays are kept, by whom says their names.
+        """Count kept arrays, by the name of what keeps each.
 
         Args:
-            sizes: what they take in memory where that is their own, as far as it is known.
+            sizes: bytes of arrays that own their memory, where known.
 
         Raises:
-            ResourceExhaustedError: those that are not known would exceed the limit; none is kept then.
+            ResourceExhaustedError: the arrays not counted before would exceed the limit; none is counted then.
         """
         new = UniqueTensorReferences()
         for array in arrays.values():
@@ -274,17 +274,17 @@ class CallMemory:
         self._scratch += scratch
 
     def announce(self, num_bytes: int) -> None:
-        """The call is about to make something of so many bytes, maybe of what it was expected to.
+        """Note that the call is about to make an array of this size, which may be one of the expected outputs.
 
-        Raises ResourceExhaustedError.
+        Raises ResourceExhaustedError if it exceeds the limit.
         """
         if num_bytes > self._left:
             self.begin(num_bytes - self._left)
 
     def announce_scratch(self, num_bytes: int) -> None:
-        """The call needs so many bytes more until it ends, besides what it was expected to make.
+        """Note that the call needs these bytes until it ends, besides its expected outputs.
 
-        Raises ResourceExhaustedError.
+        Raises ResourceExhaustedError if they exceed the limit.
         """
         self.begin(0, num_bytes)
 

@@ -54,7 +54,7 @@ _CLOSED = "closed"
 
 
 class CancelSource(enum.Enum):
-    """Who or what cancels; the value is the text in messages."""
+    """The sources of a cancellation; the value is the text in messages."""
 
     API = "cancelled by its caller"
     CLIENT_LEFT = "the client left"
@@ -103,11 +103,11 @@ class CancellationManager:
 
     # A manager is made for every step, so it has to be cheap, and a signal handler or a finaliser
     # may cancel at any instruction, so no method may hold a lock while it changes the tables.
-    # The methods rely instead on single dict operations being atomic, and on this order: who adds
-    # an entry looks at the phase afterwards, who cancels changes the phase before it takes the
-    # entries.  Hence an entry is either taken by the canceller or withdrawn by who added it.
+    # The methods rely instead on single dict operations being atomic, and on this order: code
+    # that adds an entry checks the phase afterwards, code that cancels changes the phase before it
+    # takes the entries.  Hence an entry is either taken by the canceller or withdrawn by its adder.
     #
-    # _lock is held by the thread that runs the callbacks; waiting for them means to acquire it.
+    # The thread that runs the callbacks holds _lock; other threads acquire it to wait for them.
     # _operation tells whether the status names an operation that the closing of a session has ended.
     __slots__ = (
         "_callbacks",
@@ -196,11 +196,10 @@ class CancellationManager:
         return self.register_callback(token, logged)
 
     def deregister_callback(self, token: int) -> bool:
-        """Take a callback back, waiting while callbacks run.
+        """Withdraw a callback; wait if callbacks are running.
 
-        When it returns, the callback is neither running nor called later.  So the caller must not
-        hold a lock that any callback needs, and code on an event loop rather uses
-        `try_deregister_callback`.
+        Afterwards the callback is neither running nor called later.  So the caller must not hold a
+        lock that any callback needs, and code on an event loop should use `try_deregister_callback`.
 
         Returns:
             True if the manager was active, so that the callback was not called; else False.
@@ -214,7 +213,7 @@ class CancellationManager:
         return False
 
     def try_deregister_callback(self, token: int) -> bool:
-        """Take a callback back without waiting: False at once if cancellation has begun."""
+        """Withdraw a callback without waiting; return False if cancellation has begun."""
         return self._callbacks.pop(token, None) is not None or self._phase is _ACTIVE
 
     def start_cancel(self, reason: CancelReason | None = None) -> bool:
@@ -226,14 +225,14 @@ class CancellationManager:
         return self._cancel(None, reason)
 
     def start_cancel_with_status(self, status: errors.OpError, reason: CancelReason | None = None) -> bool:
-        """`start_cancel` with the error that whatever is cancelled should report."""
+        """Like `start_cancel`, with the error that cancelled operations report."""
         return self._cancel(status, reason)
 
     def close(self) -> None:
         """End the manager: cancel first if callbacks or children are left, and unlink from the parent.
 
-        When it returns none of its callbacks is running, unless it is one of them that closes.
-        Callbacks are refused from then on.  Idempotent.
+        Afterwards none of its callbacks is running, except one that calls this, and callbacks are
+        refused.  Idempotent.
         """
         if self._parent is not None:
             self._parent._children.pop(self, None)
@@ -268,7 +267,7 @@ class CancellationManager:
             self._status, self._reason = status, reason
             self._phase = _CANCELLING
             try:
-                # Taken as a whole first: from here on no callback can be taken back.
+                # Taken as a whole first: from here on no callback can be withdrawn.
                 if self._callbacks:
                     callbacks = [callback for _, callback in _drain(self._callbacks)]
                     self._say_what_waited(callbacks)
@@ -378,10 +377,9 @@ async def wait(
 ) -> T:
     """Wait for a future of the running loop, unless the manager is cancelled first.
 
-    Exactly one of three ends the wait: whoever completes the future, the manager, or the
-    cancellation of the waiting task.  In the latter two the future is done when the owner looks at
-    it next, so an owner that hands values to a line of waiters only has to pass over futures that
-    are `done()`:
+    Exactly one of three ends the wait: a result of the future, the manager, or a cancellation of
+    the waiting task.  In the latter two cases the future is done when its owner looks at it next,
+    so an owner that gives values to a line of waiters only has to skip futures that are `done()`:
 
         waiter = loop.create_future()
         self._waiters.append(waiter)
@@ -397,7 +395,7 @@ async def wait(
     Raises:
         CancelledError: the manager is or gets cancelled; the future then holds this error.
         asyncio.CancelledError: the waiting task was cancelled.
-        BaseException: whatever the future was completed with.
+        BaseException: the future's exception.
     """
     token, interrupt = INVALID_TOKEN, None
     if manager is not None and not future.done():

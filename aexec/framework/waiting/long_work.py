@@ -1,4 +1,4 @@
-"""Work that makes or rewrites graphs: how it pauses, and how it is stopped.
+"""Lets work that makes or rewrites graphs pause and stop.
 
 Code that goes through the nodes of a graph uses `steadily`, or calls `go_on` between two pieces of its work.  Before a
 piece that takes long and cannot be interrupted it calls `expect`.  What these do depends on who runs the code:
@@ -115,7 +115,7 @@ class ShortWork:
             raise _TooLongError
 
     def give_way(self) -> bool:
-        """Do nothing.  Called where work must be finished in any case; see `LongWork.give_way`."""
+        """Do nothing.  Called in work that must be finished; see `LongWork.give_way`."""
         return False
 
     def acquire(self, lock: threading.Lock) -> None:

@@ -69,11 +69,11 @@ _INLINE_SHARE = 0.5
 _MEASURED_SHARE = 0.1
 # Work that is done once and remembered, such as planning a graph, may hold the loop for this many slices: a thread
 # would cost several switches of the interpreter's lock, and errors of a request would come later.  If it takes this
-# many times as long as expected by its nodes, it is begun anew in a thread.
+# many times as long as expected by its nodes, it starts again in a thread.
 _ONCE_SLICES = 4.0
 _ONCE_AT_MOST = 4
 
-# What work costs
+# The costs of work
 
 # A hop to a thread and back takes 60–100 µs: shorter work stays on the loop, however short the slices are.
 HOP_NS = 100_000.0

@@ -16,7 +16,7 @@ T = TypeVar("T")
 class OnCancel(enum.Enum):
     """What happens to a running call in a thread when its awaiting task is cancelled.
 
-    A call that has not begun is withdrawn in any case.
+    A call that has not begun is always withdrawn.
     """
 
     # The task ends at once; the call goes on and its result is dropped.  For calls that only compute.

@@ -134,7 +134,7 @@ class TensorAttr:
         return self._array
 
     def _counting_ns(self) -> float:
-        """The time in which whoever watches the running call adds up the array's bytes, in ns."""
+        """Nanoseconds in which the watchers of the running call add up the array's bytes."""
         return MEASURE_NS * self.num_elements if WATCHED_CALLS[0] and self.dtype_enum == dtypes.string.enum else 0.0
 
     def to_proto(self) -> proto.TensorProto:

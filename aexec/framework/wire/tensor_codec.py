@@ -61,7 +61,7 @@ _PIECE = DEFAULT.pieces(OBJECT_NS)
 _STRINGS = DEFAULT.pieces(MEASURE_NS)
 # Elements set to the same object at once.
 _FILLED = 8 * _PIECE
-# Up to so many elements are encoded wherever the caller is.
+# Up to this many elements are encoded inline, in any thread.
 _INLINE = 1024
 
 _FIELDS: dict[DType, str] = {
@@ -446,10 +446,9 @@ def to_parts(array: Array, dtype: DType) -> list[bytes | memoryview]:
 
 
 def to_field_parts(array: Array, dtype: DType) -> list[bytes | memoryview]:
-    """A tensor on the wire with its elements in the field of its type, in parts.
+    """Encode a tensor in parts, with its elements in the field of its type, which clients of `float_val` read.
 
-    So they are where clients look that read `float_val`.  Of types that the wire has as they are in memory the parts
-    are the array's own bytes.
+    For types with the same form on the wire and in memory, the parts are the array's own bytes.
     """
     field = value_field(dtype)
     head = _head(array.shape, dtype)
