@@ -2,8 +2,8 @@
 
 Each function computes a loss for every prediction, multiplies it by `weights`, and reduces them according to
 `reduction`.  The result is added to the collection `losses`, whose sum `get_total_loss` returns.  A prediction with
-weight zero does not count. Next to read: `aexec/nn/cross_entropies.py`, whose functions return a number for each
-prediction.
+weight zero does not count.
+Next to read: `aexec/nn/cross_entropies.py`, whose functions return a number for each prediction.
 """
 
 from __future__ import annotations

@@ -3,7 +3,8 @@
 Each function returns two tensors: the value of all that was counted so far, and an update, which counts this run's
 inputs and returns the value after that.  The counts are local variables, in the collections `local_variables` and
 `metric_variables`: `local_variables_initializer` resets them.  Fetch the value in a separate run: in a run with the
-update, it may be that before or after. Next to read: `losses.py`, whose values training minimises.
+update, it may be that before or after.
+Next to read: `losses.py`, whose values training minimises.
 """
 
 from __future__ import annotations

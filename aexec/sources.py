@@ -2,7 +2,8 @@
 
 `load` makes a graph or a model of it.  `OpeningSession` is the session that `aexec.Session` makes of a source that has
 to be read first: a worker thread reads and imports it when the session is entered or awaited, so that the event loop
-goes on. Next to read: `saved_model/loader.py`, `graph/forms/graph_formats.py`.
+goes on.
+Next to read: `saved_model/loader.py`, `graph/forms/graph_formats.py`.
 """
 
 from __future__ import annotations

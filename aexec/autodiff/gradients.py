@@ -2,8 +2,8 @@
 
 The graph is walked from `ys` back to `xs`.  A node is processed after all that use its outputs; the gradients that
 arrived for each output are summed, and the gradient function of its op makes those of its inputs. The rules are those
-of TensorFlow's `tf.gradients`. Next to read: `forward_op.py` and any module of gradient functions, such as
-`math/math_ops.py`.
+of TensorFlow's `tf.gradients`.
+Next to read: `forward_op.py` and any module of gradient functions, such as `math/math_ops.py`.
 """
 
 from __future__ import annotations

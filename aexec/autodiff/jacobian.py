@@ -1,7 +1,8 @@
 """`jacobian` and `hessians`: the derivatives of each element, and second derivatives.
 
 A gradient is the derivative of the sum of a tensor's elements.  For the derivatives of single elements, the backward
-pass becomes a function, which is called once for each of them. Next to read: `parted_body.py`.
+pass becomes a function, which is called once for each of them.
+Next to read: `parted_body.py`.
 """
 
 from __future__ import annotations

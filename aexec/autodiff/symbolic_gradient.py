@@ -1,7 +1,7 @@
 """The gradient of a function as a function, which `SymbolicGradient` calls.
 
-Its body is the function's, so the forward pass runs again, followed by the gradient's nodes. Next to read:
-`parted_body.py`, which makes two functions of the two.
+Its body is the function's, so the forward pass runs again, followed by the gradient's nodes.
+Next to read: `parted_body.py`, which makes two functions of the two.
 """
 
 from __future__ import annotations

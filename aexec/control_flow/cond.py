@@ -1,7 +1,8 @@
 """`cond` and `case`: the values of one branch; only the nodes of that branch run.
 
 They are Switch and Merge nodes, named as in TensorFlow's first form: `cond/switch_t`, `cond/pred_id`,
-`cond/add/Switch`, `cond/Merge`. Next to read: `while_loop.py`.
+`cond/add/Switch`, `cond/Merge`.
+Next to read: `while_loop.py`.
 """
 
 from __future__ import annotations

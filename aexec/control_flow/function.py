@@ -1,8 +1,8 @@
 """`function`: turns a Python function over tensors into a function of the graph, which its calls call.
 
 The Python function is *traced*: called once with placeholders to build the body; once for each signature, which is a
-combination of types, static shapes and Python values of the arguments.  Calls are PartitionedCall nodes. Next to read:
-`aexec/graph/func_graph.py`.
+combination of types, static shapes and Python values of the arguments.  Calls are PartitionedCall nodes.
+Next to read: `aexec/graph/func_graph.py`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Conditionals and loops as single nodes that call functions: If, Case and While.
 
 The functions are built as bodies of their own.  The tensors that both branches, or the condition and the body of a
-loop, use from outside become arguments; a loop passes them on from iteration to iteration. Next to read: `cond.py` and
-`while_loop.py`, whose functions choose between the two forms.
+loop, use from outside become arguments; a loop passes them on from iteration to iteration.
+Next to read: `cond.py` and `while_loop.py`, whose functions choose between the two forms.
 """
 
 from __future__ import annotations

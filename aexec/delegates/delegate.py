@@ -3,8 +3,9 @@
 The interface is small, so that it fits a library that compiles regions, a captured graph of a GPU, or another machine:
 refuse nodes, compile, start, wait, cancel, report memory.  A region can always be run by its nodes instead.  So a
 delegate may refuse a region or a call, or fail during one, and the step runs the nodes, which give the right result or
-the right error. Next to read: `delegate_registry.py`, which keeps them by name, and
-`aexec/runtime/planning/delegated.py`, which calls them.
+the right error.
+Next to read: `delegate_registry.py`, which keeps them by name, and `aexec/runtime/planning/delegated.py`, which calls
+them.
 """
 
 from __future__ import annotations

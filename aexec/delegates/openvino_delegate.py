@@ -2,7 +2,8 @@
 
 A region is passed as a GraphDef in a private file, which is deleted once it was read: OpenVINO reads a path without the
 interpreter's lock.  A call shares its input arrays, and its outputs are memory of its own.  OpenVINO reports only
-success to a callback, so a thread waits for the end. Next to read: `openvino_ops.py`, which nodes are passed to it.
+success to a callback, so a thread waits for the end.
+Next to read: `openvino_ops.py`, which nodes are passed to it.
 """
 
 from __future__ import annotations

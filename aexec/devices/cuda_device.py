@@ -8,8 +8,8 @@ steps use other streams, and wait only for values that they use.
 
 Memory comes from CuPy's stream-ordered pool: a value of the compute stream may be dropped as soon as its last kernel
 was queued.  A value that other streams made or read is kept until they have passed it. CuPy is imported when the first
-device is made; without it, or without a GPU, there are no devices. Next to read: `cuda_streams.py`, `cuda_copies.py`,
-`cuda_memory.py`.
+device is made; without it, or without a GPU, there are no devices.
+Next to read: `cuda_streams.py`, `cuda_copies.py`, `cuda_memory.py`.
 """
 
 from __future__ import annotations

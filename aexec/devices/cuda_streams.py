@@ -5,7 +5,8 @@ Copies are on a stream for each direction; those of large arrays have threads of
 piece.  A device uses one `CudaStreams` at a time, and changes to another if work of a stopped step is in the way.  So
 an array may be used on another compute stream than the one that makes it.  The other stream is then made to wait, and
 keeps the array until it has passed the use, because the pool would give the array's memory to the stream that allocated
-it. Next to read: `cuda_device.py`, `cuda_signals.py`.
+it.
+Next to read: `cuda_device.py`, `cuda_signals.py`.
 """
 
 from __future__ import annotations

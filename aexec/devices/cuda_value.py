@@ -1,7 +1,7 @@
 """`CudaValue`: a tensor on a GPU, or one that will be there.
 
-A thread of the device makes it.  Others may pass it on before; only threads of the device may wait for it. Next to
-read: `cuda_streams.py`.
+A thread of the device makes it.  Others may pass it on before; only threads of the device may wait for it.
+Next to read: `cuda_streams.py`.
 """
 
 from __future__ import annotations

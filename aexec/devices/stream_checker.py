@@ -4,7 +4,8 @@ It follows what happens before what by the order that streams were given, not by
 run, so that a missing event is found each time.  Each stream has a clock, which records how far the others had come
 when the stream was last made to wait for one of their events.  The host is a stream too; all work that it queues comes
 after what it knows.  An access to a buffer has to come after the last write, a write after all accesses, and freeing a
-buffer after all uses, as far as the host or the buffer's keeper knows. Next to read: `simulated_stream.py`.
+buffer after all uses, as far as the host or the buffer's keeper knows.
+Next to read: `simulated_stream.py`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """`ClusterPlanner`: the planner of a session across machines: as in process, except that partitions are sent to tasks.
 
 Passes, placement and partitions are the same.  A task runs one GraphDef of all its devices, named by its hash; a fed
-value enters at every task that uses it, a fetched one leaves where it is made. Next to read: `remote_execution.py`.
+value enters at every task that uses it, a fetched one leaves where it is made.
+Next to read: `remote_execution.py`.
 """
 
 from __future__ import annotations

@@ -5,7 +5,8 @@ dtype cannot: quantised types (stored as integers), string (object arrays of `by
 object arrays), and *ref* types (a variable's cell, enum value + 100).
 
 Functions that take a type accept whatever `as_dtype` does.  If NumPy has the same type, the DType equals it and NumPy
-accepts it: `np.zeros(3, aexec.float32)`. Next to read: `shape.py`, then `wire/tensor_codec.py`.
+accepts it: `np.zeros(3, aexec.float32)`.
+Next to read: `shape.py`, then `wire/tensor_codec.py`.
 """
 
 from __future__ import annotations

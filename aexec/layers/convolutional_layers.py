@@ -1,8 +1,8 @@
 """Convolutions that make their filters: forward, transposed and separable.
 
 `kernel_size`, `strides` and `dilation_rate` are one number, or one for each axis of the window; `padding` is "valid" or
-"same"; `data_format` "channels_last" or "channels_first".  The other arguments are those of `dense`. Next to read:
-`aexec/nn/convolutions.py`, whose functions take the filters.
+"same"; `data_format` "channels_last" or "channels_first".  The other arguments are those of `dense`.
+Next to read: `aexec/nn/convolutions.py`, whose functions take the filters.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Convolutions, forward and transposed, of sequences, images and volumes.
 
 Channels are last unless `data_format` says "NC…".  Sizes of the window (`strides`, `dilations`) are one number, or one
-for each of its axes, or one for each axis of the input. Next to read: `pooling.py`;
-`aexec/layers/convolutional_layers.py`, which makes the filters.
+for each of its axes, or one for each axis of the input.
+Next to read: `pooling.py`; `aexec/layers/convolutional_layers.py`, which makes the filters.
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
 Cells are objects, since their weights are made by the first call and used again by later ones.  Variables have
 TensorFlow's names and order (`basic_lstm_cell/kernel`, `gru_cell/gates/bias`), so that checkpoints of either program
-fit the other. Next to read: `recurrent_networks.py`, which calls a cell for each time step of a sequence.
+fit the other.
+Next to read: `recurrent_networks.py`, which calls a cell for each time step of a sequence.
 """
 
 from __future__ import annotations

@@ -7,8 +7,8 @@ numbers: as easy as 1, 2, 3* (2011); layout and conversions are TensorFlow's (ra
 A distribution fills an array group by group; group g takes the words of block g.  Truncated normals need an unknown
 number of words, hence each group has a range of blocks of its own. Arrays are filled in pieces that stay in the
 processor's cache.  Arrays of a device (`xp` is its array module) are filled there, in larger pieces; the host computes
-the words if the blocks are few, since the device's launches take longer. Next to read: `single_libm.py`;
-`aexec/kernels/random/random_ops.py` keeps the counters.
+the words if the blocks are few, since the device's launches take longer.
+Next to read: `single_libm.py`; `aexec/kernels/random/random_ops.py` keeps the counters.
 """
 
 from __future__ import annotations

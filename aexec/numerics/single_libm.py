@@ -5,7 +5,8 @@ in a fifth of the draws, and a float64 result rounded to float32 in one of seven
 value correctly.  So this module evaluates the same approximations: those of Arm's optimised routines, which glibc has
 used since 2.28 (musl, newlib and bionic use them too).  They compute in float64 and round once at the end.  For each of
 the 2**23 arguments that the generator can give, the bits are those of glibc 2.36.  Later C libraries may round
-differently; this module's results stay. Next to read: `philox.py`, the only module that uses this one.
+differently; this module's results stay.
+Next to read: `philox.py`, the only module that uses this one.
 """
 
 from __future__ import annotations

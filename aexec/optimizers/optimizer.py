@@ -3,7 +3,8 @@
 `minimize` is `compute_gradients`, which differentiates the loss, and `apply_gradients`, which adds one update for each
 variable: a training op that does all of its arithmetic in one kernel, in place.  A subclass gives the op, the slots of
 each variable, and the hyperparameters.  Nodes and slots have TensorFlow's names: `Adam/update_w/ApplyAdam`, `w/Adam`,
-`w/Adam_1`. Next to read: `gradient_descent.py`, the shortest one; then `adam.py`.
+`w/Adam_1`.
+Next to read: `gradient_descent.py`, the shortest one; then `adam.py`.
 """
 
 from __future__ import annotations

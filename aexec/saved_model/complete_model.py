@@ -1,7 +1,8 @@
 """Checks that a model is complete: a missing file must not be mistaken for nothing to read.
 
 A program that copies a model may write its graph first, and its variables and assets later.  Until all are there the
-graph has variables without values, or with those of an earlier model. Next to read: `model_session.py`.
+graph has variables without values, or with those of an earlier model.
+Next to read: `model_session.py`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Converts a graph that was built here to a MetaGraph, with its collections as messages; and back.
 
 Variables, queue runners, conditionals and loops of a collection become TensorFlow's messages; tensors and operations
-become their names. Next to read: `aexec/graph/meta_graph.py`.
+become their names.
+Next to read: `aexec/graph/meta_graph.py`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """`MetaGraphModel`: a MetaGraph with the checkpoint that was written beside it, ready to be used.
 
-`saver.save(session, "model")` writes `model.meta`, and the variables as `model.index` with its data files. Next to
-read: `model_session.py`.
+`saver.save(session, "model")` writes `model.meta`, and the variables as `model.index` with its data files.
+Next to read: `model_session.py`.
 """
 
 from __future__ import annotations

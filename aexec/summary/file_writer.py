@@ -1,7 +1,8 @@
 """`FileWriter`: writes an event file from an event loop.
 
 Events wait in a bounded queue; if it is full, the caller waits until a thread has written them.  The event loop never
-blocks. Next to read: `aexec/io/event_file_writer.py`, which writes the file.
+blocks.
+Next to read: `aexec/io/event_file_writer.py`, which writes the file.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """`PartitionedVariable`: several variables that are the parts of one tensor, `v/part_0`, `v/part_1`, ….
 
 Each part is a variable of its own, possibly on its own device; optimisers and savers see the parts.  Used as a tensor,
-the variable is all parts joined. Next to read: `variable_store.py`, which makes them.
+the variable is all parts joined.
+Next to read: `variable_store.py`, which makes them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Partitioners: the number of parts in which a variable is kept, for each of its axes.
 
 A partitioner is a function of a shape and a type, `partitioner(shape, dtype)`; `get_variable` and `variable_scope` take
-one. A variable is split along one axis at most. Next to read: `partitioned_variable.py`.
+one. A variable is split along one axis at most.
+Next to read: `partitioned_variable.py`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Variables in reference form: the node holds the value, and ops that change it take a ref to it.
 
 TensorFlow's graph mode makes this form by default.  Reads go through one Identity, `v/read`; a run copies the value
-only when it is changed. Next to read: `resource_form.py`, the other form.
+only when it is changed.
+Next to read: `resource_form.py`, the other form.
 """
 
 from __future__ import annotations

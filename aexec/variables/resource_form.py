@@ -1,7 +1,7 @@
 """Variables in resource form: a handle represents the value, which ops read and change one after another.
 
-Each read is a node of its own and returns the value at that time: a value that was read does not change. Next to read:
-`variable.py`, which uses the forms.
+Each read is a node of its own and returns the value at that time: a value that was read does not change.
+Next to read: `variable.py`, which uses the forms.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Gradients of calls, of If and Case, and of While: nodes of the same kind that call backward functions.
 
 The forward node is changed in place: it then calls functions that also return the values that the backward ones need.
-Its outputs keep their positions. Next to read: `aexec/autodiff/parted_body.py`.
+Its outputs keep their positions.
+Next to read: `aexec/autodiff/parted_body.py`.
 """
 
 from __future__ import annotations

@@ -3,8 +3,9 @@
 A worker plugin registers two handlers with each Dask worker.  A client does not listen: it opens a channel to each
 worker it calls, and the worker pushes messages on that channel.  Dask's scheduler is only asked for the list of
 workers, and no Dask task is made.  Frames are sent as they are; nothing is pickled but the plugin, once, by Dask
-itself.  A worker whose channel breaks is lost at once. Next to read: `dask_channel.py`, `distributed/worker.py`, and
-docs/distributed.md for how such a cluster is started and whom it trusts.
+itself.  A worker whose channel breaks is lost at once.
+Next to read: `dask_channel.py`, `distributed/worker.py`, and docs/distributed.md for how such a cluster is started and
+whom it trusts.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Where the results of called functions are, on devices with memory of their own.
 
 A kernel says where it wants the results of a function that it calls.  A result that goes into the next call, as in
-loops, stays in the memory in which it was made; `PlacedValues` records which that is. Next to read:
-`aexec/runtime/functions/function_calls.py`.
+loops, stays in the memory in which it was made; `PlacedValues` records which that is.
+Next to read: `aexec/runtime/functions/function_calls.py`.
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
 When a device queues a copy, in the task that needs it, it calls `begun_copy`, and reports the times of the copy on its
 stream to the result.  Without a watcher this costs one look at a context variable.  Names of kinds are those of
-TensorFlow's traces. Next to read: `aexec/runtime/profiling/tracing.py`, which watches.
+TensorFlow's traces.
+Next to read: `aexec/runtime/profiling/tracing.py`, which watches.
 """
 
 from __future__ import annotations

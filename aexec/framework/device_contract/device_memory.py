@@ -2,8 +2,8 @@
 
 While a step's memory is accounted for (`accounting_for`), everything that its task queues on a device counts for the
 step: the device gets its `DeviceMemory` when it queues a call or a copy.  What its thread then allocates is reserved
-before, and counts until the memory is freed.  Without accounting this costs one look at a context variable. Next to
-read: `memory/memory_account.py`, and `aexec/runtime/interpreter/memory_accountant.py`, which has the accounts.
+before, and counts until the memory is freed.  Without accounting this costs one look at a context variable.
+Next to read: `memory/memory_account.py`, and `aexec/runtime/interpreter/memory_accountant.py`, which has the accounts.
 """
 
 from __future__ import annotations

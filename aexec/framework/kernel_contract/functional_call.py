@@ -1,7 +1,7 @@
 """Describes, for an executor, which functions a kernel calls and when, and how the kernel continues in the middle.
 
-A compiled plan uses it to write the call as Python: `if`, `while`, or a call of the function's own line. Next to read:
-`aexec/kernels/control_flow/functional_ops.py`.
+A compiled plan uses it to write the call as Python: `if`, `while`, or a call of the function's own line.
+Next to read: `aexec/kernels/control_flow/functional_ops.py`.
 """
 
 from __future__ import annotations

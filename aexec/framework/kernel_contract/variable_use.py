@@ -4,7 +4,8 @@ The host keeps the variable's cell, the device its value.  When the node runs, i
 loop, and the call is queued with their values in front of its other arguments.  A kernel that changes them returns new
 values, which the cells hold at once.  So reads see the values in the order in which the nodes ran, and nothing waits.
 If the call fails or is withdrawn, the variable keeps its value (`device.QueuedKernel.updates`); it is never partly
-updated. Next to read: `state/tensor_cell.py`, `aexec/kernels/state/device_variable_ops.py`.
+updated.
+Next to read: `state/tensor_cell.py`, `aexec/kernels/state/device_variable_ops.py`.
 """
 
 from __future__ import annotations

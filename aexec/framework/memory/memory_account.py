@@ -3,8 +3,9 @@
 An account counts buffers, each once, however many arrays are views of it, until its memory is freed.  A kernel's call
 **reserves** what it is expected to make before it begins, so that too much is refused before it is allocated; at its
 end it gives the rest back.  An account may be inside another one, as a step's is in its session's: then reservations
-and buffers count for both. Next to read: `kept_memory.py` for what resources keep, and
-`aexec/runtime/interpreter/memory_accountant.py`, which counts the calls of a step.
+and buffers count for both.
+Next to read: `kept_memory.py` for what resources keep, and `aexec/runtime/interpreter/memory_accountant.py`, which
+counts the calls of a step.
 """
 
 from __future__ import annotations

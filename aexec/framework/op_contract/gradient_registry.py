@@ -1,7 +1,7 @@
 """Which function computes the gradient of which op.
 
-Functions are registered by op, and looked up when `aexec.gradients` walks back over the nodes of a graph. Next to read:
-`aexec/autodiff/gradients.py`.
+Functions are registered by op, and looked up when `aexec.gradients` walks back over the nodes of a graph.
+Next to read: `aexec/autodiff/gradients.py`.
 """
 
 from __future__ import annotations

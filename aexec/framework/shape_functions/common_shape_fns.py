@@ -2,8 +2,8 @@
 
 A function named for an op's behaviour takes an `InferenceContext` and sets its outputs; one that ends in `_shape` and
 takes more arguments computes a shape for others to use.  `SHAPE_RULES` holds short cuts for the most frequent of them,
-which need no context. Source of the rules: core/framework/common_shape_fns.cc; the texts are TensorFlow 2.21's. Next to
-read: `aexec/ops/nn/window_shapes.py`, and the modules `aexec/ops/*/*_shapes.py`.
+which need no context. Source of the rules: core/framework/common_shape_fns.cc; the texts are TensorFlow 2.21's.
+Next to read: `aexec/ops/nn/window_shapes.py`, and the modules `aexec/ops/*/*_shapes.py`.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 Two unknown dimensions may be *the same* unknown, which a list of numbers cannot express; so a dimension is an object,
 compared with `is`.  A `Shape` is the graph's `PartialTensorShape` plus the identity of its dimensions, made on first
-use, so that the result of inference can stay at a node without conversion. Next to read: `shape_inference.py`, the
-context in which shape functions use them.
+use, so that the result of inference can stay at a node without conversion.
+Next to read: `shape_inference.py`, the context in which shape functions use them.
 """
 
 from __future__ import annotations

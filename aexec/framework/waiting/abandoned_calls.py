@@ -3,8 +3,8 @@
 When a step ends, by its deadline for instance, its calls in worker threads are abandoned.  The step is answered at
 once, and a thread notices the next time it asks.  `in_pieces` and `let_others_run` ask for their users; other loops
 call `check_wanted`.  A call that changes state does so within `finishing`: then it is not abandoned, and the step waits
-for it, so that nothing stays half changed.  A call into a library runs to its end. Next to read: `loop_budget.py` for
-`giving_way`, `aexec/runtime/threads/worker_pool.py`, which abandons calls.
+for it, so that nothing stays half changed.  A call into a library runs to its end.
+Next to read: `loop_budget.py` for `giving_way`, `aexec/runtime/threads/worker_pool.py`, which abandons calls.
 """
 
 from __future__ import annotations

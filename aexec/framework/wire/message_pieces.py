@@ -4,7 +4,8 @@ protobuf's own writers hold the interpreter's lock until the whole message is wr
 Here protobuf writes small parts only, and this module writes what surrounds them.  The pieces joined are what
 `json_format.MessageToJson` (with the .proto files' field names) and `text_format.MessageToString` return, except that
 map entries may be in another order in JSON.  The caller decides what to do between two pieces, such as to let other
-threads run. Next to read: `aexec/graph/forms/graph_pieces.py`, which writes graphs this way.
+threads run.
+Next to read: `aexec/graph/forms/graph_pieces.py`, which writes graphs this way.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 `resolve_attrs`, which an importer calls for each node, decodes, checks and completes the node's attrs.  Graphs of a
 hundred thousand nodes have to load in seconds, so the reader of each attr is made once per OpDef, and texts are made
 only when there is an error to report. The checks and their wording are those of TensorFlow's
-core/framework/node_def_util.cc. Next to read: `op_contract/node_def_builder.py`, then
-`aexec/graph/nodes/node_import.py`.
+core/framework/node_def_util.cc.
+Next to read: `op_contract/node_def_builder.py`, then `aexec/graph/nodes/node_import.py`.
 """
 
 from __future__ import annotations

@@ -4,7 +4,8 @@ A TensorProto holds its elements either densely (`tensor_content`) or in the rep
 shorter than the shape repeats its last value.  Decoding trusts nothing: a few bytes may declare a huge shape.  Decoded
 arrays are read-only.  Dense ones are views of the message's bytes, without a copy; large ones of a single value are
 views of that value and take no memory.  Multi-byte elements are little-endian on the wire and in memory. The rules are
-TensorFlow's: core/framework/tensor.cc, `Tensor::FromProto`. Next to read: `attr_value.py`.
+TensorFlow's: core/framework/tensor.cc, `Tensor::FromProto`.
+Next to read: `attr_value.py`.
 """
 
 from __future__ import annotations

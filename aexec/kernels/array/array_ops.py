@@ -2,7 +2,8 @@
 
 Nearly all of them return views: their time does not depend on the size of the tensor, so they always run inline.  The
 compute callables check nothing if NumPy succeeds; if NumPy raises, the op's check gives the reason in TensorFlow's
-words. Next to read: `concat_ops.py` (joining and splitting), `fill_ops.py` (making and repeating), `reverse_ops.py`,
+words.
+Next to read: `concat_ops.py` (joining and splitting), `fill_ops.py` (making and repeating), `reverse_ops.py`,
 `pad_ops.py`, `unique_ops.py`.
 """
 

@@ -1,7 +1,8 @@
 """Kernels that read and write rows by index: Gather, ScatterNd, DynamicStitch and their like.
 
 Every index is checked, as TensorFlow does on a CPU: an index outside the tensor is an error, never a wrap-around.
-Index arithmetic is in `scattering.py`. Next to read: `slice_ops.py`, which takes rectangular parts.
+Index arithmetic is in `scattering.py`.
+Next to read: `slice_ops.py`, which takes rectangular parts.
 """
 
 from __future__ import annotations

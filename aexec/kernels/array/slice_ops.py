@@ -2,7 +2,8 @@
 
 `SliceSpec` turns the masks, begin, end and strides of a strided slice into a NumPy index; the assigning kernels of
 `state_ops` and `resource_variable_ops` use it, too. A slice is a view of its input, so its cost does not depend on its
-size. Next to read: `gather_scatter_ops.py`, which takes rows by index.
+size.
+Next to read: `gather_scatter_ops.py`, which takes rows by index.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Kernels that move blocks of space into batch or depth and back, and cut images into patches.
 
-Each is a padding, a reshape and a transpose; patches are windows (`windowing.py`). Next to read:
-`aexec/kernels/nn/conv_ops.py`, which multiplies the windows with a filter.
+Each is a padding, a reshape and a transpose; patches are windows (`windowing.py`).
+Next to read: `aexec/kernels/nn/conv_ops.py`, which multiplies the windows with a filter.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Functions that NumPy and CuPy name differently, or that one of them lacks, for kernels that serve both.
 
 A kernel takes its array module from the construction (`c.xp`).  If that is NumPy, these functions return the bare ufunc
-methods, without overhead. Next to read: `portable.py`, which lists the kernels that serve both.
+methods, without overhead.
+Next to read: `portable.py`, which lists the kernels that serve both.
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
 If a NumPy ufunc does what TensorFlow does, the compute callable *is* the ufunc.  An error that NumPy raises about
 shapes is then translated into TensorFlow's words (`broadcast_error`, set as `c.explain`). half and bfloat16 are
-computed in float32 and rounded once. Next to read: `aexec/kernels/math/cwise_ops.py`.
+computed in float32 and rounded once.
+Next to read: `aexec/kernels/math/cwise_ops.py`.
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
 `fused_ops=["BiasAdd", "Add", "Relu"]` with the extra inputs bias and residual makes an `Epilogue`, which the kernel of
 the convolution or product applies to its output block by block.  The arithmetic equals that of the single ops, so a
-float32 or float64 result is the same whether ops are fused or not. Next to read: `aexec/kernels/nn/fused_conv_ops.py`.
+float32 or float64 result is the same whether ops are fused or not.
+Next to read: `aexec/kernels/nn/fused_conv_ops.py`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Helpers for kernels on string tensors: object arrays of bytes, element by element.
 
 A call that makes a list of an array, or fills an array from one, holds the interpreter's lock to its end.  So all such
-work is done in pieces, and threads that wait for the lock get it between two of them. Next to read:
-`aexec/kernels/string/string_ops.py`.
+work is done in pieces, and threads that wait for the lock get it between two of them.
+Next to read: `aexec/kernels/string/string_ops.py`.
 """
 
 from __future__ import annotations

@@ -3,7 +3,8 @@
 A reduction of large values has two rounds.  Each member gets a piece of every value, reduces it, and sends the result
 to all.  The bytes sent are those of a ring, in the time of two messages instead of two per member.  Every element is
 reduced in the order of the devices' names, as among the devices of one process.  Small values are sent to all members
-at once. The planner of the step names the members by an attr of their nodes. Next to read: `collective_ops.py`.
+at once. The planner of the step names the members by an attr of their nodes.
+Next to read: `collective_ops.py`.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 They also run when dead: a Send passes on that its input is dead, and the Recv that receives this has no output.  A Recv
 whose value has arrived returns it; otherwise it waits, without a task.  The Recv copies the value from the place that
-the Send names to its own; between the host's devices nothing is copied. Next to read:
-`aexec/framework/kernel_contract/transfer_ends.py`, for the values that they exchange, and
+the Send names to its own; between the host's devices nothing is copied.
+Next to read: `aexec/framework/kernel_contract/transfer_ends.py`, for the values that they exchange, and
 `aexec/graph/partitioning/transfers.py`, which inserts them into graphs.
 
 `_Arg` and `_Retval` are the arguments and results of a function.  The runtime feeds and fetches them and calls no

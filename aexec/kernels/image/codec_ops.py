@@ -1,6 +1,7 @@
 """Decoding and encoding images.
 
-The ops for JPEG, PNG and GIF decode each other's formats, too. Next to read: `codecs.py`.
+The ops for JPEG, PNG and GIF decode each other's formats, too.
+Next to read: `codecs.py`.
 """
 
 from __future__ import annotations

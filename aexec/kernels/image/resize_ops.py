@@ -1,6 +1,7 @@
 """Resizing images [n, height, width, channels], and its gradients.
 
-Results are float32 whatever the images' type, except for the nearest neighbour. Next to read: `resampling.py`.
+Results are float32 whatever the images' type, except for the nearest neighbour.
+Next to read: `resampling.py`.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 SciPy's functions hold the lock while a routine works: seconds for a large matrix, during which the event loop waits.
 Its Cython modules offer the routines as C pointers, and ctypes releases the lock while it calls one. Here are the
-routines that kernels need and NumPy, which releases the lock too, lacks. Next to read: `solve_ops.py`, `linalg_ops.py`
-and `matrix_function_ops.py`, which call them.
+routines that kernels need and NumPy, which releases the lock too, lacks.
+Next to read: `solve_ops.py`, `linalg_ops.py` and `matrix_function_ops.py`, which call them.
 """
 
 from __future__ import annotations

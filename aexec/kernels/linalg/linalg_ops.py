@@ -2,8 +2,8 @@
 
 Decompositions, determinants, inverses and functions of matrices are LAPACK's, through NumPy if it has a batched call,
 otherwise through SciPy (imported when the first such node is built). Here are added: TensorFlow's checks, its results
-for singular input and for NaN, and half precision computed in float32. Next to read: `solve_ops.py` for systems of
-equations, `matrix_diag_ops.py` for diagonals.
+for singular input and for NaN, and half precision computed in float32.
+Next to read: `solve_ops.py` for systems of equations, `matrix_diag_ops.py` for diagonals.
 """
 
 from __future__ import annotations

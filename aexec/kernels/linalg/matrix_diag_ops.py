@@ -3,7 +3,8 @@
 A band of diagonals, k[0] (lowest) to k[1], is stored with one row for each diagonal, the highest first, and as many
 columns as the longest has elements.  A shorter one is padded on the left or on the right; `align` says on which side,
 for the diagonals above the main one and below it.  All kernels here use one map: the position in the matrix of each
-entry of the stored band (`_Band`). Next to read: `linalg_ops.py`.
+entry of the stored band (`_Band`).
+Next to read: `linalg_ops.py`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Linear systems: MatrixSolve, least squares, triangular, banded and tridiagonal ones.
 
 LAPACK and BLAS do the work, matrix by matrix if NumPy has no batched call.  SciPy is imported when the first such node
-is built, not with aexec. Next to read: `linalg_ops.py`.
+is built, not with aexec.
+Next to read: `linalg_ops.py`.
 """
 
 from __future__ import annotations

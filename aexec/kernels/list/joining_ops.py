@@ -1,7 +1,7 @@
 """TensorListStack, Gather and Concat: tensors of the elements of a list.
 
-Elements that were never set are zeros, which are not made one by one: the output is allocated as zeros. Next to read:
-`list_ops.py`.
+Elements that were never set are zeros, which are not made one by one: the output is allocated as zeros.
+Next to read: `list_ops.py`.
 """
 
 from __future__ import annotations

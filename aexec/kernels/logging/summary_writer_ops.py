@@ -1,8 +1,8 @@
 """Writers of event files as resources, and the ops that write summaries with them.
 
 SummaryWriter returns only a handle; CreateSummaryFileWriter makes the file unless it exists, and CloseSummaryWriter
-closes it.  All ops but SummaryWriter use files, and so run in a worker thread. Next to read:
-`aexec/io/event_file_writer.py`.
+closes it.  All ops but SummaryWriter use files, and so run in a worker thread.
+Next to read: `aexec/io/event_file_writer.py`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Cast and Bitcast: which types convert into which, and the results for values out of range.
 
 The results are those of TensorFlow on x86: floats go to narrow integers through int32, and to unsigned 32 and 64-bit
-ones through int64, so values out of range wrap. Next to read: `select_ops.py`.
+ones through int64, so values out of range wrap.
+Next to read: `select_ops.py`.
 """
 
 from __future__ import annotations

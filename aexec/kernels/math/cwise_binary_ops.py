@@ -1,7 +1,8 @@
 """Elementwise kernels with two inputs that broadcast: arithmetic, comparison, logic; and clipping.
 
 Bare ufuncs if one ufunc suffices (`_UFUNCS`); integer divisions first look for zeros; the rest are expressions in
-float32 or wider. Next to read: `bitwise_ops.py`.
+float32 or wider.
+Next to read: `bitwise_ops.py`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Elementwise kernels with one input, and those of the complex numbers' parts; sums of many inputs.
 
 Most are one ufunc, named in a table.  The rest are short expressions in float32 or wider (see
-`elementwise.in_float32`). Next to read: `cwise_binary_ops.py`, then `cast_ops.py` and `select_ops.py`.
+`elementwise.in_float32`).
+Next to read: `cwise_binary_ops.py`, then `cast_ops.py` and `select_ops.py`.
 """
 
 from __future__ import annotations

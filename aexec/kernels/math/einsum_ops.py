@@ -3,8 +3,8 @@
 TensorFlow's equations are more general than NumPy's: any character is a label, a label may occur twice in the output (a
 diagonal is filled), the axes under an ellipsis broadcast. So an equation is compiled here into steps: each input is
 brought to the axes (batch..., free, contracted), multiplied as matrices, and brought to the output's axes.  The steps
-depend only on the ranks of the inputs, and are kept for the next call. Next to read: `matmul_ops.py`, whose products
-are used.
+depend only on the ranks of the inputs, and are kept for the next call.
+Next to read: `matmul_ops.py`, whose products are used.
 """
 
 from __future__ import annotations

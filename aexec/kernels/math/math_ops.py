@@ -1,7 +1,8 @@
 """Kernels that make number sequences, count and bin values, search sorted rows, and a few more.
 
 The messages and corner cases are TensorFlow's, from its sequence_ops.cc, bincount_op.cc, bucketize_op.cc,
-histogram_op.cc, searchsorted_op.cc and cross_op.cc, and by experiment. Next to read: `reduction_ops.py`.
+histogram_op.cc, searchsorted_op.cc and cross_op.cc, and by experiment.
+Next to read: `reduction_ops.py`.
 """
 
 from __future__ import annotations

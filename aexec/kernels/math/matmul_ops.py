@@ -2,8 +2,8 @@
 
 The products themselves are BLAS's, called through NumPy (or CuPy).  The kernels add TensorFlow's rules: which ranks are
 allowed, that half and bfloat16 accumulate in float32 and round once, that integers wrap. A successful call makes one
-rank check; NumPy finds sizes that do not match, and `explain` then makes TensorFlow's message. Next to read:
-`einsum_ops.py`, which reduces general contractions to these products.
+rank check; NumPy finds sizes that do not match, and `explain` then makes TensorFlow's message.
+Next to read: `einsum_ops.py`, which reduces general contractions to these products.
 """
 
 from __future__ import annotations

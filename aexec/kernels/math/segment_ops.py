@@ -4,8 +4,8 @@ There are three methods with NumPy, chosen by measurement.  Sorted ids use `ufun
 and everything but sums use `ufunc.at` on flat positions.  Large sums use a product with a sparse matrix of ones,
 SciPy's tight loop over rows, which is ten times faster than the others.  bfloat16 and half are accumulated in float32
 and rounded once. In minima and maxima NaN wins; in TensorFlow that depends on its place among the rows. The rules come
-from TensorFlow's segment_reduction_ops_impl.h, the messages from experiment. Next to read: `scattering.py`, then
-`reduction_ops.py`.
+from TensorFlow's segment_reduction_ops_impl.h, the messages from experiment.
+Next to read: `scattering.py`, then `reduction_ops.py`.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 The algorithms are SciPy's, or the array module's replacements, imported when the first node that needs one is built.
 The kernels add TensorFlow's results outside a function's domain, if the two differ, and faster `erf` and `erfc` for
-large float32 arrays, as models use them.  One difference is left: TensorFlow loses the sign of `dawsn` below -1e9. Next
-to read: `igamma_grad.py`, the one function that SciPy lacks, then `cwise_ops.py`.
+large float32 arrays, as models use them.  One difference is left: TensorFlow loses the sign of `dawsn` below -1e9.
+Next to read: `igamma_grad.py`, the one function that SciPy lacks, then `cwise_ops.py`.
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
 If a comparison chooses a factor, the gradient is multiplied by it, as in TensorFlow: an infinite gradient times a
 factor of zero is NaN, not zero. The kernels choose by minimum, maximum and products rather than by `where`, which is
-many times slower on large arrays of mixed signs. Next to read: `nn_ops.py`.
+many times slower on large arrays of mixed signs.
+Next to read: `nn_ops.py`.
 """
 
 from __future__ import annotations

@@ -3,7 +3,8 @@
 It has no matrix product.  The input, shifted to each position of the filter window, is multiplied by that position's
 weights and added up, in blocks of output rows that are small enough to stay in the cache.  `einsum` multiplies and adds
 in one loop, over several pixels at once, with their weights repeated.  If a channel has several filters, the block's
-input repeats the channel as often. Next to read: `depthwise_conv_ops.py`.
+input repeats the channel as often.
+Next to read: `depthwise_conv_ops.py`.
 """
 
 from __future__ import annotations

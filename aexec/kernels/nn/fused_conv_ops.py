@@ -2,8 +2,8 @@
 
 `_FusedConv2D` and similar ops apply a bias, a normalisation, a residual or an activation to their output block by block
 (`fusions.py`).  Each of TensorFlow's CPU kernels takes only some lists of `fused_ops`; here each takes all lists that
-make sense for it.  FusedPadConv2D and FusedResizeAndPadConv2D run the ops of their names one after the other. Next to
-read: `aexec/kernels/math/fused_matmul_ops.py`.
+make sense for it.  FusedPadConv2D and FusedResizeAndPadConv2D run the ops of their names one after the other.
+Next to read: `aexec/kernels/math/fused_matmul_ops.py`.
 """
 
 from __future__ import annotations

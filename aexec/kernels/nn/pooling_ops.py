@@ -2,8 +2,8 @@
 
 Padding never takes part in a maximum or a mean.  `window_reduction.py` has the arithmetic of the pools.  A gradient
 processes the positions (taps) of its window one after the other: each is one NumPy operation on the whole tensor, over
-the part of the output for which that tap is inside the input.  `pooling.py` has the taps and the checks. Next to read:
-`batch_norm_ops.py`.
+the part of the output for which that tap is inside the input.  `pooling.py` has the taps and the checks.
+Next to read: `batch_norm_ops.py`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Parses Example protos into tensors: whole batches, and single ones.
 
-protobuf reads the messages; the checks and the errors' words are those of TensorFlow's fast parser. Next to read:
-`example_records.py`.
+protobuf reads the messages; the checks and the errors' words are those of TensorFlow's fast parser.
+Next to read: `example_records.py`.
 """
 
 from __future__ import annotations

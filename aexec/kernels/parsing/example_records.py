@@ -1,7 +1,8 @@
 """Features of Example protos as arrays: checks of the configuration, and values gathered over a batch.
 
 A feature is dense (every example has the same number of values, in a given shape), dense of variable length (its first
-dimension is unknown; short ones are padded), sparse, or ragged. Next to read: `example_ops.py`.
+dimension is unknown; short ones are padded), sparse, or ragged.
+Next to read: `example_ops.py`.
 """
 
 from __future__ import annotations

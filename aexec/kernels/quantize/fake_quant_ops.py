@@ -2,7 +2,8 @@
 
 The range is nudged first, so that zero is exactly one of the values; the rule is that of
 core/kernels/fake_quant_ops_functor.h.  One implementation serves a range for the whole tensor (from attrs or scalars)
-and a range per channel: the ranges are broadcast. Next to read: `quantize_ops.py`.
+and a range per channel: the ranges are broadcast.
+Next to read: `quantize_ops.py`.
 """
 
 from __future__ import annotations

@@ -3,7 +3,8 @@
 Ranges per slice are vectors shaped to be broadcast, so that there is one implementation for both.  The formulas,
 float32 and in this order, are those of core/kernels/{quantize_op,dequantize_op,quantize_and_dequantize_op}.  A
 quantised tensor is held as its integer dtype.  For MIN_FIRST, TensorFlow may use oneDNN's kernel, which rounds once,
-after the shift and to even: its results differ by up to one step. Next to read: `fake_quant_ops.py`.
+after the shift and to even: its results differ by up to one step.
+Next to read: `fake_quant_ops.py`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Ragged tensors: row splits, outermost first, over a vector (or more) of values.
 
-There are no loops over rows: `_positions` lists the positions of all rows at once. Next to read: `variant_ops.py`.
+There are no loops over rows: `_positions` lists the positions of all rows at once.
+Next to read: `variant_ops.py`.
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
 Each sample has its own range of the generator's blocks, from which it draws normal and uniform float64 numbers, two per
 block and the second first, until a candidate is accepted.  Here all samples take a step at a time.  The bits are
-TensorFlow's but for the last one, which depends on NumPy's logarithm and power. Next to read: `random_ops.py`.
+TensorFlow's but for the last one, which depends on NumPy's logarithm and power.
+Next to read: `random_ops.py`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Random numbers from generators that each kernel keeps: every run of a node continues where the last one ended.
 
 A kernel's generator belongs to the session that built the kernel, and a lock ensures that no two runs get the same
-numbers. Next to read: `stateless_ops.py`.
+numbers.
+Next to read: `stateless_ops.py`.
 """
 
 from __future__ import annotations

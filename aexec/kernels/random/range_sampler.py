@@ -1,7 +1,8 @@
 """Distributions over the classes [0, range), for the candidate samplers.
 
 The numbers equal TensorFlow's for the same seeds, where a sampler takes words of a Philox generator one by one. Here
-they are drawn in arrays. Next to read: `candidate_sampling_ops.py`.
+they are drawn in arrays.
+Next to read: `candidate_sampling_ops.py`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Random numbers from generators whose state is a variable: int64 [3], the counter's halves and the key.
 
 Reading and advancing the state is atomic across threads.  Variables are assigned as whole arrays, so a state that was
-read before stays unchanged. Next to read: `aexec/kernels/state/resource_variable_ops.py`, for the variables.
+read before stays unchanged.
+Next to read: `aexec/kernels/state/resource_variable_ops.py`, for the variables.
 """
 
 from __future__ import annotations

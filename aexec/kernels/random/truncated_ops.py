@@ -2,7 +2,8 @@
 
 Depending on its bounds, a batch is drawn from normal, uniform or exponential numbers, and those that do not fit are
 rejected.  Batches take the generator's words one after the other, so they are drawn one after the other; each in
-arrays. Next to read: `random_ops.py`.
+arrays.
+Next to read: `random_ops.py`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Feature crosses: for each row of a batch all combinations of one feature of every column.
 
 A combination is the features' texts joined by a separator, or a hash of them.  All rows are computed at once; only
-texts are joined one by one. Next to read: `aexec/kernels/ragged/cross_ops.py`.
+texts are joined one by one.
+Next to read: `aexec/kernels/ragged/cross_ops.py`.
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
 Two tensors are added by matching their entries (`sparse_tensors.matched_rows`); one is reduced by sorting the entries
 by the dimensions that stay, and reducing each run.  Inputs that are not in row-major order are sorted first; TensorFlow
-would merge them as they are. Next to read: `array_ops.py`.
+would merge them as they are.
+Next to read: `array_ops.py`.
 """
 
 from __future__ import annotations

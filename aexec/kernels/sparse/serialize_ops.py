@@ -1,7 +1,8 @@
 """Sparse tensors in rows of three elements: as serialised tensors or as variants.
 
 In this form a minibatch of sparse tensors goes through queues and batching: its first dimension is cut into rows, and
-rows are stacked again, with the smallest shape that holds them all. Next to read: `map_ops.py`.
+rows are stacked again, with the smallest shape that holds them all.
+Next to read: `map_ops.py`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Sets: the last dimension of a tensor, dense or sparse, holds the elements of one set, in any order.
 
 All sets are processed at once: an element becomes a pair of its set's number and its value's rank, both in one integer,
-and set operations are those of sorted vectors of integers. Next to read: `sparse_tensors.py`.
+and set operations are those of sorted vectors of integers.
+Next to read: `sparse_tensors.py`.
 """
 
 from __future__ import annotations

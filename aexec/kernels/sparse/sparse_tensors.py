@@ -3,7 +3,8 @@
 A sparse tensor is three arrays: indices int64 [entries, rank], values [entries] and a shape int64 [rank].  TensorFlow
 checks it in one of two ways, each with its own messages: `check` with `check_bounds`, or `create` with `check_order`.
 Which ops use which was found by experiment. Entries may be in a device's memory, as arrays of `xp`; shapes are on the
-host. Next to read: `math_ops.py`.
+host.
+Next to read: `math_ops.py`.
 """
 
 from __future__ import annotations

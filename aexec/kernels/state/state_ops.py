@@ -1,7 +1,7 @@
 """Ref variables: ops whose output is the variable's cell, and ops that change its value.
 
-The cell flows along ref edges; a consumer that takes it by value reads it when it runs. Next to read:
-`variable_updates.py`.
+The cell flows along ref edges; a consumer that takes it by value reads it when it runs.
+Next to read: `variable_updates.py`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Kernels that change, cut, join and encode strings.
 
-Strings are bytes, which are read as UTF-8 if an attr `unit` or `encoding` says so. Next to read: `convert_ops.py`
-(numbers and tensors as text), `regex_ops.py`, `hash_ops.py`.
+Strings are bytes, which are read as UTF-8 if an attr `unit` or `encoding` says so.
+Next to read: `convert_ops.py` (numbers and tensors as text), `regex_ops.py`, `hash_ops.py`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Optimisers' updates: Apply<name>, SparseApply<name>, and the same for resource variables.
 
 One builder serves all of them: the op's definition tells variables, gradient, indices and scalars apart.  A sparse
-update changes the rows that the indices name; a row that is named several times is changed as often, in order. Next to
-read: `optimizers.py`, the formulas.
+update changes the rows that the indices name; a row that is named several times is changed as often, in order.
+Next to read: `optimizers.py`, the formulas.
 """
 
 from __future__ import annotations

@@ -8,7 +8,8 @@
 NumPy's scalars take 20 to 40 ns for an operation that takes NumPy's functions, which are made for arrays, 500 ns; the
 results have the same bits and type.  Whether a value is a scalar is only known when the line runs, so the line tests
 it. The test pays off in loops alone, where integers and booleans are mostly counters and conditions; floats are tested
-if they enter the loop as scalars. Next to read: `line_writer.py`.
+if they enter the loop as scalars.
+Next to read: `line_writer.py`.
 """
 
 from __future__ import annotations

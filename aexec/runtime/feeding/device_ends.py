@@ -2,8 +2,8 @@
 
 A value fed from a device enters the graph there, and is copied only to other devices that need it.  A value fetched to
 a device leaves there.  The fed values themselves tell where they are.  A callable may be told beforehand, as by
-TensorFlow's CallableOptions, and then refuses other places. Next to read: `aexec/framework/device_contract/device.py`
-for the device's part.
+TensorFlow's CallableOptions, and then refuses other places.
+Next to read: `aexec/framework/device_contract/device.py` for the device's part.
 """
 
 from __future__ import annotations

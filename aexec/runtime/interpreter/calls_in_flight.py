@@ -2,7 +2,8 @@
 
 A call is in a worker thread, is awaited in a task of its own, is postponed until it can be made, or is a Recv that
 waits for its value.  When it ends, its execution accounts for it in its next turn.  All bookkeeping is on the loop's
-thread. Next to read: `node_runner.py`, which begins calls, and `execution.py`, which waits for them.
+thread.
+Next to read: `node_runner.py`, which begins calls, and `execution.py`, which waits for them.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 For one (feeds, fetches, targets) signature a plan holds the pruned nodes with their kernels, laid out per loop frame:
 initial pending counts, argument templates with the constants in place, and for every node the edges of its outputs.
 `interpreter/propagator_state.py` copies the counts for each step.  A step changes nothing in a plan except what it
-measures of kernels: how long calls take, and that their outputs are what the ops declare. Next to read:
-`plan_builder.py`, which builds plans.
+measures of kernels: how long calls take, and that their outputs are what the ops declare.
+Next to read: `plan_builder.py`, which builds plans.
 """
 
 from __future__ import annotations

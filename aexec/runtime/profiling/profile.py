@@ -1,8 +1,9 @@
 """Profiles: step statistics added up by op or by node, as in TensorFlow's profiler.
 
 Times are of traced runs, which the interpreter runs node by node.  They do not include the time of the event loop and
-the executor between kernels. Next to read: `step_stats.py` for the statistics, `self_time.py` for self time, and
-`trace_summary.py`, which adds up a trace from a file.
+the executor between kernels.
+Next to read: `step_stats.py` for the statistics, `self_time.py` for self time, and `trace_summary.py`, which adds up a
+trace from a file.
 """
 
 from __future__ import annotations

@@ -5,7 +5,8 @@ A predict request has its tensors row by row or column by column:
     {"instances": [{"x": 1, "y": 2}, {"x": 3, "y": 4}]}       answered by {"predictions": […]}
     {"inputs": {"x": [1, 3], "y": [2, 4]}}                    answered by {"outputs": {…}}
 
-www.tensorflow.org/tfx/serving/api_rest describes the rest. Next to read: `tensorflow_serving.py`.
+www.tensorflow.org/tfx/serving/api_rest describes the rest.
+Next to read: `tensorflow_serving.py`.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 Counting a run takes a few additions in the event loop's thread; the Prometheus form (`handlers/metrics_page.py`) is
 made only on request. A `Snapshot` is plain data that a session host sends to the front, which adds the hosts' snapshots
-up. No label is the id of a session or a run, and every label has a bounded number of values. Next to read:
-`core/run_journal.py`, which counts the runs.
+up. No label is the id of a session or a run, and every label has a bounded number of values.
+Next to read: `core/run_journal.py`, which counts the runs.
 
 A session host reports by how much its counters grew (`increase`), so that the front keeps one sum of all hosts
 (`Totals`), whose size does not depend on how many there are or were.

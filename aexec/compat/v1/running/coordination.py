@@ -1,7 +1,8 @@
 """`Coordinator`, queue runners and queues for programs with threads, over `aexec.queues`.
 
 With a `tf.Session` the runners are tasks on the session's own event loop, and the coordinator can be used from any
-thread; with an `AsyncSession` they are tasks of the program's loop, and `join` is awaited. Next to read: `training.py`.
+thread; with an `AsyncSession` they are tasks of the program's loop, and `join` is awaited.
+Next to read: `training.py`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """`tf.Operation`: the nodes of a `tf.Graph`, with TensorFlow's methods; and TensorFlow's other methods of tensors.
 
-Nodes of other graphs are unchanged.  Tensors of all graphs have these methods once this module is imported. Next to
-read: `shapes.py`.
+Nodes of other graphs are unchanged.  Tensors of all graphs have these methods once this module is imported.
+Next to read: `shapes.py`.
 """
 
 from __future__ import annotations
