@@ -1,0 +1,104 @@
+"""Programs that import TensorFlow run on aexec in a process of their own, unchanged."""
+
+from __future__ import annotations
+
+import gzip
+import struct
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from aexec.compat import mnist
+
+PROGRAM = """
+import tensorflow as tf
+import tensorflow.compat.v1 as tf1
+import tensorflow.core.framework.summary_pb2
+from tensorflow.python.client import device_lib, timeline
+from tensorflow.python.framework import ops, tensor_util
+from tensorflow.python.ops import array_ops, gen_math_ops, rnn_cell_impl
+from tensorflow.python.platform import gfile, tf_logging as logging
+from tensorflow.python.training.moving_averages import assign_moving_average
+
+assert tf is tf1 is tf.compat.v1 and gfile is not None and logging.info is tf.logging.info
+assert ops.GraphKeys is tf.GraphKeys and array_ops.concat is tf.concat
+assert rnn_cell_impl.LSTMStateTuple is tf.nn.rnn_cell.LSTMStateTuple
+for name in ("tensorflow.keras.layers", "tensorflow.python.frob", "tensorflow.compat.v2"):
+    try:
+        __import__(name)
+    except ModuleNotFoundError as error:
+        print(error)
+
+def main(words):
+    average = tf.Variable([0.0, 0.0])
+    moved = assign_moving_average(average, [1.0, 2.0], 0.9)
+    plain = assign_moving_average(tf.Variable(1.0, name="b"), 2.0, 0.75, zero_debias=False)
+    metadata = tf.RunMetadata()
+    with tf.Session() as sess:
+        sess.run(tf.global_variables_initializer())
+        trace = tf.RunOptions(trace_level=tf.RunOptions.FULL_TRACE)
+        values = sess.run([moved, plain, gen_math_ops.neg(1.0)], options=trace, run_metadata=metadata)
+        again = sess.run(moved)
+    assert "traceEvents" in timeline.Timeline(metadata.step_stats).generate_chrome_trace_format()
+    print(device_lib.list_local_devices()[0].device_type, words[1:], *values, again.round(5))
+
+if __name__ == "__main__":
+    tf.app.run()
+"""
+
+
+def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """A program in a process."""
+    command = [sys.executable, "-m", "aexec.compat.run", *arguments]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=100, check=False)
+
+
+def test_program_runs_unchanged(tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(PROGRAM)
+    done = run(tmp_path, "program.py", "word")
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert "layers are functions here" in lines[0] and "take the public name" in lines[1] and "compat.v2" in lines[2]
+    assert lines[3].startswith("CPU ['word'] [1. 2.] 1.25 -1.0 [1. 2.]"), lines[3]
+
+
+def test_module_runs_unchanged(tmp_path: Path) -> None:
+    (tmp_path / "package").mkdir()
+    (tmp_path / "package" / "__init__.py").write_text("")
+    (tmp_path / "package" / "module.py").write_text(
+        "import sys, tensorflow\nprint(tensorflow.__name__, sys.argv[1:])\n"
+    )
+    assert run(tmp_path, "-m", "package.module", "-m").stdout == "aexec.compat.v1 ['-m']\n"
+
+
+def test_missing_program_is_refused(tmp_path: Path) -> None:
+    assert run(tmp_path).returncode == 2
+
+
+def write(path: Path, array: np.ndarray) -> None:
+    head = struct.pack(f">{1 + array.ndim}I", 0x800 + array.ndim, *array.shape)
+    with gzip.open(path, "wb") as file:
+        file.write(head + array.astype(np.uint8).tobytes())
+
+
+def test_mnist_is_read_from_files_that_are_there(tmp_path: Path) -> None:
+    for part, count in (("train", 7), ("t10k", 2)):
+        write(tmp_path / f"{part}-images-idx3-ubyte.gz", np.arange(count * 4).reshape(count, 2, 2))
+        write(tmp_path / f"{part}-labels-idx1-ubyte.gz", np.arange(count))
+    data = mnist.read_data_sets(str(tmp_path), one_hot=True, validation_size=2, seed=1)
+    assert [part.num_examples for part in data] == [5, 2, 2] and data.test.labels.shape == (2, 10)
+    np.testing.assert_allclose(data.validation.images[1], np.arange(4, 8) / 255, rtol=1e-6)
+    seen = [data.train.next_batch(2)[1].argmax(axis=1).tolist() for _ in range(5)]
+    flat = [label for batch in seen for label in batch]
+    assert sorted(flat[:5]) == sorted(flat[5:]) == [2, 3, 4, 5, 6] and data.train.epochs_completed == 1
+
+
+def test_missing_or_damaged_mnist_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="downloads no data"):
+        mnist.read_data_sets(str(tmp_path))
+    (tmp_path / "train-images-idx3-ubyte").write_bytes(b"\0" * 20)
+    with pytest.raises(ValueError, match="no IDX file of 3 axes"):
+        mnist.read_data_sets(str(tmp_path))
