@@ -72,7 +72,7 @@ class DeviceMemory:
     def hand_out(self, array: Any) -> None:
         """Stop counting an array: it belongs to the caller from now on."""
         if self._session is not None:
-            self._session.forget(array)
+            self._session.forget([array])
 
 
 class _DeviceCall(CallMemory):

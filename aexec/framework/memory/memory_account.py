@@ -201,12 +201,15 @@ class MemoryAccount:
             self._add(array, name, sizes.get(name) if array.base is None else None)
         self.give_back(size)
 
-    def forget(self, array: Any) -> None:
-        """Stop counting an array here; the accounts around this one go on counting it."""
+    def forget(self, arrays: Iterable[Any]) -> None:
+        """Stop counting arrays here; the accounts around this one go on counting them."""
+        if not self._numbers:
+            return
         with self._lock:
-            number = self._numbers.get(id(buffer_of(array)))
-            if number is not None:
-                self._remove(number)
+            for array in arrays:
+                number = self._numbers.get(id(buffer_of(array)))
+                if number is not None:
+                    self._remove(number)
 
     def check(self) -> None:
         """Raise ResourceExhaustedError if the limit of this account, or of one around it, is exceeded."""

@@ -300,9 +300,7 @@ def hand_over(fetched: Sequence[Any], session: MemoryAccount, kept: KeptMemory |
     arrays = [array for array in fetched if isinstance(array, np.ndarray) and array.flags.writeable]
     if kept is not None and arrays:
         kept.forget(arrays)
-    for array in arrays:
-        if session.knows(array):
-            session.forget(array)
+    session.forget(arrays)
 
 
 class MemoryAccountant(OuterTracer):

@@ -12,10 +12,9 @@ from functools import lru_cache
 
 from aiohttp import web
 
-from aexec import errors
 from aexec_server.clients.client_address import client_at
 
-__all__ = ["ANYONE", "NO_QUOTAS", "Caller", "Quotas", "Refusal", "Scope", "anyone_at", "caller_of", "set_caller"]
+__all__ = ["ANYONE", "CALLER", "NO_QUOTAS", "Caller", "Quotas", "Refusal", "Scope", "anyone_at"]
 
 
 class Scope(enum.Enum):
@@ -96,22 +95,11 @@ class Refusal:
 
 # The caller of a server without tokens: all share one name, and may use any session whose handle they know.
 ANYONE = Caller("", frozenset((Scope.RUN, Scope.MANAGE)))
-_KEY: web.RequestKey[Caller] = web.RequestKey("caller", Caller)
+# The caller of a request that `core/access.py` has admitted: `request[CALLER]`.
+CALLER: web.RequestKey[Caller] = web.RequestKey("caller", Caller)
 
 
 @lru_cache(4096)
 def anyone_at(host: str) -> Caller:
     """`ANYONE` with this address."""
     return replace(ANYONE, address=client_at(host))
-
-
-def caller_of(request: web.Request) -> Caller:
-    """The caller of an admitted request."""
-    caller: Caller | None = request.get(_KEY)
-    if caller is None:  # a route outside the table
-        raise errors.InternalError(f"{request.method} {request.path} was not admitted")
-    return caller
-
-
-def set_caller(request: web.Request, caller: Caller) -> None:
-    request[_KEY] = caller

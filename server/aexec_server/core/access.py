@@ -14,7 +14,7 @@ from multidict import CIMultiDictProxy
 
 from aexec import errors
 from aexec_server.clients.caller_header import CALLER_HEADER, read_caller
-from aexec_server.clients.callers import ANYONE, Caller, Refusal, Scope, anyone_at, set_caller
+from aexec_server.clients.callers import ANYONE, CALLER, Caller, Refusal, Scope, anyone_at
 from aexec_server.clients.client_address import peer_host
 from aexec_server.clients.token_source import TokenSource
 from aexec_server.core.routes import Handler, Route
@@ -120,7 +120,7 @@ class AccessControl:
             await self.source.reload_if_changed()
 
     def _admit_anyone(self, request: web.Request, scope: Scope) -> None:
-        set_caller(request, self._anyone(request.remote or "", request.headers))
+        request[CALLER] = self._anyone(request.remote or "", request.headers)
 
     def _anyone(self, peer: str, headers: CIMultiDictProxy[str]) -> Caller:
         """The caller of a request without a token, which came from `peer`."""
@@ -149,7 +149,7 @@ class AccessControl:
         return self._checked(self._named(named), scope)
 
     def _admit(self, request: web.Request, scope: Scope) -> None:
-        set_caller(request, self._checked(self._who(request), scope))
+        request[CALLER] = self._checked(self._who(request), scope)
 
     def _checked(self, who: Caller | Refusal, scope: Scope) -> Caller:
         """The caller, if it may do what needs this scope.  Raises otherwise."""

@@ -19,7 +19,7 @@ from aiohttp import web
 
 from aexec import errors
 from aexec.errors import Code
-from aexec_server.clients.callers import Caller, Scope, caller_of
+from aexec_server.clients.callers import CALLER, Caller, Scope
 from aexec_server.clients.client_shares import ClientShares
 from aexec_server.core.routes import Route
 from aexec_server.handles import Handles
@@ -210,7 +210,7 @@ class _Handlers:
         self._budget = budget
 
     def _operation(self, request: web.Request) -> RunOperation:
-        return self.store.get(request.match_info["operation"], caller_of(request))
+        return self.store.get(request.match_info["operation"], request[CALLER])
 
     async def get(self, request: web.Request) -> web.Response:
         """GET /v1/operations/{operation}"""

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from aiohttp import web
 
 from aexec import errors
-from aexec_server.clients.callers import Caller, caller_of
+from aexec_server.clients.callers import CALLER, Caller
 from aexec_server.core.access import AccessControl
 from aexec_server.core.admission import Admission
 from aexec_server.core.operations import OperationStore
@@ -121,7 +121,7 @@ class Server:
 
     def session_of(self, request: web.Request) -> HostedSession:
         """The session of a request's path.  Raises NotFoundError if there is none that its caller may use."""
-        return self.sessions.get(request.match_info["session"], caller_of(request))
+        return self.sessions.get(request.match_info["session"], request[CALLER])
 
     def check_accepting(self) -> None:
         """Raise UnavailableError if nothing new may begin."""

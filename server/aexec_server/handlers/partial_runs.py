@@ -22,7 +22,7 @@ import aexec
 from aexec import errors, proto
 from aexec.errors import Code
 from aexec.hosting import canonical_name, loop_budget
-from aexec_server.clients.callers import Caller, Scope, caller_of
+from aexec_server.clients.callers import CALLER, Caller, Scope
 from aexec_server.clients.client_shares import ClientShares
 from aexec_server.core.admission import Admission
 from aexec_server.core.routes import Route
@@ -118,7 +118,7 @@ class PartialRuns:
         """POST …/{session}:partialRunSetup"""
         self.server.check_accepting()
         refuse_preferences(request)
-        caller = caller_of(request)
+        caller = request[CALLER]
         hosted = self.server.sessions.get(request.match_info["session"], caller)
         self.shares.check(caller)
         with hosted.in_use():
@@ -131,7 +131,7 @@ class PartialRuns:
                 check_handle(message.session_handle, hosted)
                 asked = asked_by_setup(message)
             else:
-                asked = await bodies.beside(len(body) * loop_budget.JSON_READ_NS, lambda: _read_setup(body))
+                asked = await bodies.beside(len(body) * loop_budget.JSON_READ_NS, _read_setup, body)
             in_header = read_timeout_header(request.headers.get(TIMEOUT, "0"))
             if in_header is not None:
                 asked.timeout = in_header if asked.timeout is None else min(in_header, asked.timeout)
@@ -210,7 +210,7 @@ class PartialRuns:
         """POST …/partialRuns/{partial}:run"""
         self.server.check_accepting()
         refuse_preferences(request)
-        caller = caller_of(request)
+        caller = request[CALLER]
         hosted = self.server.sessions.get(request.match_info["session"], caller)
         with hosted.in_use():
             name = request.match_info["partial"]
@@ -241,7 +241,7 @@ class PartialRuns:
             check_handle(message.session_handle, hosted)
             return await self.go_on_by_message(request, hosted, handle, message, len(body))
         length = parse_header_length(request.headers.get(JSON_LENGTH), body)
-        asked = await bodies.beside(read_ns(body, length), lambda: read_json(body, length))
+        asked = await bodies.beside(read_ns(body, length), read_json, body, length)
         asked.style = json_style(request)
         write = list_answer if asked.as_list else people_answer
         return await self._part(request, hosted, handle, asked, len(body), write)
@@ -250,7 +250,7 @@ class PartialRuns:
         self, request: web.Request, hosted: HostedSession, handle: str, message: proto.RunStepRequest, size: int
     ) -> web.Response:
         """Run the part that a RunStepRequest asks for."""
-        asked = await bodies.beside(size * loop_budget.WIRE_NS, lambda: protobuf.read_run_step(message))
+        asked = await bodies.beside(size * loop_budget.WIRE_NS, protobuf.read_run_step, message)
         return await self._part(request, hosted, handle, asked, size, message_answer)
 
     async def rpc_part(
@@ -302,7 +302,7 @@ class PartialRuns:
         dtypes = part.feed_dtypes(names)
         if not asked.as_message:
             check_answerable(asked, form)
-        values = await bodies.beside(size * loop_budget.WIRE_NS, lambda: asked.values(names, dtypes))
+        values = await bodies.beside(size * loop_budget.WIRE_NS, asked.values, names, dtypes)
         try:
             with part.waited_for(connection):
                 results = await hosted.session.partial_run(
@@ -317,9 +317,7 @@ class PartialRuns:
         size = sum(map(size_of, results))
         check_answer_size(size, self.server.config.max_answer_bytes)
         counted = self.server.door.reserve(answer_bytes(results, as_text=asked.as_text))
-        answer, length = await bodies.beside(
-            answer_ns(asked, results), lambda: write(part.run.id, asked, form, results, None)
-        )
+        answer, length = await bodies.beside(answer_ns(asked, results), write, part.run.id, asked, form, results, None)
         return answer, length, counted
 
 

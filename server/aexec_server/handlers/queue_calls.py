@@ -17,7 +17,7 @@ from aiohttp import web
 
 from aexec import errors, proto
 from aexec.hosting import Queue, QueueStatistics, each_queue, loop_budget
-from aexec_server.clients.callers import Scope, caller_of
+from aexec_server.clients.callers import CALLER, Scope
 from aexec_server.core.routes import Route
 from aexec_server.core.server_state import Server
 from aexec_server.http import bodies
@@ -67,14 +67,14 @@ class _Handlers:
     def _changeable(self, request: web.Request) -> HostedSession:
         self.server.check_accepting()
         refuse_preferences(request)
-        return self.server.changeable(self.server.session_of(request), caller_of(request))
+        return self.server.changeable(self.server.session_of(request), request[CALLER])
 
     async def _read(self, request: web.Request, allowed: frozenset[str]) -> TensorBody | TensorMessage:
         body = await bodies.read_body(request, self.server.config, self.server.body_budget)
         if bodies.is_protobuf(bodies.media_type(request)):
             message = await bodies.read_message(proto.RunStepRequest, body, self.server.config.message_limits)
             return TensorMessage(message, request.query, allowed)
-        return await bodies.beside(len(body) * loop_budget.JSON_READ_NS, lambda: TensorBody.of(request, body, allowed))
+        return await bodies.beside(len(body) * loop_budget.JSON_READ_NS, TensorBody.of, request, body, allowed)
 
     async def list(self, request: web.Request) -> web.StreamResponse:
         """GET …/queues: the queues that exist so far."""
@@ -90,7 +90,7 @@ class _Handlers:
             queue = hosted.session.queue(name)
             types = queue.resource.spec.types
             names = [f"{name}[{i}]" for i in range(len(types))]
-            values = await bodies.beside(0, lambda: read.tensors("components", names, types))
+            values = await bodies.beside(0, read.tensors, "components", names, types)
             element = values[0] if len(values) == 1 else tuple(values)
             many = _flag(read.fields, "many")
             async with self._within(read.fields, "Not all was put" if many else f"Nothing was put into '{name}'"):

@@ -83,7 +83,7 @@ class RunExecution:
         if metadata is not None:
             nanoseconds += metadata_ns(metadata)
         return await bodies.beside(
-            nanoseconds, lambda: write(run.id, asked, begun.served, values, metadata), run.deadline
+            nanoseconds, write, run.id, asked, begun.served, values, metadata, deadline=run.deadline
         )
 
     async def _begin(self, hosted: HostedSession, run: Run, asked: RunRequest, size: int, arrival: float) -> StartedRun:
@@ -102,7 +102,7 @@ class RunExecution:
         if stream is not None or not asked.as_message:
             check_answerable(asked, served)
         nanoseconds = size * loop_budget.WIRE_NS if asked.untyped else 0
-        fed = await bodies.beside(nanoseconds, lambda: asked.values(served.inputs, served.input_dtypes), deadline)
+        fed = await bodies.beside(nanoseconds, asked.values, served.inputs, served.input_dtypes, deadline=deadline)
         sampled = self._is_sample(asked, served)
         options = run_options(asked, deadline, trace=asked.trace or sampled)
         run.check()

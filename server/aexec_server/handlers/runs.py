@@ -21,7 +21,7 @@ from aexec.hosting import (
     record_network_buffer_freed,
 )
 from aexec_server.aiohttp_seam import RawRequestMessage
-from aexec_server.clients.callers import Caller, Scope, caller_of
+from aexec_server.clients.callers import CALLER, Caller, Scope
 from aexec_server.core.direct_call import DirectCall, DirectRun
 from aexec_server.core.operations import operation_response
 from aexec_server.core.routes import Route
@@ -135,7 +135,7 @@ class RunHandlers:
             stream = self.in_flight.new_stream()
             running = asyncio.create_task(self.serve(request, hosted, self._answer, on_run=stream.attach))
             return await as_they_come(request, self.server.door, preferences.events, stream, running)
-        self.admission.check(hosted, caller_of(request))
+        self.admission.check(hosted, request[CALLER])
         with hosted.in_use():
             body = await bodies.read_body(request, self.config, self.server.body_budget)
 
@@ -157,7 +157,7 @@ class RunHandlers:
         self, request: web.Request, hosted: HostedSession, body: bytes, wait: float
     ) -> web.Response:
         """Begin a run, and answer with its operation unless the run ends within `wait` seconds."""
-        operation = self.server.operations.begin(caller_of(request))
+        operation = self.server.operations.begin(request[CALLER])
 
         async def run() -> web.Response:
             try:
@@ -207,20 +207,18 @@ class RunHandlers:
             if on_run is not None:
                 on_run(run)
             _read_headers(request, hosted, run)
+            if body is None:
+                budget, length = self.server.body_budget, _json_length(request)
+                body = await bodies.read_run_body(request, self.config, budget, length)
             if not early:
                 run.deadline = self.execution.first_deadline(arrival, run.timeout)
-            if body is None:
-                budget = self.server.body_budget
-                body = await bodies.read_run_body(request, self.config, budget, _json_length(request))
-            if not early:
-                run.ready = self.server.backlog.arrival(request.transport)
                 # counted only now: a body that does not come must not keep others from running
                 self.admission.begin(hosted, run, caller)
                 admitted = True
                 # Shares the turns of the loop: of many requests that come at once some are read in each turn, and runs
                 # go on in between.
                 await self.turns.take_turn(asyncio.get_running_loop())
-            self.server.backlog.begun(request.transport)
+            run.ready = self.server.backlog.begun(request.transport)
             buffer = record_network_buffer(_BODY, body)
             response = await answer(request, hosted, run, body, arrival)
             if run.held is not None:  # the answer's reservation of memory is given back once the answer was sent
@@ -254,7 +252,7 @@ class RunHandlers:
         early = self._begun_early(request, hosted)
         if early is not None:
             return early.run, early.arrival, early.caller, True
-        arrival, caller = self.server.backlog.arrival(request.transport), caller_of(request)
+        arrival, caller = self.server.backlog.arrival(request.transport), request[CALLER]
         return self.served.new_run(hosted, caller), arrival, caller, False
 
     # Runs that `direct_runs.py` began before aiohttp made their requests
@@ -312,7 +310,7 @@ class RunHandlers:
         if bodies.is_protobuf(bodies.media_type(request)):
             return await self._run_message(request, hosted, run, bytes(body), arrival)
         length = parse_header_length(request.headers.get(JSON_LENGTH), body)
-        asked = await bodies.beside(read_ns(body, length), lambda: read_json(body, length), run.deadline)
+        asked = await bodies.beside(read_ns(body, length), read_json, body, length, deadline=run.deadline)
         asked.style = json_style(request)
         if asked.run_id is not None:
             header_id = request.headers.get(RUN_ID)
@@ -328,7 +326,7 @@ class RunHandlers:
         self, request: web.Request, hosted: HostedSession, run: Run, body: bytes, arrival: float
     ) -> web.Response:
         message, decode_ns = await bodies.beside(
-            0, lambda: bodies.parse_message(proto.RunStepRequest, body, self.limits), run.deadline
+            0, bodies.parse_message, proto.RunStepRequest, body, self.limits, deadline=run.deadline
         )
         check_handle(message.session_handle, hosted)
         try:
@@ -336,7 +334,7 @@ class RunHandlers:
                 return await self.partial_runs.go_on_by_message(
                     request, hosted, run_key(run.owner, message.partial_run_handle), message, len(body)
                 )
-            asked = await bodies.beside(decode_ns, lambda: protobuf.read_run_step(message), run.deadline)
+            asked = await bodies.beside(decode_ns, protobuf.read_run_step, message, deadline=run.deadline)
             answer, _ = await self.execution.execute(hosted, run, asked, len(body), arrival, message_answer)
             return web.Response(body=answer, content_type=bodies.PROTOBUF)
         except errors.OpError as error:

@@ -11,7 +11,7 @@ from aiohttp import web
 import aexec
 from aexec import errors
 from aexec.hosting import BatchedStep
-from aexec_server.clients.callers import Scope, caller_of
+from aexec_server.clients.callers import CALLER, Scope
 from aexec_server.core.routes import Route
 from aexec_server.core.server_state import Server
 from aexec_server.http import bodies
@@ -61,7 +61,7 @@ class RunsInFlight:
 
     def _seen(self, request: web.Request, hosted: HostedSession) -> str | None:
         """Return the owner whose runs the caller may see; None for all owners."""
-        caller = caller_of(request)
+        caller = request[CALLER]
         return None if caller.is_admin else hosted.runs_owner(caller)
 
     async def get(self, request: web.Request) -> web.Response:
@@ -91,7 +91,7 @@ class RunsInFlight:
         """GET …/runs/{run}/trace: the trace in Chrome's format."""
         with self.server.session_of(request).in_use() as hosted:
             run_id = request.match_info["run"]
-            metadata = hosted.runs.traces.find(run_key(hosted.runs_owner(caller_of(request)), run_id))
+            metadata = hosted.runs.traces.find(run_key(hosted.runs_owner(request[CALLER]), run_id))
             if metadata is None:
                 raise errors.NotFoundError(
                     f"There is no trace of run '{run_id[:80]}': it has not ended, was not traced, or is forgotten"
@@ -132,7 +132,7 @@ class RunsInFlight:
                 reason = fields.get("reason")
                 if reason is not None and type(reason) is not str:
                     raise bodies.expected('"reason" must be a string', reason)
-            caller = caller_of(request)
+            caller = request[CALLER]
             cancelled = hosted.runs.cancel(
                 run_id,
                 (reason or "by request")[:_MAX_REASON],

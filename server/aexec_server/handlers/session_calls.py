@@ -17,7 +17,7 @@ from google.protobuf.message import Message
 import aexec
 from aexec import errors, proto
 from aexec.hosting import GraphForm, graph_pieces, loop_budget
-from aexec_server.clients.callers import Caller, Scope, caller_of
+from aexec_server.clients.callers import CALLER, Caller, Scope
 from aexec_server.core.routes import AnsweredBy, Route
 from aexec_server.core.server_state import Server
 from aexec_server.handles import check_name
@@ -114,7 +114,7 @@ class _Handlers:
 
         async def create() -> web.Response:
             with self.sessions.asked_for(name):  # counted again because creation may outlive the request
-                return await self._create(body, bodies.media_type(request), ttl, name, caller_of(request))
+                return await self._create(body, bodies.media_type(request), ttl, name, request[CALLER])
 
         return await self.server.answered_once.answer(request, read_key(request), body, create)
 
@@ -150,21 +150,21 @@ class _Handlers:
         nanoseconds = len(body) / loop_budget.NODE_BYTES * loop_budget.IMPORT_NODE_NS
         expected: Any = version
         if media == bodies.OCTETS:
-            graph_def = await bodies.beside(0, lambda: bodies.parse_graph(body, self.limits))
+            graph_def = await bodies.beside(0, bodies.parse_graph, body, self.limits)
         elif protobuf:
             message, graph_def = await bodies.beside(
-                0, lambda: bodies.parse_with_graph(proto.ExtendSessionRequest, body, self.limits)
+                0, bodies.parse_with_graph, proto.ExtendSessionRequest, body, self.limits
             )
             check_handle(message.session_handle, hosted)
             expected = message.current_graph_version
         else:
-            fields = await bodies.beside(nanoseconds, lambda: bodies.json_object(body))
+            fields = await bodies.beside(nanoseconds, bodies.json_object, body)
             bodies.check_fields(fields, _EXTEND_FIELDS, "the request")
             expected = fields.get("current_graph_version", version)
             if type(expected) is not int:
                 raise bodies.expected('"current_graph_version" must be an integer', expected)
-            graph_def = await bodies.beside(nanoseconds, lambda: _graph_def(fields, self.limits))
-        await bodies.beside(nanoseconds, lambda: self.sessions.check_graph(graph_def))
+            graph_def = await bodies.beside(nanoseconds, _graph_def, fields, self.limits)
+        await bodies.beside(nanoseconds, self.sessions.check_graph, graph_def)
         if version is not None and expected != version:
             raise errors.InvalidArgumentError('"current_graph_version" is not that of the address')
         new = await hosted.extend(graph_def, expected)
@@ -210,7 +210,7 @@ class _Handlers:
 
     def _changeable(self, request: web.Request) -> HostedSession:
         """Return the request's session.  Raises PermissionDeniedError if the client may not change it."""
-        return self.server.changeable(self.server.session_of(request), caller_of(request))
+        return self.server.changeable(self.server.session_of(request), request[CALLER])
 
     # Reading
 
@@ -219,7 +219,7 @@ class _Handlers:
 
         Without tokens the handle of a client's session is a secret, so such sessions are not listed.
         """
-        caller = caller_of(request)
+        caller = request[CALLER]
         told = [h for h in self.sessions if h.listed or (caller.name and h.owner is not None and caller.sees(h.owner))]
         elsewhere = self.server.sessions_elsewhere
         others = [] if elsewhere is None or request.method == METH_HEAD else await elsewhere(request)
@@ -229,7 +229,7 @@ class _Handlers:
     async def get(self, request: web.Request) -> web.StreamResponse:
         """GET /v1/sessions/{session}: its state, and its signatures."""
         hosted = self.server.session_of(request)
-        description = _describe(hosted, caller_of(request))
+        description = _describe(hosted, request[CALLER])
         with hosted.in_use():
             session = hosted.session
             in_thread = not loop_budget.DEFAULT.allows(signatures_ns(session))

@@ -9,7 +9,7 @@ from typing import Any
 from aiohttp import web
 
 import aexec
-from aexec_server.clients.callers import Scope, caller_of
+from aexec_server.clients.callers import CALLER, Scope
 from aexec_server.core.routes import Route
 from aexec_server.core.server_state import Server
 from aexec_server.http.bodies import json_response
@@ -28,7 +28,7 @@ def routes(server: Server) -> list[Route]:
     """Return the route `/v1/status`."""
 
     async def status(request: web.Request) -> web.Response:
-        return json_response(_status(server, named=bool(caller_of(request).name)))
+        return json_response(_status(server, named=bool(request[CALLER].name)))
 
     return [Route("GET", "/v1/status", status, "How the server is", None, "Status", scope=Scope.ADMIN)]
 

@@ -16,7 +16,7 @@ from aiohttp import web
 
 from aexec import errors, proto
 from aexec.hosting import datatype_of, dtypes, loop_budget, tensor_from_proto, tensor_to_parts
-from aexec_server.clients.callers import Scope, caller_of
+from aexec_server.clients.callers import CALLER, Scope
 from aexec_server.core.routes import Route
 from aexec_server.core.server_state import Server
 from aexec_server.http import bodies
@@ -58,7 +58,7 @@ class _Handlers:
 
     def _session(self, request: web.Request) -> HostedSession:
         """Return the request's session.  Raises PermissionDeniedError if its tensors are not the client's."""
-        return self.server.changeable(self.server.session_of(request), caller_of(request))
+        return self.server.changeable(self.server.session_of(request), request[CALLER])
 
     async def list(self, request: web.Request) -> web.StreamResponse:
         """GET …/tensors: oldest first."""
@@ -83,7 +83,7 @@ class _Handlers:
             if bodies.is_protobuf(bodies.media_type(request)):
                 message = await bodies.read_message(proto.TensorProto, body, self.server.config.message_limits)
                 name = request.query.get("name", _DEFAULT_NAME)
-                value = await bodies.beside(len(body) * loop_budget.WIRE_NS, lambda: tensor_from_proto(message))
+                value = await bodies.beside(len(body) * loop_budget.WIRE_NS, tensor_from_proto, message)
             else:
                 name, value = await bodies.beside(
                     len(body) * loop_budget.JSON_READ_NS, lambda: _read(TensorBody.of(request, body, _FIELDS))
@@ -107,7 +107,7 @@ class _Handlers:
             check_v2_form(handle, dtype, binary)
             head = f'{{"handle":{encode_json(handle)},"datatype":"{datatype_of(dtype)}","shape":{list(value.shape)}'
             if binary:
-                size = await bodies.beside(write_ns(value, binary=True), lambda: binary_size(value, dtype))
+                size = await bodies.beside(write_ns(value, binary=True), binary_size, value, dtype)
                 head = f'{head},"parameters":{{"binary_data_size":{size}}}}}'
                 text = head.encode()
                 parts, said = chain([text], binary_parts(value, dtype)), {str(JSON_LENGTH): str(len(text))}

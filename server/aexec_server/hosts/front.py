@@ -18,7 +18,7 @@ from aiohttp import web
 
 from aexec_server.app import make_app
 from aexec_server.clients.caller_header import CALLER_HEADER, authorization_of, new_key, with_caller
-from aexec_server.clients.callers import Caller, Refusal, Scope, anyone_at, caller_of
+from aexec_server.clients.callers import CALLER, Caller, Refusal, Scope, anyone_at
 from aexec_server.connections.connections import ConnectionLimits, ConnectionTable
 from aexec_server.connections.listening import listening_to_clients, serving_on_socket, told_to_stop
 from aexec_server.core.access import AccessControl
@@ -211,7 +211,7 @@ async def _own_application(config: ServerConfig, hosts: Hosts, path: str) -> Asy
     server = app[SERVER]
     server.all_metrics = hosts.metrics
     server.ready_elsewhere = lambda: hosts.models is None or hosts.models.serves
-    server.sessions_elsewhere = lambda request: hosts.sessions(request.headers.get(CALLER_HEADER), caller_of(request))
+    server.sessions_elsewhere = lambda request: hosts.sessions(request.headers.get(CALLER_HEADER), request[CALLER])
     server.others = hosts.status
     server.tensor_bytes_limit = hosts.limits.tensor_bytes
     server.sessions.why_gone = hosts.why_gone

@@ -27,7 +27,7 @@ from aiohttp.hdrs import CONTENT_TYPE, METH_GET, METH_HEAD
 
 from aexec import errors
 from aexec.hosting import MemoryAccount, OnCancel, loop_budget, run_in_thread
-from aexec_server.clients.callers import caller_of
+from aexec_server.clients.callers import CALLER
 from aexec_server.clients.client_shares import ClientShares
 from aexec_server.handles import shortened
 from aexec_server.http.answer_parts import PIECE, AnswerParts, slices, taking
@@ -151,7 +151,7 @@ class AnswerDoor:
 
     @contextmanager
     def _place(self, request: web.Request) -> Iterator[None]:
-        caller = caller_of(request)
+        caller = request[CALLER]
         self.shares.take(caller)
         try:
             yield

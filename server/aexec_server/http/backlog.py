@@ -119,10 +119,14 @@ class Backlog:
         waiting = self._waiting.get(transport) if transport is not None else None
         return self._now() if waiting is None else waiting[0]
 
-    def begun(self, transport: asyncio.BaseTransport | None) -> None:
-        """Stop counting the request of a connection, which has begun, was answered, or is gone."""
-        if transport is not None:
-            self._waiting.pop(transport, None)
+    def begun(self, transport: asyncio.BaseTransport | None) -> float:
+        """Stop counting the request of a connection, which has begun, was answered, or is gone.
+
+        Returns:
+            As `arrival`.
+        """
+        waiting = self._waiting.pop(transport, None) if transport is not None else None
+        return self._now() if waiting is None else waiting[0]
 
 
 class MessageFollower:

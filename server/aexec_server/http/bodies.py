@@ -8,7 +8,7 @@ import binascii
 import json
 import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Any, TypeVar
+from typing import Any, TypeVar, TypeVarTuple
 
 from aiohttp import web
 from aiohttp.hdrs import CONTENT_ENCODING, CONTENT_TYPE
@@ -63,6 +63,7 @@ __all__ = [
 Body = bytes | memoryview
 
 T = TypeVar("T")
+Arguments = TypeVarTuple("Arguments")
 M = TypeVar("M", bound=Message)
 
 JSON = "application/json"
@@ -101,8 +102,12 @@ def accepts(request: Headed) -> list[str]:
     return [part.partition(";")[0].strip().lower() for part in accept.split(",")]
 
 
-async def beside(nanoseconds: float, work: Callable[[], T], deadline: float | None = None) -> T:
-    """Do work that takes about `nanoseconds`: in a thread if that, or a NeedsThreadError, says so; returns the result.
+async def beside(
+    nanoseconds: float, work: Callable[[*Arguments], T], *arguments: *Arguments, deadline: float | None = None
+) -> T:
+    """Call `work(*arguments)`, which takes about `nanoseconds`, and return its result.
+
+    The call is made in a thread if it is long by that estimate, or if it raises NeedsThreadError.
 
     Args:
         deadline: when to stop waiting for a thread, by `time.monotonic`; None for never.
@@ -112,13 +117,13 @@ async def beside(nanoseconds: float, work: Callable[[], T], deadline: float | No
     """
     if nanoseconds <= loop_budget.DEFAULT.inline_ns:  # `allows`, without a call
         try:
-            return work()
+            return work(*arguments)
         except NeedsThreadError:
             pass
 
     def in_thread() -> T:
         with collector_paused():
-            return work()
+            return work(*arguments)
 
     return await in_time(run_in_thread(in_thread, on_cancel=OnCancel.ABANDON), deadline)
 
@@ -322,7 +327,7 @@ def json_response(value: Any, status: int = 200, headers: dict[str, str] | None 
 
 async def read_message(kind: type[M], body: bytes, limits: MessageLimits) -> M:
     """Decode a message, in a thread if it is large.  Raises as `parse_message`."""
-    message, _ = await beside(0, lambda: parse_message(kind, body, limits))
+    message, _ = await beside(0, parse_message, kind, body, limits)
     return message
 
 

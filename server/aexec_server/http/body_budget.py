@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager
 from aiohttp import web
 
 from aexec.hosting import return_freed_memory
-from aexec_server.clients.callers import Caller, caller_of
+from aexec_server.clients.callers import CALLER, Caller
 from aexec_server.clients.client_shares import ClientShares
 from aexec_server.settings.server_config import ServerConfig
 
@@ -57,7 +57,7 @@ class BodyBudget:
         Raises:
             ResourceExhaustedError: they would be too much, in sum or for the client.
         """
-        self.shares.take(caller_of(request), size)
+        self.shares.take(request[CALLER], size)
         request[_TAKEN] = request.get(_TAKEN, 0) + size
 
     def give_back(self, request: web.Request) -> None:
@@ -65,7 +65,7 @@ class BodyBudget:
         size = request.get(_TAKEN)
         if size is None:
             return
-        self._give_back(caller_of(request), size)
+        self._give_back(request[CALLER], size)
 
     def holding(self, caller: Caller, size: int) -> AbstractContextManager[None]:
         """Context manager: count the bytes of a message inside.  Raises as `take`."""

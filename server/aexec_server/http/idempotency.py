@@ -27,7 +27,7 @@ from aiohttp import web
 from multidict import istr
 
 from aexec import errors
-from aexec_server.clients.callers import Caller, caller_of
+from aexec_server.clients.callers import CALLER, Caller
 from aexec_server.clients.client_shares import ClientShares
 from aexec_server.http.bodies import beside, media_type
 from aexec_server.http.error_responses import HasHeaders, RequestError, error_response
@@ -131,10 +131,10 @@ class AnsweredOnce:
         """
         if key is None:
             return await work()
-        caller = caller_of(request)
+        caller = request[CALLER]
         secret = None if caller.name else request.headers.get(SECRET)
         client = caller.client if secret is None else self._clients_by_secret.get(secret, "")
-        name, fingerprint = await beside(len(body) * _HASH_NS, lambda: _digests(request, client, key, body))
+        name, fingerprint = await beside(len(body) * _HASH_NS, _digests, request, client, key, body)
         entry = self._find(client, name)
         if secret is not None and (entry is None or entry.secret != secret):
             # The secret proves that there was an answer.

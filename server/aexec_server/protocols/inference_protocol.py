@@ -17,7 +17,7 @@ from multidict import istr
 
 from aexec.hosting import loop_budget
 from aexec_server.aiohttp_seam import RawRequestMessage
-from aexec_server.clients.callers import Scope, caller_of
+from aexec_server.clients.callers import CALLER, Scope
 from aexec_server.core.direct_call import DirectCall
 from aexec_server.core.routes import AnsweredBy, Route
 from aexec_server.core.server_state import Server
@@ -289,16 +289,16 @@ class _Handlers:
     async def load(self, request: web.Request) -> web.Response:
         """POST …/load"""
         name = request.match_info["model"]
-        check_changeable(self.server, caller_of(request), name)
+        check_changeable(self.server, request[CALLER], name)
         body = await bodies.read_body(request, self.server.config, self.server.body_budget)
-        asked = await bodies.beside(read_ns(body, None), lambda: read_load_request(body))
+        asked = await bodies.beside(read_ns(body, None), read_load_request, body)
         await load_model(self.server, name, asked)
         return bodies.json_response({})
 
     async def unload(self, request: web.Request) -> web.Response:
         """POST …/unload"""
         name = request.match_info["model"]
-        check_changeable(self.server, caller_of(request), name)
+        check_changeable(self.server, request[CALLER], name)
         parameters = (await self._fields(request, _UNLOAD_FIELDS)).get("parameters", {})
         if type(parameters) is not dict:
             raise bodies.expected('"parameters" must be an object', parameters)
@@ -335,4 +335,4 @@ async def _read(header: str | None, body: bodies.Body, hosted: HostedSession) ->
     if header == "0":
         return read_raw(body, hosted.session.signature())
     length = parse_header_length(header, body)
-    return await bodies.beside(read_ns(body, length), lambda: read_inference(body, length))
+    return await bodies.beside(read_ns(body, length), read_inference, body, length)

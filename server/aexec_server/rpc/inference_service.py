@@ -111,7 +111,7 @@ class _InferenceService:
         return await self._calls.run(call, version, request.ByteSize(), lambda hosted: read_infer_message(request))
 
     async def infer_bytes(self, call: Call, data: bytes) -> bytes:
-        request, raw = await bodies.beside(0, lambda: parse_infer(data, self._server.config.message_limits))
+        request, raw = await bodies.beside(0, parse_infer, data, self._server.config.message_limits)
         version = self._version(request.model_name, request.model_version)
         return await self._calls.run(call, version, len(data), lambda hosted: read_infer_message(request, raw))
 

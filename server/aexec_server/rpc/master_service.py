@@ -111,11 +111,11 @@ class _Master:
     async def extend(self, call: Call, data: bytes) -> proto.ExtendSessionResponse:
         """ExtendSession: adds nodes, if the client knows the present version of the graph."""
         message, graph_def = await bodies.beside(
-            0, lambda: bodies.parse_with_graph(proto.ExtendSessionRequest, data, self._limits)
+            0, bodies.parse_with_graph, proto.ExtendSessionRequest, data, self._limits
         )
         with self._changeable(message.session_handle, call).in_use() as hosted:
             nanoseconds = len(data) / loop_budget.NODE_BYTES * loop_budget.IMPORT_NODE_NS
-            await bodies.beside(nanoseconds, lambda: self._sessions.check_graph(graph_def))
+            await bodies.beside(nanoseconds, self._sessions.check_graph, graph_def)
             try:
                 version = await hosted.extend(graph_def, message.current_graph_version)
             except errors.FailedPreconditionError as error:
@@ -175,7 +175,7 @@ class _Master:
     ) -> bytes:
         """Execute the run in a message, of which `size` bytes are still to be decoded."""
         hosted = self._session(message.session_handle, call)
-        asked = await bodies.beside(size * loop_budget.WIRE_NS, lambda: protobuf.read_run_step(message, contents))
+        asked = await bodies.beside(size * loop_budget.WIRE_NS, protobuf.read_run_step, message, contents)
         if message.partial_run_handle:
             answer, counted = await self._runs.partial_runs.rpc_part(
                 hosted, call.caller, message.partial_run_handle, asked, size

@@ -87,7 +87,7 @@ class _PredictionService:
     async def predict(self, call: Call, data: bytes) -> bytes:
         small = parse_small_predict(data)
         if small is None:
-            request, contents = await bodies.beside(0, lambda: parse_predict(data, self._limits))
+            request, contents = await bodies.beside(0, parse_predict, data, self._limits)
         else:
             request, contents = small, {}
         version = self._version(request.model_spec)
@@ -128,7 +128,7 @@ class _PredictionService:
                 raise errors.InvalidArgumentError(f"Metadata field {name[:80]} is not supported")
         version = self._version(request.model_spec)
         session = version.hosted.session
-        return await bodies.beside(signatures_ns(session), lambda: _metadata(version, session))
+        return await bodies.beside(signatures_ns(session), _metadata, version, session)
 
 
 def _metadata(version: ModelVersion, session: aexec.Session) -> serving.GetModelMetadataResponse:

@@ -84,7 +84,7 @@ class RpcCallables:
 
         async def work(run: Run) -> bytes:
             call.run_id = run.id
-            asked = await bodies.beside(len(data) * loop_budget.WIRE_NS, lambda: _asked_with(options, message))
+            asked = await bodies.beside(len(data) * loop_budget.WIRE_NS, _asked_with, options, message)
             answer, _ = await self._served.execution.execute(hosted, run, asked, len(data), call.arrival, _write)
             call.keep_until_sent(run.held)
             return bytes(answer)

@@ -99,7 +99,7 @@ class RpcModelRuns:
         async def reading() -> ModelRequest:
             if wanted is not None:
                 return wanted
-            return await bodies.beside(size * loop_budget.WIRE_NS, lambda: read(hosted))
+            return await bodies.beside(size * loop_budget.WIRE_NS, read, hosted)
 
         def work(run: Run) -> Awaitable[Answer]:
             return execute_model_run(self._execution, version, hosted, run, reading(), size, call.arrival)
@@ -113,7 +113,7 @@ class RpcModelRuns:
         hosted = version.hosted
 
         async def work(run: Run) -> Answer:
-            asked = await bodies.beside(size * loop_budget.WIRE_NS, read, run.deadline)
+            asked = await bodies.beside(size * loop_budget.WIRE_NS, read, deadline=run.deadline)
             return await self._execution.execute(hosted, run, asked, size, call.arrival, write)
 
         return await self._serve(call, hosted, work)

@@ -35,8 +35,8 @@ def test_what_is_forgotten_is_gone_once() -> None:
     memory = account()
     array = np.zeros(100, np.uint8)
     memory.add(array, "a")
-    memory.forget(array[1:])
-    memory.forget(array)
+    memory.forget([array[1:]])
+    memory.forget([array])
     assert memory.in_use == 0
     del array
     assert memory.in_use == 0

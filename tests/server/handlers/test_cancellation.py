@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from aexec_server.handlers.runs import RunHandlers
 from aexec_server.http import bodies
+from aexec_server.requests.run_response import people_answer
 
 from aexec.framework import dtypes
 from tests.server.conftest import Api, Start, gate_graph
@@ -103,11 +104,11 @@ async def test_run_that_is_over_is_not_said_to_be_cancelled_while_its_answer_is_
     writing, cancelled = asyncio.Event(), asyncio.Event()
     beside = bodies.beside
 
-    async def slow(nanoseconds: float, work: Any, deadline: float | None = None) -> Any:
-        if "write" in work.__code__.co_names + work.__code__.co_freevars:
+    async def slow(nanoseconds: float, work: Any, *arguments: Any, deadline: float | None = None) -> Any:
+        if work is people_answer:
             writing.set()
             await cancelled.wait()
-        return await beside(nanoseconds, work, deadline)
+        return await beside(nanoseconds, work, *arguments, deadline=deadline)
 
     for _ in range(10):  # compiled by then: such a run has no step once it is over
         assert (await api.run(small, feeds={"x": [1, 2, 3]}, fetches=["y"]))[0] == 200
