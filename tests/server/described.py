@@ -55,7 +55,7 @@ def _closed(schema: Any) -> Any:
     if not isinstance(schema, dict):
         return schema
     closed = {key: _closed(value) for key, value in schema.items()}
-    if "properties" in closed and closed.get("description", "").find("further fields") < 0:
+    if "properties" in closed and closed.get("description", "").find("refused by name") < 0:
         closed.setdefault("additionalProperties", False)
     return closed
 

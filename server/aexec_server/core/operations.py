@@ -196,10 +196,17 @@ def routes(store: OperationStore, config: ServerConfig, budget: BodyBudget) -> l
     one = "/v1/operations/{operation}"
     call = partial(Route, scope=Scope.RUN)
     return [
-        call("GET", one, handlers.get, "What a run that is answered later came to", None, "Operation", 200, _WAIT),
-        call("GET", f"{one}/response", handlers.response, "Its answer, as the run's own", None, "RunResponse"),
-        call("POST", f"{one}:cancel", handlers.cancel, "Cancel it", "CancelRequest", "Operation"),
-        call("DELETE", one, handlers.delete, "Forget it", status=204),
+        call("GET", one, handlers.get, "The state and the result of an operation", None, "Operation", 200, _WAIT),
+        call(
+            "GET",
+            f"{one}/response",
+            handlers.response,
+            "The answer of an operation, as the run would have answered",
+            None,
+            "RunResponse",
+        ),
+        call("POST", f"{one}:cancel", handlers.cancel, "Cancel an operation", "CancelRequest", "Operation"),
+        call("DELETE", one, handlers.delete, "Forget an operation and its result", status=204),
     ]
 
 

@@ -39,7 +39,7 @@ def routes(server: Server) -> list[Route]:
 
     path = "/v1/sessions/{session}/nodes"
     call = partial(Route, parameters=("node", "function"), scope=Scope.RUN)
-    return [call("GET", path, nodes, "Nodes of the graph, to be drawn", None, "Nodes")]
+    return [call("GET", path, nodes, "The nodes of the graph, for drawing it", None, "Nodes")]
 
 
 def _described(graph: aexec.Graph, name: str | None, function: str | None) -> dict[str, Any]:

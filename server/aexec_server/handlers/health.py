@@ -25,11 +25,20 @@ def routes(server: Server) -> list[Route]:
 
     return [
         *(
-            Route("GET", path, live, "Is the process alive?", None, "Live", traced=False, scope=Scope.OPEN)
+            Route("GET", path, live, "Whether the process is alive", None, "Live", traced=False, scope=Scope.OPEN)
             for path in ("/livez", "/healthz", "/v2/health/live")
         ),
         *(
-            Route("GET", path, ready, "Should it get requests?", None, "Ready", traced=False, scope=Scope.OPEN)
+            Route(
+                "GET",
+                path,
+                ready,
+                "Whether the server should get requests",
+                None,
+                "Ready",
+                traced=False,
+                scope=Scope.OPEN,
+            )
             for path in ("/readyz", "/v2/health/ready")
         ),
     ]

@@ -45,7 +45,7 @@ def routes(server: Server) -> list[Route]:
     all_of_them, one = "/v1/sessions/{session}/queues", "/v1/sessions/{session}/queues/{queue}"
     call = partial(Route, scope=Scope.RUN)
     return [
-        call("GET", all_of_them, handlers.list, "Queues, and who waits at them", None, "Queues"),
+        call("GET", all_of_them, handlers.list, "List the queues of a session, with waiting runs", None, "Queues"),
         call(
             "POST",
             f"{one}:enqueue",
@@ -55,7 +55,7 @@ def routes(server: Server) -> list[Route]:
             "Queue",
             parameters=("Inference-Header-Content-Length",),
         ),
-        call("POST", f"{one}:dequeue", handlers.dequeue, "Take elements out of a queue", "Dequeue", "Elements"),
+        call("POST", f"{one}:dequeue", handlers.dequeue, "Take elements from a queue", "Dequeue", "Elements"),
         call("POST", f"{one}:close", handlers.close, "Close a queue", "CloseQueue", "Queue"),
     ]
 

@@ -38,10 +38,21 @@ def routes(handlers: RunsInFlight) -> list[Route]:
     call = partial(Route, scope=Scope.RUN)
     one = "/v1/sessions/{session}"
     return [
-        call("GET", f"{one}/runs/{{run}}/events", handlers.events, "What a run does", None, "Events", 200, _LAST_ID),
-        call("GET", f"{one}/runs/{{run}}/trace", handlers.trace, "What was traced of a run", None, "ChromeTrace"),
-        call("GET", f"{one}/runs", handlers.list, "Runs in flight", None, "Runs"),
-        call("GET", f"{one}/runs/{{run}}", handlers.get, "One run in flight", None, "Run"),
+        call(
+            "GET",
+            f"{one}/runs/{{run}}/events",
+            handlers.events,
+            "Follow the events of a run",
+            None,
+            "Events",
+            200,
+            _LAST_ID,
+        ),
+        call(
+            "GET", f"{one}/runs/{{run}}/trace", handlers.trace, "The Chrome trace of a traced run", None, "ChromeTrace"
+        ),
+        call("GET", f"{one}/runs", handlers.list, "List the runs in flight", None, "Runs"),
+        call("GET", f"{one}/runs/{{run}}", handlers.get, "The state of a run in flight", None, "Run"),
         call("POST", f"{one}/runs/{{run}}:cancel", handlers.cancel, "Cancel a run", "CancelRequest", "Cancelled"),
     ]
 

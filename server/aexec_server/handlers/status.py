@@ -30,7 +30,7 @@ def routes(server: Server) -> list[Route]:
     async def status(request: web.Request) -> web.Response:
         return json_response(_status(server, named=bool(request[CALLER].name)))
 
-    return [Route("GET", "/v1/status", status, "How the server is", None, "Status", scope=Scope.ADMIN)]
+    return [Route("GET", "/v1/status", status, "The state of the server", None, "Status", scope=Scope.ADMIN)]
 
 
 def process_status(server: Server) -> dict[str, Any]:

@@ -44,10 +44,10 @@ def routes(server: Server) -> list[Route]:
     all_of_them, one = "/v1/sessions/{session}/tensors", "/v1/sessions/{session}/tensors/{tensor}"
     call, may_be_given = partial(Route, scope=Scope.RUN), (str(JSON_LENGTH), "name")
     return [
-        call("GET", all_of_them, handlers.list, "Tensors that are kept", None, "SessionTensors"),
+        call("GET", all_of_them, handlers.list, "List the kept tensors of a session", None, "SessionTensors"),
         call("POST", all_of_them, handlers.put, "Keep a tensor", "KeepTensor", "SessionTensor", 201, may_be_given),
-        call("GET", one, handlers.get, "A tensor that is kept", None, "SessionTensorValue"),
-        call("DELETE", one, handlers.delete, "Forget a tensor that is kept", status=204),
+        call("GET", one, handlers.get, "The value of a kept tensor", None, "SessionTensorValue"),
+        call("DELETE", one, handlers.delete, "Delete a kept tensor", status=204),
     ]
 
 

@@ -24,7 +24,7 @@ def routes() -> list[Route]:
         return page_response(STATIC["console.html"], "text/html")
 
     return [
-        Route("GET", "/", page, "The console", None, "Page", scope=Scope.OPEN),
+        Route("GET", "/", page, "The console, a page for people", None, "Page", scope=Scope.OPEN),
         *file_routes("/console", _FILES),
         file_route("/favicon.ico", "icon.svg"),  # browsers request it whatever a page says
     ]

@@ -35,8 +35,16 @@ def routes(others: Iterable[Route]) -> list[Route]:
         return page_response(page(), "text/html")
 
     own = [
-        Route("GET", "/openapi.json", openapi, "This description, for programs", None, "OpenApi", scope=Scope.OPEN),
-        Route("GET", "/docs", docs, "This description, for people", None, "Page", scope=Scope.OPEN),
+        Route(
+            "GET",
+            "/openapi.json",
+            openapi,
+            "This description, as an OpenAPI document",
+            None,
+            "OpenApi",
+            scope=Scope.OPEN,
+        ),
+        Route("GET", "/docs", docs, "This description, as a page for people", None, "Page", scope=Scope.OPEN),
         *file_routes("/docs", ["page.css"]),
     ]
     table = [*others, *own]

@@ -91,7 +91,7 @@ def routes(server: Server, runs: RunHandlers) -> list[Route]:
                 "POST",
                 f"{p}/infer_stream",
                 handlers.infer_stream,
-                "Run a model, and get outputs as they come",
+                "Run a model and stream its outputs",
                 "InferRequest",
                 "Events",
                 200,
@@ -99,20 +99,42 @@ def routes(server: Server, runs: RunHandlers) -> list[Route]:
             )
             for p in both
         ),
-        call("GET", "/v2/models", handlers.names, "Names of all models", None, "ModelNames"),
-        *(call("GET", p, handlers.metadata, "What a model takes and gives", None, "ModelMetadata") for p in both),
-        *(call("GET", f"{p}/ready", handlers.model_ready, "Can it be run?", None, "ModelReady") for p in both),
-        *(call("GET", f"{p}/config", handlers.model_config, "Its configuration", None, "ModelConfig") for p in both),
+        call("GET", "/v2/models", handlers.names, "List the names of the models", None, "ModelNames"),
+        *(call("GET", p, handlers.metadata, "The inputs and outputs of a model", None, "ModelMetadata") for p in both),
         *(
-            call("GET", f"{p}/stats", handlers.stats, "How often it was run, and how long that took", None, "Stats")
+            call("GET", f"{p}/ready", handlers.model_ready, "Whether the model can be run", None, "ModelReady")
+            for p in both
+        ),
+        *(
+            call("GET", f"{p}/config", handlers.model_config, "The configuration of a model", None, "ModelConfig")
+            for p in both
+        ),
+        *(
+            call("GET", f"{p}/stats", handlers.stats, "Numbers and durations of a model's runs", None, "Stats")
             for p in (*both, "/v2/models")
         ),
         *(
-            front("GET", p, handlers.server_metadata, "Name, version and extensions", None, "ServerMetadata")
+            front(
+                "GET", p, handlers.server_metadata, "Name, version and extensions of the server", None, "ServerMetadata"
+            )
             for p in ("/v2", "/v2/")
         ),
         *_settings_routes(handlers, call, front),
-        call("POST", "/v2/repository/index", handlers.index, "All models", "IndexRequest", "RepositoryIndex"),
+        *_repository_routes(handlers, call, changes),
+    ]
+
+
+def _repository_routes(handlers: _Handlers, call: Callable[..., Route], changes: Scope) -> list[Route]:
+    """Return the routes of the model repository; loading and unloading need the scope `changes`."""
+    return [
+        call(
+            "POST",
+            "/v2/repository/index",
+            handlers.index,
+            "List the models of the repository",
+            "IndexRequest",
+            "RepositoryIndex",
+        ),
         call(
             "POST",
             "/v2/repository/models/{model}/load",
@@ -139,22 +161,61 @@ def _settings_routes(handlers: _Handlers, call: Callable[..., Route], front: Cal
     model = "/v2/models/{model}"
     traces = [(front, "/v2"), (call, model), (call, model + "/versions/{version}")]
     found = [
-        front("GET", "/v2/logging", handlers.logging, "Settings of the log", None, "LogSettings"),
-        front("POST", "/v2/logging", handlers.logging, "Set what is so", "LogSettings", "LogSettings"),
+        front("GET", "/v2/logging", handlers.logging, "Read the settings of the log", None, "LogSettings"),
+        front(
+            "POST",
+            "/v2/logging",
+            handlers.logging,
+            "Set settings to their present values; others are refused",
+            "LogSettings",
+            "LogSettings",
+        ),
     ]
     for make, path in traces:
         found += [
-            make("GET", f"{path}/trace/setting", handlers.tracing, "Settings of traces", None, "TraceSettings"),
-            make("POST", f"{path}/trace/setting", handlers.tracing, "Set what is so", "TraceSettings", "TraceSettings"),
+            make(
+                "GET", f"{path}/trace/setting", handlers.tracing, "Read the settings of traces", None, "TraceSettings"
+            ),
+            make(
+                "POST",
+                f"{path}/trace/setting",
+                handlers.tracing,
+                "Set settings to their present values; others are refused",
+                "TraceSettings",
+                "TraceSettings",
+            ),
         ]
     for memory in ("systemsharedmemory", "cudasharedmemory"):
         region = f"/v2/{memory}/region/{{region}}"
         for path in (f"/v2/{memory}", region):
             found += [
-                front("GET", f"{path}/status", handlers.regions, "Regions of shared memory: none", None, "Regions"),
-                front("POST", f"{path}/unregister", handlers.unregister, "Forget regions", "Region", "Done"),
+                front(
+                    "GET",
+                    f"{path}/status",
+                    handlers.regions,
+                    "List regions of shared memory: there are none",
+                    None,
+                    "Regions",
+                ),
+                front(
+                    "POST",
+                    f"{path}/unregister",
+                    handlers.unregister,
+                    "Unregister regions of shared memory: there are none",
+                    "Region",
+                    "Done",
+                ),
             ]
-        found.append(front("POST", f"{region}/register", handlers.register, "Refused, by name", "Region", "Done"))
+        found.append(
+            front(
+                "POST",
+                f"{region}/register",
+                handlers.register,
+                "Register a region of shared memory: always refused",
+                "Region",
+                "Done",
+            )
+        )
     return found
 
 

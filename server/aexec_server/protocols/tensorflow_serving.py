@@ -63,16 +63,23 @@ def routes(server: Server, runs: RunHandlers) -> list[Route]:
         return [call(method, path + suffix, handler, summary, request, response, direct=direct) for path in _PATHS]
 
     predict = ("PredictRequest", "PredictResponse")
-    names = ("Names of all models", None, "ModelNames")
+    names = ("List the names of the models", None, "ModelNames")
     return [
         *each("POST", ":predict", handlers.predict, "Run a model", *predict, handlers.direct),
         *each("POST", ":classify", handlers.classify, "Classify examples", "ExamplesRequest", "ClassifyResponse"),
-        *each("POST", ":regress", handlers.regress, "Values for examples", "ExamplesRequest", "RegressResponse"),
-        *each("GET", "/metadata", handlers.metadata, "Signatures of a model", None, "ServingMetadata"),
+        *each(
+            "POST",
+            ":regress",
+            handlers.regress,
+            "Compute a value for each example",
+            "ExamplesRequest",
+            "RegressResponse",
+        ),
+        *each("GET", "/metadata", handlers.metadata, "The signatures of a model", None, "ServingMetadata"),
         Route(
             "GET", "/v1/models", handlers.names, *names, ignore_case=True, scope=Scope.RUN, process=AnsweredBy.MODELS
         ),
-        *each("GET", "", handlers.status, "Versions of a model and their states", None, "ServingStatus"),
+        *each("GET", "", handlers.status, "The versions of a model and their states", None, "ServingStatus"),
     ]
 
 

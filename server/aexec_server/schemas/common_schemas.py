@@ -24,67 +24,70 @@ from aexec_server.schemas.schema import (
 
 __all__ = ["BODIES", "PARAMETERS", "SCHEMAS"]
 
-_SIZE = told(INTEGER, "-1 is a size that is open", minimum=-1)
+_SIZE = told(INTEGER, "Size; -1 if it is unknown", minimum=-1)
 _DATATYPE = told(
     STRING,
     f"One of {', '.join(DATATYPES)}, or in sessions a DataType such as DT_COMPLEX64",
     pattern=f"^({'|'.join(DATATYPES)}|DT_[A-Z0-9_]+)$",
 )
-_RUN_ID = told(STRING, "Chosen by the client", pattern="^[A-Za-z0-9][A-Za-z0-9._~@+-]{0,127}$")
+_RUN_ID = told(STRING, "Id of a run, chosen by the client", pattern="^[A-Za-z0-9][A-Za-z0-9._~@+-]{0,127}$")
 
 # Schemas that other schemas refer to.
 SCHEMAS: dict[str, Schema] = {
     "Error": told(
         record(
-            error=told(STRING, "What went wrong"),
+            error=told(STRING, "Message of the error"),
             code={"type": "string", "enum": [code.name for code in Code if code is not Code.OK]},
             status=told(INTEGER, "The HTTP status", minimum=400, maximum=599),
             type={"const": "about:blank"},
-            title=told(STRING, "The code in words"),
-            detail=told(STRING, "As `error`"),
-            instance=told(STRING, "What it is about"),
-            reason_=told(STRING, "For programs: server_restarted, host_ended, answer_forgotten"),
-            trace_id_=told(STRING, "Of the trace that the request belongs to, which the server's log has too"),
+            title=told(STRING, "Canonical code in words"),
+            detail=told(STRING, "The same as `error`"),
+            instance=told(STRING, "Path of the request, or id of the run"),
+            reason_=told(STRING, "Reason for programs to test: server_restarted, host_ended or answer_forgotten"),
+            trace_id_=told(STRING, "Trace of the request, also in the server's log"),
             node_=told(STRING, "The node that failed"),
-            op_=told(STRING, "Its op"),
+            op_=told(STRING, "Op of the node that failed"),
         ),
-        "A problem of RFC 9457, with what the inference protocols read",
+        "A problem of RFC 9457, with the member `error` of the inference protocols",
     ),
     "Datatype": _DATATYPE,
     "RunId": _RUN_ID,
     "Shape": told(array(_SIZE, maxItems=64), "Sizes of the dimensions"),
     "Data": told(
         either(NUMBER, STRING, BOOLEAN, array(reference("Data"))),
-        "Elements, row by row, nested or flat; a value alone where the shape is []",
+        "Elements in row-major order, nested or flat; a single value for shape []",
     ),
     "Value": told(
         either(NUMBER, STRING, BOOLEAN, request(b64=told(STRING, "Bytes in base64")), array(reference("Value"))),
-        "A tensor as nested lists, whose type the graph says; strings that are not UTF-8 as base64",
+        "A tensor as nested lists, of the type that the graph declares; strings that are not UTF-8 are in base64",
     ),
     "InputTensor": request(
         name=STRING,
-        shape=array(told(INTEGER, "A size", minimum=0), maxItems=64),
+        shape=array(told(INTEGER, "Size of a dimension", minimum=0), maxItems=64),
         datatype=reference("Datatype"),
         data_=reference("Data"),
-        parameters_=request(binary_data_size_=told(INTEGER, "Bytes of it that follow the JSON", minimum=0)),
+        parameters_=request(binary_data_size_=told(INTEGER, "Length of the tensor's bytes after the JSON", minimum=0)),
     ),
     "OutputTensor": record(
         name=STRING,
         datatype=reference("Datatype"),
         shape=reference("Shape"),
         data_=reference("Data"),
-        parameters_=record(binary_data_size=told(INTEGER, "Bytes of it that follow the JSON", minimum=0)),
+        parameters_=record(binary_data_size=told(INTEGER, "Length of the tensor's bytes after the JSON", minimum=0)),
     ),
     "WantedTensor": either(
         STRING,
-        request(name=STRING, parameters_=request(binary_data_=told(BOOLEAN, "After the JSON, in binary form"))),
+        request(
+            name=STRING,
+            parameters_=request(binary_data_=told(BOOLEAN, "True: send the tensor in binary form, after the JSON")),
+        ),
     ),
     "TensorInfo": record(
         name=STRING,
         datatype=nullable(reference("Datatype")),
-        shape=told(nullable(reference("Shape")), "null if the rank is open"),
-        tensor_=told(STRING, "Which tensor of the graph it is"),
-        tensors_=told(array(STRING), "Which tensors it is made of"),
+        shape=told(nullable(reference("Shape")), "null if the rank is unknown"),
+        tensor_=told(STRING, "Name of the tensor in the graph"),
+        tensors_=told(array(STRING), "Names of the tensors of which it is composed"),
     ),
     "Signature": record(
         inputs=array(reference("TensorInfo")), outputs=array(reference("TensorInfo")), method_name=STRING
@@ -96,9 +99,9 @@ SCHEMAS: dict[str, Schema] = {
 _FIGURES = {
     "sessions": INTEGER,
     "runs_in_flight": INTEGER,
-    "runs": told(INTEGER, "That have ended since it began"),
-    "errors": told(INTEGER, "Requests that were answered with one"),
-    "tensor_bytes": told(INTEGER, "What tensors take of memory"),
+    "runs": told(INTEGER, "Number of runs that have ended since the server's start"),
+    "errors": told(INTEGER, "Number of requests answered with an error"),
+    "tensor_bytes": told(INTEGER, "Bytes of memory of tensors"),
 }
 
 BODIES: dict[str, BodySchema] = {
@@ -107,38 +110,42 @@ BODIES: dict[str, BodySchema] = {
     "Metrics": BodySchema(
         others={
             "text/plain": "Metrics in the text format of Prometheus, version 0.0.4",
-            "application/openmetrics-text": "The same in that of OpenMetrics, version 1.0.0",
+            "application/openmetrics-text": "Metrics in the text format of OpenMetrics, version 1.0.0",
         }
     ),
     "Status": BodySchema(
         record(
             version=STRING,
             uptime_s=NUMBER,
-            ready=told(BOOLEAN, "As /readyz says"),
+            ready=told(BOOLEAN, "True if /readyz answers 200"),
             **_FIGURES,
-            tensor_bytes_limit=told(nullable(INTEGER), "null for no limit"),
-            host_count=told(INTEGER, "The processes in which sessions are"),
-            hosts=told(array(record(name=STRING, **_FIGURES)), "Of many, the hundred with most to do"),
+            tensor_bytes_limit=told(nullable(INTEGER), "Limit on these bytes; null: no limit"),
+            host_count=told(INTEGER, "Number of session hosts"),
+            hosts=told(array(record(name=STRING, **_FIGURES)), "Session hosts; at most the hundred with most to do"),
             recent_errors=told(
                 array(
                     record(
                         time=told(NUMBER, "Seconds since 1970"),
                         method=STRING,
-                        path=told(STRING, "Without the handles of sessions"),
+                        path=told(STRING, "Path, without handles of sessions"),
                         status=INTEGER,
                         code=STRING,
                         node=nullable(STRING),
                         op=nullable(STRING),
                     )
                 ),
-                "The latest, oldest first, without what they said",
+                "The latest errors, oldest first, without their messages",
             ),
         )
     ),
     "OpenApi": BodySchema(told(ANY_OBJECT, "An OpenAPI 3.1 document: this one")),
-    "Page": BodySchema(others={"text/html": "A page for people"}),
+    "Page": BodySchema(others={"text/html": "A page in HTML"}),
     "PageFile": BodySchema(
-        others={"text/css": "How it looks", "text/javascript": "What it does", "image/svg+xml": "An icon"}
+        others={
+            "text/css": "The style sheet of a page",
+            "text/javascript": "A script of a page",
+            "image/svg+xml": "The icon of the pages",
+        }
     ),
 }
 
@@ -148,28 +155,45 @@ PARAMETERS: dict[str, Schema] = {
     "run": {"in": "path", "description": "Id of a run", "schema": reference("RunId")},
     "partial": {"in": "path", "description": "Handle of a partial run", "schema": reference("RunId")},
     "operation": {"in": "path", "description": "Id of an operation", "schema": STRING},
-    "wait_s": {"in": "query", "description": "Seconds to wait for its end", "schema": told(NUMBER, "", minimum=0)},
-    "Last-Event-ID": {"in": "header", "description": "Number of the last event", "schema": INTEGER},
-    "Priority": {"in": "header", "description": "RFC 9218's: u=0 to u=7, the urgent first", "schema": STRING},
-    "Prefer": {"in": "header", "description": "respond-async, or respond-async, wait=5", "schema": STRING},
+    "wait_s": {
+        "in": "query",
+        "description": "Seconds to wait for the end of the operation",
+        "schema": told(NUMBER, "", minimum=0),
+    },
+    "Last-Event-ID": {
+        "in": "header",
+        "description": "Number of the last event received; later ones are sent",
+        "schema": INTEGER,
+    },
+    "Priority": {
+        "in": "header",
+        "description": "Urgency of RFC 9218, from u=0, the most urgent, to u=7",
+        "schema": STRING,
+    },
+    "Prefer": {
+        "in": "header",
+        "description": "respond-async: answer later; with wait=5: answer later unless the run ends within 5 seconds",
+        "schema": STRING,
+    },
     "Idempotency-Key": {
         "in": "header",
-        "description": "The same request with the same key is carried out once",
+        "description": "Key of the request; a request that is repeated with its key is carried out once",
         "schema": told(STRING, "", minLength=1, maxLength=255),
     },
     "Idempotency-Secret": {
         "in": "header",
-        "description": "Told with the first answer where there are no tokens; it gets that answer from another address",
+        "description": "Secret that came with the first answer, if the server has no tokens; gives the answer"
+        " to a client at another address",
         "schema": STRING,
     },
     "Aexec-Timeout-Ms": {
         "in": "header",
-        "description": "Milliseconds until its deadline; 0 for none",
+        "description": "Milliseconds until the deadline; 0: no deadline",
         "schema": {"type": "integer", "minimum": 0},
     },
     "queue": {"in": "path", "description": "Name of a queue", "schema": STRING},
-    "tensor": {"in": "path", "description": "Handle of a tensor that is kept", "schema": STRING},
-    "name": {"in": "query", "description": "What it is to be called", "schema": STRING},
+    "tensor": {"in": "path", "description": "Handle of a kept tensor", "schema": STRING},
+    "name": {"in": "query", "description": "Name of the session", "schema": STRING},
     "model": {"in": "path", "description": "Name of a model", "schema": STRING},
     "version": {
         "in": "path",
@@ -178,22 +202,22 @@ PARAMETERS: dict[str, Schema] = {
     },
     "label": {"in": "path", "description": "Label of a version", "schema": STRING},
     "region": {"in": "path", "description": "Name of a region of shared memory", "schema": STRING},
-    "ttl_s": {"in": "query", "description": "Seconds without use after which it is closed", "schema": NUMBER},
+    "ttl_s": {"in": "query", "description": "Seconds without use after which the session is closed", "schema": NUMBER},
     "current_graph_version": {
         "in": "query",
-        "description": "Of the graph that is extended; any, if neither this nor the body says it",
+        "description": "Version of the graph that is extended; any version, if neither this nor the body gives one",
         "schema": INTEGER,
     },
-    "node": {"in": "query", "description": "Only the node of this name, with its attrs", "schema": STRING},
-    "function": {"in": "query", "description": "Nodes of this function of the graph", "schema": STRING},
+    "node": {"in": "query", "description": "List only the node of this name, with its attrs", "schema": STRING},
+    "function": {"in": "query", "description": "List the nodes of this function of the graph", "schema": STRING},
     "Aexec-Run-Id": {
         "in": "header",
-        "description": "Names the run, so that it can be cancelled while it is under way",
+        "description": "Id of the run, chosen by the client, by which the run can be cancelled",
         "schema": reference("RunId"),
     },
     "Inference-Header-Content-Length": {
         "in": "header",
-        "description": "How many bytes of the body are JSON; the tensors in binary form follow them",
+        "description": "Length of the body's JSON in bytes; the tensors in binary form follow it",
         "schema": {"type": "integer", "minimum": 0},
     },
 }

@@ -20,23 +20,24 @@ from aexec_server.schemas.schema import (
 
 __all__ = ["BODIES"]
 
-_TENSORS = "The JSON, as long as the header Inference-Header-Content-Length says, and the bytes of tensors"
-_DURATION = record(count=told(INTEGER, "How many", minimum=0), ns=told(INTEGER, "Nanoseconds together", minimum=0))
+_TENSORS = "JSON, of the length in the header Inference-Header-Content-Length, followed by the bytes of tensors"
+_DURATION = record(count=told(INTEGER, "Count", minimum=0), ns=told(INTEGER, "Sum in nanoseconds", minimum=0))
 _INFO = record(name=STRING, datatype=STRING, shape=reference("Shape"))
 _DIMS = record(name=STRING, data_type=STRING, dims=reference("Shape"))
 _OTHERS = {"additionalProperties": True}  # for models that read them
 _INPUT = request(
     name=STRING,
-    shape=array(told(INTEGER, "A size", minimum=0), maxItems=64),
+    shape=array(told(INTEGER, "Size of a dimension", minimum=0), maxItems=64),
     datatype=reference("Datatype"),
     data_=reference("Data"),
-    parameters_=request(binary_data_size_=told(INTEGER, "Bytes of it that follow the JSON", minimum=0)) | _OTHERS,
+    parameters_=request(binary_data_size_=told(INTEGER, "Length of the tensor's bytes after the JSON", minimum=0))
+    | _OTHERS,
 )
 _OUTPUT = request(
     name=STRING,
     parameters_=request(
-        binary_data_=told(BOOLEAN, "After the JSON, in binary form"),
-        classification_=told(INTEGER, "Send so many of its highest values, each as `value:place`", minimum=0),
+        binary_data_=told(BOOLEAN, "True: send the tensor in binary form, after the JSON"),
+        classification_=told(INTEGER, "Number of highest values to send, each as `value:index`", minimum=0),
     )
     | _OTHERS,
 )
@@ -67,19 +68,21 @@ BODIES: dict[str, BodySchema] = {
     ),
     "InferRequest": BodySchema(
         request(
-            id_=nullable(told(STRING, "Comes back with the answer", maxLength=1024)),
+            id_=nullable(told(STRING, "Id of the request, repeated in the answer", maxLength=1024)),
             parameters_=request(
-                signature_name_=told(nullable(STRING), "Which signature of the model"),
-                timeout_=told(INTEGER, "Microseconds; 0 for none", minimum=0),
-                priority_=told(INTEGER, "From 1, lower ones first; 0 for the default", minimum=0, maximum=1000),
-                binary_data_output_=told(BOOLEAN, "Outputs that do not say otherwise are binary"),
-                sequence_id_=told(_NOTHING, "None, 0 or empty: models keep nothing between requests"),
+                signature_name_=told(nullable(STRING), "Name of a signature of the model"),
+                timeout_=told(INTEGER, "Microseconds until the deadline; 0: no deadline", minimum=0),
+                priority_=told(
+                    INTEGER, "Priority from 1, the highest, to 1000; 0 and none mean 100", minimum=0, maximum=1000
+                ),
+                binary_data_output_=told(BOOLEAN, "Whether outputs are binary unless they say otherwise"),
+                sequence_id_=told(_NOTHING, "Must be absent, 0 or empty: models keep no state between requests"),
                 sequence_start_=_NOTHING,
                 sequence_end_=_NOTHING,
             )
             | _OTHERS,
             inputs=array(_INPUT),
-            outputs_=told(either(STRING, array(either(STRING, _OUTPUT))), "All, if left out"),
+            outputs_=told(either(STRING, array(either(STRING, _OUTPUT))), "Outputs to compute; the default is all"),
         ),
         others={"application/octet-stream": _TENSORS},
     ),
@@ -93,9 +96,9 @@ BODIES: dict[str, BodySchema] = {
                 record(
                     name=STRING,
                     version=STRING,
-                    last_inference=told(INTEGER, "Milliseconds since 1970; 0 for never"),
-                    inference_count=told(INTEGER, "Rows"),
-                    execution_count=told(INTEGER, "Steps"),
+                    last_inference=told(INTEGER, "Milliseconds since 1970; 0: never"),
+                    inference_count=told(INTEGER, "Number of rows run"),
+                    execution_count=told(INTEGER, "Number of steps run"),
                     inference_stats=record(
                         success=_DURATION,
                         fail=_DURATION,
@@ -109,7 +112,7 @@ BODIES: dict[str, BodySchema] = {
             )
         )
     ),
-    "IndexRequest": BodySchema(request(ready_=told(BOOLEAN, "Only those that can be run")), required=False),
+    "IndexRequest": BodySchema(request(ready_=told(BOOLEAN, "True: list only models that can be run")), required=False),
     "RepositoryIndex": BodySchema(array(record(name=STRING, version_=STRING, state=STRING, reason=STRING))),
     "LoadRequest": BodySchema(
         request(
@@ -117,12 +120,14 @@ BODIES: dict[str, BodySchema] = {
                 nullable(
                     {
                         "type": "object",
-                        "properties": {"config": told(STRING, "A configuration in JSON, for its version_policy")},
-                        "patternProperties": {"^file:[0-9]+/": told(STRING, "Contents of a file in base64")},
+                        "properties": {
+                            "config": told(STRING, "Configuration in JSON, of which version_policy is read")
+                        },
+                        "patternProperties": {"^file:[0-9]+/": told(STRING, "Content of a file, in base64")},
                         "additionalProperties": False,
                     }
                 ),
-                "What to load, where it is not in the repository",
+                "The model to load, if it is not in the repository",
             )
         ),
         required=False,

@@ -98,22 +98,25 @@ def describe_api(routes: Iterable[Route]) -> dict[str, Any]:
 _TOKEN = {
     "type": "http",
     "scheme": "bearer",
-    "description": "A token, where the server has any, that is for what each call names: to run, to manage sessions "
-    "of one's own, or to administer the server",
+    "description": "A token, if the server has any. Each call names the scope that the token must have: run, manage "
+    "(the caller's own sessions) or admin",
 }
 _ERROR = {
-    "description": "It was refused, or failed",
+    "description": "The request was refused, or failed",
     "headers": {
-        "Retry-After": {"description": "Seconds; of statuses 429 and 503", "schema": {"type": "integer"}},
-        "WWW-Authenticate": {"description": "What a token lacks; of 401 and 403", "schema": {"type": "string"}},
+        "Retry-After": {
+            "description": "Seconds after which to try again; with 429 and 503",
+            "schema": {"type": "integer"},
+        },
+        "WWW-Authenticate": {"description": "What the token lacks; with 401 and 403", "schema": {"type": "string"}},
     },
     "content": {media: {"schema": reference("Error")} for media in ("application/json", "application/problem+json")},
 }
 
 _LATER = {
-    "description": "It goes on, and its operation has the answer when it is there",
+    "description": "The run goes on; its operation will have the answer",
     "headers": {
-        "Location": {"description": "Of the operation", "schema": {"type": "string"}},
+        "Location": {"description": "Path of the operation", "schema": {"type": "string"}},
         "Preference-Applied": {"description": "respond-async", "schema": {"type": "string"}},
     },
 }
@@ -142,7 +145,7 @@ def _parameter(name: str) -> Schema:
 
 
 def _responses(route: Route) -> dict[str, Any]:
-    nothing = {"description": "Done"}
+    nothing = {"description": "Success"}
     responses: dict[str, Any] = {str(route.status): nothing}
     if route.response is not None:
         # A status 204 is the answer to JSON; a request with a protobuf message gets a message, with status 200.

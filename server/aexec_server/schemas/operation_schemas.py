@@ -17,7 +17,7 @@ from aexec_server.schemas.schema import (
 
 __all__ = ["BODIES"]
 
-_ELSEWHERE = told(record(content_type=STRING, location=STRING), "Where an answer is that is no JSON")
+_ELSEWHERE = told(record(content_type=STRING, location=STRING), "Path of an answer that is not JSON")
 
 BODIES: dict[str, BodySchema] = {
     "Operation": BodySchema(
@@ -25,22 +25,22 @@ BODIES: dict[str, BodySchema] = {
             record(
                 name=told(STRING, "operations/ and its id"),
                 metadata=record(run_id_=reference("RunId")),
-                done=told(BOOLEAN, "There is a response, or an error"),
+                done=told(BOOLEAN, "True if there is a response or an error"),
                 response_=either(reference("RunResponse"), _ELSEWHERE),
                 error_=record(
-                    code=told(INTEGER, "Of google.rpc.Code", minimum=1, maximum=16),
+                    code=told(INTEGER, "Code of google.rpc.Code", minimum=1, maximum=16),
                     message=STRING,
                     details=array(reference("Error")),
                 ),
             ),
-            "As google.longrunning",
+            "An operation as in google.longrunning",
         )
     ),
     "Events": BodySchema(
         others={
             "text/event-stream": "Events output, progress, error and done, each with one JSON object",
-            "application/x-ndjson": "The same objects, one on each line, with a member event",
+            "application/x-ndjson": "The same objects, one per line, each with a member `event`",
         }
     ),
-    "ChromeTrace": BodySchema(told(ANY_OBJECT, "For chrome://tracing and Perfetto")),
+    "ChromeTrace": BodySchema(told(ANY_OBJECT, "Trace for chrome://tracing and Perfetto")),
 }

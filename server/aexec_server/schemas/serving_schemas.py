@@ -20,7 +20,9 @@ from aexec_server.schemas.schema import (
 
 __all__ = ["BODIES"]
 
-_SIGNATURE_NAME: dict[str, Schema] = {"signature_name_": told(nullable(STRING), "serving_default, if left out")}
+_SIGNATURE_NAME: dict[str, Schema] = {
+    "signature_name_": told(nullable(STRING), "Name of the signature; the default is serving_default")
+}
 _VALUES = either(reference("Value"), reference("Values"))
 _FEATURES = told(mapping(reference("Value")), "Features by name: a value, or a list of them")
 
@@ -35,7 +37,7 @@ BODIES: dict[str, BodySchema] = {
     "ExamplesRequest": BodySchema(
         request(
             **_SIGNATURE_NAME,
-            context_=told(_FEATURES, "Features of all examples"),
+            context_=told(_FEATURES, "Features that all examples share"),
             examples=array(_FEATURES, minItems=1),
         )
     ),

@@ -22,34 +22,36 @@ from aexec_server.schemas.schema import (
 __all__ = ["BODIES"]
 
 _GRAPH = told(either(told(STRING, "Base64 of a GraphDef"), reference("Message")), "A GraphDef")
-_COUNT = told(INTEGER, "How many", minimum=0)
-_TENSORS = "The JSON, as long as the header Inference-Header-Content-Length says, and the bytes of tensors"
+_COUNT = told(INTEGER, "Count", minimum=0)
+_TENSORS = "JSON, of the length in the header Inference-Header-Content-Length, followed by the bytes of tensors"
 _SESSION = {
     "session_handle": STRING,
-    "owner_": told(STRING, "Whose token made it; told to admins"),
-    "graph_version": told(INTEGER, "How often it was extended"),
+    "owner_": told(STRING, "Owner of the token that made the session; shown to admins only"),
+    "graph_version": told(INTEGER, "Number of extensions so far"),
     "nodes": _COUNT,
-    "runs": told(INTEGER, "How many it has begun"),
+    "runs": told(INTEGER, "Number of runs begun so far"),
     "runs_in_flight": _COUNT,
-    "plans": told(INTEGER, "How many plans it keeps, one for each set of feeds, fetches and targets"),
-    "ttl_s": told(nullable(NUMBER), "Seconds without use after which it is closed; null for never"),
-    "idle_s": told(NUMBER, "Seconds since it was used"),
+    "plans": told(INTEGER, "Number of plans kept, one for each set of feeds, fetches and targets"),
+    "ttl_s": told(nullable(NUMBER), "Seconds without use after which the session is closed; null: never"),
+    "idle_s": told(NUMBER, "Seconds since the last use"),
 }
 _OPTIONS = {
     "type": "object",
-    "description": "RunOptions; further fields of that message are honoured, or refused by name",
+    "description": "Fields of RunOptions; those that are not honoured are refused by name",
     "properties": {
-        "timeout_in_ms": told(INTEGER, "0 for none", minimum=0),
-        "priority": told(INTEGER, "From 1, lower ones first; 0 for the default", minimum=0, maximum=1000),
+        "timeout_in_ms": told(INTEGER, "Milliseconds until the deadline; 0: no deadline", minimum=0),
+        "priority": told(
+            INTEGER, "Priority from 1, the highest, to 1000; 0 and none mean 100", minimum=0, maximum=1000
+        ),
         "trace_level": {"enum": ["NO_TRACE", "SOFTWARE_TRACE", "HARDWARE_TRACE", "FULL_TRACE", 0, 1, 2, 3]},
         "output_partition_graphs": BOOLEAN,
-        "prints": told(BOOLEAN, "What nodes print is to be in the metadata, instead of the server's log"),
+        "prints": told(BOOLEAN, "True: put the output of printing nodes into the metadata, not into the server's log"),
     },
 }
 _PARAMETERS = request(
-    timeout_=told(INTEGER, "Microseconds; 0 for none", minimum=0),
-    priority_=told(INTEGER, "From 1, lower ones first; 0 for the default", minimum=0, maximum=1000),
-    binary_data_output_=told(BOOLEAN, "Outputs that do not say otherwise are binary"),
+    timeout_=told(INTEGER, "Microseconds until the deadline; 0: no deadline", minimum=0),
+    priority_=told(INTEGER, "Priority from 1, the highest, to 1000; 0 and none mean 100", minimum=0, maximum=1000),
+    binary_data_output_=told(BOOLEAN, "Whether outputs are binary unless they say otherwise"),
 )
 _GIVEN = either(array(reference("InputTensor")), reference("Values"))
 _WANTED = either(STRING, array(reference("WantedTensor"), maxItems=4096))
@@ -61,14 +63,14 @@ _COMMON = {
 _RUN: Schema = {
     "run_id": STRING,
     "state": {"enum": ["pending", "running", "succeeded", "failed", "cancelled"]},
-    "cancelled": told(BOOLEAN, "It ends because that was asked for"),
-    "seconds": told(NUMBER, "Since it came"),
-    "step_id_": told(INTEGER, "Of its step, if that has begun"),
+    "cancelled": told(BOOLEAN, "True if the run was cancelled and is ending"),
+    "seconds": told(NUMBER, "Seconds since the request came"),
+    "step_id_": told(INTEGER, "Id of the step, if it has begun"),
     "nodes_": _COUNT,
-    "ready_": told(INTEGER, "Nodes that are ready to run"),
-    "running_": told(INTEGER, "Nodes that run in threads, or wait for something"),
-    "live_bytes_": told(nullable(INTEGER), "What its tensors take of memory"),
-    "peak_bytes_": told(nullable(INTEGER), "What they took at most"),
+    "ready_": told(INTEGER, "Number of nodes that are ready to run"),
+    "running_": told(INTEGER, "Number of nodes that run in threads or wait"),
+    "live_bytes_": told(nullable(INTEGER), "Bytes of memory of the run's tensors"),
+    "peak_bytes_": told(nullable(INTEGER), "Largest number of these bytes so far"),
 }
 
 BODIES: dict[str, BodySchema] = {
@@ -77,20 +79,20 @@ BODIES: dict[str, BodySchema] = {
             graph_def=_GRAPH,
             config_=told(reference("Message"), "A ConfigProto"),
             target_=STRING,
-            ttl_s_=told(nullable(NUMBER), "Seconds without use after which it is closed"),
+            ttl_s_=told(nullable(NUMBER), "Seconds without use after which the session is closed"),
             name_=told(
                 STRING,
-                "What it is to be called; without one it gets a handle that nobody can guess",
+                "Name of the session; without one it gets a handle that nobody can guess",
                 pattern="^[A-Za-z0-9][A-Za-z0-9._~-]{0,127}$",
             ),
             limits_=told(
                 request(
-                    max_runs_=told(INTEGER, "Runs in flight", minimum=1),
-                    max_memory_bytes_=told(INTEGER, "What its tensors take, with what it keeps", minimum=1),
-                    max_run_bytes_=told(INTEGER, "What those of one run take", minimum=1),
-                    max_kept_bytes_=told(INTEGER, "What it keeps under handles", minimum=1),
+                    max_runs_=told(INTEGER, "Limit on runs in flight", minimum=1),
+                    max_memory_bytes_=told(INTEGER, "Limit on the bytes of its tensors, kept ones included", minimum=1),
+                    max_run_bytes_=told(INTEGER, "Limit on the bytes of the tensors of one run", minimum=1),
+                    max_kept_bytes_=told(INTEGER, "Limit on the bytes of tensors under handles", minimum=1),
                 ),
-                "Within the server's",
+                "Limits of the session, within those of the server",
             ),
         ),
         message="CreateSessionRequest",
@@ -101,7 +103,9 @@ BODIES: dict[str, BodySchema] = {
     "Session": BodySchema(
         record(
             **_SESSION,
-            inputs_=told(array(reference("TensorInfo")), "Of the signature that a run without a name gets"),
+            inputs_=told(
+                array(reference("TensorInfo")), "Inputs of the signature that a run without a signature's name uses"
+            ),
             outputs_=array(reference("TensorInfo")),
             signatures=mapping(reference("Signature")),
         )
@@ -111,7 +115,7 @@ BODIES: dict[str, BodySchema] = {
     "ExtendRequest": BodySchema(
         request(
             graph_def=_GRAPH,
-            current_graph_version_=told(INTEGER, "Of the graph that is extended; may be in the address in its place"),
+            current_graph_version_=told(INTEGER, "Version of the graph that is extended; may be in the query instead"),
         ),
         message="ExtendSessionRequest",
         others={"application/octet-stream": "A GraphDef"},
@@ -133,20 +137,22 @@ BODIES: dict[str, BodySchema] = {
         told(
             either(
                 told(
-                    request(feeds_=_GIVEN, fetches_=_WANTED, targets_=told(array(STRING), "Operations"), **_COMMON),
-                    "By the graph's own names",
+                    request(
+                        feeds_=_GIVEN, fetches_=_WANTED, targets_=told(array(STRING), "Operations to run"), **_COMMON
+                    ),
+                    "Feeds and fetches by the names of the graph",
                 ),
                 told(
                     request(
-                        signature_=told(nullable(STRING), "One may be left out"),
+                        signature_=told(nullable(STRING), "Name of the signature; may be absent"),
                         inputs_=_GIVEN,
-                        outputs_=told(_WANTED, "All, if left out"),
+                        outputs_=told(_WANTED, "Outputs to compute; the default is all"),
                         **_COMMON,
                     ),
-                    "By the names of a signature",
+                    "Feeds and fetches by the names of a signature",
                 ),
             ),
-            "Tensors are a list, for programs, or an object of nested lists, for people; so are those of the answer",
+            "Tensors are a list, for programs, or an object of nested lists, for people; the answer has the same form",
         ),
         message="RunStepRequest",
         others={"application/octet-stream": _TENSORS},
@@ -155,7 +161,7 @@ BODIES: dict[str, BodySchema] = {
         either(
             told(
                 record(run_id=STRING, outputs=array(reference("OutputTensor")), metadata_=reference("Message")),
-                "For programs",
+                "Tensors as a list",
             ),
             told(
                 record(
@@ -165,14 +171,18 @@ BODIES: dict[str, BodySchema] = {
                     shapes=mapping(reference("Shape")),
                     metadata_=reference("Message"),
                 ),
-                "For people",
+                "Tensors as an object of nested lists",
             ),
         ),
         message="RunStepResponse",
         others={"application/octet-stream": _TENSORS},
     ),
     "ResetRequest": BodySchema(
-        request(containers_=told(array(STRING, maxItems=4096), "The default one, if none is named")),
+        request(
+            containers_=told(
+                array(STRING, maxItems=4096), "Names of the containers to clear; without names the default container"
+            )
+        ),
         message="ResetRequest",
         required=False,
     ),
@@ -181,9 +191,13 @@ BODIES: dict[str, BodySchema] = {
         request(
             feeds_=told(array(STRING, maxItems=4096), "All tensors that will be fed"),
             fetches_=told(array(STRING, maxItems=4096), "All tensors that will be fetched"),
-            targets_=told(array(STRING, maxItems=4096), "Operations"),
+            targets_=told(array(STRING, maxItems=4096), "Operations to run"),
             run_id_=nullable(reference("RunId")),
-            options_=request(timeout_in_ms_=told(INTEGER, "Of the step as a whole; 0 for none", minimum=0)),
+            options_=request(
+                timeout_in_ms_=told(
+                    INTEGER, "Milliseconds until the deadline of the whole step; 0: no deadline", minimum=0
+                )
+            ),
         ),
         message="PartialRunSetupRequest",
     ),
@@ -196,28 +210,28 @@ BODIES: dict[str, BodySchema] = {
         others={"application/octet-stream": _TENSORS},
     ),
     "Runs": BodySchema(record(runs=array(record(**_RUN)))),
-    "Run": BodySchema(
-        record(**_RUN, waits_for=told(array(STRING), "What its nodes do and wait for, of the first of them"))
-    ),
+    "Run": BodySchema(record(**_RUN, waits_for=told(array(STRING), "What the first of its nodes do or wait for"))),
     "Nodes": BodySchema(
         record(
             graph_version=INTEGER,
-            functions=told(array(STRING), "Names of its functions"),
-            total=told(INTEGER, "Nodes that there are, of which 20000 at most are listed"),
+            functions=told(array(STRING), "Names of the graph's functions"),
+            total=told(INTEGER, "Number of all nodes; at most 20000 of them are listed"),
             nodes=array(
                 record(
                     name=STRING,
                     op=STRING,
                     device=STRING,
-                    inputs=told(array(STRING), "As in a NodeDef: node, node:1, ^node"),
+                    inputs=told(array(STRING), "Inputs as in a NodeDef: node, node:1, ^node"),
                     outputs=array(record(datatype=STRING, shape=nullable(reference("Shape")))),
-                    attrs_=told(mapping(STRING), "Shortened"),
+                    attrs_=told(mapping(STRING), "Attrs, with long values shortened"),
                 )
             ),
         )
     ),
     "CancelRequest": BodySchema(
-        request(reason_=told(nullable(STRING), "For whoever waits for the run")), required=False
+        request(reason_=told(nullable(STRING), "Reason, as the waiting client sees it")), required=False
     ),
-    "Cancelled": BodySchema(record(cancelled=told(BOOLEAN, "is the run in flight, or was the last one of its id?"))),
+    "Cancelled": BodySchema(
+        record(cancelled=told(BOOLEAN, "True if the run is in flight, or was the last one of its id"))
+    ),
 }

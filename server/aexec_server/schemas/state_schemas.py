@@ -17,24 +17,24 @@ from aexec_server.schemas.schema import (
 
 __all__ = ["BODIES"]
 
-_COUNT = told(INTEGER, "How many", minimum=0)
-_TIMEOUT = told(INTEGER, "How long it may wait; 0 for as long as the client stays", minimum=0)
-_PARAMETERS = request(binary_data_output_=told(BOOLEAN, "Tensors follow the JSON, in binary form"))
-_TENSORS = "The JSON, as long as the header Inference-Header-Content-Length says, and the bytes of tensors"
-_SIZE = {"binary_data_size_": told(INTEGER, "Bytes of it that follow the JSON", minimum=0)}
+_COUNT = told(INTEGER, "Count", minimum=0)
+_TIMEOUT = told(INTEGER, "Longest wait in milliseconds; 0: as long as the client stays connected", minimum=0)
+_PARAMETERS = request(binary_data_output_=told(BOOLEAN, "True: tensors follow the JSON in binary form"))
+_TENSORS = "JSON, of the length in the header Inference-Header-Content-Length, followed by the bytes of tensors"
+_SIZE = {"binary_data_size_": told(INTEGER, "Length of the tensor's bytes after the JSON", minimum=0)}
 _SENT = {
     "datatype": reference("Datatype"),
-    "shape": array(told(INTEGER, "A size", minimum=0), maxItems=64),
+    "shape": array(told(INTEGER, "Size of a dimension", minimum=0), maxItems=64),
     "data_": reference("Data"),
     "parameters_": request(**_SIZE),
 }
-_HANDLE = told(STRING, "By which it is fetched, fed and deleted")
+_HANDLE = told(STRING, "Handle, by which the tensor is fetched, fed and deleted")
 _QUEUE = record(
     name=STRING,
     kind=told(STRING, "The op that makes such a queue"),
-    size=told(INTEGER, "Elements in it", minimum=0),
-    capacity=told(INTEGER, "Elements that it may have", minimum=0),
-    peak=told(INTEGER, "The most that it has had", minimum=0),
+    size=told(INTEGER, "Number of elements in the queue", minimum=0),
+    capacity=told(INTEGER, "Largest number of elements", minimum=0),
+    peak=told(INTEGER, "Largest number of elements so far", minimum=0),
     enqueued=_COUNT,
     dequeued=_COUNT,
     waiting_producers=_COUNT,
@@ -49,17 +49,22 @@ BODIES: dict[str, BodySchema] = {
         request(
             components=told(
                 either(array(request(name_=STRING, **_SENT)), array(reference("Value"))),
-                "A tensor for each component, as V2 tensors or as nested lists",
+                "One tensor per component, as V2 tensors or as nested lists",
             ),
-            many_=told(BOOLEAN, "Their rows are elements"),
+            many_=told(BOOLEAN, "True: each row of the tensors is an element"),
             timeout_in_ms_=_TIMEOUT,
         ),
         others={"application/octet-stream": _TENSORS},
     ),
     "Dequeue": BodySchema(
         request(
-            count_=told(INTEGER, "So many elements, as one tensor for each component", minimum=0, maximum=1_000_000),
-            up_to_=told(BOOLEAN, "Once the queue is closed, fewer will do"),
+            count_=told(
+                INTEGER,
+                "Number of elements to take, answered as one tensor per component",
+                minimum=0,
+                maximum=1_000_000,
+            ),
+            up_to_=told(BOOLEAN, "True: take fewer elements if the queue is closed"),
             timeout_in_ms_=_TIMEOUT,
             parameters_=_PARAMETERS,
         ),
@@ -73,7 +78,7 @@ BODIES: dict[str, BodySchema] = {
         others={"application/octet-stream": _TENSORS},
     ),
     "CloseQueue": BodySchema(
-        request(cancel_pending_=told(BOOLEAN, "Who waits to put something fails, instead of going first")),
+        request(cancel_pending_=told(BOOLEAN, "True: runs that wait to put elements fail; false: they go first")),
         required=False,
     ),
     "SessionTensors": BodySchema(
@@ -84,7 +89,7 @@ BODIES: dict[str, BodySchema] = {
         )
     ),
     "KeepTensor": BodySchema(
-        request(name_=told(STRING, "The first part of its handle"), **_SENT),
+        request(name_=told(STRING, "First part of the tensor's handle"), **_SENT),
         message="TensorProto",
         others={"application/octet-stream": _TENSORS},
     ),
