@@ -1,4 +1,4 @@
-"""What can be set: `SessionConfig` for a session, `RunOptions` for one run, `RunMetadata` it returns."""
+"""Settings: `SessionConfig` of a session, `RunOptions` of one run; and `RunMetadata`, what a run reports."""
 
 from __future__ import annotations
 
@@ -28,17 +28,18 @@ if TYPE_CHECKING:
 
 __all__ = ["MAX_PRINTS", "RunMetadata", "RunOptions", "SessionConfig", "ThreadPool", "callable_arguments"]
 
-# Characters that the metadata of a run has of what it prints.
+# Most characters of a run's prints in its metadata.
 MAX_PRINTS = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
 class ThreadPool:
-    """A pool that a session is to have.
+    """A pool of threads of a session.
 
     Attributes:
-        threads: heavy kernels that run in its threads at once; 0 for as many as `inter_op_threads` says.
-        name: sessions that name the same share it, and have to agree on `threads`; empty for one of the session's own.
+        threads: most heavy kernels that run in it at once; 0 for the number in `inter_op_threads`.
+        name: sessions that name the same pool share it, and must agree on `threads`; "" for a pool of the session's
+            own.
     """
 
     threads: int = 0

@@ -107,7 +107,7 @@ class NodeEstimate:
                 self.asks_always = to is not EstimateState.MEASURED  # no call leads back to UNMEASURED
                 return
 
-    # What rows of the table refer to
+    # Conditions and changes of the table's rows
 
     def _always(self, _call: MeasuredCall) -> bool:
         return True

@@ -54,10 +54,10 @@ _MAX_CALLS = 10
 
 @dataclass(slots=True)
 class Position:
-    """Where a line is.
+    """A position in a line.
 
     Attributes:
-        node: the node whose call the line is at; None if it is at none.
+        node: the node whose call the line is at, or None.
         done: True if the call has returned.
         function: the index of the function that the node was calling, or None.
         variables: the line's local variables, by name.
@@ -114,14 +114,14 @@ class CompiledPlan:
         return self._costs.may_leave(node)
 
     def position(self, error: BaseException) -> tuple[list[Position], BaseException]:
-        """Where a line was when it raised: the position in this plan, in the function called there, and so on.
+        """Return the positions at which a line raised an error: in this plan, in the function called there, and so on.
 
         Returns:
             The positions, empty if the error is not from this line; and the error as it was raised there.
         """
         found = self._positions(error.__traceback__, [])
         if isinstance(error.__cause__, StopIteration) and not (found and found[-1].node and found[-1].function is None):
-            # Python lets none out of a generator.
+            # Python turns a StopIteration out of a generator into this error.
             error = error.__cause__
             found = self._positions(error.__traceback__, found)
         return found, error

@@ -16,9 +16,9 @@ from aexec.runtime.plans.plan import PlanNode
 
 __all__ = ["CHANGES", "ON_LOOP", "HeavyError", "TakeOverError", "WaitsError", "first", "inner", "leave", "waits"]
 
-# What a line yields before a call that must be made on the event loop's thread, if it may be in another.
+# A line that may be in another thread yields this before a call that must be made on the event loop's thread.
 ON_LOOP = object()
-# What it yields there before a call that changes state, in whatever thread.
+# And this before a call that changes state, in any thread.
 CHANGES = object()
 
 

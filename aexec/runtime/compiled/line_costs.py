@@ -1,12 +1,12 @@
-"""What a compiled plan asks about cost: whether a call would hold up the event loop, where that may be.
+"""The checks of cost in a compiled plan: whether a call would hold up the event loop, if that is possible.
 
     if v0.size > SMALL: heavy(n1, v0)                      once its arguments are large
     if f0.shape not in s2: light(s2, f0.shape, n2, f0)     once for each set of shapes
     v3 = measured(n3, c3, v2)                              a call that was slow once
     if (ns := heavy_ns(n4, v3)): yield n4, ns, [v3]        in a line that goes on in a thread
 
-What the questions rely on may change as calls are measured: then the plan is to be compiled again.
-Next to read: `line_writer.py`, which writes the questions; `plans/call_estimates.py`, which answers them.
+The checks use estimates, which change as calls are measured; then the plan must be compiled again.
+Next to read: `line_writer.py`, which writes the checks; `plans/call_estimates.py`, whose functions they call.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ _MAX_SHAPES = 50
 
 
 class LineCosts:
-    """What a line asks about the cost of its calls.
+    """The checks of cost in a line.
 
     Attributes:
-        limits: call that is asked by number of elements → above how many.
-        scales: call that is asked once for each set of shapes → the scale of its estimate when the line was written.
+        limits: call that is checked by number of elements → the limit above which it may be heavy.
+        scales: call that is checked once for each set of shapes → the scale of its estimate when the line was written.
         suspects: calls that are short by their estimates but were slow once; the line measures them.
     """
 

@@ -43,7 +43,7 @@ _TINY = 256
 
 
 class LineLayout:
-    """Where a compiled plan keeps its values.
+    """The variables in which a compiled plan keeps its values.
 
     Attributes:
         root: the block of the root frame.
@@ -53,7 +53,7 @@ class LineLayout:
         flagged: the Merges that have a variable saying whether they took anything.
         ids: node that is not a Merge → its number, which the names of its outputs and of its kernel contain.
         feeds: fed node → its variable.
-        merges: Merge → the variable of what it took.
+        merges: Merge → the variable of its output.
         owner: block of a loop → that loop, and the block around it.
         counters: loop → the variable with the number of its iteration.
         constants: name of a constant → its value.

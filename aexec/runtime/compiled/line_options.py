@@ -1,4 +1,4 @@
-"""What the text of a compiled plan is written for: the options that its writer is given.
+"""The options of a compiled plan's writer.
 
 Next to read: `line_writer.py`, which writes the text.
 """
@@ -15,7 +15,7 @@ __all__ = ["Body", "LineOptions"]
 
 
 class Body(Protocol):
-    """The compiled plan of a function's body, as a line that calls it needs it; see `CompiledPlan`."""
+    """What a line needs of the compiled plan of a function that it calls; see `CompiledPlan`."""
 
     function: Callable[..., Any]
     is_line: bool
@@ -25,14 +25,14 @@ class Body(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class LineOptions:
-    """What a line is written for.
+    """The options for writing a line.
 
     Attributes:
-        heavy_ns: returns how long a call is expected to take, in ns, if that would hold up the event loop; else 0.
+        heavy_ns: returns the expected ns of a call if it would hold up the event loop, else 0.
         chunk: the number of calls between two looks at the clock.
         body_of: returns the compiled plan of a function's body.  Raises NotCompiledError if there is none.
-        goes_on: the line yields before a heavy call, so that a thread makes it and the calls after it; otherwise the
-            line raises there, and the interpreter takes over.
+        goes_on: True if the line yields before a heavy call, so that a thread makes it and the calls after it;
+            otherwise the line raises there, and the interpreter takes over.
     """
 
     heavy_ns: Callable[[PlanNode, Sequence[Any]], float]

@@ -62,10 +62,10 @@ class TakeOver:
         return found
 
     def _outcome(self, node: PlanNode, *, live: bool | None) -> NodeOutcome:
-        """How a node ended.
+        """Return the outcome of a node.
 
         Args:
-            live: None if it does not matter any more.
+            live: whether it was alive; None if that does not matter any more.
         """
         if live is False or (live is None and node.kind == Kind.RETVAL):
             return NodeOutcome(node, None)

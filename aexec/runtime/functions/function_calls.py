@@ -173,7 +173,7 @@ class CalledFunction:
             delivered.append(copied)
         return tuple(delivered)
 
-    # Where arguments are, and the body's plan for that
+    # The memory that arguments are in, and the body's plan for it
 
     def prepare(self) -> Plan | PartitionedPlan | None:
         """The body's plan, built now if it is small.  Raises what building it raises.
@@ -308,7 +308,7 @@ async def nested_results(
 
 
 async def _give_way(environment: StepEnvironment) -> None:
-    """Give way to the loop if the slice is over, which an execution without nodes never does itself."""
+    """Give way to the event loop if the slice is over, as an execution without nodes never does that itself."""
     if perf_counter() >= environment.slices.open(environment.loop):
         await asyncio.sleep(0)
 

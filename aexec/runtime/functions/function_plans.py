@@ -41,7 +41,7 @@ Places = tuple[Device | None, ...]
 
 
 def places_by_type(types: Sequence[DType], device: Device) -> Places:
-    """Where the inputs or outputs of a node are that calls a function on this device."""
+    """Return the memory of each input or output of a node that calls a function on this device."""
     if device.is_host:
         return (None,) * len(types)
     return tuple(device if memory is MemoryType.DEVICE_MEMORY else None for memory in memory_by_type(types))

@@ -83,7 +83,7 @@ class Function:
 
         Raises:
             ResourceExhaustedError: the bodies of all functions together have too many nodes.
-            whatever `function_body.instantiate` raises.
+            Also what `function_body.instantiate` raises.
         """
         if self._body is None:
             runtime = self.runtime
@@ -157,7 +157,7 @@ class FunctionRuntime:
         self.on_the_loop = on_the_loop
         self.beside_the_loop = beside_the_loop
         self.budget = budget
-        # How functions read and update variables; see `variable_order.py`.
+        # The reads and updates of variables in functions; see `variable_order.py`.
         self.effects: FunctionEffects | None = None
         self.body_nodes = 0
         self._functions: dict[tuple[str, Any], Function] = {}
@@ -200,12 +200,12 @@ class FunctionRuntime:
         return self._sent_nodes + self._made_nodes
 
     def gradient_of(self, function: NameAttrList) -> NameAttrList:
-        """The function that computes the gradient of another one; made once.
+        """Return the gradient function of a function, which is made once.
 
         Raises:
-            NeedsThreadError: on the event loop, if it is not made yet.
+            NeedsThreadError: called on the event loop, and it is not made yet.
             ResourceExhaustedError: the functions made for gradients have too many nodes.
-            whatever `gradient_function` raises.
+            Also what `gradient_function` raises.
         """
         self.library.get(function.name)
         key = attr_value.hashable(function)

@@ -50,7 +50,7 @@ def put_in_order(working: WorkingGraph, signature: PlanKey, functions: FunctionR
 
 
 def _effects(functions: FunctionRuntime) -> FunctionEffects:
-    """How the functions of a session use variables; filled in as far as it was needed."""
+    """Return the uses of variables in a session's functions, which are found as they are needed."""
     if functions.effects is None:
         functions.effects = FunctionEffects(
             functions.library, lambda reference: _body_of(functions, reference), _may_wait

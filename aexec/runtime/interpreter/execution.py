@@ -1,10 +1,10 @@
-"""The default executor: the thin asyncio shell that runs what the propagator state says is ready.
+"""The default executor: a thin asyncio shell around the propagator state, which says which nodes are ready.
 
-Work is done in slices, between which the loop gets its turn.  All bookkeeping is on the loop's thread.
+It works in slices, between which the loop gets its turn.  All bookkeeping is on the loop's thread.
 
-How an execution ends: by the last node, by the first error, or by cancellation.  In
-the latter two no further node starts; coroutines are cancelled and awaited, queued
-offloads are withdrawn, running ones are abandoned unless they touch shared state.
+An execution ends with its last node, its first error, or a cancellation.  After an error or a cancellation no further
+node starts; coroutines are cancelled and awaited, queued offloads are withdrawn, and running ones are abandoned unless
+they touch shared state.
 Next to read: `node_runner.py`, which runs the nodes.
 """
 
@@ -54,7 +54,7 @@ class Execution(NodeRunner):
 
     # Makes the list of an iteration's ready nodes.
     make_ready: Callable[[Sequence[PlanNode]], list[PlanNode]] = list
-    # The same for a traced step.
+    # Makes this list in a traced step.
     make_timed_ready: Callable[[Sequence[PlanNode]], TimedReady] = TimedReady
 
     __slots__ = (
@@ -90,7 +90,7 @@ class Execution(NodeRunner):
 
     @classmethod
     def runs_joint(cls, plan: PartitionedPlan, environment: StepEnvironment, on_result: OnResult | None) -> bool:
-        """True if partitions are to run as their joint plan: not if somebody watches the single partitions."""
+        """True if partitions are to run as their joint plan: not if they are watched one by one."""
         return False
 
     @property
@@ -220,7 +220,7 @@ class Execution(NodeRunner):
     def has_to_do(self) -> bool:
         """True if it has something to do now, besides waiting."""
         state = self._state or self.state
-        # With nothing outstanding it is over, even where a frame waits for an Enter that nothing reaches.
+        # With nothing outstanding the execution has ended, even if a frame waits for an Enter that nothing reaches.
         return not state.outstanding or bool(state.active) or state.finished or state.stopping
 
     def can_go_on(self) -> bool:
@@ -369,7 +369,7 @@ class Execution(NodeRunner):
         state = self.state
         if not state.fail(error):
             return
-        # Whoever waits inside this execution (queues, called functions) is told first.
+        # Cancel first what waits inside this execution: queues, called functions.
         status = error.fresh() if isinstance(error, errors.OpError) else errors.CancelledError("Run call was cancelled")
         self._cancellation.start_cancel_with_status(status)
         if self._queued is not None and self.caller is None:

@@ -1,9 +1,9 @@
-"""What an executor is: the contract between the runtime and whatever executes a plan.
+"""The contract between the runtime and an executor, which executes a plan.
 
-A session runs its steps with the executor that its config names; functions called inside a step run
-with the same one.  This module is all that the runtime asks of an executor, and what it gives to one:
-the plan (`plans/plan.py`), the step's `StepEnvironment`, and the cancellation manager of this execution.
-`plans/absent_values.py` has what stands for feeds and fetches without a value.
+A session runs its steps with the executor that its config names; functions called inside a step run with the same one.
+This module has all that the runtime needs of an executor, and all that it gives to one: the plan (`plans/plan.py`), the
+step's `StepEnvironment`, and the cancellation manager of this execution.
+`plans/absent_values.py` has the marks for feeds and fetches without a value.
 `execution.py` is the default; `tests/support/stand_ins/plain_executor.py` is another that shares nothing with it.
 """
 
@@ -58,7 +58,7 @@ def no_value(position: int) -> NoReturn:
 
 @dataclass(frozen=True, slots=True)
 class ExecutionStatistics:
-    """How many nodes are ready to run, and how many were started and are not done."""
+    """The numbers of nodes that are ready to run, and that have started and not ended."""
 
     ready: int
     running: int
@@ -71,17 +71,17 @@ class Executor(Protocol):
     """Executes one plan once.  All methods are called on the thread of the step's event loop."""
 
     async def run(self, feeds: Sequence[Any]) -> list[Any]:
-        """Execute the plan on fed values; returns the fetched ones.
+        """Execute the plan on fed values; return the fetched ones.
 
-        When it returns or raises, nothing of the execution runs any more that could touch shared state.
-        With its first error it cancels its cancellation manager.
+        When it returns or raises, nothing of the execution that could touch shared state runs any more.
+        At its first error it cancels its cancellation manager.
 
         Args:
             feeds: values in the order of the plan's args; `UNFED` for those that come by `feed`.
 
         Raises:
-            OpError: the first error of a kernel, with its node; or, if the manager was cancelled first, what
-                it was cancelled with.
+            OpError: the first error of a kernel, with its node; or, if the manager was cancelled first, the error of
+                that cancellation.
             InvalidArgumentError: a fetched value is dead, and there is no `on_result`.
             asyncio.CancelledError: the awaiting task was cancelled.
         """
@@ -134,13 +134,13 @@ RegisteredKernel = Callable[[OpKernelConstruction], BuiltKernel]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ExecutorType:
-    """What a session uses to run its steps, by the name of `SessionConfig.executor_type`.
+    """An executor with its kernels and rendezvous, registered under a name for `SessionConfig.executor_type`.
 
     Attributes:
         factory: makes executors.
-        create_kernel: makes the kernel of a node, given the construction, which has the function library, and what
-            gives the registered one; None for that.
-        create_rendezvous: makes the rendezvous of the step with an id, and of each call of a function that is split;
+        create_kernel: makes the kernel of a node from the construction, which has the function library, and from a
+            function that makes the registered kernel; None to use the registered one.
+        create_rendezvous: makes the rendezvous of the step with an id, and of each call of a partitioned function;
             None for the usual one.
     """
 

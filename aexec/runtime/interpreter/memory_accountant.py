@@ -1,9 +1,10 @@
 """The accountant of a step: counts the memory of kernel calls, and refuses calls that would exceed a limit.
 
-Before a call it reserves the outputs, whose sizes the op's shape function tells for these inputs, and the scratch
-memory that the kernel declares (`op_kernel.Scratch`).  What the kernel then takes from an allocator, or announces,
-comes out of that reservation.  Outputs whose shape only the kernel finds out are counted after the call; the step ends
-if they are too much.  Kernels with a `cost` of 0 return views and handles, so nothing is reserved for them.
+Before a call it reserves memory for the outputs, whose sizes the op's shape function computes from the inputs, and for
+the scratch memory that the kernel declares (`op_kernel.Scratch`).  Memory that the kernel takes from an allocator, or
+announces, is taken from that reservation.  Outputs whose shapes only the kernel can compute are counted after the call;
+if they are too large, the step fails.  Kernels with a `cost` of 0 return views and handles, so nothing is reserved for
+them.
 
 Under a limit below `EXACT_BELOW`, and in traced steps, a tracer counts every call.  Under larger limits only calls in
 threads are counted: a call on the event loop is short and makes a few megabytes at most.  Steps that outlive their
@@ -437,7 +438,7 @@ def _is_array(value: Any) -> bool:
     return isinstance(value, np.ndarray)
 
 
-# What a call will make
+# Expected memory of calls
 
 
 class Expected(NamedTuple):

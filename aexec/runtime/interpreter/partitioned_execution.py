@@ -76,7 +76,7 @@ class PartitionedExecution:
                 part.shared_turn = self._together
                 part.caller = caller
                 self._together.members.append(part)
-        # What the partitions raised, in order; `_was_cancelled`: a cancellation came before the first error.
+        # Errors of the partitions, in order; `_was_cancelled` is True if a cancellation came before the first one.
         self._errors: list[BaseException] = []
         self._was_cancelled = False
 
@@ -85,7 +85,7 @@ class PartitionedExecution:
         loop, step_id = self._environment.loop, self._environment.step_id
         host, results = self._plan.host, [NO_VALUE] * sum(len(p.fetches) for p in self._plan.partitions)
         fed = [[feeds[position] for position in partition.feeds] for partition in self._plan.partitions]
-        del feeds  # each is dropped as soon as its last consumer has it
+        del feeds  # values are freed as soon as their last consumer has them
         others = [
             loop.create_task(self._run_part(position, fed, results), name=f"step {step_id}: {partition.device.name}")
             for position, partition in enumerate(self._plan.partitions)

@@ -214,7 +214,7 @@ class IterationState:
             self._kill_merge(merge, index)
 
     def _kill_merge(self, merge: PlanNode, index: int) -> None:
-        self.pending[index] = 0  # it dies once, whatever else comes (a second dead Enter, a value after it)
+        self.pending[index] = 0  # it dies once, even if more inputs come (a second dead Enter, a value after it)
         self.dying.append(merge)
 
     def _all_dead(self, merge: PlanNode, index: int) -> bool:
@@ -521,7 +521,7 @@ class PropagatorState:
         self.outstanding += 1
 
     def node_ended(self, iteration: IterationState) -> None:
-        """The counterpart of `node_started`, whatever the outcome."""
+        """The counterpart of `node_started`, for any outcome."""
         iteration.in_flight -= 1
         self.outstanding -= 1
         self.activate(iteration)

@@ -43,13 +43,13 @@ class QueuedCalls:
     def enqueue(
         self, node: PlanNode, kernel: QueuedKernel, arguments: Sequence[Any], frame_iter: tuple[int, int]
     ) -> Any:
-        """Queue a call: its outputs, or `PendingOutputs` of them if the host has to wait for some.
+        """Queue a call; return its outputs, or `PendingOutputs` if the host has to wait for some.
 
         Args:
-            kernel: the node's, or what stands for it.
+            kernel: the node's kernel, or a wrapper of it.
 
         Raises:
-            whatever `QueuedWork.enqueue` does.
+            What `QueuedWork.enqueue` raises.
         """
         device = node.queued_on
         assert device is not None

@@ -102,10 +102,9 @@ class SharedTurn:
     def give_up_if_stuck(self) -> None:
         """If the step only waits for values that no member will send, give up these Recvs.
 
-        That is what happens within one execution, too: a node whose inputs never come does not run, and a frame ends
-        when nothing in it can run.  A loop gets there if its predicate lets it go on although all that enters the next
-        iteration is dead.  The end of a frame may let other nodes run, so only frames that nothing holds open are given
-        up.
+        This is as within one execution: a node whose inputs never come does not run, and a frame ends when nothing in
+        it can run.  A loop gets there if its predicate lets it continue although all inputs of the next iteration are
+        dead.  The end of a frame may let other nodes run, so only frames that nothing holds open are given up.
         """
         if any(member.can_go_on() for member in self.members):
             return

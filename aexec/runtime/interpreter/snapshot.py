@@ -14,7 +14,7 @@ __all__ = ["IterationSnapshot", "NodeOutcome", "Snapshot"]
 
 
 class NodeOutcome(NamedTuple):
-    """How a node ended.
+    """The outcome of a node that has ended.
 
     Attributes:
         outs: its outputs, None in place of a dead one; for a retval, the fetched value.  None: the node is dead.  `()`:

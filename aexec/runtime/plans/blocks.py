@@ -294,7 +294,7 @@ class _Arranger:
         return guard if bool(constant) == (output == 1) else guard | {_NEVER}
 
     def _origin(self, value: Value) -> Value:
-        """Where a value was made, looking through nodes that only pass it on."""
+        """Return the origin of a value, looking through nodes that only pass it on."""
         while value[0].passes_on or value[0].kind == Kind.SWITCH:
             node, output = value
             slot = node.first + (output if node.passes_on else 0)

@@ -1,4 +1,4 @@
-"""How long a kernel's call is expected to take: the kernel's own estimate, corrected by measurement.
+"""Estimates of how long a kernel's call takes: the kernel's own estimate, corrected by measurement.
 
 The executor uses it to choose between the event loop and a worker thread.
 Next to read: `node_estimate.py`, which learns from measurement; `interpreter/node_runner.py`, which asks;
@@ -27,18 +27,18 @@ __all__ = [
     "usual_ns",
 ]
 
-# The least estimate, in ns, of a call that may be made on the loop or in a thread.
+# Smallest estimate, in ns, of a call that may be made on the loop or in a thread.
 _CALL_NS = 1000.0
 
 
 def heavy_ns(node: PlanNode, inputs: Sequence[Any]) -> float:
-    """How long a call is expected to take if it would hold up the loop, by its corrected estimate; 0 if it would not.
+    """Return the expected ns of a call if it would hold up the loop by its corrected estimate, else 0.
 
-    Before the first measurement of a node the estimate may be far too low.  So its first call is made in a thread
-    unless it is very light, and a call that takes long does not hold the loop even once.
+    Before the first measurement the estimate may be far too low.  So a node's first call is made in a thread unless it
+    is very light, and a long call does not block the loop even once.
 
     Returns:
-        The estimate, uncorrected, in ns; infinity where the kernel cannot tell.
+        The uncorrected estimate in ns; infinity if the kernel cannot tell.
     """
     expected, estimate = _own_ns(node.cost, inputs), node.estimate
     if not current_budget().allows(expected * estimate.factor):
@@ -84,9 +84,9 @@ def _own_ns(cost: Cost, inputs: Sequence[Any]) -> float:
 
 
 def usual_ns(cost: Cost, estimate: NodeEstimate, inputs: Sequence[Any]) -> float:
-    """How long a call usually takes, in ns: the kernel's own estimate, corrected; infinity where it cannot tell.
+    """Return the corrected estimate of a call in ns; infinity if the kernel cannot tell.
 
-    A call that is expected to be too short to be measured was measured only where something held it up.  So a scale
+    A call that is expected to be too short to be measured was measured only when something delayed it.  So a scale
     above 1 does not count then, unless the node is heavy.
     """
     own = _own_ns(cost, inputs)

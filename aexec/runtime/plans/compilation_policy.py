@@ -56,7 +56,7 @@ class PlanState(Enum):
 
 
 class PlanEvent(Enum):
-    """What can happen to a plan."""
+    """The events in the life of a plan."""
 
     BEGINS = "a run begins"
     WRITING = "a thread begins to write the line"
@@ -71,7 +71,7 @@ class PlanEvent(Enum):
 
 
 class Decision(Enum):
-    """How the run that begins is to be made."""
+    """The decisions about a run that begins."""
 
     INTERPRET = "interpret"
     COMPILE = "compile, then run; interpret if there is no line yet"
@@ -107,7 +107,7 @@ class CompiledForm(Protocol):
 
     @property
     def depth(self) -> int:
-        """How deep its function calls nest."""
+        """The depth of its nested function calls."""
 
     @property
     def suspects(self) -> Sequence[object]:
@@ -127,7 +127,7 @@ class CompiledForm(Protocol):
 
 
 class Explanation(NamedTuple):
-    """How the next run of a plan will be executed.
+    """Says how the next run of a plan will be executed.
 
     Attributes:
         way: "interpreted", or "compiled" and how.
@@ -297,7 +297,7 @@ class CompilationPolicy:
             return Explanation("compiled, going on in a thread, or interpreted", reason)
         return Explanation(_way_of(compiled), "nothing speaks against it")
 
-    # What rows of the table refer to
+    # Conditions and actions of the table's rows
 
     def _explain_writing(self, again: str) -> Explanation:
         if self._is_early():
@@ -479,7 +479,7 @@ def _transitions() -> tuple[Transition, ...]:
     return tuple(sorted(rows, key=lambda row: order.index(row.state)))
 
 
-# Rows of a state and event stand in the order in which their conditions are asked.
+# The conditions of a state and event are checked in the order of their rows.
 TRANSITIONS = _transitions()
 
 _ROWS: dict[tuple[PlanState, PlanEvent], tuple[Transition, ...]] = {

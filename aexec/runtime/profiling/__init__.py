@@ -1,1 +1,1 @@
-"""What steps did and how long it took: traces, step statistics, profiles, and the cost model learnt from them."""
+"""Records of steps: traces, step statistics, profiles, and the cost model learned from them."""

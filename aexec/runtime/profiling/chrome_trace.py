@@ -65,7 +65,7 @@ def to_chrome_trace(
 
 
 def _first_nanos(step_stats: proto.StepStats) -> int:
-    """When the first node of a step ran, in ns since the epoch; 0 if only microseconds are known."""
+    """Return when the first node of a step ran, in ns since the epoch; 0 if only microseconds are known."""
     every = [_begin(stats) for device in step_stats.dev_stats for stats in device.node_stats]
     return min(every, default=0)
 

@@ -233,7 +233,7 @@ def timeline_label(
 
 
 def transfer_text(op: str, attrs: Mapping[str, Any], frame_iter: tuple[int, int] = (0, 0)) -> str:
-    """What a send or receive carries, and to or from where: `tensor_name @device`, as in TensorFlow's labels.
+    """Return what a send or receive carries, with the other device: `tensor_name @device`, as in TensorFlow's labels.
 
     In a loop `;frame:iteration` follows, as in the keys of a rendezvous; it matches receives with sends.
     """
@@ -248,23 +248,24 @@ def _text(value: Any) -> str:
 
 
 def total_nanos(stats: proto.NodeExecStats) -> int:
-    """The ns of a recorded call, from its start until its outputs were there."""
+    """Return the ns of a recorded call, from its start until its outputs were there."""
     return int(stats.all_end_rel_nanos - stats.op_start_rel_nanos)
 
 
 def self_nanos(stats: proto.NodeExecStats) -> int:
-    """The ns in which a recorded node itself computed; for a delegate, whose work is not watched, all its time."""
+    """Return the ns in which a recorded node itself computed; for a delegate, all the time that it took."""
     if op_of(stats) == _DELEGATED:
         return total_nanos(stats)
     return int(stats.op_end_rel_nanos - stats.op_start_rel_nanos)
 
 
 def where_run(stats: proto.NodeExecStats, device: proto.DeviceStepStats) -> str:
-    """Where a recorded node ran: `inline` on the event loop's thread, in a worker `thread`, on a device's `stream`,
-    `awaited` as coroutines are and those who wait for the nodes of a function that they called, or by a `delegate`.
+    """Return where a recorded node ran: `inline`, in a `thread`, on a `stream`, `awaited`, or by a `delegate`.
+
+    Inline means on the event loop's thread.  Coroutines are awaited, and so are nodes that call functions.
 
     Args:
-        device: the statistics that it is in.
+        device: the device's statistics, which contain the node's.
     """
     if op_of(stats) == _DELEGATED:
         return "delegate"

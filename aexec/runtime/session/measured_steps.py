@@ -1,7 +1,7 @@
-"""Which steps of a session are measured for its cost model.
+"""Chooses the steps of a session that are measured for its cost model.
 
-As TensorFlow's `GraphOptions.build_cost_model` and `build_cost_model_after` say: every n-th step of each signature,
-after a number of steps that are not measured.  Next to read: `profiling/cost_model.py`.
+As with TensorFlow's `GraphOptions.build_cost_model` and `build_cost_model_after`, it chooses every n-th step of each
+signature, after a number of steps that are not measured.  Next to read: `profiling/cost_model.py`.
 """
 
 from __future__ import annotations

@@ -127,7 +127,7 @@ class PartialRun(Step):
                 raise errors.InvalidArgumentError(f"The fetch {name} has already been fetched.")
 
     def _waiting(self, pending: set[Endpoint], fetches: Iterable[Endpoint]) -> set[Endpoint]:
-        """Those of the fetches that depend on a pending feed.
+        """Return the fetches that depend on a pending feed.
 
         Raises:
             NeedsThreadError: called on the event loop, and the graph is so large that the search would block it.

@@ -22,12 +22,12 @@ __all__ = ["explain_run"]
 def explain_run(
     plan: Plan | PartitionedPlan | None, make_executor: object, config: SessionConfig, *, needs_step: bool
 ) -> Explanation:
-    """How the next run of a plan will be executed, and why.
+    """Explain how the next run of a plan will be executed, and why.
 
     Args:
         plan: None if it is not made yet.
         make_executor: the session's factory of executors.
-        needs_step: every run needs a `Step`, because the session limits how many run at once.
+        needs_step: True if every run needs a `Step`, because the session limits how many run at once.
     """
     reason = _setting_against(make_executor, config)
     if reason:

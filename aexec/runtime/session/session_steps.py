@@ -1,7 +1,7 @@
 """`SessionSteps`: begins the steps of a session, and keeps those in flight.
 
-Callables and steps hold this object instead of their session.  A run of a short compiled plan has no `Step` unless
-somebody looks for it: `begin` runs it at once.  Next to read: `callable.py`, `step.py`.
+Callables and steps hold this object instead of their session.  A run of a short compiled plan has no `Step` unless it
+is looked for while it runs: `begin` runs it at once.  Next to read: `callable.py`, `step.py`.
 """
 
 from __future__ import annotations
@@ -284,9 +284,7 @@ class SessionSteps:
         return None, step, step.finish(rest)
 
     def _feeds_at_once(self, call: SessionCallable, values: Sequence[Any]) -> list[Any] | None:
-        """The converted feeds of a run; None if its step must convert them: they are wrong, or so large that it takes a
-        thread.
-        """
+        """Return the converted feeds of a run; None if they are invalid or too large to convert inline."""
         try:
             feeds = list(map(self.tensors.feed, call.specs, values))
         except (errors.OpError, NeedsThreadError):
@@ -377,7 +375,7 @@ class SessionSteps:
         return self._print_rate
 
     def prepared(self, call: SessionCallable) -> Prepared:
-        """What a step of a callable waits for: its plan, or a future of it."""
+        """Return the plan of a callable's step, or a future of it."""
         found = call.prepared(self._planner)
         return found if self.hold_back is None else self.hold_back(found)
 

@@ -193,14 +193,14 @@ class SessionView:
         return compiled.listing
 
     def explain(self, call: SessionCallable) -> Explanation:
-        """How the next run of a callable will be executed, and why: `print(session.explain(call))`.
+        """Explain how the next run of a callable will be executed, and why: `print(session.explain(call))`.
 
-        This makes no plan.  A run whose options ask for a trace is interpreted, whatever this says.
+        It makes no plan.  It does not consider options of the run: a run that is traced is always interpreted.
         """
         return explain_run(call.plan, self._steps.make_executor, self.config, needs_step=self._steps.places is not None)
 
     async def rewrites(self, call: SessionCallable) -> PassReport:
-        """What the graph passes have done to a callable's nodes.
+        """Report what the graph passes have done to a callable's nodes.
 
         Raises:
             InvalidArgumentError, NotFoundError: as a call would.
@@ -219,7 +219,7 @@ class SessionView:
         return await self._planner.regions(call.signature)
 
     async def estimates(self, call: SessionCallable) -> list[EstimateReport]:
-        """What calls of a callable's nodes are known to cost, for those that may be too long for the event loop.
+        """Report the learned costs of a callable's nodes whose calls may be too long for the event loop.
 
         Raises:
             InvalidArgumentError, NotFoundError: as a call would.
