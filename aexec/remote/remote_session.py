@@ -179,7 +179,7 @@ class RemoteSession:
 
     @property
     def handle(self) -> str:
-        """The session's name in the server.  Whoever knows the name of a new session may use it."""
+        """The session's name in the server.  A client that knows the name of a new session may use it."""
         if self._handle is None:
             raise errors.FailedPreconditionError("The session is not open: enter it with 'async with' first")
         return self._handle

@@ -32,12 +32,13 @@ class RemoteStep:
         cancel: Callable[[str], Awaitable[object]],
         timeout: float | None,
     ) -> None:
-        """A step that has begun.
+        """Make a step that has begun.
 
         Args:
             run: waits for its results.
             cancel: asks the server to cancel it, with a reason.
-            timeout: seconds after which it ends with DeadlineExceededError, whatever the network does.
+            timeout: seconds after which it ends with DeadlineExceededError, even if the network fails; None for no
+                limit.
         """
         self.run_id = run_id
         self._run = run

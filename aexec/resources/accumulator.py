@@ -44,7 +44,7 @@ class Accumulator(Generic[S]):
     """The common part of dense and sparse accumulators; S is the type of their sums.
 
     A worker thread may hold the lock for long while it adds a gradient, so an event loop never waits for it: adding is
-    postponed there, and whoever releases the lock serves the waiting takers.
+    postponed there, and the thread that releases the lock serves the waiting takers.
 
     Attributes:
         dtype, shape: of the gradients; the first gradient fills in unknown parts of the shape.

@@ -193,10 +193,10 @@ class NanTensorHook(SessionRunHook):
 
 
 class LoggingTensorHook(SessionRunHook):
-    """Logs values, `loss = 0.25, step = 100 (1.204 sec)`, after each so many steps of this process, or seconds.
+    """Logs values, `loss = 0.25, step = 100 (1.204 sec)`, every few steps of this process, or seconds.
 
     Args:
-        tensors: what to log, by the names that are logged.
+        tensors: logged name → tensor.
         clock: returns seconds.
     """
 
@@ -225,10 +225,10 @@ class LoggingTensorHook(SessionRunHook):
 
 
 class StepCounterHook(SessionRunHook):
-    """Logs the steps per second, after each so many steps or seconds.
+    """Logs the steps per second, every few steps or seconds.
 
     Attributes:
-        steps_per_second: the last one logged; 0 before that.
+        steps_per_second: the last logged value; 0 before the first.
     """
 
     def __init__(
@@ -325,10 +325,10 @@ class ProgressBarHook(SessionRunHook):
 
 
 class SummarySaverHook(SessionRunHook):
-    """Writes summaries, after each so many steps of this process or seconds.
+    """Writes summaries, every few steps of this process, or seconds.
 
     Args:
-        writer: flushed at the end, and closed by whoever made it.
+        writer: flushed at the end; its owner closes it.
         summary: the result of a summary op.
     """
 

@@ -48,12 +48,12 @@ class Training(Protocol):
         """The number of steps, or None if the graph has no global step."""
 
     async def snapshot(self) -> tuple[dict[Tensor, Any], int | None]:
-        """What the saver would save, and the global step, from a moment at which no step runs."""
+        """Return what the saver would save, and the global step, at a moment at which no step runs."""
 
 
 @dataclass(frozen=True)
 class SessionRunArgs:
-    """What a hook adds to a step.
+    """Fetches and feeds that a hook adds to a step.
 
     Attributes:
         fetches: as for `Session.run`.

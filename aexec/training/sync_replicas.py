@@ -195,7 +195,7 @@ class SyncReplicasOptimizer(OptimizerWrapper):
             return average.apply(chosen)
 
     def _kept(self, taken: Sequence[Any]) -> list[Any]:
-        """The same, stored by `take_op`, and loaded again."""
+        """Return the taken values, stored by `take_op` and loaded again."""
         tensors = leaves_of(list(taken))
         types = {"shared_name": f"{self.name}/means".encode()}
         self._take = create_node("Stage", {"values": tensors}, types, name="keep_means")

@@ -316,7 +316,7 @@ class TrainingSession:
         return self._steps.step()
 
     async def snapshot(self) -> tuple[dict[Tensor, Any], int | None]:
-        """What the saver would save, and the global step, from a moment at which no step runs.
+        """Return what the saver would save, and the global step, at a moment at which no step runs.
 
         Raises:
             FailedPreconditionError: there is no saver.

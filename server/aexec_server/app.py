@@ -38,10 +38,10 @@ __all__ = ["make_app", "route_table"]
 
 
 def make_app(config: ServerConfig | None = None) -> web.Application:
-    """The HTTP application; its `Server` is under the key `SERVER`.
+    """Return the HTTP application; its `Server` is under the key `SERVER`.
 
-    Run it with `run_server`, or with aiohttp's own runners: what it needs of them, above all that
-    a client who leaves cancels its handler, it sets itself.
+    Run it with `run_server`, or with aiohttp's own runners.  It changes the settings of a runner that it depends on,
+    above all that a handler is cancelled when its client leaves.
     """
     server = Server(config or ServerConfig())
     run_handlers = runs.RunHandlers(server)

@@ -1,7 +1,6 @@
 """The example model that `aexec serve --example` loads, and the requests it prints.
 
-`y` is a small classifier over `x`; `waited` is `seconds`, after so many seconds: something
-that takes its time, to be cancelled.
+`y` is a small classifier over `x`; `waited` returns `seconds` after that many seconds, so that a run can be cancelled.
 """
 
 from __future__ import annotations

@@ -55,14 +55,14 @@ def _blocks(rank: int, block_shape: Any, margins: Any, name: str) -> tuple[list[
 
 @dataclass(frozen=True, slots=True)
 class _Move:
-    """How elements move for inputs of one shape.
+    """A plan to move elements, for inputs of one shape.
 
     Attributes:
         padded, place: shape of the zero-padded input, and the input's index in it; None without padding.
         split: the shape with every block dimension split into two.
-        axes: of the transpose that follows.
-        result: the shape after it.
-        crop: the index of the part of that which is kept.
+        axes: the axes of the transpose that follows.
+        result: the shape after the transpose.
+        crop: the index of the part of the result that is kept.
     """
 
     padded: tuple[int, ...] | None

@@ -53,13 +53,13 @@ def extent(
     *,
     centred: bool = False,
 ) -> Window:
-    """How windows of `size` taps lie over a dimension of this length.
+    """Return the positions of windows of `size` taps over a dimension of this length.
 
     Args:
         padding: SAME (ceil(length / stride) windows), VALID (only complete windows) or EXPLICIT.
         explicit: elements added before and after, for EXPLICIT.
-        centred: with SAME, if the strides leave elements over, skip half of them at the beginning
-            (a negative `before`).  TensorFlow does so in three dimensions, and not in two.
+        centred: with SAME, if the strides leave a remainder, skip half of it at the beginning
+            (a negative `before`).  TensorFlow does this in three dimensions, but not in two.
 
     Raises:
         InvalidArgumentError: stride or dilation is below 1, the window is larger than the padded dimension, or, with

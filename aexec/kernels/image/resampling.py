@@ -1,4 +1,4 @@
-"""How images are resampled: which elements of a dimension make each new element, with which weights.
+"""Resampling of images: the elements of a dimension that make each new element, and their weights.
 
 Height and width are independent, so every method is a rule for one dimension.  Interpolation with few taps gathers
 whole rows or columns.  Spans of any length, and gradients, which scatter instead of gather, are products with sparse

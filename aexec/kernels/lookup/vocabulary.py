@@ -26,7 +26,7 @@ _INTEGER = re.compile(rb"\s*[+-]?[0-9]+\s*", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class TextFileFormat:
-    """How the lines of a file become keys and values.
+    """Says how the lines of a file are read as keys and values.
 
     Attributes:
         key_index, value_index: the column of each, or -2 for the whole line, -1 for its number.

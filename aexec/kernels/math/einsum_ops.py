@@ -150,7 +150,7 @@ def _broadcasts(label: Label) -> bool:
 
 
 class _Plan:
-    """How to evaluate an equation for inputs of certain ranks.
+    """A plan to evaluate an equation for inputs of certain ranks.
 
     Attributes:
         equal_axes: pairs of ((input, axis), (input, axis)) that must have one size.

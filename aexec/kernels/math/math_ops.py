@@ -181,8 +181,8 @@ def _count_bins(xp: Any, bins: Any, weights: Any, count: int, dtype: dtypes.DTyp
     Args:
         bins: vector of integers from 0 on.
         weights: vector as long as `bins`, or empty for ones.
-        fit: no value is too large.
-        binary: 1 for each value that occurs, whatever the weights.
+        fit: True if no value is too large.
+        binary: True to return 1 for each value that occurs, without regard to weights.
     """
     if not fit:
         inside = bins < count

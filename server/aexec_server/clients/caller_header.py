@@ -43,7 +43,7 @@ def with_caller(head: bytes, key: str, who: Caller | Refusal) -> bytes:
 
 
 def caller_value(key: str, who: Caller | Refusal) -> str:
-    """What the front's header says of a caller."""
+    """Return the value of the front's header for a caller."""
     if isinstance(who, Refusal):
         retry = _NONE if who.retry_after is None else str(who.retry_after)
         return f"{key} refused {'unknown' if who.token_given else 'none'} {retry}"

@@ -1,7 +1,7 @@
-"""`Caller`: who sends a request, and what it may do.
+"""`Caller`: the client of a request, and what it may do.
 
-Callers come from tokens (`tokens.py`), `core/access.py` finds that of each request, and sessions and runs belong to one
-(`sessions/store.py`).
+Tokens define callers (`tokens.py`), `core/access.py` finds the caller of each request, and each session and run belongs
+to one (`sessions/store.py`).
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ __all__ = ["ANYONE", "CALLER", "NO_QUOTAS", "Caller", "Quotas", "Refusal", "Scop
 
 
 class Scope(enum.Enum):
-    """What a call of the API needs of a token, and what a token may do.
+    """The scopes of tokens: what a call of the API needs, and what a token allows.
 
-    `OPEN` calls need no token.  `RUN`: look at and run what is there.  `MANAGE`: make, extend and delete sessions of
-    one's own.  `ADMIN`: all of that with everybody's sessions and with the server's own models.
+    `OPEN` calls need no token.  `RUN`: look at and run existing sessions.  `MANAGE`: make, extend and delete one's own
+    sessions.  `ADMIN`: all of that with the sessions of all clients and with the server's own models.
     """
 
     OPEN = "open"

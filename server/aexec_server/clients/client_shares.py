@@ -25,12 +25,12 @@ class ShareError(errors.ResourceExhaustedError):
 
 
 class ClientShares:
-    """How much of one shared thing each client holds, and whether it may hold more.
+    """Counts how much of a shared resource each client holds, and refuses more than its share.
 
     Args:
         kind: its name in the metrics.
         what: its name in messages, such as `runs in flight`.
-        most: how much there is.
+        most: the amount that all clients together may hold.
         of_one: the most for one client; None for all but the last share.
         unit: the amount reserved for each client that holds nothing.
         hint: advice to a refused client, for messages.

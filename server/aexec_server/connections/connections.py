@@ -60,7 +60,7 @@ class ConnectionLimits:
 
 
 class Waiting(enum.IntEnum):
-    """What a connection waits for from its client; the first members are closed first for others."""
+    """What a connection waits for from its client.  Connections of the first member are closed first to make room."""
 
     FOR_REQUEST = 0
     FOR_BODY = 1
@@ -70,7 +70,7 @@ class Connection(Protocol):
     """What the table needs of a connection."""
 
     def waiting(self) -> tuple[Waiting, float] | None:
-        """What it waits for, and since when by the table's clock; None while its request is being answered."""
+        """What it waits for, and since when, by the table's clock; None while its request is being answered."""
         ...
 
     def is_overdue(self, now: float) -> bool:

@@ -41,11 +41,12 @@ __all__ = [
 
 logger = logging.getLogger(__name__)
 
-# Seconds for answers of cancelled runs to be sent; and until a process of the server's own ends, whatever still runs.
+# Seconds in which answers of cancelled runs are sent; and until a process of the server's own ends, even if runs
+# continue.
 _SHUTDOWN_SECONDS = 3.0
 GRACE_SECONDS = 5.0
 _POLL_SECONDS = 0.02
-# How long the rest of a body is read after an answer that did not need it.
+# Seconds for which the rest of a body is read after an answer that did not need it.
 _LINGERING_SECONDS = 2.0
 # Only a relay closes its connections: closing one here could meet the next request.
 _FOR_EVER = 1e8
@@ -230,7 +231,7 @@ async def told_to_stop(server: Server, stop: asyncio.Queue[int]) -> None:
     server.leaving = True
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(server.config.unready_seconds):
-            stop.put_nowait(await stop.get())  # told again: for the one who drains
+            stop.put_nowait(await stop.get())  # put it back for the code that drains
     server.draining = True
 
 
@@ -267,7 +268,7 @@ def stop_signals(on_signal: Callable[[int], object]) -> Iterator[asyncio.Queue[i
         with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):
             loop.add_signal_handler(number, queue.put_nowait, number)
             added.append(number)
-            # The loop gets signals through a file descriptor, whatever handler is set here.
+            # The loop gets signals through a file descriptor, independent of the handler that is set here.
             signal.signal(number, handle)
     try:
         yield queue

@@ -69,7 +69,7 @@ class AccessControl:
 
     @property
     def front_says(self) -> bool:
-        """True if a front says who sends a request: then equal heads are always from the same caller."""
+        """True if a front names the caller of each request; then equal heads always come from the same caller."""
         return self._key is not None
 
     def guard(self, route: Route) -> Handler:
@@ -167,7 +167,7 @@ class AccessControl:
         return self.source.table.identify(", ".join(sent) if sent else None)
 
     def _named(self, header: str | None) -> Caller | Refusal:
-        """Who sends a request, as the front says."""
+        """Return the caller that the front names."""
         assert self._key is not None
         who = read_caller(header, self._key)
         # A front passes a request whose head it cannot read on unchanged, so that it names no caller.

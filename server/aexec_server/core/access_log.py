@@ -33,7 +33,7 @@ def log_access(method: str, path: str, status: int, seconds: float, run_id: str 
 
 
 class AccessLogger(AbstractAccessLogger):
-    """The same for aiohttp."""
+    """Writes the access log for aiohttp."""
 
     def log(self, request: web.BaseRequest, response: web.StreamResponse, time: float) -> None:
         trace = known_trace(request)

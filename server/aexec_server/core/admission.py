@@ -159,7 +159,7 @@ class Admission:
     def statistics(self) -> AdmissionStatistics:
         return AdmissionStatistics(self.shares.in_use, len(self._holders), self._waiting, self._refused)
 
-    # How many there may be at all
+    # Limits
 
     def check(self, hosted: HostedSession, caller: Caller) -> None:
         """Raise ResourceExhaustedError if the caller, or the session, may have no further run in flight."""

@@ -35,7 +35,7 @@ __all__ = ["OperationStore", "RunOperation", "operation_response", "routes"]
 
 KEEP_SECONDS = 600.0
 _MAX_OPERATIONS = 10_000
-# A client that keeps nothing may always keep a result of one in this many parts of the room, whatever others keep.
+# The room has this many parts, one of which is always free for the result of a client that keeps nothing else.
 _PARTS = 8
 _HINT = "delete those whose results are known, or try again later"
 _MAX_WAIT = 600.0

@@ -33,7 +33,7 @@ _SERVED: web.AppKey[list[Route]] = web.AppKey("served routes", list)
 
 
 class AnsweredBy(Enum):
-    """Which process answers a call of a server with session hosts (`hosts/front.py`)."""
+    """The process that answers a call of a server with session hosts (`hosts/front.py`)."""
 
     FRONT = "the one that clients connect to"
     NEW_SESSION = "the one that is chosen for a new session"

@@ -1,4 +1,4 @@
-"""`RunJournal`: records each run when it has ended, whatever its outcome."""
+"""`RunJournal`: records each run when it has ended, with its outcome."""
 
 from __future__ import annotations
 

@@ -98,7 +98,7 @@ class _Known:
 
 
 class Fate(enum.Enum):
-    """What happens to a request: it was answered, goes to aiohttp, or is to be tried again in its turn."""
+    """The fate of a request: it was answered, goes to aiohttp, or is tried again in its turn."""
 
     ANSWERED = enum.auto()
     ORDINARY = enum.auto()

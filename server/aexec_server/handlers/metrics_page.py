@@ -45,7 +45,7 @@ def routes(server: Server) -> list[Route]:
 
 
 def _format(request: web.Request) -> tuple[Callable[[CollectorRegistry], bytes], str]:
-    """What writes the metrics, and its media type: OpenMetrics where that is asked for first, else Prometheus' own."""
+    """Return the writer of metrics, and its media type: OpenMetrics if that is accepted first, else Prometheus' own."""
     for media in accepts(request):
         if media == "application/openmetrics-text":
             return openmetrics.generate_latest, openmetrics.CONTENT_TYPE_LATEST

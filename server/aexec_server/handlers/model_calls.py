@@ -28,7 +28,7 @@ __all__ = ["DirectModelCall", "ModelRequest", "Read", "execute_model_run", "mode
 
 
 def model_names(models: Iterable[Model]) -> web.Response:
-    """Answer with the names of all models, whatever their states."""
+    """Answer with the names of all models, in any state."""
     return bodies.json_response({"models": sorted(model.name for model in models)})
 
 

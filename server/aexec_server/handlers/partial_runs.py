@@ -1,10 +1,10 @@
 """Partial runs over HTTP: one step that is fed and fetched in several requests.
 
-Setting one up starts its step and answers with a handle, which is the id of its run: it is listed and cancelled as any
-run is.  Between the requests the step goes on.  It ends when all was fed and fetched, by its first error, when it is
-cancelled, when who waits for a part of it leaves, with its session, or when nobody has asked for a part for long.
+The setup starts the step and answers with a handle, the id of its run, by which it is listed and cancelled as any run
+is.  Between requests the step continues.  It ends when all was fed and fetched, with its first error, when it is
+cancelled, when a client that waits for a part leaves, with its session, or after a long time without a request.
 
-It has one of the places of partial runs until it ends, and is a run in flight only while somebody waits for a part.
+It has one of the places of partial runs until it ends, and is a run in flight only while a request waits for a part.
 """
 
 from __future__ import annotations
@@ -256,14 +256,14 @@ class PartialRuns:
     async def rpc_part(
         self, hosted: HostedSession, caller: Caller, name: str, asked: RunRequest, size: int
     ) -> tuple[bytes, object]:
-        """A part that is asked for by gRPC, in so many bytes.
+        """Answer a gRPC request of `size` bytes for a part.
 
         Returns:
-            The encoded response, and what counts its memory as long as it is kept.
+            The encoded response, and an object that counts its memory while it is kept.
         """
         handle = run_key(hosted.runs_owner(caller), name)
         with hosted.in_use(), self._in_flight(hosted, name, caller):
-            # TensorFlow's client says with each part how long it waits for it.
+            # TensorFlow's client sends with each part how long it waits for it.
             timeout, asked.timeout = asked.timeout, None
             try:
                 async with asyncio.timeout(timeout):
@@ -322,7 +322,7 @@ class PartialRuns:
 
 
 def asked_by_setup(message: proto.PartialRunSetupRequest) -> RunRequest:
-    """What a message says of all parts.  Raises InvalidArgumentError for a feed that comes twice."""
+    """Return the feeds and fetches of all parts.  Raises InvalidArgumentError for a feed that is given twice."""
     asked = RunRequest(fetches=tuple(message.fetch), targets=tuple(message.target))
     asked.feeds = _fed_later(message.feed)
     return asked

@@ -29,7 +29,7 @@ _CANCEL_FIELDS = frozenset({"reason"})
 _MAX_REASON = 500
 # Memory of a trace's JSON objects, in multiples of the size of its message.
 _TRACE_COPIES = 12
-# What a run waits for is reported for steps with at most this many nodes, in at most this many lines.
+# A run's waits are reported for steps with at most this many nodes, in at most this many lines.
 _MOST_REPORTED, _MOST_LINES = 20_000, 20
 
 

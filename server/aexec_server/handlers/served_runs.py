@@ -108,13 +108,13 @@ class ServedRuns:
         deadline: float | None,
         check: Callable[[ServedCall], object] | None = None,
     ) -> StartedRun | None:
-        """Begin a run that may be over at once, without listing it.
+        """Begin a run that may end at once, without listing it.
 
         Args:
-            check: raises if the request does not fit what is run.
+            check: raises if the request does not fit the call.
 
         Returns:
-            The run, which is over if it has no `rest`; None for a run that has to begin in the ordinary way, which also
+            The run, which has ended if it has no `rest`; None for a run that must begin in the ordinary way, which also
             reports its errors.
         """
         if asked.trace or asked.partition_graphs or caller.quotas.runs is not None or self.execution.sample_is_due:

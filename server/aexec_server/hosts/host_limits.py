@@ -25,7 +25,7 @@ _EMPTY_BYTES = 16 << 20
 _MOST_HOSTS = 500
 # The number of hosts if the amount of memory is unknown.
 _HOSTS_OF_UNKNOWN_MEMORY = 64
-# Started ahead of need: one of so many that there may be, and so many at most.
+# Unused hosts that are kept ready: one for each `_WARM_SHARE` hosts of the limit, and at most `_MOST_WARM`.
 _WARM_SHARE = 16
 _MOST_WARM = 4
 

@@ -22,7 +22,7 @@ from aexec_server.http.error_responses import HasHeaders
 
 __all__ = ["NoPlaceError", "OwnPlaces", "Places", "SharedPlaces"]
 
-# How long an empty host is kept for its client's next session, and the most memory of such a host.
+# Seconds for which an empty host is kept for its client's next session; and most bytes of such a host.
 _SPARE_SECONDS = 10.0
 _SPARE_BYTES = 128 << 20
 _RETRY_SECONDS = 5

@@ -1,4 +1,4 @@
-"""Imports whatever a graph may need, in the process from which session hosts are forked, so that they share it.
+"""Imports all that a graph may need, in the process from which session hosts are forked, so that they share it.
 
 Importing this module ignores SIGTERM.  Service managers send that to all processes of a service, but hosts need the
 process that they were forked from until the front has ended them.

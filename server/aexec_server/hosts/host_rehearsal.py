@@ -1,7 +1,7 @@
 """`rehearse` and `warm_up`: do the work of a session host's first requests before a client comes.
 
-`rehearse` serves once what a host serves, in the process from which hosts are forked.  So whatever the first requests
-import, compile and remember exists before a fork, and hosts share its memory.  `warm_up` makes a session in a host
+`rehearse` serves such requests once in the process from which hosts are forked.  So all that the first requests import,
+compile and cache exists before a fork, and hosts share its memory.  `warm_up` makes a session in a host
 itself, which gives the host its own copies of the pages that it writes to.  So a client's first session takes no longer
 than another.
 """

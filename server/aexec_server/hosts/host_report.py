@@ -12,7 +12,7 @@ __all__ = ["HostReport"]
 
 
 class HostReport:
-    """What a session host tells its front about itself, reduced to what has changed since the last report."""
+    """A session host's reports to its front, each with the changes since the last one."""
 
     def __init__(self, server: Server) -> None:
         self._server = server

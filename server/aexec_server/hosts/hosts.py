@@ -45,7 +45,7 @@ logger = logging.getLogger(__name__)
 _RETRY_SECONDS = 0.1
 _MAX_RETRY_SECONDS = 10.0
 _POLL_SECONDS = 0.02
-# How long hosts may take to end by themselves, after runs were cancelled or if they are empty.
+# Seconds in which hosts may end by themselves, after their runs were cancelled, or if they are empty.
 _GRACE_SECONDS = 2.0
 _MAX_GONE = 10_000
 _PRELOAD = "aexec_server.hosts.host_preload"
@@ -98,7 +98,7 @@ class Hosts:
         rpc = [] if config.grpc_port is None else [_RPC_PRELOAD]
         self._context.set_forkserver_preload([_PRELOAD, *rpc])
 
-    # Who does what
+    # Choosing a host
 
     def for_new(self, caller: Caller, name: str | None, key: bytes | None) -> SessionHost:
         """The host for a request for a new session; the session is counted for it.
@@ -259,7 +259,7 @@ class Hosts:
 
     def _new(self, config: ServerConfig) -> SessionHost:
         name = f"{next(self._numbers):x}"
-        # The front tells them who asks, and when to stop; they get no tokens.
+        # The front names the callers and stops the hosts; they get no tokens.
         config = replace(
             config,
             hosts=0,

@@ -125,7 +125,7 @@ class UpstreamConnection(asyncio.Protocol):
         self.write = self._transport.write
 
     def begin(self, client: ClientConnection, method: bytes, *, raw: bool = False) -> None:
-        """Give it to a client until the answer has ended; with `raw` until it is closed, whatever comes."""
+        """Give it to a client until the answer has ended; with `raw`, until it is closed."""
         self._client = client
         self._method = method
         self._raw = raw

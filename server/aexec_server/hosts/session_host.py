@@ -32,7 +32,7 @@ __all__ = ["SessionHost"]
 
 logger = logging.getLogger(__name__)
 
-# How long a request waits for a host that is being started; longer than a fork takes.
+# Seconds for which a request waits for a host that is being started; longer than a fork takes.
 _START_SECONDS = 20.0
 _END_SECONDS = 1.0
 # The most keys remembered for each host, of requests that made sessions in it.
@@ -109,7 +109,7 @@ class SessionHost(Upstream):
         state = self.ended or ("ready" if self.ready else "starting")
         return f"<SessionHost {self.name} {state}, load {self.load}>"
 
-    # What it has to do
+    # Its load
 
     @property
     def load(self) -> int:
@@ -157,7 +157,7 @@ class SessionHost(Upstream):
             if len(self.keys) > _MAX_KEYS:
                 self.keys.popitem(last=False)
 
-    # As an upstream
+    # The interface of an upstream
 
     async def connect(self) -> UpstreamConnection:
         """Returns a new connection, once it listens."""
@@ -334,7 +334,7 @@ class SessionHost(Upstream):
             return list(json.loads(answer.partition(b"\r\n\r\n")[2]).get("sessions", ()))
         return []
 
-    # What the kernel says of it
+    # Its process
 
     @property
     def most_bytes(self) -> int | None:

@@ -39,7 +39,7 @@ __all__ = ["AnswerDoor", "Holding", "Part"]
 logger = logging.getLogger(__name__)
 
 Part = str | bytes | memoryview
-# As `AnswerDoor.holding`.
+# See `AnswerDoor.holding`.
 Holding = Callable[[int], AbstractContextManager[object]]
 
 # The memory of an answer that is sent in pieces: the parts of a piece, the piece, and the connection's buffer.

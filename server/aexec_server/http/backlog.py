@@ -115,7 +115,7 @@ class Backlog:
         self._waiting[transport] = now, self._turning, has_ended
 
     def arrival(self, transport: asyncio.BaseTransport | None) -> float:
-        """When the present request of a connection was read, by the clock; now, if it was not counted."""
+        """Return when the present request of a connection was read, by the clock; now if it is not counted."""
         waiting = self._waiting.get(transport) if transport is not None else None
         return self._now() if waiting is None else waiting[0]
 

@@ -12,7 +12,7 @@ from aexec_server.http.answer_parts import in_one_piece
 
 __all__ = ["INLINE_BYTES", "LEAST_BYTES", "coding_of", "compress", "compressed"]
 
-# `deflate` is the zlib format, whatever its name says (RFC 9110, section 8.4.1.2).
+# `deflate` means the zlib format, in spite of its name (RFC 9110, section 8.4.1.2).
 _WBITS = {"gzip": 31, "deflate": 15}
 # Smaller answers are not compressed.
 LEAST_BYTES = 1024

@@ -169,11 +169,11 @@ def error_headers(error: errors.OpError, status: int) -> dict[str, str]:
 def errors_as_responses(
     let_out: Callable[[web.Request, web.StreamResponse], web.StreamResponse], ended: Callable[[web.Request], object]
 ) -> Middleware:
-    """The outermost middleware: makes answers of the errors of handlers, and echoes request ids.
+    """Return the outermost middleware: it turns errors of handlers into answers, and echoes request ids.
 
     Args:
         let_out: returns the answer to send for a handler's answer.
-        ended: called with each request when its handler has ended, in whatever way.
+        ended: called with each request when its handler has returned or raised.
     """
 
     @web.middleware

@@ -117,10 +117,10 @@ class AnsweredOnce:
     async def answer(
         self, request: web.Request, key: str | None, body: bytes, work: Callable[[], Awaitable[web.Response]]
     ) -> web.Response:
-        """The answer to a request: the stored one, or that of `work`.
+        """Return the answer to a request: the stored one, or that of `work`.
 
         Args:
-            key: the client's key; None to carry the request out in any case.
+            key: the client's key; None to always carry the request out.
             work: carries the request out.  With a key it goes on if the awaiting task is cancelled.
 
         Raises:

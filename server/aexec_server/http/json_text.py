@@ -1,10 +1,9 @@
 """JSON in pieces: large texts are parsed and written in parts, so that other threads get their turn.
 
-The C code of the standard library's `json` holds the GIL for a whole document; for tens
-of megabytes of numbers that is a second in which the event loop stands still, even if
-another thread does it.  Here long arrays are cut at their own commas
-into parts, between which the interpreter's lock is given away; what cannot be cut goes to `json` as it is.
-What Python would make of a text is estimated by its punctuation before anything is made.
+The C code of the standard library's `json` holds the GIL for a whole document; for tens of megabytes of numbers that is
+a second in which the event loop stands still, even if another thread parses.  Here long arrays are cut at their commas
+into parts, and the interpreter's lock is released between them; text that cannot be cut goes to `json` as a whole.
+The memory of a parsed text is estimated from its punctuation before it is parsed.
 """
 
 from __future__ import annotations
@@ -30,13 +29,13 @@ __all__ = ["array_pieces", "array_text", "loads", "value_pieces"]
 # The number of bytes parsed, and of numbers written, in a piece.
 _PIECE = loop_budget.DEFAULT.pieces(loop_budget.JSON_READ_NS)
 _ELEMENTS = loop_budget.DEFAULT.pieces(loop_budget.JSON_WRITE_NS)
-# Where one of these is, not all that follows are items of the same list.
+# From one of these on, the text is not only items of the same list.
 _MARKS = (b'"', b"[", b"]", b"{", b"}", b"\\")
 _SPACE = re.compile(rb"[ \t\n\r]*+")
 # The number of characters of white space skipped in a piece.
 _SKIPPED = 1 << 20
 
-# Values written at a stretch, of which so many characters are as good as one; characters of a long text.
+# Values written without giving way; characters that count as one value; characters of a long text.
 _SMALL_VALUES = 500
 _CHARACTERS_OF_VALUE = 64
 # Iterators with fewer items are made lists.
@@ -47,7 +46,7 @@ _CHARACTERS = 1 << 15
 # Estimated bytes of Python's values for each character of these: objects, lists, quotes, commas.
 _BYTES_OF = {b"{": 184, b"[": 64, b'"': 28, b",": 32}
 _MAX_OBJECT_BYTES = 512 << 20
-_SMALL_ENOUGH = _MAX_OBJECT_BYTES // max(_BYTES_OF.values())  # whatever it is made of
+_SMALL_ENOUGH = _MAX_OBJECT_BYTES // max(_BYTES_OF.values())  # of any content
 _COUNTED = 1 << 20
 
 # Two patterns, because searching for one letter is ten times as fast as searching for either.
@@ -271,9 +270,9 @@ class _Pieces:
             position = self._next(position, b"]")
 
     def _cut(self, start: int, bracket: bytes) -> tuple[int, bool]:
-        """Where to cut the items of a list or an object that begin at `start`, and whether its bracket is there.
+        """Return where to cut the items, from `start`, of a list or an object, and whether its bracket is there.
 
-        Only before the next backslash; `start` itself if there is no cut, as within a very long element.
+        The cut is before the next backslash; it is `start` if there is none, as within a very long element.
         """
         body = self.body
         mark = stop = min(start + _PIECE, len(body))

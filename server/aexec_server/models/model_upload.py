@@ -29,7 +29,7 @@ _FILE = "file:"
 
 @dataclass(frozen=True, slots=True)
 class LoadRequest:
-    """What a client asks for in a request to load a model.
+    """A client's request to load a model.
 
     Attributes:
         files: path within the model's folder → contents; empty to load from the repository.

@@ -1,7 +1,7 @@
 """Temporary folders of a server: deleted when it ends, or by the next server if it was killed.
 
-Each folder has a file that its process holds locked.  The system releases the lock when the process ends, in whatever
-way; so a folder whose lock can be taken is abandoned.
+Each folder has a file that its process holds locked.  The system releases the lock when the process ends, even if it
+is killed; so a folder whose lock can be taken is abandoned.
 """
 
 from __future__ import annotations

@@ -216,13 +216,13 @@ class RepeatedInference:
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """What the JSON of a request determines.
+    """The data that follow from the JSON of a request alone.
 
     Attributes:
         text: the JSON.
-        asked, id, classes: as of an `InferenceRequest`, without feeds.
+        asked, id, classes: as in `InferenceRequest`, without feeds.
         tensors: name, type, shape and end in the body of each tensor.
-        size: of the body, in bytes.
+        size: bytes of the body.
     """
 
     text: bytes

@@ -227,10 +227,10 @@ def _check_outputs(names: Sequence[str], known: Mapping[str, Any]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Method:
-    """How the outputs of signatures with one method name become a message.
+    """Converts the outputs of signatures with one method name to a message.
 
     Attributes:
-        name: of the method.
+        name: name of the method.
         what: its name in error messages.
         result: makes the result message from outputs by name, for a number of examples.
         response: the message type with one such result.

@@ -110,7 +110,7 @@ def signature_messages(session: aexec.Session) -> dict[str, proto.SignatureDef]:
     return {name: signature.to_proto() for name, signature in signatures.items()}
 
 
-# Which models are served
+# The configuration of served models
 
 
 @dataclass(frozen=True, slots=True)

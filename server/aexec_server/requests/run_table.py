@@ -51,10 +51,10 @@ def run_key(owner: str, run_id: str) -> str:
 
 
 class Watched(Protocol):
-    """What is told the events of a run, such as `RunStream` of `run_stream.py`.
+    """Gets the events of a run, such as `RunStream` of `run_stream.py`.
 
     Attributes:
-        watched: report outputs as they come.
+        watched: True to get outputs as they come.
     """
 
     watched: bool
@@ -72,10 +72,10 @@ class StartedRun:
 
     Attributes:
         served: the call that is run.
-        values: its results, if it is over.
-        step, rest: its step, and what is to be awaited for the results; None if it is over.
-        sampled: traced for the metrics.
-        stream: is told the outputs as they come.
+        values: its results, if it has ended.
+        step, rest: its step, and an awaitable of its results; None if it has ended.
+        sampled: True if it is traced for the metrics.
+        stream: gets the outputs as they come; None for nothing.
     """
 
     served: ServedCall
@@ -230,13 +230,13 @@ class RunTable:
         return run
 
     def add_ended(self, owner: str = "") -> str:
-        """Note a run that is over already, and return its new id."""
+        """Record a run that has ended, and return its new id."""
         run_id = self._new_id(owner)
         self._note_ended(run_key(owner, run_id), cancelled=False)
         return run_id
 
     def _new_id(self, owner: str) -> str:
-        """Return an id that no run of the owner in flight or lately ended has, whoever chose it."""
+        """Return an id that no run of the owner has that is in flight or has ended lately."""
         run_id = f"run-{next(self._numbers)}"
         while (key := run_key(owner, run_id)) in self.live or key in self._ended:
             run_id = f"run-{next(self._numbers)}"
@@ -253,9 +253,9 @@ class RunTable:
         return next((run for run in self.live.values() if run.id == run_id), None)
 
     def rename(self, run: Run, run_id: str) -> None:
-        """Give a run the id that its client chose; cancel it if that was asked for before.
+        """Give a run the id that its client chose; cancel it if a cancellation of that id waits.
 
-        What was kept of an earlier run of that id is dropped.
+        Records of an earlier run with that id are dropped.
 
         Raises:
             AlreadyExistsError: another run of that id is in flight.
@@ -294,15 +294,15 @@ class RunTable:
 
         Returns:
             True if the run in flight is cancelled; without one, True if the last run of this id ended because it was
-            cancelled. So asking again gives the same answer.
+            cancelled. So a repeated call gives the same result.
 
         Args:
-            owner: whose run it is.
+            owner: owner of the run.
             of_all: cancel a run in flight of any owner.
-            caller: who asks.
+            caller: caller of the cancellation.
 
         Raises:
-            NotFoundError: no run of this id is or was known; the next one is cancelled all the same.
+            NotFoundError: no run of this id is or was known; the next one is still cancelled.
             ResourceExhaustedError: too many cancellations wait for their runs; this one is not kept.
         """
         key = run_key(owner, run_id)

@@ -122,7 +122,7 @@ def write_ns(value: Any, *, binary: bool) -> float:
     return 0 if apart else value.nbytes * loop_budget.WIRE_NS
 
 
-# Which types can be written in which form
+# The types that each form can hold
 
 
 def check_v2_form(name: str, dtype: DType, binary: bool) -> None:

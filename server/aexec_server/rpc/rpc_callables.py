@@ -26,7 +26,7 @@ from aexec_server.sessions.store import HostedSession
 
 __all__ = ["RpcCallables"]
 
-# A session may have this many callables, with so many bytes of options, which are kept until they are released.
+# Most callables of a session, and most bytes of their options, which are kept until they are released.
 _MAX_CALLABLES = 1000
 _MAX_BYTES = 4 << 20
 

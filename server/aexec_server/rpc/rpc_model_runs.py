@@ -63,7 +63,7 @@ class RpcModelRuns:
         size: int,
         read: Callable[[HostedSession], ModelRequest],
     ) -> bytes:
-        # Of many that come at once some are read and run in each turn of the loop.
+        # If many come at once, only some are read and run in each turn of the loop.
         await self._served.turns.take_turn(asyncio.get_running_loop())
         try:
             wanted = read(hosted)
@@ -94,7 +94,7 @@ class RpcModelRuns:
         wanted: ModelRequest | None = None,
         begun: StartedRun | None = None,
     ) -> bytes:
-        """Like `run`; `wanted` and `begun` are what there is already."""
+        """Like `run`; `wanted` and `begun` are the request and the run if they exist already."""
 
         async def reading() -> ModelRequest:
             if wanted is not None:

@@ -1,10 +1,10 @@
 """Decides which ops clients may not use: those that reach for files, the network, or Python code of the server's
 program.
 
-Whoever may create a session may run in it any op that only computes: deadlines and limits bound its time and memory. An
-op that reads or writes files would expose the server's disk. The server's own graphs may contain such ops, as models
-with a saver do, but clients may not run them there either, since they feed the file names. Ops that the server's
-program has registered run its code; the server's own graphs may contain them, and clients may run them there.
+A client that may create a session may run any op in it that only computes: deadlines and limits bound its time and
+memory. An op that reads or writes files would expose the server's disk. The server's own graphs may contain such ops,
+as models with a saver do, but clients may not run them there either, since they feed the file names. Ops that the
+server's program has registered run its code; the server's own graphs may contain them, and clients may run them there.
 `ServerConfig.allow_ops` and `trust_graphs` lift these restrictions.
 
 `model_changes.py` decides which runs change the state of a model.

@@ -137,7 +137,7 @@ class HostedSession:
             self._when_unused()
 
     def touch(self) -> None:
-        """Restart the idle time, for a request that is over already."""
+        """Restart the idle time, for a request that has ended."""
         self._used = self._clock()
 
     async def unused(self) -> None:

@@ -36,8 +36,8 @@ _STRETCH = 1 << 13
 _SMALL = 64
 _MAX_ATTRS = 4096
 
-# What the field with a given tag is: bytes, a number, packed numbers, a message, a message that may occur only once. In
-# the table by first byte, 0 means that the whole tag has to be looked up.
+# Kinds of fields: bytes, a number, packed numbers, a message, a message that may occur only once. In the table by first
+# byte, 0 means that the whole tag has to be looked up.
 _BYTES, _NUMBER, _PACKED, _MESSAGE, _ONCE = range(1, 6)
 _STRINGS = (FieldDescriptor.TYPE_STRING, FieldDescriptor.TYPE_BYTES)
 _FIXED = {
@@ -75,7 +75,7 @@ class MessageLimits:
 
 @dataclass(slots=True)
 class MessageSize:
-    """What a message holds, as `scan` has counted it.
+    """The size of a message, as counted by `scan`.
 
     Attributes:
         nodes: nodes and functions of its graphs, nodes of functions included.
@@ -105,7 +105,7 @@ def scan(descriptor: Any, data: bytes, limits: MessageLimits) -> MessageSize:
     Args:
         descriptor: protobuf's descriptor of the message type.
         data: the message on the wire.
-        limits: what it may hold.
+        limits: the most that it may hold.
 
     Raises:
         InvalidArgumentError: the bytes cannot be read as a message, or a field with a single tensor is given twice.
@@ -122,10 +122,10 @@ def scan(descriptor: Any, data: bytes, limits: MessageLimits) -> MessageSize:
 
 
 class _Kind:
-    """What the scan knows of one message type.
+    """The scan's data about one message type.
 
     Attributes:
-        name: of the type.
+        name: name of the type.
         counted: 1 for nodes and functions, else 0.
         is_attr: True for an entry of a map of attrs.
         size: bytes of memory of one message.

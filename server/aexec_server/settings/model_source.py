@@ -1,4 +1,4 @@
-"""Where a served model comes from: a graph, a file, a SavedModel's folder, or a folder with numbered versions of one.
+"""Sources of served models: a graph, a file, a SavedModel's folder, or a folder with numbered versions of one.
 
 `ModelSource` says what to serve and how; `find_versions` lists the versions that exist, and `load_version` reads one.
 Next to read: `models/models.py`.
@@ -29,11 +29,11 @@ __all__ = [
 
 # A graph to serve from the start: the graph itself, a file, or a function that returns it.
 GraphSource = aexec.Graph | str | Path | Callable[[], aexec.Graph | MetaGraph]
-# What a session can be made from.
+# A session can be made from any of these.
 LoadedModel = aexec.Graph | MetaGraph | SavedModel | MetaGraphModel
 
 _FIRST_VERSION = 1
-# What a version's folder may hold instead of being a SavedModel, in the order in which it is looked for.
+# Names in a version's folder that is not itself a SavedModel, in the order in which they are looked for.
 _MODEL_FOLDERS = ("model.savedmodel", "saved_model")
 _MODEL_FILES = ("model.graphdef", "*.pb", "*.pbtxt", "*.meta")
 _WARM_UP = Path("assets.extra", "warm_up.json")
@@ -43,7 +43,7 @@ _DEFAULT = "serving_default"
 
 @dataclass(frozen=True, slots=True)
 class Batching:
-    """How requests with the same signature are joined to batches.
+    """Settings for joining requests with the same signature to batches.
 
     Attributes:
         max_rows: rows of a batch; a request with more rows runs alone.

@@ -32,7 +32,7 @@ _MAX_VALUE = 200
 
 @dataclass(frozen=True, slots=True)
 class GivenSettings:
-    """Values that somebody has set.
+    """Settings that are given, with their sources.
 
     Attributes:
         values: field of `ServerConfig` → value.

@@ -1,4 +1,4 @@
-"""The log of a serving process: one line per record, whatever clients put into it, as text or as JSON."""
+"""The log of a serving process: one line per record, as text or as JSON; clients cannot add lines."""
 
 from __future__ import annotations
 
