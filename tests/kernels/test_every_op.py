@@ -1,7 +1,7 @@
 """Every op with extreme attrs, shapes and values: the loop is not held, what fails says why in our words.
 
 The calls are made in a process of its own, which may be stopped.  A call that fails here is repeated by
-`python -m tests.kernels.test_every_op extreme Op seed`.
+`python -m tests.kernels.test_every_op extreme Op seed exact`.
 """
 
 from __future__ import annotations
@@ -11,12 +11,14 @@ import select
 import subprocess
 import sys
 from collections.abc import Iterator
+from itertools import cycle
 from typing import Any
 
 import pytest
 
 from tests.support.programs.extreme_calls import ops_to_run
 from tests.support.programs.extreme_calls_worker import (
+    ACCOUNTINGS,
     ANSWERED_MS,
     DEADLINE,
     HELD_MS,
@@ -93,7 +95,7 @@ class Worker:
         self.reached: set[str] = set()
         self._process: subprocess.Popen[str] | None = None
 
-    def call(self, kind: str, op: str, seed: int) -> dict[str, Any] | None:
+    def call(self, kind: str, op: str, seed: int, accounting: str) -> dict[str, Any] | None:
         """What came of a call; None if nothing did."""
         if self._process is None:
             command = [sys.executable, "-m", "tests.support.programs.extreme_calls_worker"]
@@ -101,7 +103,7 @@ class Worker:
             self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, text=True)
         process = self._process
         assert process.stdin is not None and process.stdout is not None
-        process.stdin.write(f"{kind} {op} {seed}\n")
+        process.stdin.write(f"{kind} {op} {seed} {accounting}\n")
         process.stdin.flush()
         ready, _, _ = select.select([process.stdout], [], [], _PATIENCE)
         line = process.stdout.readline() if ready else ""
@@ -130,18 +132,19 @@ def worker() -> Iterator[Worker]:
     made.close()
 
 
-def what_is_wrong(worker: Worker, kind: str, op: str, seed: int) -> str:
+def what_is_wrong(worker: Worker, *call: Any) -> str:
     """What a call did that no call may, also in a process that has made no other, whose memory is the call's own."""
-    if _what_is_wrong(worker, kind, op, seed):
+    if _what_is_wrong(worker, *call):
         worker.close()
-        return _what_is_wrong(worker, kind, op, seed)
+        return _what_is_wrong(worker, *call)
     return ""
 
 
-def _what_is_wrong(worker: Worker, kind: str, op: str, seed: int) -> str:
-    said = worker.call(kind, op, seed)
+def _what_is_wrong(worker: Worker, kind: str, op: str, seed: int, accounting: str) -> str:
+    name = f"{kind} {op} {seed} {accounting}"
+    said = worker.call(kind, op, seed, accounting)
     if said is None:
-        return f"{kind} {op} {seed}: the process died, or did not end"
+        return f"{name}: the process died, or did not end"
     wrong = []
     if said["foreign"]:
         wrong.append(said["error"])
@@ -157,7 +160,7 @@ def _what_is_wrong(worker: Worker, kind: str, op: str, seed: int) -> str:
         wrong.append(f"it was answered after {said['took_ms']:.0f} ms, with a deadline of {1000 * DEADLINE:.0f}")
     if said["went_on_ms"] > WENT_ON_MS:
         wrong.append(f"it went on for {said['went_on_ms']:.0f} ms of the processor when it had been answered")
-    return f"{kind} {op} {seed}: {'; '.join(wrong)}: {said['call']}" if wrong else ""
+    return f"{name}: {'; '.join(wrong)}: {said['call']}" if wrong else ""
 
 
 @pytest.mark.parametrize("group", range(_GROUPS))
@@ -165,7 +168,7 @@ def test_every_op(worker: Worker, group: int) -> None:
     """Calls that cost much and are made of little; most are not refused before they come to a kernel."""
     ops = ops_to_run()[group::_GROUPS]
     worker.reached.clear()
-    found = [what_is_wrong(worker, "chain", op, 0) for op in ops]
+    found = [what_is_wrong(worker, "chain", op, 0, accounting) for op, accounting in zip(ops, cycle(ACCOUNTINGS))]
     assert not [text for text in found if text]
     assert len(worker.reached) > _REACHED * len(ops)
 
@@ -173,7 +176,7 @@ def test_every_op(worker: Worker, group: int) -> None:
 @pytest.mark.parametrize("call", FOUND)
 def test_what_was_found(worker: Worker, call: str) -> None:
     kind, op, seed = call.split()
-    assert not what_is_wrong(worker, kind, op, int(seed))
+    assert not [wrong for accounting in ACCOUNTINGS if (wrong := what_is_wrong(worker, kind, op, seed, accounting))]
 
 
 @pytest.mark.soak
@@ -184,12 +187,13 @@ def test_every_op_with_much_else(worker: Worker, kind: str) -> None:
     for seed in seeds:
         with seeds.trying(seed):
             again, number = divmod(seed, len(ops))
-            if wrong := what_is_wrong(worker, kind, ops[number], again + 1):
+            accounting = list(ACCOUNTINGS)[again % 2]
+            if wrong := what_is_wrong(worker, kind, ops[number], again + 1, accounting):
                 raise AssertionError(wrong)
     seeds.check()
 
 
 if __name__ == "__main__":
     one = Worker()
-    print(one.call(sys.argv[1], sys.argv[2], int(sys.argv[3])))
+    print(one.call(sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4]))
     one.close()

@@ -1,7 +1,9 @@
 """Makes extreme calls, one after another, and reports the outcome of each.
 
 It runs in a process of its own with little memory, so that excessive allocations fail here: `python -m
-tests.support.programs.extreme_calls_worker` reads lines `kind op seed`, and answers each with a line of JSON.
+tests.support.programs.extreme_calls_worker` reads lines `kind op seed accounting`, and answers each with a line of
+JSON.  `exact` accounting counts the memory of each call of a kernel, `rough` only memory that is kept and calls in
+threads, as under large limits.
 """
 
 from __future__ import annotations
@@ -44,6 +46,7 @@ KINDS = {
     "attack": attack,
     "chain": chained_attack,
 }
+ACCOUNTINGS = {"exact": True, "rough": False}
 # Limits in milliseconds: processor time of a call on the loop without interruption, and time for which the loop may
 # wait for the interpreter's lock.
 HELD_MS, LATE_MS = 25.0, 60.0
@@ -236,13 +239,13 @@ async def run(call: ExtremeCall, *, exact: bool = True) -> Said:
     return said
 
 
-def run_again(call: ExtremeCall) -> Said:
+def run_again(call: ExtremeCall, *, exact: bool) -> Said:
     """Run a call, and again if it held the loop or took memory, to tell the call from imports."""
-    said = asyncio.run(run(call))
-    for number in range(_TRIES):
+    said = asyncio.run(run(call, exact=exact))
+    for _ in range(_TRIES):
         if not said.is_over():
             break
-        again = asyncio.run(run(call, exact=bool(number % 2)))
+        again = asyncio.run(run(call, exact=exact))
         for name in _MEASURED:
             setattr(said, name, min(getattr(said, name), getattr(again, name)))
     return said
@@ -257,9 +260,10 @@ def main() -> None:
     asyncio.run(run(extreme_call("Neg", 0)))  # the imports of a first run are not the op's
     gc.freeze()
     for line in sys.stdin:
-        kind, op, seed = line.split()
+        kind, op, seed, accounting = line.split()
         call = KINDS[kind](op, int(seed))
-        print(json.dumps({"call": str(call), **asdict(run_again(call))}), file=answers, flush=True)
+        said = run_again(call, exact=ACCOUNTINGS[accounting])
+        print(json.dumps({"call": str(call), **asdict(said)}), file=answers, flush=True)
 
 
 if __name__ == "__main__":
