@@ -6,7 +6,7 @@ that was passed on never changes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
 from aexec import proto
@@ -66,9 +66,9 @@ class TensorList:
         return len(self.elements) == self._length and all(element is not None for element in self.elements)
 
     @property
-    def tensors(self) -> Iterator[Any]:
-        """The elements that are set."""
-        return (element for element in self.elements if element is not None)
+    def tensors(self) -> list[Any]:
+        """The first elements, None where one is not set."""
+        return self.elements
 
     def with_elements(self, elements: list[Any], length: int | None = None) -> TensorList:
         """A list like this one with other elements; its length is `length`, or the number of elements if that is
@@ -137,7 +137,9 @@ class TensorList:
         unset += range(len(self.elements), self._length)
         numbers = [len(unset), *unset, self.dtype.enum, self.max_elements % 2**64]
         metadata = b"".join(map(put_varint, numbers)) + self.element_shape.to_proto().SerializeToString()
-        return VariantTensorData(self.type_name, metadata, list(self.tensors))
+        return VariantTensorData(
+            self.type_name, metadata, [element for element in self.elements if element is not None]
+        )
 
     @classmethod
     def decode(cls, data: VariantTensorData) -> TensorList:

@@ -399,9 +399,15 @@ class ResourceManager:
             _close_all(removed.values())
 
     def tensors_of_step(self, step_id: int) -> Iterator[Any]:
-        """The tensors in the resources of a step's container, of those that have a property `tensors`."""
+        """The tensors in the resources of a step's container, of those that have a property `tensors`; a resource's
+        list as a whole, with what it has in place of absent tensors.
+        """
         for resource in list(self._containers.get(step_container(step_id), {}).values()):
-            yield from getattr(resource, "tensors", ())
+            tensors = getattr(resource, "tensors", ())
+            if isinstance(tensors, list):
+                yield tensors
+            else:
+                yield from tensors
 
     def cleanup_step(self, step_id: int) -> None:
         """Remove the container of a step, if the step made one."""

@@ -131,12 +131,18 @@ def _register(cls: type, codec: _Codec) -> None:
     _by_class[cls] = codec
 
 
-def tensors_in(array: Array) -> Iterator[Array]:
-    """The tensors that the variants of a tensor hold; none for other tensors."""
+def tensors_in(array: Array) -> Iterator[Array | list[Any]]:
+    """The tensors that the variants of a tensor hold; none for other tensors.  A variant's list is yielded as a whole,
+    with what it has in place of absent tensors.
+    """
     if type(array.flat[0] if array.size else None) in _holders:
         for value in array.ravel().tolist():
             if type(value) in _holders:
-                yield from value.tensors
+                held = value.tensors
+                if isinstance(held, list):
+                    yield held
+                else:
+                    yield from held
 
 
 def type_name_of(value: Any) -> str:

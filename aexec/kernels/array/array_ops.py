@@ -10,7 +10,7 @@ Next to read: `concat_ops.py` (joining and splitting), `fill_ops.py` (making and
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ import numpy as np
 from aexec.framework import dtypes, errors
 from aexec.framework.kernel_contract.kernel_registry import kernel
 from aexec.framework.kernel_contract.op_kernel import Compute, OpKernelConstruction
-from aexec.framework.kernel_contract.output_sizes import PerOutput
+from aexec.framework.kernel_contract.output_sizes import AttrCost, PerOutput
 from aexec.framework.shape import MAX_RANK, PartialTensorShape, check_max_rank, shape_text
 from aexec.framework.wire.attr_value import TensorAttr
 from aexec.kernels.array.constant_inputs import freeze, is_frozen
@@ -326,7 +326,16 @@ def squeeze(c: OpKernelConstruction) -> Compute:
     return lambda x: x.squeeze(axes)
 
 
-@kernel("Transpose", "ConjugateTranspose", host_memory=("perm",), cost=0, T=_TRANSPOSE_TYPES)
+# Nanoseconds per number that is conjugated in the order of the result.
+_CONJUGATE_NS = 6.0
+
+
+def _conjugate_transpose_ns(attrs: Mapping[str, Any]) -> float:
+    return _CONJUGATE_NS if attrs["T"].is_complex else 0.0
+
+
+@kernel("Transpose", host_memory=("perm",), cost=0, T=_TRANSPOSE_TYPES)
+@kernel("ConjugateTranspose", host_memory=("perm",), cost=AttrCost(_conjugate_transpose_ns), T=_TRANSPOSE_TYPES)
 def transpose(c: OpKernelConstruction) -> Compute:
     """Returns a view: a consumer that needs contiguous elements copies them (BLAS does not)."""
     known: tuple[Any, Any] = (None, None)

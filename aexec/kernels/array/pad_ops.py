@@ -148,7 +148,13 @@ def mirror_pad(c: OpKernelConstruction) -> Compute:
     return compute
 
 
-@kernel("MirrorPadGrad", host_memory=("paddings",), T=dtypes.NUMBER, Tpaddings=INDEX)
+@kernel(
+    "MirrorPadGrad",
+    host_memory=("paddings",),
+    T=dtypes.NUMBER,
+    Tpaddings=INDEX,
+    scratch=lambda x, paddings: x.nbytes,  # the gradient of the dimensions before
+)
 def mirror_pad_grad(c: OpKernelConstruction) -> Compute:
     """Adds the padding's gradient to the elements that MirrorPad mirrored, dimension by dimension."""
     offset = _edge_offset(c)

@@ -20,6 +20,7 @@ from aexec.framework.wire import variant
 from aexec.kernels.common.allocation import allocator
 from aexec.kernels.common.joining import ROW_NS
 from aexec.kernels.common.slots import ROW_BYTES, check_slots, rows_scratch
+from aexec.kernels.common.strings import values_of
 from aexec.kernels.common.variants import add_tensors, boxed, map_pairs, variant_text, zeros_like_tensor
 from aexec.kernels.list.list_inputs import ELEMENT_TYPES, scalar, shape_input, the_list
 from aexec.resources.tensor_list import SLOT_BYTES, TensorList
@@ -237,11 +238,11 @@ def tensor_list_scatter(c: OpKernelConstruction) -> Compute:
         if room < -1:
             raise errors.InvalidArgumentError(f"TensorListScatter expects num_elements >= -1, found: {room}")
         shape = _shape_of_rows(tensor, element_shape, "TensorListScatter")
-        positions: list[int] = np.ravel(indices).tolist()
-        if len(positions) != len(tensor):
+        if np.size(indices) != len(tensor):
             raise errors.InvalidArgumentError(
-                f"Invalid number of rows in input tensor. Expected: {len(positions)} Actual: {len(tensor)}"
+                f"Invalid number of rows in input tensor. Expected: {np.size(indices)} Actual: {len(tensor)}"
             )
+        positions: list[int] = values_of(indices)
         _check_not_negative(positions)
         if room != -1 and positions and max(positions) >= room:
             first = next(position for position in positions if position >= room)
@@ -275,7 +276,7 @@ def tensor_list_scatter_into_existing_list(c: OpKernelConstruction) -> Compute:
             raise errors.InvalidArgumentError(
                 f"Expected len(indices) == tensor.shape[0], but saw: {len(indices)} vs. {len(tensor)}"
             )
-        positions: list[int] = indices.tolist()
+        positions: list[int] = values_of(indices)
         _check_not_negative(positions)
         if positions and not values.takes(tensor.shape[1:]):
             raise errors.InvalidArgumentError(_does_not_fit("list", tensor.shape[1:], values))
@@ -461,7 +462,8 @@ def _add(first: TensorList, second: TensorList) -> TensorList:
         )
     count = max(len(first.elements), len(second.elements))
     check_inline(count * _SUM_NS)
-    announce(ROW_BYTES * count + sum(element.nbytes for element in giving_way(first.tensors, _SLOT_NS)))
+    held = sum(element.nbytes for element in giving_way(first.elements, _SLOT_NS) if element is not None)
+    announce(ROW_BYTES * count + held)
     pairs = zip(first.elements_up_to(count), second.elements_up_to(count), strict=True)
     total = first.with_elements([_sum(a, b) for a, b in giving_way(pairs, _SUM_NS)], len(first))
     total.element_shape = first.element_shape.merge_with(second.element_shape)

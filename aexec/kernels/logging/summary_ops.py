@@ -15,7 +15,7 @@ from aexec.framework.abridged_text import abridged
 from aexec.framework.dtypes import DType
 from aexec.framework.kernel_contract.kernel_registry import kernel
 from aexec.framework.kernel_contract.op_kernel import Compute, OpKernelConstruction
-from aexec.framework.memory.allocator import Growth
+from aexec.framework.memory.allocator import Growth, announce_scratch
 from aexec.framework.memory.tensor_buffer import STRING_BYTES
 from aexec.framework.shape import shape_text
 from aexec.framework.waiting.loop_budget import DEFAULT, giving_way
@@ -146,6 +146,7 @@ def tensor_summary(c: OpKernelConstruction) -> Compute:
 
 def _with_tensor(head: bytes, tensor: Any, dtype: DType, metadata: bytes) -> Any:
     """A summary of one value, from serialised parts: those before its tensor, the tensor, and its metadata or b""."""
+    announce_scratch(2 * tensor.nbytes)  # the tensor's message, and the one around it
     field = enclosed(proto.Summary.Value.TENSOR_FIELD_NUMBER, tensor_parts(tensor, dtype))
     return _scalar(b"".join(enclosed(proto.Summary.VALUE_FIELD_NUMBER, [head, *field, metadata])))
 

@@ -18,6 +18,7 @@ from aexec.framework import dtypes, errors
 from aexec.framework.dtypes import DType
 from aexec.framework.kernel_contract.kernel_registry import kernel
 from aexec.framework.kernel_contract.op_kernel import OpKernelConstruction
+from aexec.framework.memory.allocator import announce_scratch
 from aexec.kernels.common.registration import on_host
 
 __all__: list[str] = []
@@ -140,7 +141,34 @@ def _truncating(xp: Any, source: DType, target: DType, convert: Convert) -> Conv
 
 def _cast(c: OpKernelConstruction) -> Convert:
     """Raises UnimplementedError when it is built, as TensorFlow does, if there is no such conversion."""
-    return cast_function(c.attr("SrcT").base, c.attr("DstT").base, truncate=c.attr("Truncate"), xp=c.xp)
+    source, target, truncate = c.attr("SrcT").base, c.attr("DstT").base, c.attr("Truncate")
+    convert = cast_function(source, target, truncate=truncate, xp=c.xp)
+    temporary = _temporary_bytes(source, target, truncate=truncate)
+    if not temporary:
+        return convert
+
+    def announced(x: Any) -> Any:
+        announce_scratch(temporary * x.size)
+        return convert(x)
+
+    return announced
+
+
+def _temporary_bytes(source: DType, target: DType, *, truncate: bool) -> int:
+    """Bytes per element of the arrays that a conversion makes before its result."""
+    if source.is_complex and not target.is_complex:
+        source = dtypes.float32 if source is dtypes.complex64 else dtypes.float64
+    cut = 2 * source.size + 1 if truncate and source in _MANTISSA_BITS else 0
+    if source is dtypes.float64 and target is dtypes.bfloat16:
+        return 18
+    if source in _INT4 and target in _INT4:
+        return 1
+    if not source.is_floating or target not in _INTEGERS:
+        return cut
+    widened = 4 if source.size < 4 else 0
+    if target is dtypes.uint64:
+        return cut + widened + 25
+    return cut + widened + (8 if target is dtypes.uint32 else 4 if target.size < 4 else 0)
 
 
 kernel("Cast", cost=1.0)(_cast)

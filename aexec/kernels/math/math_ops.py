@@ -296,6 +296,7 @@ def histogram_fixed_width(c: OpKernelConstruction) -> Compute:
     def compute(values: Any, value_range: Any, nbins: Any) -> Any:
         low, high, count = _check_histogram(value_range, nbins)
         _check_room(allocate, count)
+        announce_scratch(2 * _BIN_BYTES * count)
         step = float(high - low) / count
         flat, found = values.reshape(-1), xp.zeros(count, np.int64)
         for start in range(0, flat.size, _HISTOGRAM_CHUNK):

@@ -88,7 +88,12 @@ def _highest(dtype: dtypes.DType) -> Any:
     return np.inf if dtype.is_floating else np.iinfo(dtype.np).max
 
 
-@kernel("Sum", "Prod", T=dtypes.NUMBER, Tidx=INDEX, cost=0.4)
+def _axes_scratch(x: Any, axes: Any) -> float:
+    """Bytes of a copy of the axes, by which they are looked up."""
+    return float(axes.nbytes)
+
+
+@kernel("Sum", "Prod", T=dtypes.NUMBER, Tidx=INDEX, cost=0.4, scratch=_axes_scratch)
 def sum_or_prod(c: OpKernelConstruction) -> Compute:
     """Sums or products; integers wrap around in their own type."""
     out, keep, axes_of = c.attr("T").np, c.attr("keep_dims"), _Axes(c.attr("Tidx").np)
@@ -114,7 +119,7 @@ def sum_or_prod(c: OpKernelConstruction) -> Compute:
     return compute if work == out else compute_rounded
 
 
-@kernel("Max", "Min", T=dtypes.REAL_NUMBER, Tidx=INDEX, cost=0.3)
+@kernel("Max", "Min", T=dtypes.REAL_NUMBER, Tidx=INDEX, cost=0.3, scratch=_axes_scratch)
 @kernel(
     "Max",
     "Min",
@@ -123,6 +128,7 @@ def sum_or_prod(c: OpKernelConstruction) -> Compute:
     T=(dtypes.int32,),
     Tidx=INDEX,
     cost=0.3,
+    scratch=_axes_scratch,
 )
 def max_or_min(c: OpKernelConstruction) -> Compute:
     """NaN wins.  An empty reduction gives the type's infinity, for integers its limit."""
@@ -147,7 +153,7 @@ def max_or_min(c: OpKernelConstruction) -> Compute:
     return compute if work == out else compute_widened
 
 
-@kernel("All", "Any", host_memory=("reduction_indices",), Tidx=INDEX, cost=0.2)
+@kernel("All", "Any", host_memory=("reduction_indices",), Tidx=INDEX, cost=0.2, scratch=_axes_scratch)
 def all_or_any(c: OpKernelConstruction) -> Compute:
     """All of an empty reduction is true, any is false."""
     keep, axes_of = c.attr("keep_dims"), _Axes(c.attr("Tidx").np)
@@ -166,7 +172,7 @@ def truncating_divide(xp: Any, total: Any, count: Any) -> Any:
     return (total - xp.fmod(total, count)) // count
 
 
-@kernel("Mean", T=dtypes.NUMBER, Tidx=INDEX, cost=0.4)
+@kernel("Mean", T=dtypes.NUMBER, Tidx=INDEX, cost=0.4, scratch=_axes_scratch)
 def mean(c: OpKernelConstruction) -> Compute:
     """The mean of an empty reduction is NaN; for complex numbers and integers it is zero.
 

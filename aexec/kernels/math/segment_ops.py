@@ -404,6 +404,11 @@ def sparse_segment(c: OpKernelConstruction) -> Compute:
     return compute
 
 
+# Bytes per index: of the checks for too small, too large, and either; and of the order, the sorted indices, what is new
+# among them, and the inverse.
+_CHECK_BYTES, _UNIQUE_BYTES = 3, 34
+
+
 def _spread_gradient(c: OpKernelConstruction) -> Callable[[Any, Any, Any, Any, str], tuple[Any, int]]:
     """A function of (grad, indices, ids, rows, name of rows) that returns the gradient's rows in input order."""
     xp, work, is_mean, is_sqrt_n = c.xp, accumulation_type(c.attr("T")), "Mean" in c.op, "SqrtN" in c.op
@@ -421,6 +426,7 @@ def _spread_gradient(c: OpKernelConstruction) -> Callable[[Any, Any, Any, Any, s
             raise errors.InvalidArgumentError("Invalid number of segments")
         for values, what, bound in ((ids, "Segment id", segments), (indices, "Index", limit)):
             if not all_below(values, bound, xp):
+                announce_scratch(_CHECK_BYTES * values.size)
                 bad = values[(values < 0) | (values >= bound)][0]
                 raise errors.InvalidArgumentError(f"{what} {bad} out of range [0, {bound}).")
         counted = (is_mean or is_sqrt_n) and grad.size  # rows without elements may be any number
@@ -472,6 +478,7 @@ def sparse_segment_grad_v2(c: OpKernelConstruction) -> Compute:
 
     def compute(grad: Any, indices: Any, ids: Any, dense_output_dim0: Any) -> Any:
         rows, _ = spread(grad, indices, ids, dense_output_dim0, "dense_output_dim0")
+        announce_scratch(_UNIQUE_BYTES * indices.size)
         picked, place = xp.unique(indices, return_inverse=True)
         return _sum_rows(xp, allocate, rows, place, picked.size).astype(out, copy=False), picked
 

@@ -29,6 +29,8 @@ __all__: list[str] = []
 # Scratch per byte of the three inputs of a maximum's gradient, for the winners and their gradients; and bytes per
 # element of an average's gradient, for its share, spread along one dimension after the other.
 _GRAD_SCRATCH, _SPREAD_SCRATCH = 3, 13
+# Bytes per window in search of its maximum: found now, equal to it, and not found before.
+_HIT_BYTES = 3
 # Bytes of an element of a narrow float that is computed with in float32.
 _WIDE_BYTES = 4
 
@@ -255,6 +257,7 @@ def _grad_grad(make: MakePool, label: str) -> Builder:
 
 def _max_pool_grad_grad(xp: Any, x: Any, orig_output: Any, grad: Any, pool: Any) -> Any:
     _check_gradient_shapes(pool, x, orig_output, grad, grad_like_input=True)
+    announce_scratch(_HIT_BYTES * orig_output.size)
     out, open_ = xp.zeros(orig_output.shape, grad.dtype), xp.ones(orig_output.shape, bool)
     for _, where, source in pool.windows(x.shape).taps():
         hit = open_[where] & (x[source] == orig_output[where])
@@ -340,6 +343,7 @@ def _flat_argmax(xp: Any, x: Any, argmax: Any, whole_batch: bool) -> Any:
     limit = x.size if whole_batch else image
     if argmax.size and (int(argmax.min()) < 0 or int(argmax.max()) >= limit):
         raise errors.InvalidArgumentError(f"argmax must be in [0, {limit})")
+    announce_scratch(2 * argmax.nbytes)  # positions in the batch, and what the caller makes of them
     return argmax if whole_batch or not argmax.size else argmax + xp.arange(x.shape[0]).reshape(-1, 1, 1, 1) * image
 
 

@@ -18,9 +18,11 @@ from aexec.framework import dtypes, errors
 from aexec.framework.dtypes import DType
 from aexec.framework.kernel_contract.kernel_registry import kernel
 from aexec.framework.kernel_contract.op_kernel import Compute, OpKernelConstruction
+from aexec.framework.memory.allocator import announce_scratch
 from aexec.framework.shape import shape_text
+from aexec.framework.waiting.loop_budget import giving_way
 from aexec.kernels.common.allocation import allocator
-from aexec.kernels.common.strings import string_array, values_of
+from aexec.kernels.common.strings import elements_of, joining, made, string_array, values_of
 from aexec.kernels.sparse.sparse_tensors import group_starts
 from aexec.numerics.farmhash import siphash
 from aexec.numerics.farmhash_rows import fingerprint64_strings
@@ -33,6 +35,10 @@ SEPARATOR = b"_X_"
 _MULTIPLIER = np.uint64(0xC6A4A7935BD1E995)
 _INT64_MAX = np.uint64(2**63 - 1)
 _COST = 500.0
+# Nanoseconds in which the texts of a combination are joined.
+_JOIN_NS = 300.0
+# Bytes per group of rows of a column; bytes of a hash, and the number of those that are made of two.
+_GROUP_BYTES, _HASH_BYTES, _STEPS = 32, 8, 4
 
 
 @dataclass
@@ -58,11 +64,13 @@ def sparse_column(indices: Any, values: Any, batch: int) -> Column:
     rows = rows[: falls[0] + 1] if falls.size else rows
     rows = rows[: rows.searchsorted(batch)] if rows.size and rows[0] >= 0 else rows[:0]
     starts = group_starts(rows)
+    announce_scratch(2 * rows.size + _GROUP_BYTES * starts.size)
     ends = np.append(starts[1:], rows.size)
     return Column(values, rows[starts], starts, ends - starts, is_dense=False)
 
 
 def dense_column(matrix: Any) -> Column:
+    announce_scratch(_GROUP_BYTES * len(matrix))
     rows = np.arange(matrix.shape[0] if matrix.shape[1] else 0)
     counts = np.full(rows.size, matrix.shape[1])
     return Column(matrix.reshape(-1), rows, rows * matrix.shape[1], counts, is_dense=True)
@@ -190,18 +198,19 @@ def crossings(columns: Sequence[Column], check_room: Callable[[int], Any]) -> tu
 
 
 def _texts(values: Any) -> list[bytes]:
-    return values_of(values) if values.dtype == object else [b"%d" % value for value in values.tolist()]
+    return values_of(values) if values.dtype == object else made(b"%d" % value for value in elements_of(values))
 
 
 def joined(columns: Sequence[Column], features: Sequence[Any], separator: bytes) -> Any:
     """The texts of combinations."""
-    texts = [_texts(column.values) for column in columns]
-    chosen = [[text[i] for i in places.tolist()] for text, places in zip(texts, features, strict=True)]
-    return string_array([separator.join(parts) for parts in zip(*chosen, strict=True)])
+    texts, join = [_texts(column.values) for column in columns], joining(separator)
+    chosen = [map(text.__getitem__, elements_of(places)) for text, places in zip(texts, features, strict=True)]
+    return string_array([join(parts) for parts in giving_way(zip(*chosen, strict=True), _JOIN_NS)])
 
 
 def hashed(start: int | None, words: Sequence[Words], features: Sequence[Any], buckets: int) -> Any:
     """The hashes of combinations: of `start`, if not None, then of the features' words, modulo the buckets."""
+    announce_scratch(_HASH_BYTES * (len(words) + _STEPS) * features[0].size)
     chosen = [word[places] for word, places in zip(words, features, strict=True)]
     result = chosen.pop(0) if start is None else np.uint64(start & 0xFFFFFFFFFFFFFFFF)
     for word in chosen:
@@ -220,10 +229,10 @@ def _keyed_words(column: Column, key: Sequence[int] | None) -> Words:
     if values.dtype != object:
         if key is None and column.is_dense:
             return words_of(values)
-        values = string_array([struct.pack("<I", value & 0xFFFFFFFF) for value in values.tolist()])
+        values = string_array(made(struct.pack("<I", value & 0xFFFFFFFF) for value in elements_of(values)))
     if key is None:
         return words_of(values)
-    return np.array([siphash(text, key) for text in values_of(values)], np.uint64)
+    return np.fromiter((siphash(text, key) for text in elements_of(values)), np.uint64, values.size)
 
 
 def _outputs(c: OpKernelConstruction) -> Callable[[Sequence[Column], int, Callable[[list[Any]], Any]], Any]:

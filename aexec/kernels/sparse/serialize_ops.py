@@ -34,6 +34,8 @@ __all__ = ["Parts", "cut_into_rows", "stacked"]
 Parts = tuple[Any, Any, Any]
 
 _COST = 50.0
+# Nanoseconds per byte of a string; and the number of strings whose bytes are counted at most, twice.
+_BYTE_NS, _SAMPLE = 3.0, 100
 _AT_ONCE = DEFAULT.pieces(ROW_NS)
 # For arrays of this many bytes, protobuf, which copies them several times, holds the interpreter's lock for too long.
 _LARGE_PART = 1 << 20
@@ -91,14 +93,26 @@ def _set(out: Any, elements: Sequence[Any]) -> None:
         out[i] = element
 
 
+def _text_bytes(values: Any) -> int:
+    """Bytes of strings, of many estimated from a sample; 0 if the values are no strings."""
+    if values.dtype != object:
+        return 0
+    every = max(1, values.size // _SAMPLE)
+    return int(every * sum(map(len, values.flat[::every].tolist())))
+
+
 def _serialized_scratch(indices: Any, values: Any, shape: Any) -> int:
     """Bytes of the tensors' messages, which hold strings one by one."""
-    return int(
-        4 * (indices.nbytes + values.nbytes + shape.nbytes) + (100 * values.size if values.dtype == object else 0)
-    )
+    copied = indices.nbytes + values.nbytes + shape.nbytes + _text_bytes(values)
+    return int(4 * copied + (100 * values.size if values.dtype == object else 0))
 
 
-@kernel("SerializeSparse", out_type=(dtypes.string, dtypes.variant), cost=_COST, scratch=_serialized_scratch)
+def _serialized_ns(indices: Any, values: Any, shape: Any) -> float:
+    elements: int = indices.size + values.size + shape.size
+    return _COST * elements + _BYTE_NS * _text_bytes(values)
+
+
+@kernel("SerializeSparse", out_type=(dtypes.string, dtypes.variant), cost=_serialized_ns, scratch=_serialized_scratch)
 def serialize_sparse(c: OpKernelConstruction) -> Compute:
     """Returns a vector of three elements: indices, values and shape."""
     encode = _encoder(c)
@@ -116,7 +130,7 @@ def serialize_sparse(c: OpKernelConstruction) -> Compute:
     "SerializeManySparse",
     T=dtypes.ALL,
     out_type=(dtypes.string, dtypes.variant),
-    cost=_COST,
+    cost=_serialized_ns,
     scratch=_serialized_scratch,
 )
 def serialize_many_sparse(c: OpKernelConstruction) -> Compute:

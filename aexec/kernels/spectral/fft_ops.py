@@ -147,7 +147,9 @@ def _elements_over_axes(x: Any, fft_length: Any, axes: Any) -> float:
 
 
 def _scratch_over_axes(x: Any, fft_length: Any, axes: Any) -> float:
-    longest = max(fft_length.tolist(), default=0) if axes.ndim == 1 and fft_length.shape == axes.shape else 0
+    if axes.ndim != 1 or axes.size > x.ndim or fft_length.shape != axes.shape:
+        return 0.0  # the kernel refuses it
+    longest = max(fft_length.tolist(), default=0)
     return _SCRATCH * max(float(x.size), _elements_over_axes(x, fft_length, axes)) + _PLAN * longest
 
 

@@ -19,8 +19,10 @@ from __future__ import annotations
 import inspect
 import math
 import weakref
+from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import suppress
+from random import randrange
 from time import perf_counter
 from typing import Any, NamedTuple
 
@@ -69,6 +71,9 @@ _BYTES_PER_SECOND = 10e9
 _executions_looked_at = [0]
 # At most this many strings of one array are measured; the rest are estimated from them.
 _MOST_STRINGS = DEFAULT.pieces(MEASURE_NS) // 4
+# Of a list with more values than `_LONG` about `_SAMPLED` are looked at, because the event loop waits; at least
+# `_ENOUGH` of them must be arrays to tell of the others.
+_LONG, _SAMPLED, _ENOUGH = 4096, 2048, 64
 # Fed values of at least this many bytes are told apart from what the step made.
 _LARGE_FEED = 1 << 16
 
@@ -198,6 +203,9 @@ class StepMemory:
         step, total = self.step, 0
         seen: set[int] = set()
         for array in _arrays(values()):
+            if isinstance(array, int):
+                total += array
+                continue
             owner = array if array.base is None else buffer_of(array)
             address = id(owner)
             if address in seen or not array.flags.writeable or not isinstance(owner, np.ndarray) or step.knows(owner):
@@ -265,8 +273,9 @@ def _sampled_bytes(owner: Any) -> int:
     )
 
 
-def _arrays(values: Iterable[Any], opened: set[int] | None = None) -> Iterator[np.ndarray[Any, Any]]:
-    """The arrays among values, including those in lists, tuples and variants.
+def _arrays(values: Iterable[Any], opened: set[int] | None = None) -> Iterator[np.ndarray[Any, Any] | int]:
+    """The arrays among values, including those in lists, tuples and variants; of a long list some of them, and a number
+    of bytes for the others.
 
     Args:
         opened: ids of the object arrays visited so far.  A list of lists may refer to one array a billion times.
@@ -279,7 +288,30 @@ def _arrays(values: Iterable[Any], opened: set[int] | None = None) -> Iterator[n
                 opened.add(id(value))
                 yield from _arrays(variant.tensors_in(value), opened)
         elif type(value) is list or type(value) is tuple:
-            yield from _arrays(value, opened)
+            if len(value) <= _LONG:
+                yield from _arrays(value, opened)
+            else:
+                stride = len(value) // _SAMPLED
+                some = value[randrange(stride) :: stride]
+                yield from _arrays(some, opened)
+                yield _bytes_of_others(some, stride)
+
+
+def _bytes_of_others(some: Sequence[Any], stride: int) -> int:
+    """An estimate of the bytes of a long list's arrays, without those of a sample, which is each `stride`-th element.
+
+    Arrays that share memory with others of the sample are taken to share it with all.  A sample with few others says
+    nothing of the rest: a few large arrays in a list that is nearly empty would count many times.
+    """
+    seen = Counter[int]()
+    alone: dict[int, int] = {}
+    for array in some:
+        if type(array) is np.ndarray and array.flags.writeable:
+            owner = id(array) if array.base is None else id(buffer_of(array))
+            seen[owner] += 1
+            alone[owner] = array.nbytes
+    others = [num_bytes for owner, num_bytes in alone.items() if seen[owner] == 1]
+    return (stride - 1) * sum(others) if len(others) >= _ENOUGH else 0
 
 
 def values_of_line(line: Generator[Any, Any, Any]) -> Iterator[Any]:

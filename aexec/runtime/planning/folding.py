@@ -14,6 +14,7 @@ import numpy as np
 
 from aexec.framework import dtypes, errors
 from aexec.framework.kernel_contract import kernel_registry
+from aexec.framework.kernel_contract.node_estimate import UNMEASURED
 from aexec.framework.kernel_contract.op_kernel import BuiltKernel, scratch_bytes
 from aexec.framework.kernel_contract.output_sizes import expected_ns
 from aexec.framework.memory import log_memory
@@ -74,7 +75,7 @@ class FoldedValues:
                 expected = expected_ns(kernel.cost, inputs) + _measuring_ns(node)
                 if expected > min(budget, _MOST_NS / 10) or kernel.wants_context or kernel.is_async:
                     return None
-                expect(expected)
+                expect(UNMEASURED * expected)
                 if (room := _bytes_to_make(node)) >= _COUNTED_BYTES:
                     announce(room)
                 with watching(_LittleRoom(_scratch(node, kernel, inputs)), every=False):

@@ -629,3 +629,32 @@ class TestManyStrings:
         assert looked_at[0] < 5000
         assert memory.step.in_use == pytest.approx((15 + tensor_buffer.STRING_BYTES) * self.MANY, rel=0.01)
         memory.close()
+
+
+class TestLongLists:
+    """Of a long list some values are looked at, and tell of the others."""
+
+    COUNT = 100_000
+
+    def bytes_found(self, values: list[Any]) -> int:
+        memory = memory_accountant.StepMemory(None, None, None, "", is_exact=False)
+        memory.look("execution", lambda: [values])
+        found = memory.step.in_use
+        memory.close()
+        return found
+
+    def test_equal_arrays_are_estimated(self) -> None:
+        values = [np.empty(8) for _ in range(self.COUNT)]
+        assert self.bytes_found(values) == pytest.approx(64 * self.COUNT, rel=0.05)
+
+    def test_rows_of_one_array_count_once(self) -> None:
+        rows = np.empty((self.COUNT, 8))
+        assert self.bytes_found(list(rows)) == rows.nbytes
+
+    def test_few_arrays_do_not_stand_for_many(self) -> None:
+        values: list[Any] = [None] * self.COUNT
+        values[:: self.COUNT // 10] = [np.empty(1000) for _ in range(10)]
+        assert self.bytes_found(values) <= 80_000
+
+    def test_few_values_of_a_long_list_are_looked_at(self) -> None:
+        assert len(list(memory_accountant._arrays([[np.empty(1)] * self.COUNT]))) < 5000

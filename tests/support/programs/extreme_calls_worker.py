@@ -179,14 +179,16 @@ def _are_strings(value: Any) -> bool:
 
 
 async def _beat(said: Said) -> None:
-    """Watch the loop until cancelled."""
+    """Watch the loop until cancelled, and note the last stretch too: a call may end before a timer is looked at."""
     while True:
         began, waited, cpu, busy = time.perf_counter(), seconds_waited(os.getpid()), time.thread_time(), _cpu()
-        await asyncio.sleep(_BEAT)
-        late = time.perf_counter() - began - _BEAT - (seconds_waited(os.getpid()) - waited)
-        held = time.thread_time() - cpu
-        said.held_ms = max(said.held_ms, 1e3 * held)
-        said.late_ms = max(said.late_ms, 1e3 * min(late, _cpu() - busy))
+        try:
+            await asyncio.sleep(_BEAT)
+        finally:
+            late = time.perf_counter() - began - _BEAT - (seconds_waited(os.getpid()) - waited)
+            held = time.thread_time() - cpu
+            said.held_ms = max(said.held_ms, 1e3 * held)
+            said.late_ms = max(said.late_ms, 1e3 * min(late, _cpu() - busy))
 
 
 _cpu = time.process_time
@@ -222,8 +224,8 @@ async def run(call: ExtremeCall, *, exact: bool = True) -> Said:
                     answered = _cpu()
                     said.peak_mib = (_peak_kib() - before) / 1024
                     said.counted_mib = account.peak / 2**20
-                    await asyncio.sleep(0)
                     beat.cancel()
+                    await asyncio.sleep(0)
                 said.no_strings = [n for n, value in zip(call.fetches, values, strict=True) if not _are_strings(value)]
                 del values
         except errors.OpError as error:
