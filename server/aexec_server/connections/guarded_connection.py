@@ -117,15 +117,15 @@ class GuardedConnection(asyncio.Protocol):
             if self._backlog.refuses(data) and (request := PassedOver.of(data)) is not None:
                 self._pass_over(request, True)
                 return
-            if direct is not None and self._answered(direct, data, direct.turns.enter(self._loop)):
+            if direct is not None and self._answered(direct, data):
                 return
             self._backlog.arrived(self._transport, self._has_ended)
         self._pass_on(data, begins_run=begins_run)
 
-    def _answered(self, direct: DirectRuns, data: bytes, end: float, *, again: bool = False) -> bool:
+    def _answered(self, direct: DirectRuns, data: bytes, *, again: bool = False) -> bool:
         """True if a request was answered, or is held until its turn.  See `DirectRuns.answer`."""
         arrival = self._backlog.arrival(self._transport)
-        fate = direct.answer(self._transport, data, arrival, end, again=again)
+        fate = direct.answer(self._transport, data, arrival, again=again)
         if fate is Fate.ORDINARY:
             return False
         if fate is Fate.ANSWERED:
@@ -144,7 +144,7 @@ class GuardedConnection(asyncio.Protocol):
         data, self._held = self._held, None
         if data is None or self._direct is None:  # more has come, or the connection is closed
             return
-        if not self._answered(self._direct, data, self._direct.turns.open(self._loop), again=True):
+        if not self._answered(self._direct, data, again=True):
             self._pass_on(data, begins_run=True)
         elif self._held is None:
             self._backlog.begun(self._transport)

@@ -163,8 +163,8 @@ class Admission:
 
     def check(self, hosted: HostedSession, caller: Caller) -> None:
         """Raise ResourceExhaustedError if the caller, or the session, may have no further run in flight."""
-        self.shares.check(caller, quota=caller.quotas.runs)
         self._check_session(hosted)
+        self.shares.check(caller, quota=caller.quotas.runs)
 
     def _check_session(self, hosted: HostedSession) -> None:
         most = hosted.max_runs or self._config.max_session_runs or self._config.max_runs

@@ -187,14 +187,13 @@ class DirectRuns:
 
     # Requests
 
-    def answer(self, transport: asyncio.Transport, data: bytes, arrival: float, end: float, *, again: bool) -> Fate:
+    def answer(self, transport: asyncio.Transport, data: bytes, arrival: float, *, again: bool) -> Fate:
         """Answer a request, or leave it to the ordinary handler, for which its run may already have begun.
 
         Args:
             transport: of a connection without a request under way.
             data: the data received, which begins with a request.
             arrival: when it came, by `time.monotonic`.
-            end: end of the slice, by `perf_counter`.
             again: True if the request was told to wait, and its turn has come.
         """
         size = data.find(b"\r\n\r\n") + 4
@@ -210,7 +209,8 @@ class DirectRuns:
         runs = self._runs
         if self._server.draining or runs.execution.sample_is_due:
             return Fate.ORDINARY
-        if perf_counter() >= end:
+        loop = asyncio.get_running_loop()
+        if perf_counter() >= (self.turns.open(loop) if again else self.turns.enter(loop)):
             return Fate.LATER
         try:
             caller = known.caller or self._access.caller(known.headers)

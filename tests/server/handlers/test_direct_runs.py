@@ -27,7 +27,7 @@ from aexec import errors, proto
 from aexec.framework import dtypes
 from aexec.framework.kernel_contract.kernel_registry import kernel
 from aexec.framework.op_contract.op_registry import register_op
-from aexec.hosting import tensor_from_proto, tensor_to_proto
+from aexec.hosting import SliceClock, tensor_from_proto, tensor_to_proto
 from tests.server.conftest import RELAYED, Api, Start, gate_graph
 from tests.support import gates
 from tests.support.programs.graphs import GraphBuilder
@@ -365,22 +365,22 @@ async def test_waiting_runs_come_before_direct_ones(api: Api, monkeypatch: pytes
     async with connected(api) as one, connected(api) as two, connected(api) as late:
         data = run_request()
         await one.warm_up(data)
-        asked: list[tuple[bool, float]] = []
-        answer = DirectRuns.answer
+        ends: list[float] = []
+        enter = SliceClock.enter
 
-        def noted(direct: DirectRuns, transport: Any, data: bytes, arrival: float, end: float, *, again: bool) -> Fate:
-            asked.append((again, end))
-            return answer(direct, transport, data, arrival, end, again=again)
+        def noted(turns: SliceClock, loop: asyncio.AbstractEventLoop) -> float:
+            ends.append(enter(turns, loop))
+            return ends[-1]
 
-        monkeypatch.setattr(DirectRuns, "answer", noted)
+        monkeypatch.setattr(SliceClock, "enter", noted)
         monkeypatch.setattr(direct_runs, "perf_counter", lambda: 1e12)  # every slice is over
         for client in (one, two):
             client.writer.write(data)
         await until(lambda: len(api.server.backlog) == 2)
-        asked.clear()
+        ends.clear()
         late.writer.write(data)
         await until(lambda: len(api.server.backlog) == 3)
-        assert [end for again, end in asked if not again] == [0.0]
+        assert ends == [0.0]
         monkeypatch.undo()
         for client in (one, two, late):
             assert (await client.answer())[0] == 200
