@@ -188,7 +188,7 @@ class _TensorFlow(MetaPathFinder):
 
 
 def _loader(rest: str) -> Loader | None:
-    """How a module of TensorFlow is loaded, given its name inside `tensorflow`; None if there is none."""
+    """Return the loader of a module of TensorFlow, by its name inside `tensorflow`; None if it does not exist."""
     area, _, inner = rest.partition(".")
     if area == "python":
         if inner in _INNER:

@@ -24,7 +24,7 @@ Receive = Callable[[], Awaitable[Mapping[str, Any]]]
 
 
 async def cancel_on_disconnect(receive: Receive, work: Awaitable[T]) -> T:
-    """Returns the result of `work`; if the client disconnects first, cancels `work` and waits for its end.
+    """Return the result of `work`; if the client disconnects first, cancels `work` and waits for its end.
 
     Args:
         receive: the request's ASGI channel: `request.receive` of Starlette, FastAPI and Litestar.  Read the body

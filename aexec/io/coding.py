@@ -15,7 +15,7 @@ __all__ = ["get_varint", "name_slice_key"]
 
 
 def get_varint(data: bytes, position: int) -> tuple[int, int]:
-    """Returns (value, position after it).
+    """Return (value, position after it).
 
     Raises:
         DataLossError: the data ends, or the value has more than 64 bits.

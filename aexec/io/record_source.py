@@ -20,12 +20,12 @@ Record = tuple[bytes, bytes]
 
 
 def identity(work: bytes) -> Iterator[Record]:
-    """Yields the name itself as key and value; no file is read."""
+    """Yield the name itself as key and value; no file is read."""
     yield work, work
 
 
 def whole_file(work: bytes) -> Iterator[Record]:
-    """Yields the contents of the file, with its name as key."""
+    """Yield the contents of the file, with its name as key."""
     yield work, read_file(text_path(work))
 
 

@@ -178,7 +178,7 @@ class TableBuilder:
             self._block = _BlockBuilder(_RESTART_INTERVAL)
 
     def finish(self) -> bytes:
-        """Returns the whole file."""
+        """Return the whole file."""
         if self._block.count:
             self._pending = self._write(self._block)
         meta = self._write(_BlockBuilder(_RESTART_INTERVAL))

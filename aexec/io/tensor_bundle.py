@@ -331,7 +331,7 @@ def _check_disjoint(boxes: Sequence[Sequence[slice]], name: str | bytes) -> None
 
 
 def _decode_strings(data: bytes, count: int) -> tuple[list[bytes], int]:
-    """Returns the strings and the checksum of their entry.  The data is their lengths, a checksum of those, and their
+    """Return the strings and the checksum of their entry.  The data is their lengths, a checksum of those, and their
     bytes.
     """
     if count > len(data):  # each length takes a byte: refuse before any list is made
@@ -361,7 +361,7 @@ def _length_bytes(lengths: Iterable[int]) -> bytes:
 
 
 def _decode_variants(data: bytes, count: int) -> tuple[list[Any], int]:
-    """Returns the variants and the checksum of their entry, which covers everything, with lengths as 64-bit
+    """Return the variants and the checksum of their entry, which covers everything, with lengths as 64-bit
     integers.
     """
     if count > len(data):
@@ -506,7 +506,7 @@ def _entry(dtype: DType, shape: Sequence[int]) -> proto.BundleEntryProto:
 
 
 def _encode_strings(values: Sequence[Any]) -> tuple[list[bytes], int]:
-    """Returns the pieces to write, and the checksum of their entry: see `_decode_strings`."""
+    """Return the pieces to write, and the checksum of their entry: see `_decode_strings`."""
     strings = [v if isinstance(v, bytes) else str(v).encode() for v in values]
     lengths = [len(s) for s in strings]
     crc = crc32c(_length_bytes(lengths))

@@ -147,7 +147,7 @@ class GuardedPhilox:
         self._lock = threading.Lock()
 
     def reserve(self, blocks: int) -> Philox:
-        """Returns the generator in its present position, then advances it by `blocks`."""
+        """Return the generator in its present position, then advances it by `blocks`."""
         with self._lock:
             generator = self._generator
             self._generator = generator.skip(blocks)

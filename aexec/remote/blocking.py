@@ -214,7 +214,7 @@ class BlockingSession:
 
         return self._wait(call())
 
-    # What it is and does
+    # Properties and runs
 
     @property
     def graph(self) -> Graph:
@@ -257,7 +257,7 @@ class BlockingSession:
         """Like the session's."""
         return self.wait(lambda session: session.devices())
 
-    # What it keeps
+    # State
 
     def queue(self, name: str) -> _Waiting:
         """Like the session's; its methods wait, and so does iterating over its elements."""

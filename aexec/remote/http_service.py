@@ -100,7 +100,7 @@ class HttpService:
         answer = await self._client.post_json(path, {"reason": reason} if reason else {})
         return bool(answer["cancelled"])
 
-    # What a session keeps
+    # A session's state
 
     async def _list(self, handle: str, what: str) -> list[dict[str, Any]]:
         answer = await self._client.look_at(f"{_path(handle)}/{what}")

@@ -16,7 +16,7 @@ __all__ = ["QueueOwner", "RemoteQueue"]
 
 
 class QueueOwner(Protocol):
-    """What calls the queues of a session, by their names."""
+    """Calls the queues of a session by their names."""
 
     async def enqueue(
         self, name: str, components: Mapping[str, Any], known: Mapping[str, TensorInfo], *, many: bool

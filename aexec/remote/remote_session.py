@@ -175,7 +175,7 @@ class RemoteSession:
     async def _join(self) -> None:
         self._remote.read(await self.describe())
 
-    # What it is and does
+    # Properties and runs
 
     @property
     def handle(self) -> str:
@@ -344,7 +344,7 @@ class RemoteSession:
         return RemoteCallable(self._runs, mapper, request, options, answer_fed=answer_fed)
 
     async def cancel(self, run_id: str, reason: str = "") -> bool:
-        """Cancel a run by its name, whoever started it; True unless it has ended.
+        """Cancel a run by its name, started by any client; return True unless it has ended.
 
         A run that has not arrived yet is cancelled when it does.
         """
@@ -375,7 +375,7 @@ class RemoteSession:
         handle = setup if isinstance(setup, str) else setup.handle
         return await self._runs.go_on(handle, fetches, feeds or {})
 
-    # What it keeps
+    # State
 
     def queue(self, name: str) -> RemoteQueue:
         """A queue of the graph, for putting and taking elements from Python.  As `Session.queue`.

@@ -53,7 +53,7 @@ def fed_once(names: Sequence[str], values: Iterable[Any]) -> dict[str, Any]:
 
 
 def both_fed_and_fetched(feeds: Iterable[str], fetches: Iterable[str]) -> list[str]:
-    """Those of `fetches` that are tensors of `feeds`."""
+    """Return the fetches that are also fed."""
     fed = set(map(canonical_name, feeds))
     return [name for name in fetches if canonical_name(name) in fed]
 
@@ -139,10 +139,10 @@ def options_message(options: RunOptions | Message | None) -> proto.RunOptions:
 
 
 def read_response(body: bytes, names: Sequence[str], metadata: RunMetadata | None) -> list[Any]:
-    """The fetched arrays of a RunStepResponse; fills `metadata`.
+    """Return the fetched arrays of a RunStepResponse, and fill `metadata`.
 
     Args:
-        names: of the fetches, in the order in which the arrays are wanted, whatever that of the answer.
+        names: names of the fetches, in the order of the result, which may differ from that of the response.
 
     Raises:
         UnavailableError: the bytes are no such message, or it lacks a fetch.

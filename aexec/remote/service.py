@@ -1,4 +1,4 @@
-"""`Service`: what a session in a server asks of it, whatever the protocol.
+"""`Service`: the calls that a remote session makes, for any protocol.
 
 `http_service.py` asks by HTTP, `rpc_service.py` by gRPC.  Runs and tensors are TensorFlow's messages in both, which
 their callers write and read, in threads if they are large.
@@ -33,12 +33,12 @@ def restarted(message: str) -> ServerRestartedError:
 
 @dataclass(frozen=True, slots=True)
 class NewRemoteSession:
-    """What a new session is made of.
+    """The request for a new session.
 
     Attributes:
         graph: its graph.
         config: its settings.
-        name: its handle, if that is free; None for one that nobody can guess.
+        name: its handle, if that is free; None for one that cannot be guessed.
         ttl: seconds without use after which the server may close it; None for the server's own.
     """
 
@@ -85,7 +85,7 @@ class Service(Protocol):
         ...
 
     async def describe(self, handle: str) -> dict[str, Any]:
-        """What a session is, and how it is called."""
+        """Return the description of a session, with its handle."""
         ...
 
     async def graph(self, handle: str) -> bytes:
@@ -116,7 +116,7 @@ class Service(Protocol):
         ...
 
     async def set_up(self, handle: str, request: proto.PartialRunSetupRequest, timeout_ms: int) -> str:
-        """Start a partial run, which may take so many milliseconds, or any number if that is 0; returns its handle."""
+        """Start a partial run, with a limit in milliseconds, or 0 for none; return its handle."""
         ...
 
     async def runs(self, handle: str) -> list[dict[str, Any]]:
@@ -127,7 +127,7 @@ class Service(Protocol):
         """Cancel a run; True unless it had ended.  A run that is not there yet is cancelled when it comes."""
         ...
 
-    # What a session keeps
+    # A session's state
 
     async def queues(self, handle: str) -> list[dict[str, Any]]:
         """Descriptions of the queues."""

@@ -25,7 +25,7 @@ _NOT_IN_NAMES = re.compile(r"[^-/\w.]", re.ASCII)
 
 @contextmanager
 def _summary_scope(name: str, family: str | None) -> Iterator[tuple[str, str]]:
-    """Yields the tag, and the name scope of the op."""
+    """Yield the tag, and the name scope of the op."""
     family = None if family is None else _clean(family)
     with name_scope(_clean(name) if family is None else f"{family}/{_clean(name)}") as scope:
         tag = scope.rstrip("/")

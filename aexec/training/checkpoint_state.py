@@ -103,7 +103,7 @@ async def remove_checkpoint(prefix: str) -> None:
     await run_in_thread(remove, prefix, on_cancel=OnCancel.WAIT)
 
 
-# The same, blocking
+# Blocking forms
 
 
 def read_state(directory: str, latest_filename: str = DEFAULT_FILE) -> CheckpointState | None:

@@ -247,7 +247,7 @@ class Saver:
         return f"<Saver {self.saver_def.restore_op_name!r}, {len(self._kept)} checkpoints kept>"
 
 
-# Which variables
+# Choosing the variables
 
 
 def _variables_of(graph: Graph) -> list[_Saved]:

@@ -317,11 +317,11 @@ class SyncReplicasHook(SessionRunHook):
     """Makes the rounds of a `SyncReplicasOptimizer`, in a task beside the replicas.
 
     When the training stops, a round that lacks gradients is given up, and the queues of tokens are closed: a waiting
-    replica gets OutOfRangeError.  Checkpoints are written between rounds, whatever the replicas do.
+    replica gets OutOfRangeError.  Checkpoints are written between rounds, independent of the replicas.
 
     Args:
         optimizer: its `apply_gradients` must have been called for each replica.
-        num_tokens: as of `get_init_tokens_op`.
+        num_tokens: as in `get_init_tokens_op`.
     """
 
     changes_in_rounds = True

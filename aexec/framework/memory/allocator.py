@@ -409,7 +409,7 @@ class AllocationWatcher(Protocol):
     """Sees what a call allocates."""
 
     def wrap(self, allocator: Allocator) -> Allocator:
-        """Returns the allocator that the call gets in place of another.  Called for each request, from any thread."""
+        """Return the allocator that the call gets in place of another.  Called for each request, from any thread."""
         ...
 
     def announce(self, num_bytes: int) -> None:

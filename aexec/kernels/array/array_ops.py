@@ -78,7 +78,7 @@ def identity(c: OpKernelConstruction) -> Compute:
 
 @kernel("GuaranteeConst", cost=0)
 def guarantee_const(c: OpKernelConstruction) -> Compute:
-    """Returns its input as a constant; refuses handles, since the resource behind one may change."""
+    """Return its input as a constant; refuses handles, since the resource behind one may change."""
     if c.input_types[0] is not dtypes.resource:
         return identity(c)
 
@@ -95,7 +95,7 @@ def identity_n(c: OpKernelConstruction) -> Compute:
 
 @kernel("DeepCopy", "Copy", "CopyHost")
 def deep_copy(c: OpKernelConstruction) -> Compute:
-    """Returns a copy.  The objects of strings, handles and variants are immutable and stay shared."""
+    """Return a copy.  The objects of strings, handles and variants are immutable and stay shared."""
     copy: Compute = c.xp.array
     return copy
 
@@ -321,7 +321,7 @@ def squeeze(c: OpKernelConstruction) -> Compute:
         return lambda x: x.squeeze()
     axes = tuple(sorted(set(dims)))
     if axes[0] < 0 <= axes[-1]:
-        # The same axis may be given twice, counted from either end, which NumPy refuses.
+        # An axis may be given twice, counted from either end; NumPy refuses that.
         return lambda x: x.squeeze(tuple({axis + x.ndim if -x.ndim <= axis < 0 else axis for axis in axes}))
     return lambda x: x.squeeze(axes)
 
@@ -337,7 +337,7 @@ def _conjugate_transpose_ns(attrs: Mapping[str, Any]) -> float:
 @kernel("Transpose", host_memory=("perm",), cost=0, T=_TRANSPOSE_TYPES)
 @kernel("ConjugateTranspose", host_memory=("perm",), cost=AttrCost(_conjugate_transpose_ns), T=_TRANSPOSE_TYPES)
 def transpose(c: OpKernelConstruction) -> Compute:
-    """Returns a view: a consumer that needs contiguous elements copies them (BLAS does not)."""
+    """Return a view: a consumer that needs contiguous elements copies them (BLAS does not)."""
     known: tuple[Any, Any] = (None, None)
 
     def compute(x: Any, perm: Any) -> Any:
@@ -438,7 +438,7 @@ def check_numerics(c: OpKernelConstruction) -> Compute:
     dtype=[t for t in dtypes.ALL if t not in (dtypes.resource, dtypes.variant)],
 )
 def empty(c: OpKernelConstruction) -> Compute:
-    """Returns zeros, whether `init` asks for them or not: fresh memory may hold another user's data."""
+    """Return zeros, whether `init` asks for them or not: fresh memory may hold another user's data."""
     allocate, make = allocator(c), c.xp.zeros
 
     def compute(shape: Any) -> Any:

@@ -28,7 +28,7 @@ _PLACE_NS, _ROW_NS, _COLUMN_BYTES = 300.0, 10_000.0, 64
 
 @kernel("Fingerprint", cost=4.0)
 def fingerprint(c: OpKernelConstruction) -> Compute:
-    """Returns eight bytes for each row along dimension 0: FarmHash's Fingerprint64, little-endian.
+    """Return eight bytes for each row along dimension 0: FarmHash's Fingerprint64, little-endian.
 
     A row of one string is hashed directly; in longer rows each string is hashed first, then the hashes.
     """
@@ -129,7 +129,7 @@ def _check_sparse(name: str, indices: Any, values: Any, shape: Any) -> None:
 
 
 def _sequences(indices: Any, values: Any) -> Iterator[tuple[Point, Any]]:
-    """Yields (position, values) for each run of entries that differ in the last dimension only."""
+    """Yield (position, values) for each run of entries that differ in the last dimension only."""
     start = 0
     for place, run in groupby(map(tuple, row_lists(indices[:, :-1], _PLACE_NS))):
         stop = start + sum(1 for _ in run)
@@ -140,7 +140,7 @@ def _sequences(indices: Any, values: Any) -> Iterator[tuple[Point, Any]]:
 def _merged(
     hypotheses: Iterator[tuple[Point, Any]], truths: Iterator[tuple[Point, Any]]
 ) -> Iterator[tuple[Point, Any, Any]]:
-    """Yields (position, hypothesis or None, truth or None), for inputs in row-major order."""
+    """Yield (position, hypothesis or None, truth or None), for inputs in row-major order."""
     hypothesis, truth = next(hypotheses, None), next(truths, None)
     while hypothesis or truth:
         if truth is None or (hypothesis is not None and hypothesis[0] < truth[0]):

@@ -384,7 +384,7 @@ def dynamic_partition(c: OpKernelConstruction) -> Compute:
 
 
 def _check_stitch(indices: tuple[Any, ...], data: tuple[Any, ...]) -> tuple[int, ...]:
-    """Returns the shape of one row.  Raises InvalidArgumentError if indices and data do not match."""
+    """Return the shape of one row.  Raises InvalidArgumentError if indices and data do not match."""
     for i, (index, rows) in enumerate(zip(indices, data, strict=True)):
         if rows.shape[: index.ndim] != index.shape:
             raise errors.InvalidArgumentError(
@@ -417,7 +417,7 @@ def dynamic_stitch(c: OpKernelConstruction) -> Compute:
     def compute(*inputs: Any) -> Any:
         indices, data = inputs[:count], inputs[count:]
         inner = _check_stitch(indices, data)
-        # As unsigned, a negative index is larger than all others.
+        # Converted to unsigned, a negative index is larger than all others.
         size = 1 + max((int(i.view(np.uint32).max()) for i in indices if i.size), default=-1)
         if size > 2**31:
             raise _negative_index(indices)

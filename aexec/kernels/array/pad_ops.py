@@ -28,7 +28,7 @@ def _pad_cost(x: Any, paddings: Any, *_: Any) -> Any:
 
 
 def _pairs(x: Any, paddings: Any, separator: str = " ") -> Pairs:
-    """Returns (before, after) for each dimension.
+    """Return (before, after) for each dimension.
 
     Raises:
         InvalidArgumentError: paddings is not a matrix with two columns and a row for each dimension.

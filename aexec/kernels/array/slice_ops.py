@@ -188,7 +188,7 @@ def strided_slice(c: OpKernelConstruction) -> Compute:
 
 @kernel("StridedSliceGrad", T=_STRIDED_TYPES, host_memory=("shape", "begin", "end", "strides"))
 def strided_slice_grad(c: OpKernelConstruction) -> Compute:
-    """Returns zeros of the given shape, with `dy` in the slice."""
+    """Return zeros of the given shape, with `dy` in the slice."""
     spec, zeros = SliceSpec(c), zeros_of(c)
 
     def compute(shape: Any, begin: Any, end: Any, strides: Any, dy: Any) -> Any:

@@ -32,7 +32,7 @@ _MAX_BLOCK_DIMS = 4
 
 
 def _blocks(rank: int, block_shape: Any, margins: Any, name: str) -> tuple[list[int], list[list[int]]]:
-    """Returns checked block sizes and pairs (paddings or crops), one per block dimension."""
+    """Return checked block sizes and pairs (paddings or crops), one per block dimension."""
     block_shape, margins = np.asarray(block_shape), np.asarray(margins)
     if block_shape.ndim != 1:
         raise errors.InvalidArgumentError(f"block_shape rank should be 1 instead of {block_shape.ndim}")

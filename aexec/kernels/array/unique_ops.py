@@ -46,7 +46,7 @@ _MAX_WHERE_RANK = 8
 
 
 def _first_occurrences(values: Any, xp: Any = np) -> tuple[Any, Any]:
-    """Returns (positions where a new value appears, for each value the index of its first equal), for a vector."""
+    """Return (positions where a new value appears, for each value the index of its first equal), for a vector."""
     if values.dtype.kind == "V":  # ml_dtypes' types neither sort nor hash well
         values = values.astype(np.float32)
     if xp is not np:
@@ -156,7 +156,7 @@ def _compared_scratch(x: Any, y: Any) -> int:
 
 @kernel("ListDiff", cost=_COMPARED, scratch=_compared_scratch, T=_LIST_DIFF_TYPES, out_idx=INDEX)
 def list_diff(c: OpKernelConstruction) -> Compute:
-    """Returns the elements of x that y does not hold, in order and with repetitions, and their positions."""
+    """Return the elements of x that y does not hold, in order and with repetitions, and their positions."""
     index_dtype = c.attr("out_idx").np
 
     def compute(x: Any, y: Any) -> Any:
@@ -180,7 +180,7 @@ def list_diff(c: OpKernelConstruction) -> Compute:
 @kernel("Where", T=(*dtypes.NUMBER, dtypes.bool_))
 @kernel("Where", device="DEFAULT", host_memory=("input", "index"), T=[dtypes.int32])
 def where(c: OpKernelConstruction) -> Compute:
-    """Returns a row of coordinates for each nonzero element, in row-major order."""
+    """Return a row of coordinates for each nonzero element, in row-major order."""
     array = c.xp.array
 
     def compute(x: Any) -> Any:

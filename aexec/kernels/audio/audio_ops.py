@@ -39,7 +39,7 @@ def _scalar_rate(sample_rate: Any) -> int:
 
 @kernel("DecodeWav", cost=lambda contents: 0.0 if contents.ndim else 2.0 * len(contents.item()))
 def decode_wav(c: OpKernelConstruction) -> Compute:
-    """Returns (float32 [samples, channels], sample rate); if attrs ask, cut, or padded with silence and the last
+    """Return (float32 [samples, channels], sample rate); if attrs ask, cut, or padded with silence and the last
     channel.
     """
     wanted_channels, wanted_samples = c.attr("desired_channels"), c.attr("desired_samples")
@@ -63,7 +63,7 @@ def decode_wav(c: OpKernelConstruction) -> Compute:
 
 @kernel("EncodeWav", cost=10.0, scratch=16)
 def encode_wav(c: OpKernelConstruction) -> Compute:
-    """Returns a WAV file of float32 [samples, channels] in [-1, 1]."""
+    """Return a WAV file of float32 [samples, channels] in [-1, 1]."""
 
     def compute(audio: Any, sample_rate: Any) -> Any:
         if audio.ndim != 2:
@@ -77,7 +77,7 @@ def encode_wav(c: OpKernelConstruction) -> Compute:
 
 @kernel("AudioSpectrogram", cost=PerOutput(100.0))
 def audio_spectrogram(c: OpKernelConstruction) -> Compute:
-    """Returns float32 [channels, windows, frequencies] of float32 [samples, channels]: magnitudes, or their squares.
+    """Return float32 [channels, windows, frequencies] of float32 [samples, channels]: magnitudes, or their squares.
 
     A (Hann) window is padded with zeros to the next power of two.
     """
@@ -149,7 +149,7 @@ def _mfcc_ns(attrs: Mapping[str, Any]) -> Callable[..., float]:
 
 @kernel("Mfcc", cost=AttrCost(_mfcc_ns), scratch=44)
 def mfcc(c: OpKernelConstruction) -> Compute:
-    """Returns float32 [channels, windows, coefficients] of squared spectrograms: cosine transforms of log filter
+    """Return float32 [channels, windows, coefficients] of squared spectrograms: cosine transforms of log filter
     outputs.
     """
     low, high = c.attr("lower_frequency_limit"), c.attr("upper_frequency_limit")

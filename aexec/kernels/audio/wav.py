@@ -47,7 +47,7 @@ def _text(name: bytes) -> str:
 
 
 def read_wav(data: bytes) -> tuple[Any, int]:
-    """Returns (int16 [samples, channels], sample rate).  The array views the data, so a false header allocates nothing.
+    """Return (int16 [samples, channels], sample rate).  The array views the data, so a false header allocates nothing.
 
     Raises:
         InvalidArgumentError: it is not a WAV file, or not of 16 bit PCM.

@@ -1,4 +1,4 @@
-"""Allocation of outputs whose size depends on the values of inputs: Fill, Tile, OneHot and their like.
+"""Allocation of outputs whose size depends on the values of inputs: Fill, Tile, OneHot and similar ops.
 
 A request of a few bytes may ask for terabytes.  Linux grants nearly any allocation and kills the process when the pages
 are touched, so large sizes are compared with the free memory before anything is written.  Large arrays come from the
@@ -118,7 +118,7 @@ def _out_of_memory(shape: Iterable[int], dtype: DType, device: str) -> errors.Re
 
 
 def explain_with(check: Callable[..., Any]) -> Callable[..., errors.OpError]:
-    """An `OpKernelConstruction.explain` that runs `check(*inputs)`, which raises the error that TensorFlow would.
+    """Return an `OpKernelConstruction.explain` that runs `check(*inputs)`, which raises TensorFlow's error.
 
     So a compute callable need not check for inputs that make NumPy raise anyway.
     """

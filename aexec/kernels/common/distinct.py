@@ -24,7 +24,7 @@ def begins_run(ordered: Any, xp: Any = np) -> Any:
 
 
 def distinct(values: Any) -> tuple[Any, Any]:
-    """Returns (the distinct elements, sorted; for each element its index among them, int64) of a vector.  No NaN equals
+    """Return (the distinct elements, sorted; for each element its index among them, int64) of a vector.  No NaN equals
     another.
 
     Raises:

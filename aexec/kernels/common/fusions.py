@@ -229,7 +229,7 @@ class Fusion:
         self._kept: tuple[tuple[int, ...], Sequence[Any], Epilogue] | None = None
 
     def of(self, shape: tuple[int, ...], args: Sequence[Any], make: Callable[[Epilogue], Any]) -> Any:
-        """Returns the output of this shape, [..., channels], which `make` makes, with the fused ops applied.
+        """Return the output of this shape, [..., channels], which `make` makes, with the fused ops applied.
 
         Raises:
             InvalidArgumentError: an extra input does not fit the output.

@@ -1,4 +1,4 @@
-"""Which kernels are array expressions of a given module (`xp`), so that CuPy can run them unchanged.
+"""Lists the kernels that are array expressions of a given module (`xp`), so that CuPy can run them unchanged.
 
 A test checks the list: it runs every kernel with a stand-in for CuPy whose arrays refuse NumPy's functions. A device
 that is plugged in gets these kernels by `register_portable_kernels`.

@@ -174,7 +174,7 @@ def scalar_string(array: Any, what: str) -> bytes:
 def characters(s: bytes) -> list[int]:
     """The start of each UTF-8 character of `s`, and its length at the end.
 
-    A byte of the form 10xxxxxx belongs to the character before it, whatever that is.
+    A byte of the form 10xxxxxx belongs to the character before it, even if that is not valid.
     """
     starts = [i for i, byte in enumerate(s) if i == 0 or byte & 0xC0 != 0x80]
     starts.append(len(s))

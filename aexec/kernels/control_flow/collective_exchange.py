@@ -58,7 +58,7 @@ class Exchange:
                 self._rendezvous.send(self._key(self._me, member, what), value)
 
     async def _hear(self, what: str, own: Any) -> list[Any]:
-        """Returns the values that the members send to this one, in the members' order."""
+        """Return the values that the members send to this one, in the members' order."""
 
         async def of(member: str) -> Any:
             if member == self._me:
@@ -69,12 +69,12 @@ class Exchange:
         return await asyncio.gather(*map(of, self._members))
 
     async def gather(self, value: Any, combine: Combine) -> Any:
-        """Returns `combine` of all members' values."""
+        """Return `combine` of all members' values."""
         self._tell("value", value)
         return await combine(await self._hear("value", value))
 
     async def broadcast(self, value: Any, sender: str) -> Any:
-        """Returns the sender's value; the other members pass None."""
+        """Return the sender's value; the other members pass None."""
         if sender == self._me:
             self._tell("value", value)
             return value
@@ -82,7 +82,7 @@ class Exchange:
         return (await self._rendezvous.recv(key, self._context.params.cancellation)).value
 
     async def reduce(self, value: Any, combine: Combine) -> Any:
-        """Returns `combine` of all members' values, which works element by element.
+        """Return `combine` of all members' values, which works element by element.
 
         Raises:
             InvalidArgumentError: the values have different shapes.

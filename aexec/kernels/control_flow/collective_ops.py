@@ -1,7 +1,7 @@
 """Collectives: reduce, gather and broadcast, among the devices of a process, or of several tasks.
 
 The nodes with the same group and instance keys in a step meet, each from its own device.  In one process the last node
-that arrives computes for all of them, in the order of their devices' names, whatever the order of arrival.
+that arrives computes for all of them, in the order of their devices' names, not that of their arrival.
 Next to read: `collective_exchange.py`, for collectives among several tasks.
 """
 

@@ -1,8 +1,8 @@
 """Queues: the ops that make them, and the operations on them.
 
 An operation that can be done at once returns its outputs.  One that must wait returns an attempt
-(`aexec/queues/attempts.py`), which the executor waits for and cancels with the step.  Large copies run in a thread: of
-arrays that somebody else may write to, or to join a batch.
+(`aexec/queues/attempts.py`), which the executor waits for and cancels with the step.  Large copies run in a thread:
+copies of arrays that may be written to elsewhere, and copies into a batch.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ _ON_DEVICE = tuple(filter(is_on_device, (*dtypes.NUMBER, dtypes.bool_)))
 @kernel("GetSessionHandle", "GetSessionHandleV2", cost=0)
 @kernel("GetSessionHandle", "GetSessionHandleV2", device="DEFAULT", T=_ON_DEVICE, host_memory=("handle",), cost=0)
 def get_session_handle(c: OpKernelConstruction) -> Compute:
-    """Returns a new handle to the tensor, which is kept if the handle is fetched: a string, or of V2 a resource handle.
+    """Return a new handle to the tensor, which is kept if the handle is fetched: a string, or of V2 a resource handle.
 
     A tensor in the memory of the node's device stays there.
     """
@@ -58,7 +58,7 @@ def _handle_text(handle: Any) -> str:
 @kernel("GetSessionTensor", cost=0)
 @kernel("GetSessionTensor", device="DEFAULT", dtype=_ON_DEVICE, host_memory=("handle",), cost=0)
 def get_session_tensor(c: OpKernelConstruction) -> Compute:
-    """Returns the tensor of a handle, copied to the memory of the node's device unless it is there."""
+    """Return the tensor of a handle, copied to the memory of the node's device unless it is there."""
     dtype, name, memory = c.attr("dtype"), c.name, _memory_of(c)
     c.need_context()
 

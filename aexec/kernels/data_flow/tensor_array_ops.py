@@ -173,7 +173,7 @@ def tensor_array_grad(c: OpKernelConstruction, *, at_once: bool = True) -> Compu
     return compute
 
 
-# What is done with an array once it is found
+# Operations on an array
 
 
 def _on_host(core: Core) -> Builder:
@@ -182,7 +182,7 @@ def _on_host(core: Core) -> Builder:
     def build(c: OpKernelConstruction) -> Compute:
         find, apply = finder(), core(c)
         c.need_context()
-        c.may_be_abandoned = True  # an array is invisible once its step is over
+        c.may_be_abandoned = True  # an array is not visible after its step
         return lambda context, handle, *inputs: apply(find(context, handle), *inputs)
 
     return build

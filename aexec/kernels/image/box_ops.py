@@ -89,7 +89,7 @@ def _drawing_cost(images: Any, boxes: Any, *_: Any) -> Any:
 
 @kernel("DrawBoundingBoxes", "DrawBoundingBoxesV2", T=(dtypes.float32, dtypes.float16), cost=_drawing_cost)
 def draw_bounding_boxes(c: OpKernelConstruction) -> Compute:
-    """Returns the images with outlines of boxes (fractions of height and width), one pixel wide."""
+    """Return the images with outlines of boxes (fractions of height and width), one pixel wide."""
 
     def compute(images: Any, boxes: Any, colors: Any = None) -> Any:
         _check_drawing(images, boxes)
@@ -246,7 +246,7 @@ def _checked_image(image_size: Any) -> _Rectangle:
 
 
 def _checked_boxes(boxes: Any, image: _Rectangle, limits: _Limits) -> Any:
-    """Returns the boxes in pixels, as `_shows_enough` takes them, after checking them."""
+    """Return the boxes in pixels, as `_shows_enough` takes them, after checking them."""
     if boxes.ndim != 3:
         raise errors.InvalidArgumentError(
             f"input boxes must be 3-dimensional [batch, num_boxes, coords]: {shape_text(boxes.shape)}"
@@ -316,7 +316,7 @@ _SCRATCH = 48
 
 @kernel("SampleDistortedBoundingBox", "SampleDistortedBoundingBoxV2", T=dtypes.INTEGRAL, cost=_COST, scratch=_SCRATCH)
 def sample_distorted_bounding_box(c: OpKernelConstruction) -> Compute:
-    """Returns a random box within limits of area and aspect that shows enough of one of the boxes, else the whole
+    """Return a random box within limits of area and aspect that shows enough of one of the boxes, else the whole
     image.
 
     At most 100,000 attempts are made.

@@ -115,7 +115,7 @@ def _wrong_op(op: str, kind: str) -> errors.InvalidArgumentError:
     needs=_PILLOW,
 )
 def decode(c: OpKernelConstruction) -> Compute:
-    """Returns [height, width, channels], or [frames, height, width, channels] of formats that allow animations.
+    """Return [height, width, channels], or [frames, height, width, channels] of formats that allow animations.
 
     Data that is broken, empty, of another format or larger than 2**30 bytes when decoded is refused with
     InvalidArgumentError, an image with more pixels than allowed with ResourceExhaustedError.
@@ -186,7 +186,7 @@ def decode(c: OpKernelConstruction) -> Compute:
 
 @kernel("ExtractJpegShape", output_type=(dtypes.int32, dtypes.int64), cost=0, needs=_PILLOW)
 def extract_jpeg_shape(c: OpKernelConstruction) -> Compute:
-    """Returns [height, width, channels] as a vector, from the header alone."""
+    """Return [height, width, channels] as a vector, from the header alone."""
     dtype = c.attr("output_type").np
     return lambda contents: np.array(codecs.jpeg_shape(_checked_contents(contents)), dtype)
 
@@ -217,7 +217,7 @@ def _check_quality(quality: int) -> None:
 
 @kernel("EncodeJpeg", cost=20.0, needs=_PILLOW)
 def encode_jpeg(c: OpKernelConstruction) -> Compute:
-    """Returns a JPEG of uint8 [height, width, 1 or 3]."""
+    """Return a JPEG of uint8 [height, width, 1 or 3]."""
     _check_quality(c.attr("quality"))
     name = c.text("format")
     options = {
@@ -270,7 +270,7 @@ def _png_cost(images: Any) -> float:
 
 @kernel("EncodePng", cost=_png_cost)
 def encode_png(c: OpKernelConstruction) -> Compute:
-    """Returns a PNG of each image [..., height, width, 1 to 4 channels]."""
+    """Return a PNG of each image [..., height, width, 1 to 4 channels]."""
     compression = c.attr("compression")
     if not -1 <= compression <= 9:
         raise errors.InvalidArgumentError(f"compression should be in [-1,9], got {compression}")

@@ -89,7 +89,7 @@ _JPEG_REFUSED = "jpeg::Uncompress failed. Invalid JPEG data or crop window."
 
 
 def decode_jpeg(data: bytes, channels: int, check_size: CheckSize, *, ratio: int = 1, recover: bool = False) -> Array:
-    """Returns uint8 [height, width, channels].
+    """Return uint8 [height, width, channels].
 
     Args:
         channels: 1 or 3, or 0 for the image's own.
@@ -114,7 +114,7 @@ def decode_jpeg(data: bytes, channels: int, check_size: CheckSize, *, ratio: int
 
 
 def jpeg_shape(data: bytes) -> tuple[int, int, int]:
-    """Returns (height, width, channels), from the header."""
+    """Return (height, width, channels), from the header."""
     from PIL.JpegImagePlugin import JpegImageFile
 
     with _refusing(f"Invalid JPEG data, size {len(data)}"):
@@ -171,7 +171,7 @@ _GREY, _COLOR, _GREY_ALPHA, _COLOR_ALPHA = 0, 2, 4, 6
 
 
 def decode_png(data: bytes, channels: int, dtype: Any, check_size: CheckSize) -> Array:
-    """Returns uint8 or uint16 [height, width, channels].
+    """Return uint8 or uint16 [height, width, channels].
 
     Args:
         channels: 1, 3 or 4, or 0 for the image's own.
@@ -183,7 +183,7 @@ def decode_png(data: bytes, channels: int, dtype: Any, check_size: CheckSize) ->
         width, height, depth, kind, _, _, interlaced = _HEADER.unpack_from(data, 16)
         room = _check_shape((height, width, _CHANNELS_OF[kind] * (2 if depth == 16 else 1)), check_size)
     with _refusing(f"Invalid PNG data, size {len(data)}"):
-        # Grey is computed from the full 16 bits, whatever the output type.
+        # Grey is computed from the full 16 bits, for every output type.
         if depth == 16 and kind != _GREY and (np.dtype(dtype).itemsize == 2 or channels == 1):
             found = _png_16(data, width, height, kind, interlaced)
         else:
@@ -234,7 +234,7 @@ def _grey(color: Array) -> Array:
 
 
 def _png_16(data: bytes, width: int, height: int, kind: int, interlaced: int) -> Array:
-    """Returns uint16 with several channels, which Pillow would reduce to 8 bits."""
+    """Return uint16 with several channels, which Pillow would reduce to 8 bits."""
     if interlaced:
         raise errors.UnimplementedError("Interlaced PNG images of 16 bits per channel are not supported")
     step = _CHANNELS_OF[kind] * 2
@@ -246,7 +246,7 @@ def _png_16(data: bytes, width: int, height: int, kind: int, interlaced: int) ->
 
 
 def _png_data(data: bytes) -> Iterator[bytes]:
-    """Yields the parts of the compressed image in order."""
+    """Yield the parts of the compressed image in order."""
     place = len(_PNG_MAGIC)
     while place + 12 <= len(data):
         (length,) = struct.unpack_from(">I", data, place)
@@ -256,7 +256,7 @@ def _png_data(data: bytes) -> Iterator[bytes]:
 
 
 def _unfiltered(filters: Array, lines: Array) -> Array:
-    """Returns uint8 [height, width, bytes] of filtered lines.
+    """Return uint8 [height, width, bytes] of filtered lines.
 
     A pixel depends on those to the left, above, and above left; so the pixels of one diagonal do not depend on each
     other.
@@ -324,10 +324,10 @@ def _room_for_frames(image: Any, channels: int, check_size: CheckSize, most: int
 
 
 def decode_gif(data: bytes, check_size: CheckSize, most: int | None = None) -> Array:
-    """Returns uint8 [frames, height, width, 3] of at most `most` frames.
+    """Return uint8 [frames, height, width, 3] of at most `most` frames.
 
-    As in TensorFlow, each frame is drawn over those before it, whatever its disposal method, and unpainted pixels are
-    black.
+    As in TensorFlow, each frame is drawn over those before it, without regard to its disposal method, and unpainted
+    pixels are black.
     """
     from PIL.GifImagePlugin import GifImageFile
 
@@ -352,7 +352,7 @@ class _AskingFile(io.BytesIO):
 
 
 def decode_webp(data: bytes, channels: int, check_size: CheckSize, most: int | None = None) -> Array:
-    """Returns uint8 [frames, height, width, channels] of at most `most` frames.
+    """Return uint8 [frames, height, width, channels] of at most `most` frames.
 
     Args:
         channels: 3 or 4, or 0 for the image's own.  Animations have 4.
@@ -382,7 +382,7 @@ def decode_webp(data: bytes, channels: int, check_size: CheckSize, most: int | N
 
 
 def decode_bmp(data: bytes, channels: int, check_size: CheckSize) -> Array:
-    """Returns uint8 [height, width, channels] of an uncompressed image; palettes are ignored.
+    """Return uint8 [height, width, channels] of an uncompressed image; palettes are ignored.
 
     Args:
         channels: 3 or 4, or 0 for the image's own.

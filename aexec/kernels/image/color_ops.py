@@ -74,7 +74,7 @@ def adjust_contrast(c: OpKernelConstruction) -> Compute:
 
 
 def _planes(xp: Any, images: Any) -> Any:
-    """Returns [3, pixels] of [..., 3]."""
+    """Return [3, pixels] of [..., 3]."""
     return xp.ascontiguousarray(images.reshape(prod(images.shape[:-1]), 3).T)
 
 
@@ -176,11 +176,11 @@ def _hsv_to_rgb(xp: Any, images: Any) -> Any:
 
 @kernel("RGBToHSV", T=_FLOATS, cost=25.0, scratch=24)
 def rgb_to_hsv(c: OpKernelConstruction) -> Compute:
-    """Returns hue, saturation and value, each in [0, 1] if red, green and blue are."""
+    """Return hue, saturation and value, each in [0, 1] if red, green and blue are."""
     return in_float32(c, partial(_rgb_to_hsv, c.xp))
 
 
 @kernel("HSVToRGB", T=_FLOATS, cost=20.0, scratch=24)
 def hsv_to_rgb(c: OpKernelConstruction) -> Compute:
-    """Returns red, green and blue."""
+    """Return red, green and blue."""
     return in_float32(c, partial(_hsv_to_rgb, c.xp))

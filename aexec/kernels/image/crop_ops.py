@@ -40,7 +40,7 @@ def _positive(shape: Any, what: str) -> None:
 
 
 def _check_boxes(xp: Any, boxes: Any, box_index: Any) -> int:
-    """Returns the number of boxes.  Raises InvalidArgumentError unless there is an index for each box of four
+    """Return the number of boxes.  Raises InvalidArgumentError unless there is an index for each box of four
     numbers.
     """
     if boxes.ndim != 2:
@@ -132,7 +132,7 @@ def _crop_cost(image: Any, boxes: Any, box_index: Any, crop_size: Any) -> float:
 
 @kernel("CropAndResize", T=dtypes.REAL_NUMBER, host_memory=("crop_size",), cost=_crop_cost)
 def crop_and_resize(c: OpKernelConstruction) -> Compute:
-    """Returns float32 [boxes, crop height, crop width, channels]: each box's part of its image, resampled."""
+    """Return float32 [boxes, crop height, crop width, channels]: each box's part of its image, resampled."""
     xp, linear, outside, allocate = c.xp, c.text("method") == "bilinear", c.attr("extrapolation_value"), allocator(c)
 
     def compute(image: Any, boxes: Any, box_index: Any, crop_size: Any) -> Any:
@@ -188,7 +188,7 @@ def _check_grads_of_boxes(xp: Any, grads: Any, boxes: Any, box_index: Any) -> No
     cost=PerOutput(60.0),
 )
 def crop_and_resize_grad_image(c: OpKernelConstruction) -> Compute:
-    """Returns the gradient with regard to the images, in the shape `image_size`."""
+    """Return the gradient with regard to the images, in the shape `image_size`."""
     xp, linear, dtype, allocate = c.xp, c.text("method") == "bilinear", c.attr("T").np, allocator(c)
     work, add = np.promote_types(dtype, _F32), partial(accumulate_piece, np.add) if xp is np else combiner(xp, "add")
 
@@ -230,7 +230,7 @@ def _shares(grads: Any, at: _Samples) -> Iterator[tuple[Any, Any]]:
 
 @kernel("CropAndResizeGradBoxes", T=dtypes.REAL_NUMBER, cost=60.0)
 def crop_and_resize_grad_boxes(c: OpKernelConstruction) -> Compute:
-    """Returns the gradient with regard to the boxes, [boxes, 4]."""
+    """Return the gradient with regard to the boxes, [boxes, 4]."""
     xp = c.xp
 
     def compute(grads: Any, image: Any, boxes: Any, box_index: Any) -> Any:
@@ -309,7 +309,7 @@ def _noise(c: OpKernelConstruction) -> Callable[[Any, tuple[int, ...]], Any]:
 
 
 def _check_glimpse(x: Any, size: Any, offsets: Any) -> tuple[int, int]:
-    """Returns height and width of glimpses.  Raises InvalidArgumentError for inputs that do not match."""
+    """Return height and width of glimpses.  Raises InvalidArgumentError for inputs that do not match."""
     if x.ndim != 4:
         raise errors.InvalidArgumentError(
             f"input must be 4-dimensional (batch_size, height, width, depth){shape_text(x.shape)}"
@@ -339,7 +339,7 @@ def _glimpse_cost(x: Any, size: Any, offsets: Any) -> float:
 
 @kernel("ExtractGlimpse", "ExtractGlimpseV2", cost=_glimpse_cost)
 def extract_glimpse(c: OpKernelConstruction) -> Compute:
-    """Returns a window of one size from each image; noise fills the part outside the image.
+    """Return a window of one size from each image; noise fills the part outside the image.
 
     The first version always takes an offset for the window's centre, and halves it if it counts from the image's
     centre.  The second does so only if offsets are both centred and normalised; otherwise they are the window's upper
@@ -387,7 +387,7 @@ def _copy_window(glimpse: Any, image: Any, corner: list[int], noise: Callable[..
 
 @kernel("RandomCrop", T=dtypes.REAL_NUMBER, cost=0)
 def random_crop(c: OpKernelConstruction) -> Compute:
-    """Returns a window of the given height and width at a random position in an image [height, width, channels]."""
+    """Return a window of the given height and width at a random position in an image [height, width, channels]."""
     generator = own_generator(c)
 
     def compute(image: Any, size: Any) -> Any:

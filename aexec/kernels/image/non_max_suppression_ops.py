@@ -64,7 +64,7 @@ class _Boxes:
         return _Boxes(self.lower[:, which], self.upper[:, which], self.areas[which])
 
     def part_from_all(self, which: Any) -> None:
-        """Make these boxes overlap no other box, whatever they were."""
+        """Replace these boxes by boxes that overlap no other box."""
         self.lower[:, which], self.upper[:, which], self.areas[which] = np.inf, -np.inf, np.inf
 
     def followed_by(self, more: _Boxes) -> _Boxes:
@@ -103,7 +103,7 @@ def _overlaps(boxes_of: Callable[[Any], Any], chosen: Any, others: Any) -> Any:
 
 
 def _in_order(scores: Any, threshold: Any, first: int) -> Iterator[Any]:
-    """Yields numbers of the boxes with scores above the threshold, best first: about `first` of them, then increasing
+    """Yield numbers of the boxes with scores above the threshold, best first: about `first` of them, then increasing
     numbers.
 
     Usually few are needed, so the others are not sorted.
@@ -143,7 +143,7 @@ def _choose(candidates: Iterable[Any], too_similar: Rivalry, count: int, admitte
 
 
 def _survivors(rivals: Any) -> Any:
-    """Which candidates stay, given for each pair whether the second one must go if the first one stays."""
+    """Return the candidates that stay, given for each pair whether the second must go if the first stays."""
     stays = np.ones(len(rivals), bool)
     rivals.ravel()[:: len(rivals) + 1] = False  # no candidate is its own rival
     for better in np.flatnonzero(rivals.any(1)).tolist():
@@ -224,7 +224,7 @@ class _Weights:
 
 
 def _choose_softly(scores: Any, boxes: Any, threshold: Any, sigma: Any, count: int) -> tuple[list[int], list[float]]:
-    """Returns (boxes, their scores after suppression) in the order of these scores.
+    """Return (boxes, their scores after suppression) in the order of these scores.
 
     A candidate's score is lowered by its similarity to each box chosen since it was last considered; then it queues
     again.
@@ -336,7 +336,7 @@ def _hard_scratch(_boxes: Any, scores: Any, count: Any, *_: Any) -> int:
 @kernel("NonMaxSuppressionV2", T=_TYPES, cost=_hard_cost, scratch=_hard_scratch)
 @kernel("NonMaxSuppressionV3", T=_TYPES, cost=_hard_cost, scratch=_hard_scratch)
 def suppress(c: OpKernelConstruction) -> Compute:
-    """Returns an int32 vector of the chosen boxes.  Version 1 has the overlap as attr, version 3 a lowest score."""
+    """Return an int32 vector of the chosen boxes.  Version 1 has the overlap as attr, version 3 a lowest score."""
     fixed = np.float32(c.attr("iou_threshold")) if c.op == "NonMaxSuppression" else None
     if fixed is not None:
         _check_limit(fixed)
@@ -376,7 +376,7 @@ def _soft_scratch(boxes: Any, *_: Any) -> int:
 @kernel("NonMaxSuppressionV4", T=_TYPES, cost=AttrCost(_padded(_hard_cost)), scratch=_hard_scratch)
 @kernel("NonMaxSuppressionV5", T=_TYPES, cost=AttrCost(_padded(_soft_cost)), scratch=_soft_scratch)
 def suppress_and_count(c: OpKernelConstruction) -> Compute:
-    """Returns (boxes, their scores in version 5, number of them), padded with zeros to the requested size if an attr
+    """Return (boxes, their scores in version 5, number of them), padded with zeros to the requested size if an attr
     asks.
     """
     padded, soft, hard = c.attr("pad_to_max_output_size"), c.op == "NonMaxSuppressionV5", np.float32(0)
@@ -441,7 +441,7 @@ def suppress_with_overlaps(c: OpKernelConstruction) -> Compute:
 
 
 def _check_combined(boxes: Any, scores: Any, per_class: Any, total: Any, limit: Any, threshold: Any) -> tuple[int, int]:
-    """Returns the requested (boxes per class, boxes in all).  Raises InvalidArgumentError for inputs that do not
+    """Return the requested (boxes per class, boxes in all).  Raises InvalidArgumentError for inputs that do not
     match.
     """
     if not boxes.ndim or not scores.ndim or boxes.shape[0] != scores.shape[0]:
@@ -471,7 +471,7 @@ def _check_combined(boxes: Any, scores: Any, per_class: Any, total: Any, limit: 
 def _best_of_image(
     boxes: Any, scores: Any, per_class: int, total: int, limit: Any, threshold: Any
 ) -> tuple[Any, Any, Any]:
-    """Returns (boxes, scores, classes) of one image, best first.
+    """Return (boxes, scores, classes) of one image, best first.
 
     All classes are one list of candidates, class by class, in which boxes of different classes do not suppress each
     other. So no more candidates are considered than the best `total` need.
@@ -506,7 +506,7 @@ def _combined_cost(_boxes: Any, scores: Any, _per_class: Any, total: Any, *_rest
 
 @kernel("CombinedNonMaxSuppression", cost=_combined_cost)
 def suppress_classes(c: OpKernelConstruction) -> Compute:
-    """Returns (boxes [n, k, 4], scores [n, k], classes [n, k], number of valid ones [n]), zeros behind these."""
+    """Return (boxes [n, k, 4], scores [n, k], classes [n, k], number of valid ones [n]), zeros behind these."""
     padded_per_class, clip = c.attr("pad_per_class"), c.attr("clip_boxes")
     allocate = allocator(c)
 

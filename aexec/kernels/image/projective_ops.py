@@ -122,7 +122,7 @@ def _chosen(c: OpKernelConstruction, attr: str, choices: dict[bytes, Any], what:
 
 
 def _check(images: Any, transforms: Any, size: Any, fill: Any) -> tuple[int, int]:
-    """Returns height and width of the output.  Raises InvalidArgumentError for inputs that do not match."""
+    """Return height and width of the output.  Raises InvalidArgumentError for inputs that do not match."""
     if images.ndim != 4:
         raise errors.InvalidArgumentError("Input images must have rank 4")
     if transforms.ndim != 2 or transforms.shape[1] != 8 or len(transforms) not in (1, len(images)):
@@ -140,7 +140,7 @@ def _check(images: Any, transforms: Any, size: Any, fill: Any) -> tuple[int, int
 
 
 def _blocks(height: int, width: int, size: int) -> Iterator[tuple[slice, slice]]:
-    """Yields rows and columns of at most `size` pixels: full rows, if one is no longer than that."""
+    """Yield rows and columns of at most `size` pixels: full rows, if one is no longer than that."""
     across = min(width, size)
     down = max(1, size // across)
     for top in range(0, height, down):
@@ -154,7 +154,7 @@ def _cost(images: Any, transforms: Any, size: Any, *_: Any) -> float:
 
 @kernel("ImageProjectiveTransformV2", "ImageProjectiveTransformV3", dtype=_TYPES, cost=_cost)
 def transform_images(c: OpKernelConstruction) -> Compute:
-    """Returns images of the given size: each pixel is read at the position that its transform of 8 numbers gives."""
+    """Return images of the given size: each pixel is read at the position that its transform of 8 numbers gives."""
     interpolate = _chosen(c, "interpolation", _INTERPOLATIONS, "interpolation")
     inside = _chosen(c, "fill_mode", _FILL_MODES, "mode")
     xp, dtype, allocate, no_fill = c.xp, c.attr("dtype").np, allocator(c), np.float32(0)

@@ -1,6 +1,6 @@
 """Resizing images [n, height, width, channels], and its gradients.
 
-Results are float32 whatever the images' type, except for the nearest neighbour.
+Results are float32 for images of all types, except with the nearest neighbour.
 Next to read: `resampling.py`.
 """
 
@@ -114,7 +114,7 @@ def _announce_taken(images: Any, axis: int, count: int) -> None:
 
 @kernel("ResizeNearestNeighbor", T=dtypes.REAL_NUMBER, host_memory=("size",), cost=_cost(2.0))
 def nearest_neighbour(c: OpKernelConstruction) -> Compute:
-    """Returns the nearest pixel, or the one at the upper left."""
+    """Return the nearest pixel, or the one at the upper left."""
     xp, grid, allocate = c.xp, _grid(c), allocator(c)
     # Key: the last sizes; value: the old row and column of each new one, since a node's images mostly have one size.
     # Few, as their memory is not counted.
@@ -145,7 +145,7 @@ def nearest_neighbour(c: OpKernelConstruction) -> Compute:
 
 @kernel("ResizeArea", T=dtypes.REAL_NUMBER, host_memory=("size",), cost=_cost(20.0), needs=_SPARSE, scratch=8)
 def average_area(c: OpKernelConstruction) -> Compute:
-    """Returns the mean of the area that a new pixel covers."""
+    """Return the mean of the area that a new pixel covers."""
     grid, allocate = _grid(c), allocator(c)
 
     def compute(images: Any, size: Any) -> Any:
@@ -193,7 +193,7 @@ def _check_gradients(grads: Any, original: Any) -> None:
 @kernel("ResizeBilinearGrad", T=_FLOATS, cost=30.0, needs=_SPARSE, scratch=16)
 @kernel("ResizeBicubicGrad", T=(dtypes.float32, dtypes.float64), cost=60.0, needs=_SPARSE, scratch=16)
 def interpolate_grad(c: OpKernelConstruction) -> Compute:
-    """Returns the gradient with regard to the original image."""
+    """Return the gradient with regard to the original image."""
     xp, grid, dtype, allocate = c.xp, _grid(c), c.attr("T"), allocator(c)
     make_taps = Taps.linear if c.op == "ResizeBilinearGrad" else Taps.cubic
 
@@ -278,7 +278,7 @@ def _placement(c: OpKernelConstruction) -> Callable[..., tuple[Any, Any]]:
     needs=_SPARSE,
 )
 def scale_and_translate(c: OpKernelConstruction) -> Compute:
-    """Returns images scaled and moved, cropped to a window of the given size."""
+    """Return images scaled and moved, cropped to a window of the given size."""
     matrices, allocate = _placement(c), allocator(c)
 
     def compute(images: Any, size: Any, scale: Any, translation: Any) -> Any:
@@ -296,7 +296,7 @@ def scale_and_translate(c: OpKernelConstruction) -> Compute:
 
 @kernel("ScaleAndTranslateGrad", T=(dtypes.float32,), host_memory=("scale", "translation"), cost=60.0, needs=_SPARSE)
 def scale_and_translate_grad(c: OpKernelConstruction) -> Compute:
-    """Returns the gradient with regard to the original image."""
+    """Return the gradient with regard to the original image."""
     matrices, allocate = _placement(c), allocator(c)
 
     def compute(grads: Any, original: Any, scale: Any, translation: Any) -> Any:

@@ -48,7 +48,7 @@ def write_file(c: OpKernelConstruction) -> Compute:
 
 @kernel("MatchingFiles", cost=blocking, scratch=32)
 def match_files(c: OpKernelConstruction) -> Compute:
-    """Returns the sorted names of the files that match any of the patterns."""
+    """Return the sorted names of the files that match any of the patterns."""
 
     def compute(pattern: Any) -> Any:
         if pattern.ndim > 1:

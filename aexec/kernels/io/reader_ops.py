@@ -67,7 +67,7 @@ class Reader:
         self._error: errors.OpError | None = None
 
     def read(self, context: OpKernelContext, queue: QueueBase, count: int) -> Any:
-        """Returns the records as `read_later` does, or, if they are not at hand, a coroutine that does."""
+        """Return the records as `read_later` does, or, if they are not at hand, a coroutine that does."""
         ready = self._ready
         if 0 < count <= len(ready) and not self._whole and not self._lock.locked():
             self.produced += count
@@ -75,7 +75,7 @@ class Reader:
         return self.read_later(context, queue, count)
 
     async def read_later(self, context: OpKernelContext, queue: QueueBase, count: int) -> list[Record]:
-        """Returns at least one record, and at most `count`, all of one file.
+        """Return at least one record, and at most `count`, all of one file.
 
         Raises:
             OutOfRangeError: the queue is closed and empty.
@@ -147,7 +147,7 @@ class Reader:
             self.produced = self.finished = self._started = 0
 
     async def state(self) -> bytes:
-        """Returns the state, for `restore`.  Raises UnimplementedError unless a file is one record."""
+        """Return the state, for `restore`.  Raises UnimplementedError unless a file is one record."""
         async with self._lock:
             if not self._whole:
                 raise errors.UnimplementedError("Reader SerializeState")
@@ -193,7 +193,7 @@ def _again(error: errors.OpError) -> errors.OpError:
 
 
 async def _next_work(queue: QueueBase) -> bytes:
-    """Returns the next file name.  If the step is cancelled meanwhile, the name stays in the queue."""
+    """Return the next file name.  If the step is cancelled meanwhile, the name stays in the queue."""
     components = queue.spec.types
     if len(components) != 1:
         raise errors.InvalidArgumentError("Expected single component queue")

@@ -71,7 +71,7 @@ def _info() -> Array:
 
 
 def solve_triangle(a: Array, b: Array, *, lower: bool, adjoint: bool) -> Array:
-    """Returns X of a X = b, or of a^H X = b.
+    """Return X of a X = b, or of a^H X = b.
 
     Args:
         a: [n, n]; only one triangle of it is read.
@@ -87,7 +87,7 @@ def solve_triangle(a: Array, b: Array, *, lower: bool, adjoint: bool) -> Array:
 
 
 def lu_factors(matrix: Array) -> tuple[Array, Array]:
-    """Returns both triangular factors of a matrix [n, n] in one array, and the row with which each row was
+    """Return both triangular factors of a matrix [n, n] in one array, and the row with which each row was
     exchanged.
     """
     factors, n = np.array(matrix, order="F"), len(matrix)
@@ -97,7 +97,7 @@ def lu_factors(matrix: Array) -> tuple[Array, Array]:
 
 
 def shortest_least_squares(matrix: Array, rhs: Array, cutoff: float) -> Array:
-    """Returns the X [n, k] of least norm that minimises the norm of matrix X - rhs.
+    """Return the X [n, k] of least norm that minimises the norm of matrix X - rhs.
 
     Args:
         matrix: [m, n].
@@ -116,7 +116,7 @@ def shortest_least_squares(matrix: Array, rhs: Array, cutoff: float) -> Array:
 
 
 def schur_form(matrix: Array) -> tuple[Array, Array] | None:
-    """Returns (T, Z) with matrix = Z T Z^H, or None if the iteration fails.  T is triangular, or has blocks of one or
+    """Return (T, Z) with matrix = Z T Z^H, or None if the iteration fails.  T is triangular, or has blocks of one or
     two if the matrix is real.
 
     Args:
@@ -133,7 +133,7 @@ def schur_form(matrix: Array) -> tuple[Array, Array] | None:
 
 
 def solve_sylvester(a: Array, b: Array, c: Array) -> Array | None:
-    """Returns X of a X + X b = c, for triangular a and b; None if they have opposite eigenvalues, so that it cannot be
+    """Return X of a X + X b = c, for triangular a and b; None if they have opposite eigenvalues, so that it cannot be
     solved.
 
     Args:

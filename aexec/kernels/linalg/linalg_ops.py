@@ -102,7 +102,7 @@ def _working_type(dtype: DType) -> np.dtype[Any]:
 @kernel("Cholesky", T=LINALG_TYPES, cost=cubic_ns(0.02))
 @kernel("BatchCholesky", T=REAL_TYPES, cost=cubic_ns(0.02))
 def cholesky(c: OpKernelConstruction) -> Compute:
-    """Returns the lower factor; only the lower triangle is read.
+    """Return the lower factor; only the lower triangle is read.
 
     If a matrix has no factor, the result is NaN (TensorFlow's is NaN in real types only: its complex NaN is 0).
     """
@@ -158,7 +158,7 @@ def cholesky_grad(c: OpKernelConstruction) -> Compute:
 
 @kernel("MatrixDeterminant", "BatchMatrixDeterminant", T=LINALG_TYPES, cost=cubic_ns(0.05))
 def matrix_determinant(c: OpKernelConstruction) -> Compute:
-    """Returns determinants; 1 for a matrix without elements, NaN for one with a NaN."""
+    """Return determinants; 1 for a matrix without elements, NaN for one with a NaN."""
     xp, dtype = c.xp, c.attr("T").base
     # NumPy computes it by the logarithm, which costs digits that single precision lacks.
     wide = np.complex128 if dtype.is_complex else np.float64
@@ -171,7 +171,7 @@ def matrix_determinant(c: OpKernelConstruction) -> Compute:
 
 
 def _with_nan(xp: Any, x: Array) -> Any:
-    """Which matrices of a batch contain NaN: LAPACK takes a NaN in the first corner for a zero, and the matrix for
+    """Return which matrices of a batch contain NaN: LAPACK treats a NaN in the first corner as zero, and the matrix as
     singular.
     """
     return xp.isnan(x).any(axis=(-2, -1))
@@ -179,7 +179,7 @@ def _with_nan(xp: Any, x: Array) -> Any:
 
 @kernel("LogMatrixDeterminant", T=LINALG_TYPES, cost=cubic_ns(0.03))
 def log_matrix_determinant(c: OpKernelConstruction) -> Compute:
-    """Returns (sign, log of the absolute value) of the determinants: (0, -inf) for 0, NaN for NaN."""
+    """Return (sign, log of the absolute value) of the determinants: (0, -inf) for 0, NaN for NaN."""
     xp, np_dtype = c.xp, c.attr("T").np
 
     def sign_and_log(x: Array) -> tuple[Any, Any]:
@@ -203,7 +203,7 @@ def _lu_scratch(x: Any) -> int:
 @kernel("Lu", T=LINALG_TYPES, output_idx_type=(dtypes.int32,), cost=cubic_ns(0.03), needs=SCIPY, scratch=_lu_scratch)
 @kernel("Lu", T=LINALG_TYPES, output_idx_type=(dtypes.int64,), cost=cubic_ns(0.03), needs=SCIPY, scratch=_lu_scratch)
 def lu(c: OpKernelConstruction) -> Compute:
-    """Returns (both factors in one matrix, p) with A[p] = L U."""
+    """Return (both factors in one matrix, p) with A[p] = L U."""
     xp, index_type = c.xp, c.attr("output_idx_type").np
     factorise = lu_factors if xp is np else partial(scipy_of(xp, "linalg").lu_factor, check_finite=False)
 
@@ -255,7 +255,7 @@ def _lu_by_magnitude(xp: Any, matrix: Array) -> tuple[Array, Array]:
 @kernel("MatrixInverse", T=(dtypes.float16, *LINALG_TYPES), cost=cubic_ns(0.1))
 @kernel("BatchMatrixInverse", T=(dtypes.float16, *REAL_TYPES), cost=cubic_ns(0.1))
 def matrix_inverse(c: OpKernelConstruction) -> Compute:
-    """Returns the inverse, or the inverse of the adjoint."""
+    """Return the inverse, or the inverse of the adjoint."""
     xp, dtype, adjoint = c.xp, c.attr("T").base, c.attr("adjoint")
     working_type = _working_type(dtype)
 
@@ -304,7 +304,7 @@ def _identities(xp: Any, batch: Sequence[int], rows: int, columns: int, dtype: A
 
 @kernel("Qr", T=(dtypes.float16, *LINALG_TYPES), cost=_orthogonal_ns(0.15))
 def qr(c: OpKernelConstruction) -> Compute:
-    """Returns (Q, R); signs are Householder's, as in LAPACK and TensorFlow."""
+    """Return (Q, R); signs are Householder's, as in LAPACK and TensorFlow."""
     xp, dtype = c.xp, c.attr("T").base
     mode: Literal["complete", "reduced"] = "complete" if c.attr("full_matrices") else "reduced"
     working_type = _working_type(dtype)
@@ -331,7 +331,7 @@ def qr(c: OpKernelConstruction) -> Compute:
 
 @kernel("Svd", "BatchSvd", T=LINALG_TYPES, cost=_orthogonal_ns(1.0))
 def svd(c: OpKernelConstruction) -> Compute:
-    """Returns (singular values, U, V), with scalars for U and V if an attr does not ask for them; NaN for NaN and
+    """Return (singular values, U, V), with scalars for U and V if an attr does not ask for them; NaN for NaN and
     infinity.
 
     Pairs of singular vectors are determined up to their sign, which is LAPACK's.
@@ -414,7 +414,7 @@ def _self_adjoint(xp: Any, function: Callable[[Array], Any], x: Array) -> Any:
 
 @kernel("SelfAdjointEigV2", "BatchSelfAdjointEigV2", T=LINALG_TYPES, cost=cubic_ns(0.5))
 def self_adjoint_eig_v2(c: OpKernelConstruction) -> Compute:
-    """Returns (eigenvalues in ascending order, eigenvectors as columns, or a scalar if an attr does not ask for them).
+    """Return (eigenvalues in ascending order, eigenvectors as columns, or a scalar if an attr does not ask for them).
 
     Only the lower triangle is read.  Signs of eigenvectors are LAPACK's.
     """
@@ -433,7 +433,7 @@ def self_adjoint_eig_v2(c: OpKernelConstruction) -> Compute:
 
 @kernel("SelfAdjointEig", "BatchSelfAdjointEig", T=REAL_TYPES, cost=cubic_ns(0.5))
 def self_adjoint_eig(c: OpKernelConstruction) -> Compute:
-    """Returns eigenvalues as first row, then the eigenvectors as columns."""
+    """Return eigenvalues as first row, then the eigenvectors as columns."""
     xp = c.xp
 
     def rows(x: Array) -> Any:
@@ -445,7 +445,7 @@ def self_adjoint_eig(c: OpKernelConstruction) -> Compute:
 
 @kernel("Eig", T=LINALG_TYPES, cost=cubic_ns(5.0))
 def eig(c: OpKernelConstruction) -> Compute:
-    """Returns (eigenvalues, eigenvectors as columns, or a scalar if an attr does not ask for them), always complex.
+    """Return (eigenvalues, eigenvectors as columns, or a scalar if an attr does not ask for them), always complex.
 
     Eigenvalues of a complex matrix are in ascending order of magnitude, those of a real one in LAPACK's order.
     """

@@ -79,7 +79,7 @@ def _band_part_ns(matrix: Any, k: Any, *_: Any) -> float:
 
 @kernel("Diag", T=DIAG_TYPES, cost=lambda x: 2000.0 + 0.3 * x.size * x.size)
 def diag(c: OpKernelConstruction) -> Compute:
-    """Returns zeros of shape s + s with the input (of shape s) on the diagonal."""
+    """Return zeros of shape s + s with the input (of shape s) on the diagonal."""
     xp, allocate = c.xp, allocator(c)
 
     def compute(x: Any) -> Any:
@@ -94,7 +94,7 @@ def diag(c: OpKernelConstruction) -> Compute:
 
 @kernel("DiagPart", T=DIAG_TYPES, cost=lambda x: 2000.0 + 4.0 * x.size**0.5)
 def diag_part(c: OpKernelConstruction) -> Compute:
-    """Returns the diagonal, of shape s, of an input of shape s + s.  A scalar is its own diagonal."""
+    """Return the diagonal, of shape s, of an input of shape s + s.  A scalar is its own diagonal."""
 
     def compute(x: Any) -> Any:
         if x.ndim % 2:
@@ -176,7 +176,7 @@ def _align(c: OpKernelConstruction) -> str:
 
 
 def _diagonal_range(k: Any) -> tuple[int, int]:
-    """Returns (lowest, highest) of a `k` input, which is one number or two."""
+    """Return (lowest, highest) of a `k` input, which is one number or two."""
     if k.ndim > 1:
         raise errors.InvalidArgumentError(
             f"diag_index must be a scalar or vector, received shape: {shape_text(k.shape)}"
@@ -236,7 +236,7 @@ def matrix_diag(c: OpKernelConstruction) -> Compute:
 
 @kernel("MatrixDiagV2", "MatrixDiagV3", T=MATRIX_TYPES, cost=_band_ns)
 def matrix_diag_v2(c: OpKernelConstruction) -> Compute:
-    """Returns matrices with a band of diagonals and padding elsewhere; sizes of -1 are as small as the band allows."""
+    """Return matrices with a band of diagonals and padding elsewhere; sizes of -1 are as small as the band allows."""
     xp, bands = c.xp, _Bands(c.xp, _align(c))
 
     def compute(diagonal: Any, k: Any, num_rows: Any, num_cols: Any, padding: Any) -> Any:
@@ -298,7 +298,7 @@ def matrix_diag_part(c: OpKernelConstruction) -> Compute:
 
 @kernel("MatrixDiagPartV2", "MatrixDiagPartV3", T=MATRIX_TYPES, cost=_band_part_ns)
 def matrix_diag_part_v2(c: OpKernelConstruction) -> Compute:
-    """Returns a band of diagonals, padded to the length of the longest; without the diagonals' axis if k is one
+    """Return a band of diagonals, padded to the length of the longest; without the diagonals' axis if k is one
     number.
     """
     xp, bands = c.xp, _Bands(c.xp, _align(c))
@@ -332,7 +332,7 @@ def _set_diag_error() -> errors.InvalidArgumentError:
 
 @kernel("MatrixSetDiag", "BatchMatrixSetDiag", T=MATRIX_TYPES, cost=_matrix_ns)
 def matrix_set_diag(c: OpKernelConstruction) -> Compute:
-    """Returns the input with other main diagonals."""
+    """Return the input with other main diagonals."""
     xp = c.xp
 
     def compute(x: Any, diagonal: Any) -> Any:
@@ -351,7 +351,7 @@ def matrix_set_diag(c: OpKernelConstruction) -> Compute:
 
 @kernel("MatrixSetDiagV2", "MatrixSetDiagV3", T=MATRIX_TYPES, cost=_matrix_ns)
 def matrix_set_diag_v2(c: OpKernelConstruction) -> Compute:
-    """Returns the input with another band of diagonals."""
+    """Return the input with another band of diagonals."""
     bands = _Bands(c.xp, _align(c))
 
     def compute(x: Any, diagonal: Any, k: Any) -> Any:
@@ -395,7 +395,7 @@ def _half_width(name: str, value: Any, limit: int, of: str) -> int:
 @kernel("MatrixBandPart", T=MATRIX_TYPES, cost=_matrix_ns, scratch=16)
 @kernel("BatchMatrixBandPart", T=dtypes.NUMBER, cost=_matrix_ns)
 def matrix_band_part(c: OpKernelConstruction) -> Compute:
-    """Returns the input with zeros outside of a band around the main diagonal."""
+    """Return the input with zeros outside of a band around the main diagonal."""
     xp = c.xp
     zero = c.attr("T").np.type(0)
     where = chooser(xp, c.attr("T").np)

@@ -77,7 +77,7 @@ def _exponential(x: Array) -> Array:
 
 
 def _triangular_form(x: Array) -> tuple[Array, Array] | None:
-    """Returns (T, Z) with x = Z T Z^H and T upper triangular, both complex128; None if x is not finite or the iteration
+    """Return (T, Z) with x = Z T Z^H and T upper triangular, both complex128; None if x is not finite or the iteration
     fails.
 
     The real eigenvalues of a real matrix are exactly real in T.
@@ -97,7 +97,7 @@ def _triangular_form(x: Array) -> tuple[Array, Array] | None:
 
 @kernel("MatrixSquareRoot", T=LINALG_TYPES, cost=cubic_ns(2.0), needs=SCIPY, scratch=_scratch)
 def matrix_square_root(c: OpKernelConstruction) -> Compute:
-    """Returns the principal square root; NaN if there is none, or, for a real matrix, none that is real."""
+    """Return the principal square root; NaN if there is none, or, for a real matrix, none that is real."""
     dtype = c.attr("T").base
     eps = float(np.finfo(dtype.np).eps)
 
@@ -142,7 +142,7 @@ _MOST_ROOTS = 100
 
 @kernel("MatrixLogarithm", T=COMPLEX_TYPES, cost=cubic_ns(20.0), needs=SCIPY, scratch=_scratch)
 def matrix_logarithm(c: OpKernelConstruction) -> Compute:
-    """Returns the principal logarithm; NaN for a singular matrix."""
+    """Return the principal logarithm; NaN for a singular matrix."""
 
     def log(x: Array) -> Any:
         form = _triangular_form(x)

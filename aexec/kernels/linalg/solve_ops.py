@@ -85,7 +85,7 @@ def cubic_ns(factor: float) -> Callable[..., float]:
     return cost
 
 
-# What the ops on batches of matrices have in common
+# The common part of ops on batches of matrices
 
 
 def check_batch(*inputs: Any) -> None:
@@ -116,7 +116,7 @@ def adjoint_of(matrix: Array) -> Array:
 
 
 def matrices_of(*batches: Array) -> Iterator[tuple[Array, ...]]:
-    """Yields the matrices of batches of one batch shape together.  Matrices of an output may be written to.
+    """Yield the matrices of batches of one batch shape together.  Matrices of an output may be written to.
 
     A thread checks between matrices whether to go on, since one may take long.
     """
@@ -167,7 +167,7 @@ def some_at_a_time(
 
 @kernel("MatrixSolve", "BatchMatrixSolve", T=LINALG_TYPES, cost=cubic_ns(0.05))
 def matrix_solve(c: OpKernelConstruction) -> Compute:
-    """Returns X of A X = B, or of A^H X = B, for square A."""
+    """Return X of A X = B, or of A^H X = B, for square A."""
     xp, adjoint = c.xp, c.attr("adjoint")
     solve = (lambda a, b: xp.linalg.solve(adjoint_of(a), b)) if adjoint else xp.linalg.solve
 
@@ -276,7 +276,7 @@ def _orthogonal_decomposition() -> Compute:
 
 
 def triangular_solver(xp: Any = np) -> Callable[..., Array]:
-    """Returns a function (a, b, lower=, adjoint=) → X of a X = b, for triangular a, with broadcasting batches.
+    """Return a function (a, b, lower=, adjoint=) → X of a X = b, for triangular a, with broadcasting batches.
 
     Only one triangle of a is read.  Zeros on the diagonal give inf and NaN, no error.
     """
@@ -348,7 +348,7 @@ def _triangular_scratch(matrix: Any, rhs: Any) -> int:
     scratch=_triangular_scratch,
 )
 def matrix_triangular_solve(c: OpKernelConstruction) -> Compute:
-    """Returns X of A X = B, or of A^H X = B, for triangular A; batches broadcast."""
+    """Return X of A X = B, or of A^H X = B, for triangular A; batches broadcast."""
     lower, adjoint = c.attr("lower"), c.attr("adjoint")
     solve = triangular_solver(c.xp)
 
@@ -469,7 +469,7 @@ def _tridiagonal_cost(attrs: Mapping[str, Any]) -> Callable[..., float]:
 
 @kernel("TridiagonalSolve", T=LINALG_TYPES, cost=AttrCost(_tridiagonal_cost), needs=SCIPY, scratch=16)
 def tridiagonal_solve(c: OpKernelConstruction) -> Compute:
-    """Returns X of T X = B for tridiagonal T, given as rows superdiagonal, diagonal, subdiagonal.
+    """Return X of T X = B for tridiagonal T, given as rows superdiagonal, diagonal, subdiagonal.
 
     The last element of the first row and the first one of the last are not used. A singular matrix gives NaN (in
     TensorFlow 0, if it is complex); with `perturb_singular` its pivots are moved away from zero.

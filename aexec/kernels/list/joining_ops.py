@@ -112,7 +112,7 @@ def _check_positions(positions: Any, values: TensorList, *, shape_known: bool) -
 
 @kernel("TensorListConcat", "TensorListConcatV2", element_dtype=ELEMENT_TYPES, cost=0)
 def tensor_list_concat(c: OpKernelConstruction) -> Compute:
-    """Returns the concatenated elements, and their lengths."""
+    """Return the concatenated elements, and their lengths."""
     dtype, is_first_version = c.attr("element_dtype"), c.op == "TensorListConcat"
     allocate, make, allocate_lengths = allocator(c), c.xp.zeros, allocator(c, 1)
     of_attr = c.attr("element_shape") if is_first_version else UNKNOWN_RANK
@@ -153,7 +153,7 @@ def tensor_list_concat(c: OpKernelConstruction) -> Compute:
 def _parts(
     values: TensorList, wanted: PartialTensorShape, is_first_version: bool
 ) -> tuple[int | None, PartialTensorShape]:
-    """Returns the first dimension and the others of the requested shape.  Raises InvalidArgumentError without them."""
+    """Return the first dimension and the others of the requested shape.  Raises InvalidArgumentError without them."""
     if is_first_version:
         first, inner = None, _without_first(wanted)
     else:
@@ -184,7 +184,7 @@ def _leading_dims(tensor: Any) -> Any:
 def _common_shape(
     values: TensorList, first: int | None, inner: PartialTensorShape
 ) -> tuple[int | None, PartialTensorShape]:
-    """Returns the length of elements that are not set, or None if unknown, and their other dimensions as far as known.
+    """Return the length of elements that are not set, or None if unknown, and their other dimensions as far as known.
 
     Raises:
         InvalidArgumentError: an element is a scalar, or has another shape.

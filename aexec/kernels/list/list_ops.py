@@ -230,7 +230,7 @@ def tensor_list_resize(c: OpKernelConstruction) -> Compute:
 
 @kernel("TensorListScatter", "TensorListScatterV2", element_dtype=ELEMENT_TYPES)
 def tensor_list_scatter(c: OpKernelConstruction) -> Compute:
-    """Returns a list with rows at given positions; the second version extends it to at least `num_elements`."""
+    """Return a list with rows at given positions; the second version extends it to at least `num_elements`."""
     dtype = c.attr("element_dtype")
 
     def compute(tensor: Any, indices: Any, element_shape: Any, num_elements: Any = -1) -> Any:
@@ -258,7 +258,7 @@ def tensor_list_scatter(c: OpKernelConstruction) -> Compute:
 
 @kernel("TensorListScatterIntoExistingList", element_dtype=ELEMENT_TYPES)
 def tensor_list_scatter_into_existing_list(c: OpKernelConstruction) -> Compute:
-    """Returns the list with rows at given positions, extended if necessary."""
+    """Return the list with rows at given positions, extended if necessary."""
     dtype = c.attr("element_dtype")
 
     def compute(handle: Any, tensor: Any, indices: Any) -> Any:
@@ -301,7 +301,7 @@ def _with_rows(values: TensorList, positions: list[int], tensor: Any, dtype: dty
 
 @kernel("TensorListSplit", element_dtype=ELEMENT_TYPES, scratch=lambda tensor, shape, lengths: rows_scratch(lengths))
 def tensor_list_split(c: OpKernelConstruction) -> Compute:
-    """Returns a list of slices of a tensor along its first dimension, of given lengths."""
+    """Return a list of slices of a tensor along its first dimension, of given lengths."""
     dtype = c.attr("element_dtype")
 
     def compute(tensor: Any, element_shape: Any, lengths: Any) -> Any:

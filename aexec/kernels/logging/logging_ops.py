@@ -99,5 +99,5 @@ def print_v2(c: OpKernelConstruction) -> Compute:
 
 @kernel("Timestamp", cost=0)
 def timestamp(c: OpKernelConstruction) -> Compute:
-    """Returns seconds since 1970, as a double."""
+    """Return seconds since 1970, as a double."""
     return lambda: np.float64(time.time())

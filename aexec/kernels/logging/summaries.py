@@ -115,7 +115,7 @@ def _sound(audio: Any, sample_rate: float) -> proto.Summary.Audio:
 def _values(
     tag: str, kind: str, most: int, items: Iterable[Any], message_of: Callable[[Any], Any]
 ) -> Iterator[proto.Summary.Value]:
-    """Yields a value for each item; the tags have numbers if `most` allows more than one.
+    """Yield a value for each item; the tags have numbers if `most` allows more than one.
 
     Args:
         kind: the field of a value that `message_of` makes of an item.
@@ -129,7 +129,7 @@ def _values(
 
 
 def pictures(tag: str, images: Any, most: int, bad_color: Any) -> Iterator[proto.Summary.Value]:
-    """Yields the first `most` images of [n, height, width, 1, 3 or 4].
+    """Yield the first `most` images of [n, height, width, 1, 3 or 4].
 
     Raises:
         InvalidArgumentError: the shape is another one, or `bad_color`, uint8, has too few channels.
@@ -152,7 +152,7 @@ def pictures(tag: str, images: Any, most: int, bad_color: Any) -> Iterator[proto
 
 
 def sounds(tag: str, audio: Any, sample_rate: Any, most: int) -> Iterator[proto.Summary.Value]:
-    """Yields the first `most` sounds of [n, samples] or [n, samples, channels].
+    """Yield the first `most` sounds of [n, samples] or [n, samples, channels].
 
     Raises:
         InvalidArgumentError: the shape is another one, or the sample rate is not valid.

@@ -62,7 +62,7 @@ def _scalar_tag(tag: Any, message: str) -> str:
 
 
 def _scalars(tags: Any, values: Any) -> Iterator[bytes]:
-    """Yields serialised summaries of a few numbers each; concatenated they are one summary."""
+    """Yield serialised summaries of a few numbers each; concatenated they are one summary."""
     growth, scalars = Growth(joined=True), _AT_ONCE * _SCALAR_NS
     for start in giving_way(range(0, tags.size, _AT_ONCE), scalars):
         some, numbers = (array.flat[start : start + _AT_ONCE] for array in (tags, values))
@@ -76,7 +76,7 @@ def _scalars(tags: Any, values: Any) -> Iterator[bytes]:
 
 @kernel("ScalarSummary", T=dtypes.REAL_NUMBER, cost=_SCALAR_NS)
 def scalar_summary(c: OpKernelConstruction) -> Compute:
-    """Returns a summary of numbers with a tag each."""
+    """Return a summary of numbers with a tag each."""
 
     def compute(tags: Any, values: Any) -> Any:
         if tags.shape != values.shape and not (tags.size == values.size == 1 and tags.ndim == values.ndim):
@@ -91,7 +91,7 @@ def scalar_summary(c: OpKernelConstruction) -> Compute:
 
 @kernel("HistogramSummary", T=dtypes.REAL_NUMBER, cost=30.0, scratch=20.0)
 def histogram_summary(c: OpKernelConstruction) -> Compute:
-    """Returns a summary with a histogram of a tensor's values."""
+    """Return a summary with a histogram of a tensor's values."""
     name = c.name
 
     def compute(tag: Any, values: Any) -> Any:
@@ -139,7 +139,7 @@ def audio_summary(c: OpKernelConstruction) -> Compute:
 
 @kernel("TensorSummary", T=dtypes.ALL, cost=5.0)
 def tensor_summary(c: OpKernelConstruction) -> Compute:
-    """Returns a summary of a tensor, with the node's name."""
+    """Return a summary of a tensor, with the node's name."""
     head, dtype = proto.Summary.Value(node_name=c.name).SerializeToString(), c.attr("T")
     return lambda tensor: _with_tensor(head, tensor, dtype, b"")
 
@@ -153,7 +153,7 @@ def _with_tensor(head: bytes, tensor: Any, dtype: DType, metadata: bytes) -> Any
 
 @kernel("TensorSummaryV2", T=dtypes.ALL, cost=5.0)
 def tensor_summary_v2(c: OpKernelConstruction) -> Compute:
-    """Returns a summary of a tensor with a tag and a serialised SummaryMetadata, which is left out if it cannot be
+    """Return a summary of a tensor with a tag and a serialised SummaryMetadata, which is left out if it cannot be
     parsed.
     """
     dtype = c.attr("T")
@@ -175,7 +175,7 @@ def tensor_summary_v2(c: OpKernelConstruction) -> Compute:
 
 @kernel("MergeSummary", cost=_SUMMARY_NS)
 def merge_summary(c: OpKernelConstruction) -> Compute:
-    """Returns all values of all summaries in one; no tag may occur twice."""
+    """Return all values of all summaries in one; no tag may occur twice."""
 
     def compute(*inputs: Any) -> Any:
         # Concatenated messages are one message with all values.

@@ -53,7 +53,7 @@ def _find(context: OpKernelContext, handle: Any) -> EventFileWriter:
 
 @kernel("SummaryWriter", cost=0)
 def summary_writer(c: OpKernelConstruction) -> Compute:
-    """Returns a handle to a writer that may not exist yet."""
+    """Return a handle to a writer that may not exist yet."""
     info = ContainerInfo.from_attrs(c.attrs, c.name, use_node_name=True)
     handle = make_handle_tensor(ResourceHandle.of_type(EventFileWriter, info, c.device))
     return lambda: handle

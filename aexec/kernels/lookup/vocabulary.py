@@ -47,7 +47,7 @@ class TextFileFormat:
             raise errors.InvalidArgumentError("delimiter should be only 1 char")
 
     def read(self, path: str, key_dtype: DType, value_dtype: DType) -> tuple[Any, Any]:
-        """Returns keys and values, two vectors.
+        """Return keys and values, two vectors.
 
         Raises:
             InvalidArgumentError: a line has too few columns or does not parse, or there are too few lines.

@@ -45,7 +45,7 @@ def _check(points: Any, centers: Any, k: Any) -> None:
 
 @kernel("NearestNeighbors", cost=_cost, scratch=16)
 def nearest_neighbors(c: OpKernelConstruction) -> Compute:
-    """Returns indices and squared distances [n, min(k, m)] of the centres [m, d] nearest to each point [n, d], nearest
+    """Return indices and squared distances [n, min(k, m)] of the centres [m, d] nearest to each point [n, d], nearest
     first.
 
     Of equally distant centres the one with the lower index comes first.

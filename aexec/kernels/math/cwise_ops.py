@@ -95,7 +95,7 @@ def round_half_to_even(c: OpKernelConstruction) -> Compute:
 
 @kernel("Round", T=(dtypes.int32, dtypes.int64), cost=_CHEAP)
 def round_integers(c: OpKernelConstruction) -> Compute:
-    """Returns zeros, whatever the input, as TensorFlow 2.21 does for integers."""
+    """Return zeros for any input, as TensorFlow 2.21 does for integers."""
     zeros_like: Compute = c.xp.zeros_like
     return zeros_like
 
@@ -210,7 +210,7 @@ def _gradient_scratch(y: Any, _: Any) -> int:
 
 
 def _gradient(formula: Builder) -> Builder:
-    """A kernel that combines its inputs element by element in order, whatever their shapes."""
+    """Return a kernel that combines its inputs element by element in order, for all shapes."""
 
     def build(c: OpKernelConstruction) -> Compute:
         of_arrays = in_float32(c, formula(c))

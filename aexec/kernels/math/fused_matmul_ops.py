@@ -25,7 +25,7 @@ __all__: list[str] = []
 
 @kernel("_FusedMatMul", T=(dtypes.bfloat16, dtypes.float16, dtypes.float32), cost=PRODUCT_COST)
 def fused_mat_mul(c: OpKernelConstruction) -> Compute:
-    """Returns the product of two matrices with the fused ops applied."""
+    """Return the product of two matrices with the fused ops applied."""
     xp, result = c.xp, c.output_types[0].np
     transpose_a, transpose_b = c.attr("transpose_a"), c.attr("transpose_b")
     fusion = Fusion(c, "MatMul", BIAS_THEN, c.attr("num_args"))

@@ -133,7 +133,7 @@ def _lin_space_cost(start: Any, stop: Any, num: Any) -> float:
     cost=_lin_space_cost,
 )
 def lin_space(c: OpKernelConstruction) -> Compute:
-    """Returns num evenly spaced values; the first is start and the last is stop, exactly."""
+    """Return num evenly spaced values; the first is start and the last is stop, exactly."""
     dtype, allocate = c.attr("T"), allocator(c)
 
     def compute(start: Any, stop: Any, num: Any) -> Any:
@@ -199,7 +199,7 @@ def _count_bins(xp: Any, bins: Any, weights: Any, count: int, dtype: dtypes.DTyp
 
 @kernel("Bincount", T=dtypes.NUMBER, cost=PerOutput(2.0))
 def bincount(c: OpKernelConstruction) -> Compute:
-    """Returns how often each of 0 .. size - 1 occurs, or the sum of the weights of its occurrences."""
+    """Return how often each of 0 .. size - 1 occurs, or the sum of the weights of its occurrences."""
     xp, dtype, allocate = c.xp, c.attr("T"), allocator(c)
 
     def compute(arr: Any, size: Any, weights: Any) -> Any:
@@ -255,7 +255,7 @@ def dense_bincount(c: OpKernelConstruction) -> Compute:
 
 @kernel("Bucketize", T=(dtypes.int32, dtypes.int64, dtypes.float32, dtypes.float64), cost=5.0, scratch=12)
 def bucketize(c: OpKernelConstruction) -> Compute:
-    """Returns the number of boundaries that are at most each value.  Integers are compared as float32; NaN is above
+    """Return the number of boundaries that are at most each value.  Integers are compared as float32; NaN is above
     all.
     """
     boundaries = np.array(c.attr("boundaries"), np.float32)
@@ -290,7 +290,7 @@ def _check_histogram(value_range: Any, nbins: Any) -> tuple[Any, Any, int]:
 
 @kernel("HistogramFixedWidth", T=dtypes.REAL_NUMBER, dtype=INDEX, cost=PerOutput(8.0))
 def histogram_fixed_width(c: OpKernelConstruction) -> Compute:
-    """Returns counts of values in bins of equal width; values outside the range count in the outermost bins."""
+    """Return counts of values in bins of equal width; values outside the range count in the outermost bins."""
     xp, out, floating, allocate = c.xp, c.attr("dtype").np, c.attr("T").is_floating, allocator(c)
 
     def compute(values: Any, value_range: Any, nbins: Any) -> Any:
@@ -313,7 +313,7 @@ def histogram_fixed_width(c: OpKernelConstruction) -> Compute:
 
 @kernel("Cross", T=dtypes.REAL_NUMBER, cost=4.0)
 def cross(c: OpKernelConstruction) -> Compute:
-    """Returns cross products along the last dimension, of size 3; each product and difference is rounded to the
+    """Return cross products along the last dimension, of size 3; each product and difference is rounded to the
     type.
     """
     empty = c.xp.empty
@@ -356,7 +356,7 @@ def _search_in_step(xp: Any, rows: Any, values: Any, *, upper: bool) -> Any:
 @kernel("LowerBound", "UpperBound", T=dtypes.REAL_NUMBER, out_type=(dtypes.int32,), cost=20.0)
 @kernel("LowerBound", "UpperBound", T=dtypes.REAL_NUMBER, out_type=(dtypes.int64,), cost=20.0)
 def bound(c: OpKernelConstruction) -> Compute:
-    """Returns the position of each value in its sorted row: before equal elements, or after them.
+    """Return the position of each value in its sorted row: before equal elements, or after them.
 
     For the lower bound NaN is above nothing, for the upper one above everything.
     """
@@ -388,7 +388,7 @@ def bound(c: OpKernelConstruction) -> Compute:
 
 @kernel("NextAfter", T=(dtypes.float32, dtypes.float64), cost=5.0)
 def next_after(c: OpKernelConstruction) -> Compute:
-    """Returns the next number after x1 in the direction of x2."""
+    """Return the next number after x1 in the direction of x2."""
 
     c.explain = broadcast_error
     return ufunc(c, "nextafter")

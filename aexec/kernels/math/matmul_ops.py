@@ -222,7 +222,7 @@ def _product(xp: Any) -> Product:
 
 @kernel("MatMul", T=MATMUL_TYPES, cost=PRODUCT_COST)
 def mat_mul(c: OpKernelConstruction) -> Product:
-    """Returns the product of two matrices; `transpose_*` transposes without conjugating."""
+    """Return the product of two matrices; `transpose_*` transposes without conjugating."""
     c.explain = explained_by(mat_mul_error)
     dtype = c.attr("T").base
     transposed = (c.attr("transpose_a"), c.attr("transpose_b"))
@@ -353,7 +353,7 @@ def _broadcasting(product: Product, c: OpKernelConstruction) -> Product:
 
 @kernel("BatchMatMul", T=MATMUL_TYPES, cost=PRODUCT_COST)
 def batch_mat_mul(c: OpKernelConstruction) -> Product:
-    """Returns products of the matrices in the last two axes; all other axes must be equal."""
+    """Return products of the matrices in the last two axes; all other axes must be equal."""
     c.explain = explained_by(_same_batch_error)
     dtype = c.attr("T").base
     product = _adjointed(batch_product(c.xp, dtype), c, dtype, dtype)
@@ -368,7 +368,7 @@ def batch_mat_mul(c: OpKernelConstruction) -> Product:
 
 @kernel("BatchMatMulV2", T=MATMUL_TYPES, cost=PRODUCT_COST)
 def batch_mat_mul_v2(c: OpKernelConstruction) -> Product:
-    """Returns products of the matrices in the last two axes; all other axes broadcast."""
+    """Return products of the matrices in the last two axes; all other axes broadcast."""
     dtype = c.attr("T").base
     return _broadcasting(_adjointed(batch_product(c.xp, dtype), c, dtype, dtype), c)
 
@@ -405,7 +405,7 @@ _FLOAT_OR_BFLOAT16 = (dtypes.float32, dtypes.bfloat16)
 
 @kernel("SparseMatMul", Ta=_FLOAT_OR_BFLOAT16, Tb=_FLOAT_OR_BFLOAT16, cost=PRODUCT_COST)
 def sparse_mat_mul(c: OpKernelConstruction) -> Product:
-    """Returns the product of two dense matrices in float32; the hint that one is mostly zeros is of no use to BLAS."""
+    """Return the product of two dense matrices in float32; the hint that one is mostly zeros is of no use to BLAS."""
     c.explain = explained_by(_sparse_mat_mul_error)
     transpose_a, transpose_b = c.attr("transpose_a"), c.attr("transpose_b")
     product, narrow = _product(c.xp), dtypes.bfloat16 in c.input_types

@@ -264,7 +264,7 @@ def _integer_norm(xp: Any, out: np.dtype[Any], keep: bool, axes_of: _Axes) -> Co
 
 @kernel("L2Loss", T=dtypes.FLOAT, cost=0.2)
 def l2_loss(c: OpKernelConstruction) -> Compute:
-    """Returns half the sum of squares, over all elements."""
+    """Return half the sum of squares, over all elements."""
     out, work = c.attr("T").np, accumulation_type(c.attr("T"))
     half, vdot = work.type(0.5), c.xp.vdot
 
@@ -317,7 +317,7 @@ def _announce_turned(x: Any, axis: int) -> None:
 )
 @kernel("ArgMin", host_memory=("dimension",), T=_ARG_TYPES, output_type=(dtypes.int32, dtypes.int64), cost=0.7)
 def arg_max_or_min(c: OpKernelConstruction) -> Compute:
-    """Returns the first position of the extremum.  NaN never wins: if all are NaN the position is 0."""
+    """Return the first position of the extremum.  NaN never wins: if all are NaN the position is 0."""
     dtype, out = c.attr("T"), c.attr("output_type").np
     xp = c.xp
     find, loser = (xp.ndarray.argmax, -np.inf) if c.op == "ArgMax" else (xp.ndarray.argmin, np.inf)

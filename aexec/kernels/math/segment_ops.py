@@ -140,7 +140,7 @@ def _rows_to_make(data: Any, *ids_and_count: Any) -> float:
     "SegmentSum", "SegmentMean", T=dtypes.NUMBER, Tindices=INDEX, cost=_SORTED_COST, needs=_SPARSE, scratch=_ids_scratch
 )
 def segment_sum_or_mean(c: OpKernelConstruction) -> Compute:
-    """Returns sums or means of rows with the same id, ids ascending; zero for an id without rows."""
+    """Return sums or means of rows with the same id, ids ascending; zero for an id without rows."""
     out, work, is_mean = c.attr("T").np, accumulation_type(c.attr("T")), c.op == "SegmentMean"
     xp, allocate = c.xp, allocator(c)
     integers = out.kind in "iu"
@@ -177,7 +177,7 @@ def _reduce_runs(xp: Any, ufunc: str, rows: Any, is_first: Any, starts: Any) -> 
 @kernel("SegmentProd", T=dtypes.NUMBER, Tindices=INDEX, cost=_SORTED_COST)
 @kernel("SegmentMin", "SegmentMax", T=dtypes.REAL_NUMBER, Tindices=INDEX, cost=_SORTED_COST)
 def segment_reduce(c: OpKernelConstruction) -> Compute:
-    """Returns products or extrema of rows with the same id, ids ascending.
+    """Return products or extrema of rows with the same id, ids ascending.
 
     For an id without rows the product is one, and the extremum zero.
     """
@@ -201,7 +201,7 @@ def segment_reduce(c: OpKernelConstruction) -> Compute:
 
 
 def _unsorted_shape(data: Any, ids: Any, num_segments: Any) -> int:
-    """Returns the number of segments, after checking the inputs."""
+    """Return the number of segments, after checking the inputs."""
     if num_segments.ndim:
         raise errors.InvalidArgumentError(
             f"num_segments should be a scalar, not shape {shape_text(num_segments.shape)}"
@@ -291,7 +291,7 @@ _WIDE = 4
 
 
 def _picked_cost(data: Any, indices: Any, ids: Any, count: Any = None) -> float:
-    """One nanosecond per element that is picked, and one per element of the result, whatever the size of `data`.
+    """One nanosecond per element that is picked, and one per element of the result, independent of the size of `data`.
 
     Rows to pick from are counted, and elements of half precision widened, whether they are picked or not.
     """

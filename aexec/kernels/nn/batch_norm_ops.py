@@ -1,7 +1,7 @@
 """Normalisation kernels: batch normalisation and its gradient, local response normalisation.
 
-The computation is in float32, the type of mean and variance, whatever the type of the
-input.  Both layouts of the channels are supported.
+The computation is in float32, the type of mean and variance, for inputs of all types.  Both layouts of the channels are
+supported.
 """
 
 from __future__ import annotations
@@ -184,7 +184,7 @@ def fused_batch_norm_ex(c: OpKernelConstruction) -> Compute:
 
 
 def fused_batch_norm_grad(c: OpKernelConstruction) -> Compute:
-    """Returns gradients for x, scale and offset, and two empty vectors, from the mean and variance of the forward
+    """Return gradients for x, scale and offset, and two empty vectors, from the mean and variance of the forward
     op.
     """
     xp, channels = c.xp, _Channels(c)

@@ -179,7 +179,7 @@ def _group_slices(geometry: Geometry) -> list[slice]:
 
 
 def forward(xp: Any, x: Any, kernel: Any, geometry: Geometry, epilogue: Epilogue | None = None) -> Any:
-    """Returns the convolution of `x` with `kernel`, in their type; `epilogue` is applied to the result, in place."""
+    """Return the convolution of `x` with `kernel`, in their type; `epilogue` is applied to the result, in place."""
     shape = geometry.output_shape
     if not prod(shape) or not geometry.taps:
         out = xp.zeros(shape, x.dtype)

@@ -56,7 +56,7 @@ def _greedy_scratch(inputs: Any, _: Any) -> int:
 
 @kernel("CTCGreedyDecoder", T=_TYPES, cost=3.0, scratch=_greedy_scratch)
 def ctc_greedy_decoder(c: OpKernelConstruction) -> Compute:
-    """Returns the likeliest class at each time without blanks, as a sparse tensor; and the sum of the negated
+    """Return the likeliest class at each time without blanks, as a sparse tensor; and the sum of the negated
     maxima.
     """
     xp, merge, blank_attr, result = c.xp, c.attr("merge_repeated"), c.attr("blank_index"), c.output_types[3].np
@@ -231,7 +231,7 @@ def _loss_and_gradient(inputs: Any, labels: _Labels, lengths: Any) -> tuple[Any,
 
 
 def _entries(indices: Any, values: Any) -> Iterator[tuple[tuple[int, ...], int]]:
-    """Yields index and label, in order; a few at a time become Python objects."""
+    """Yield index and label, in order; a few at a time become Python objects."""
     return zip(map(tuple, row_lists(indices, _LABEL_NS)), elements_of(values), strict=True)
 
 
@@ -281,7 +281,7 @@ def _rows(indices: Any, values: Any, batch: int) -> list[list[int]]:
 
 @kernel("CTCLoss", T=_TYPES, cost=200.0)
 def ctc_loss(c: OpKernelConstruction) -> Compute:
-    """Returns per sequence the negative log probability of its labels, and the gradient for the softmax's inputs."""
+    """Return per sequence the negative log probability of its labels, and the gradient for the softmax's inputs."""
     loss, result = _Loss(c), c.output_types[0].np
 
     def compute(inputs: Any, indices: Any, values: Any, lengths: Any) -> Any:
@@ -355,7 +355,7 @@ class _Beam:
         self.last = added
 
     def best(self, count: int, *, merge: bool) -> list[tuple[list[int], float]]:
-        """Returns the `count` likeliest sequences, with repeated labels merged if `merge`, and their log probabilities.
+        """Return the `count` likeliest sequences, with repeated labels merged if `merge`, and their log probabilities.
 
         Raises:
             InvalidArgumentError: the beam holds fewer.
@@ -374,7 +374,7 @@ class _Beam:
 
 @kernel("CTCBeamSearchDecoder", T=_TYPES, cost=2000.0)
 def ctc_beam_search_decoder(c: OpKernelConstruction) -> Compute:
-    """Returns the likeliest label sequences of each batch entry as sparse tensors, and their log probabilities."""
+    """Return the likeliest label sequences of each batch entry as sparse tensors, and their log probabilities."""
     width, paths, merge, result = (
         c.attr("beam_width"),
         c.attr("top_paths"),

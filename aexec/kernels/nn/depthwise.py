@@ -38,7 +38,7 @@ _STRETCH = 1024
 
 
 def forward(xp: Any, x: Any, weights: Any, spec: Sequence[windowing.Window], epilogue: Epilogue | None = None) -> Any:
-    """Returns the convolution of `x` [n, h, w, c] with `weights` [h, w, c, m], in their type: [n, rows, cols, c × m].
+    """Return the convolution of `x` [n, h, w, c] with `weights` [h, w, c, m], in their type: [n, rows, cols, c × m].
 
     `epilogue` is applied to the result, in place.
     """
@@ -126,7 +126,7 @@ def blocks(
 
 
 def positions(spec: Sequence[windowing.Window]) -> Iterator[tuple[int, int]]:
-    """Yields the positions of the filter window, row by row; other threads get a turn in between, and cancellation ends
+    """Yield the positions of the filter window, row by row; other threads get a turn in between, and cancellation ends
     it.
     """
     return giving_way(product(range(spec[0].size), range(spec[1].size)), POSITION_NS)
@@ -147,7 +147,7 @@ def _one_filter_each(xp: Any, x: Any, repeated: Any, out: Any, spec: Sequence[wi
         shape = (*out.shape[:2], (last - first) // count, high.size, wide.size, count * depth)
         strides = (n, row * high.stride, col * wide.stride * count, row * high.dilation, col * wide.dilation)
         if xp is np:
-            # As `as_strided`, in a tenth of its time.
+            # Does the same as `as_strided` in a tenth of the time.
             view = np.ndarray(shape, x.dtype, x, first * wide.stride * col, (*strides, x.itemsize))
         else:
             view = xp.lib.stride_tricks.as_strided(x[:, :, first * wide.stride :], shape, (*strides, x.itemsize))

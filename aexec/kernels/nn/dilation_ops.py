@@ -71,7 +71,7 @@ class _Dilation:
         return out
 
     def winners(self, x: Any, weights: Any, grad: Any) -> tuple[list[windowing.Window], Any]:
-        """Returns (windows, number of the tap that gives each output; -1 if none is above the lowest number).
+        """Return (windows, number of the tap that gives each output; -1 if none is above the lowest number).
 
         Raises:
             InvalidArgumentError: the output's gradient does not have the output's shape.
@@ -98,7 +98,7 @@ def _accumulator(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 @kernel("Dilation2D", T=dtypes.REAL_NUMBER, cost=_cost, scratch=32)
 def dilation_2d(c: OpKernelConstruction) -> Compute:
-    """Returns the maximum over each window of input [n, h, w, c] plus filter [h, w, c]."""
+    """Return the maximum over each window of input [n, h, w, c] plus filter [h, w, c]."""
     dilation = _Dilation(c)
     return lambda x, weights: dilation.maximum(x, weights, dilation.spec(x, weights))
 

@@ -112,7 +112,7 @@ def _in_top_k(xp: Any, predictions: Any, targets: Any, k: int) -> Any:
 
 @kernel("InTopK", T=_LABEL_TYPES, host_memory=("predictions", "targets", "precision"), cost=3.0, scratch=16)
 def in_top_k(c: OpKernelConstruction) -> Compute:
-    """Returns whether the target's prediction is among the k largest; ties count."""
+    """Return whether the target's prediction is among the k largest; ties count."""
     xp, k = c.xp, c.attr("k")
     return lambda predictions, targets: _in_top_k(xp, predictions, targets, k)
 
@@ -226,7 +226,7 @@ def top_k(c: OpKernelConstruction) -> Compute:
 
 @kernel("TopKV2", T=dtypes.REAL_NUMBER, index_type=_TOP_K_INDEX_TYPES, cost=_top_k_cost, scratch=24)
 def top_k_v2(c: OpKernelConstruction) -> Compute:
-    """Like TopK, with k as an input.  The result is sorted whatever the attr `sorted` says."""
+    """Like TopK, with k as an input.  The result is always sorted, even if the attr `sorted` is False."""
     find = _top_k_of(c)
 
     def compute(x: Any, k: Any) -> Any:
@@ -239,7 +239,7 @@ def top_k_v2(c: OpKernelConstruction) -> Compute:
 
 @kernel("NthElement", T=dtypes.REAL_NUMBER, cost=10.0, scratch=8)
 def nth_element(c: OpKernelConstruction) -> Compute:
-    """Returns the n-th smallest (largest, if `reverse`) along the last dimension, counted from 0."""
+    """Return the n-th smallest (largest, if `reverse`) along the last dimension, counted from 0."""
     partition, reverse, dtype = c.xp.partition, c.attr("reverse"), c.output_types[0]
 
     def compute(x: Any, n: Any) -> Any:
@@ -270,7 +270,7 @@ def _shifted(xp: Any, logits: Any) -> tuple[Any, Any, Any]:
 
 @kernel("SoftmaxCrossEntropyWithLogits", T=dtypes.FLOAT, cost=20.0, scratch=20)
 def softmax_cross_entropy(c: OpKernelConstruction) -> Compute:
-    """Returns (loss [n], gradient [n, classes]) for labels that are distributions; logits and labels broadcast."""
+    """Return (loss [n], gradient [n, classes]) for labels that are distributions; logits and labels broadcast."""
     xp, dtype = c.xp, c.output_types[0]
     narrow = dtype in _NARROW
 
@@ -316,7 +316,7 @@ def _check_sparse_labels(logits: Any, labels: Any) -> None:
 
 @kernel("SparseSoftmaxCrossEntropyWithLogits", T=dtypes.FLOAT, Tlabels=_LABEL_TYPES, cost=20.0, scratch=20)
 def sparse_softmax_cross_entropy(c: OpKernelConstruction) -> Compute:
-    """Returns (loss [n], gradient [n, classes]) for labels that are class numbers."""
+    """Return (loss [n], gradient [n, classes]) for labels that are class numbers."""
     xp, dtype = c.xp, c.output_types[0]
     narrow = dtype in _NARROW
 

@@ -63,7 +63,7 @@ def _tap_boxes(w: windowing.Window, length: int) -> list[TapBox]:
 
 
 def taps(spec: Sequence[windowing.Window], shape: Sequence[int]) -> Iterator[Tap]:
-    """Yields the taps of windows over an input of this shape, row by row, that are inside the input for some window."""
+    """Yield the taps of windows over an input of this shape, row by row, that are inside the input for some window."""
     return Layout(tuple(spec), tuple(shape)).taps()
 
 
@@ -85,7 +85,7 @@ class Layout:
         self._boxes = [_tap_boxes(w, length) for w, length in zip(spec, self._lengths, strict=True)]
 
     def taps(self, *, backwards: bool = False) -> Iterator[Tap]:
-        """Yields the taps, row by row, that are inside the input for some window."""
+        """Yield the taps, row by row, that are inside the input for some window."""
         every = slice(None)
         together: Iterable[tuple[TapBox, ...]]
         together = product(*(reversed(b) for b in self._boxes) if backwards else self._boxes)

@@ -46,7 +46,7 @@ MakePool = Callable[..., Pool]
 
 
 def max_over_windows(xp: Any, x: Any, pool: Pool) -> Any:
-    """Returns the maximum of each window.  NaN is ignored, and nothing is below the lowest finite number."""
+    """Return the maximum of each window.  NaN is ignored, and nothing is below the lowest finite number."""
     layout, low = pool.windows(x.shape, centred=pool.spatial == 3), x.dtype.type(lowest(x.dtype))
     out = maxima(xp, x, layout, low)
     if x.dtype.kind in "iu" or not out.size or not bool(xp.isnan(out.max())):
@@ -106,14 +106,14 @@ def max_pool_3d(c: OpKernelConstruction) -> Compute:
 
 
 def _maximum(xp: Any, x: Any, layout: Layout) -> tuple[Any, bool]:
-    """Returns (maximum of each window, whether any is NaN): here every window with a NaN has a NaN as maximum."""
+    """Return (maximum of each window, whether any is NaN): here every window with a NaN has a NaN as maximum."""
     real = x.dtype.kind not in "iu"
     best = maxima(xp, x, layout, x.dtype.type(-np.inf if real else np.iinfo(x.dtype).min))
     return best, real and bool(xp.count_nonzero(best != best))
 
 
 def _first_maximum(xp: Any, x: Any, layout: Layout, best: Any, has_nan: bool) -> tuple[Any, Any]:
-    """Returns (maximum, number of its tap): the first of equals; a NaN that comes first stays."""
+    """Return (maximum, number of its tap): the first of equals; a NaN that comes first stays."""
     if has_nan:
         return _first_maximum_with_nan(xp, x, layout)
     found = xp.zeros(layout.output, np.uint8 if layout.size <= 256 else np.int64)
@@ -283,7 +283,7 @@ kernel("MaxPool3DGradGrad", T=_POOL_3D_TYPES, cost=window_cost)(_grad_grad(Pool3
 
 @kernel("MaxPoolWithArgmax", T=dtypes.REAL_NUMBER, Targmax=(dtypes.int32, dtypes.int64), cost=window_cost, scratch=12)
 def max_pool_with_argmax(c: OpKernelConstruction) -> Compute:
-    """Returns (maximum, its position (y × width + x) × channels + c, counted within the image or in the whole
+    """Return (maximum, its position (y × width + x) × channels + c, counted within the image or in the whole
     batch).
     """
     xp, pool, index_type = c.xp, Pool2D(c, "MaxPoolWithArgmaxOp"), c.output_types[1].np
@@ -349,7 +349,7 @@ def _flat_argmax(xp: Any, x: Any, argmax: Any, whole_batch: bool) -> Any:
 
 @kernel("MaxPoolGradGradWithArgmax", T=dtypes.REAL_NUMBER, Targmax=(dtypes.int64,))
 def max_pool_grad_grad_with_argmax(c: OpKernelConstruction) -> Compute:
-    """Returns for each window the element of `grad` at the position that MaxPoolWithArgmax returned."""
+    """Return for each window the element of `grad` at the position that MaxPoolWithArgmax returned."""
     xp, pool = c.xp, Pool2D(c, "MaxPoolGradGradWithArgmaxOp")
     whole_batch = c.attr("include_batch_in_index")
 

@@ -28,7 +28,7 @@ _FEW = 3
 
 
 def maxima(xp: Any, x: Any, layout: Layout, lowest: Any) -> Any:
-    """Returns the maximum of each window of `x` [n, spatial..., c], at least `lowest`; NaN if the window contains
+    """Return the maximum of each window of `x` [n, spatial..., c], at least `lowest`; NaN if the window contains
     one.
     """
     out = _Reduction(xp, xp.maximum, xp.max, lowest).of_windows(x, layout)
@@ -41,7 +41,7 @@ def sums(xp: Any, x: Any, layout: Layout) -> Any:
 
 
 class _Reduction:
-    """How to reduce two arrays, and an axis of one; `neutral` is the reduction's neutral element."""
+    """Functions that reduce two arrays, and an axis of one; `neutral` is the reduction's neutral element."""
 
     def __init__(self, xp: Any, pair: Any, axis: Any, neutral: Any) -> None:
         self._xp, self._pair, self._axis, self._neutral = xp, pair, axis, neutral

@@ -73,7 +73,7 @@ def turned(kernel: Any, panels: bool) -> Any:
 
 
 def forward(x: Any, kernel: Any, geometry: Geometry, epilogue: Epilogue | None = None) -> Any:
-    """Returns the convolution of a float32 array with a `turned` kernel; `epilogue` is applied to it, in place.
+    """Return the convolution of a float32 array with a `turned` kernel; `epilogue` is applied to it, in place.
 
     The output is cut into parts of squares; if there is only one, as there is with panels, its products are cut by
     filters.
@@ -123,9 +123,9 @@ def _parts(geometry: Geometry) -> list[tuple[slice, slice]]:
 
 
 def _turned_input(x: Any, geometry: Geometry, images: slice, rows: slice) -> Any:
-    """The 16 sums of each square's inputs: [4, 4, images, rows, squares of a row, c]; scratch of this thread.
+    """Return the 16 sums of each square's inputs: [4, 4, images, rows, squares of a row, c]; scratch of this thread.
 
-    Rows are summed first, those of even and of odd columns separately, so that the sums of columns are over long runs,
+    Rows are summed first, those of even and of odd columns separately, so that the sums of columns are over long runs
     too.
     """
     pairs = _pairs_of_rows(x, geometry, images, rows)

@@ -32,7 +32,7 @@ __all__ = ["backprop_filter", "forward", "pays"]
 # Outputs that are computed together.
 _TILE = 4
 # The points, besides infinity, at which the polynomials of inputs and kernel are multiplied, by columns of the kernel.
-# Of small dyadic numbers, they give the results with the smallest errors.
+# Among small dyadic numbers, these give the smallest errors.
 _POINTS = {3: (0.0, 0.75, -0.75, 1.5, -1.5), 5: (0.0, 1.0, -1.0, 2.0, -2.0, 0.5, -0.5)}
 # With fewer channels (by columns of the kernel), filters, or multiply-adds of the plain convolution, the sums take
 # longer than they save.
@@ -107,7 +107,7 @@ def pays(geometry: Geometry) -> bool:
 
 
 def forward(x: Any, kernel: Any, geometry: Geometry, epilogue: Epilogue | None = None) -> Any:
-    """Returns the convolution of a float32 array with a kernel [k, k, c, f]; `epilogue` is applied to it, in place."""
+    """Return the convolution of a float32 array with a kernel [k, k, c, f]; `epilogue` is applied to it, in place."""
     turns, tiles = _turns(geometry.spec[1].size), _tiles(geometry)
     high, wide, filters = geometry.output_shape[1:]
     # [sums, rows of the kernel × c, f]
@@ -134,7 +134,7 @@ def forward(x: Any, kernel: Any, geometry: Geometry, epilogue: Epilogue | None =
 
 
 def backprop_filter(x: Any, grad: Any, geometry: Geometry) -> Any:
-    """Returns the gradient for the filter, from the input and the output's gradient, both float32."""
+    """Return the gradient for the filter, from the input and the output's gradient, both float32."""
     turns = _turns(geometry.spec[1].size)
     size, depth, filters = geometry.filter_shape[1:]
     parts = _parts(geometry)

@@ -112,7 +112,7 @@ class _Column:
 
 @kernel("DecodeCSV", cost=_COST)
 def decode_csv(c: OpKernelConstruction) -> Compute:
-    """Returns a tensor for each field, or each selected one, in the shape of the records."""
+    """Return a tensor for each field, or each selected one, in the shape of the records."""
     types, selected, missing = c.attr("OUT_TYPE"), c.attr("select_cols"), c.attr("na_value")
     delimiter, uses_quotes = c.attr("field_delim"), c.attr("use_quote_delim")
     if len(delimiter) != 1:

@@ -55,7 +55,7 @@ def _to_native(array: Any, dtype: DType, is_little: bool, *, in_place: bool = Fa
 
 @kernel("DecodeRaw", out_type=_TYPES, cost=_COST, scratch=JOINED_BYTES)
 def decode_raw(c: OpKernelConstruction) -> Compute:
-    """Returns the bytes of each string as a vector of numbers; all strings have one length."""
+    """Return the bytes of each string as a vector of numbers; all strings have one length."""
     dtype, is_little = c.attr("out_type"), c.attr("little_endian")
 
     def compute(strings: Any) -> Any:
@@ -85,7 +85,7 @@ def _padded_ns(strings: Any, fixed_length: Any) -> float:
 
 @kernel("DecodePaddedRaw", out_type=_PADDED_TYPES, cost=_padded_ns)
 def decode_padded_raw(c: OpKernelConstruction) -> Compute:
-    """Returns the first bytes of each string, padded with zeros, as a vector of numbers."""
+    """Return the first bytes of each string, padded with zeros, as a vector of numbers."""
     dtype, is_little, allocate = c.attr("out_type"), c.attr("little_endian"), allocator(c)
 
     def compute(strings: Any, fixed_length: Any) -> Any:

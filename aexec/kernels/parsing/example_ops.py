@@ -67,7 +67,7 @@ class _Batch:
         return example.values_in(self.examples, key, dtype, mismatch)
 
     def dense(self, feature: DenseFeature, allocate: Any) -> Any:
-        """Returns [examples, *shape of the feature]."""
+        """Return [examples, *shape of the feature]."""
         key, dtype, stride = feature.key, feature.dtype, feature.stride
 
         def mismatch(i: int, kind: DType) -> str:

@@ -221,7 +221,7 @@ class _Parser:
         )
 
     def _list_dense(self, examples: Sequence[_Example], i: int, key: str, keys: _Keys) -> tuple[Any, Any]:
-        """Returns [examples, steps, *shape], padded with zeros, and the number of steps of each example."""
+        """Return [examples, steps, *shape], padded with zeros, and the number of steps of each example."""
         shape, dtype = self._list_shapes[i], self.list_dense[i]
         size, rows = math.prod(shape), []
         for e in examples:
@@ -249,7 +249,7 @@ class _Parser:
         return result, lengths
 
     def _list_ragged(self, examples: Sequence[_Example], key: str, values: DType, splits: DType) -> tuple[Any, ...]:
-        """Returns values, row splits of the examples over the steps, and of the steps over the values."""
+        """Return values, row splits of the examples over the steps, and of the steps over the values."""
         rows = [e.steps(key, values, "Feature list") or [] for e in examples]
         flat, inner = example.as_ragged([vector for row in rows for vector in row], values, splits)
         outer = np.zeros(len(rows) + 1, splits.np)
@@ -318,7 +318,7 @@ def parse_single_sequence_example(c: OpKernelConstruction) -> Compute:
             assumed_empty=frozenset(example.key_texts(values_of(assumed_empty))),
         )
         data = serialized.item()
-        # Of a vector of names the first is used.
+        # The first of a vector of names is used.
         name = example.printable(next(iter(values_of(inputs[-1])), b""))
         complaint = f"Could not parse example input, value: '{example.printable(data)}'"
         one = _Example(data, name, complaint, shows_feature=True)

@@ -26,7 +26,7 @@ _SHOWN = 300
 
 @kernel("SerializeTensor", T=dtypes.ALL, cost=_COST)
 def serialize_tensor(c: OpKernelConstruction) -> Compute:
-    """Returns the tensor as one string."""
+    """Return the tensor as one string."""
     dtype = c.attr("T")
 
     def compute(tensor: Any) -> Any:
@@ -37,7 +37,7 @@ def serialize_tensor(c: OpKernelConstruction) -> Compute:
 
 @kernel("ParseTensor", cost=string_cost(2000.0))
 def parse_tensor(c: OpKernelConstruction) -> Compute:
-    """Returns the tensor in a string."""
+    """Return the tensor in a string."""
     dtype = c.attr("out_type")
 
     def compute(serialized: Any) -> Any:

@@ -84,7 +84,7 @@ def fake_quant_with_min_max_args(c: OpKernelConstruction) -> Compute:
 
 @kernel("FakeQuantWithMinMaxArgsGradient", cost=1.0)
 def fake_quant_with_min_max_args_gradient(c: OpKernelConstruction) -> Compute:
-    """Returns the gradient where the input is inside the nudged range, else 0."""
+    """Return the gradient where the input is inside the nudged range, else 0."""
     xp = c.xp
     low, high, _ = _Levels(c).nudge(*_attr_range(c))
 
@@ -153,7 +153,7 @@ def _sides_scratch(_grad: Any, x: Any, low: Any, _high: Any) -> int:
     scratch=_sides_scratch,
 )
 def fake_quant_with_min_max_vars_gradient(c: OpKernelConstruction) -> Compute:
-    """Returns gradients for the input (where it is inside the range), min (where below) and max (where above)."""
+    """Return gradients for the input (where it is inside the range), min (where below) and max (where above)."""
     xp, levels, rank, zero = c.xp, _Levels(c), _channels(c), np.float32(0)
 
     def compute(grad: Any, x: Any, low: Any, high: Any) -> Any:

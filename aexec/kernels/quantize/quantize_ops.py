@@ -187,7 +187,7 @@ def _ranges_scratch(x: Any, low: Any, high: Any) -> int:
 
 @kernel("QuantizeV2", T=_QUANTIZED, cost=1.5, scratch=_ranges_scratch)
 def quantize_v2(c: OpKernelConstruction) -> Compute:
-    """Returns the quantised tensor, and the range of its smallest and largest integer."""
+    """Return the quantised tensor, and the range of its smallest and largest integer."""
     return _Quantize(c).__call__
 
 
@@ -244,7 +244,7 @@ class _Dequantize:
 @kernel("Dequantize", T=_QUANTIZED, dtype=(dtypes.float32,), cost=0.7, scratch=_of_ranges)
 @kernel("Dequantize", T=_QUANTIZED, dtype=(dtypes.bfloat16,), cost=1.5, scratch=_wide_and_ranges)
 def dequantize(c: OpKernelConstruction) -> Compute:
-    """Returns the floats that quantised values represent."""
+    """Return the floats that quantised values represent."""
     return _Dequantize(c).__call__
 
 
@@ -363,7 +363,7 @@ def quantize_and_dequantize_v3(c: OpKernelConstruction) -> Compute:
 
 @kernel("QuantizeAndDequantizeV4Grad", T=_QADQ_TYPES, cost=3.0)
 def quantize_and_dequantize_v4_grad(c: OpKernelConstruction) -> Compute:
-    """Returns the gradient where the input is inside the range; those for input_min and input_max are 0, as in
+    """Return the gradient where the input is inside the range; those for input_min and input_max are 0, as in
     TensorFlow.
     """
     xp, axis, zero = c.xp, c.attr("axis"), c.output_types[0].np.type(0)

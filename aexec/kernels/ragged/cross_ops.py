@@ -92,7 +92,7 @@ def _in_order(order: str, columns: dict[str, list[Any]]) -> list[Any]:
 
 @kernel("RaggedCross", out_row_splits_type=INDEX, cost=_COST)
 def ragged_cross(c: OpKernelConstruction) -> Compute:
-    """Returns for each row all combinations of one feature of every column, as texts or as hashes."""
+    """Return for each row all combinations of one feature of every column, as texts or as hashes."""
     order, to_hash = c.text("input_order"), c.attr("hashed_output")
     buckets, key, splits_type = c.attr("num_buckets"), c.attr("hash_key"), c.attr("out_row_splits_type")
     if to_hash != (c.attr("out_values_type") is dtypes.int64):

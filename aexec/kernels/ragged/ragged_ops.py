@@ -94,7 +94,7 @@ def _range_cost(attrs: Mapping[str, Any]) -> Callable[..., float]:
 
 @kernel("RaggedRange", T=(dtypes.float32, dtypes.float64, *INDEX), Tsplits=INDEX, cost=AttrCost(_range_cost))
 def ragged_range(c: OpKernelConstruction) -> Compute:
-    """Returns one range for each start, limit and delta; scalars stand for all ranges."""
+    """Return one range for each start, limit and delta; scalars stand for all ranges."""
     splits_type, allocate = c.attr("Tsplits"), allocator(c, 1)
     exact = not c.attr("T").is_floating
 
@@ -149,7 +149,7 @@ def _check_splits(splits: Sequence[Any], value_count: int) -> None:
 
 @kernel("RaggedGather", Tindices=INDEX, Tvalues=VALUE_TYPES, Tsplits=INDEX, cost=_COST, scratch=24)
 def ragged_gather(c: OpKernelConstruction) -> Compute:
-    """Returns the rows that the indices name, in the indices' shape."""
+    """Return the rows that the indices name, in the indices' shape."""
     levels, out_levels, splits_type = c.attr("PARAMS_RAGGED_RANK"), c.attr("OUTPUT_RAGGED_RANK"), c.attr("Tsplits")
     allocates = [allocator(c, i) for i in range(out_levels + 1)]
 
@@ -193,7 +193,7 @@ def ragged_gather(c: OpKernelConstruction) -> Compute:
 
 @kernel("RaggedTensorToSparse", Tsplits=INDEX, cost=_COST, scratch=48)
 def ragged_to_sparse(c: OpKernelConstruction) -> Compute:
-    """Returns a sparse tensor with a dimension for each row split, and those of the values."""
+    """Return a sparse tensor with a dimension for each row split, and those of the values."""
     levels = c.attr("RAGGED_RANK")
 
     def check(splits: Sequence[Any], values: Any) -> None:
@@ -307,7 +307,7 @@ def _check_default(default: Any, values: Any) -> None:
 
 @kernel("RaggedTensorToTensor", T=VALUE_TYPES, Tindex=INDEX, cost=_COST)
 def ragged_to_tensor(c: OpKernelConstruction) -> Compute:
-    """Returns a dense tensor with the rows cut or padded with a default to the given shape."""
+    """Return a dense tensor with the rows cut or padded with a default to the given shape."""
     kinds: list[bytes] = c.attr("row_partition_types")
     for kind in kinds:
         if kind not in _PARTITIONS:

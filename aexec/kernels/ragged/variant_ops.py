@@ -139,7 +139,7 @@ def _rows_cost(attrs: Mapping[str, Any]) -> Callable[..., float]:
 
 @kernel("RaggedTensorToVariant", Tvalues=VALUE_TYPES, Tsplits=INDEX, cost=AttrCost(_rows_cost))
 def ragged_to_variant(c: OpKernelConstruction) -> Compute:
-    """Returns the whole tensor as one variant, or, if batched, a variant for each row."""
+    """Return the whole tensor as one variant, or, if batched, a variant for each row."""
     is_batched = c.attr("batched_input")
 
     def compute(*inputs: Any) -> Any:
@@ -227,7 +227,7 @@ def _variants_cost(encoded: Any, *_: Any) -> float:
 
 @kernel("RaggedTensorFromVariant", Tvalues=VALUE_TYPES, Tsplits=INDEX, cost=_variants_cost)
 def ragged_from_variant(c: OpKernelConstruction) -> Compute:
-    """Returns the variants of ragged tensors as one ragged tensor, or, if its ragged rank is 0, as a dense one."""
+    """Return the variants of ragged tensors as one ragged tensor, or, if its ragged rank is 0, as a dense one."""
     in_rank, out_rank = c.attr("input_ragged_rank"), c.attr("output_ragged_rank")
     values_type, splits_type = c.attr("Tvalues"), c.attr("Tsplits")
 
@@ -273,7 +273,7 @@ def ragged_from_variant(c: OpKernelConstruction) -> Compute:
 
 @kernel("RaggedTensorToVariantGradient", Tvalues=VALUE_TYPES, Tsplits=INDEX, cost=_variants_cost)
 def ragged_to_variant_gradient(c: OpKernelConstruction) -> Compute:
-    """Returns the gradient of the values, from those of the rows, or of the whole tensor."""
+    """Return the gradient of the values, from those of the rows, or of the whole tensor."""
     values_type, allocate = c.attr("Tvalues"), allocator(c)
 
     def compute(encoded: Any, splits: Any, shape: Any) -> Any:

@@ -72,7 +72,7 @@ _CLASS_BYTES = 24
 
 @kernel(*_SAMPLERS, cost=_cost)
 def candidate_sampler(c: OpKernelConstruction) -> Compute:
-    """Returns candidates, and how often the true classes and the candidates are expected among them."""
+    """Return candidates, and how often the true classes and the candidates are expected among them."""
     count, columns, unique = c.attr("num_sampled"), c.attr("num_true"), c.attr("unique")
     sampler, generator, allocate = _SAMPLERS[c.op](c), common.own_generator(c), allocator(c)
 
@@ -101,7 +101,7 @@ def candidate_sampler(c: OpKernelConstruction) -> Compute:
 
 @kernel("ComputeAccidentalHits", cost=50.0, scratch=24)
 def accidental_hits(c: OpKernelConstruction) -> Compute:
-    """Returns rows of true classes that were sampled, their positions among the samples, and the lowest float as
+    """Return rows of true classes that were sampled, their positions among the samples, and the lowest float as
     weight.
     """
     columns = c.attr("num_true")

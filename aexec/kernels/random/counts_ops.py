@@ -150,7 +150,7 @@ def _fill_poisson(generator: Philox, rate: Any, out: Any, dtype: DType) -> None:
     needs=("scipy.special",),
 )
 def random_poisson(c: OpKernelConstruction) -> Compute:
-    """Returns [*shape, *rate's shape]: `shape` numbers for each rate."""
+    """Return [*shape, *rate's shape]: `shape` numbers for each rate."""
     generator, allocate, dtype = common.own_generator(c), allocator(c), c.attr("dtype")
 
     def compute(shape: Any, rate: Any) -> Any:
@@ -176,7 +176,7 @@ def _check_ends_with(shape: tuple[int, ...], end: tuple[int, ...]) -> None:
     needs=("scipy.special",),
 )
 def seeded_poisson(c: OpKernelConstruction) -> Compute:
-    """Returns an array of the given shape, whose last dimensions are the rates'; determined by a seed."""
+    """Return an array of the given shape, whose last dimensions are the rates'; determined by a seed."""
     allocate, dtype = allocator(c), c.attr("dtype")
 
     def compute(shape: Any, seed: Any, rate: Any) -> Any:
@@ -296,7 +296,7 @@ def _binomial(generator: Philox, counts: Any, probs: Any, first: int) -> Any:
     cost=cost_per_output(_NANOSECONDS),
 )
 def seeded_binomial(c: OpKernelConstruction) -> Compute:
-    """Returns an array of the given shape, whose last dimensions are those of counts and probs; determined by a
+    """Return an array of the given shape, whose last dimensions are those of counts and probs; determined by a
     seed.
     """
     allocate, dtype = allocator(c), c.attr("dtype")

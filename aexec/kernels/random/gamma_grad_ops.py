@@ -24,7 +24,7 @@ __all__: list[str] = []
     scratch=piece_scratch(200),
 )
 def random_gamma_grad(c: OpKernelConstruction) -> Compute:
-    """Returns d sample / d alpha at the same quantile: minus the distribution's derivative divided by its density."""
+    """Return d sample / d alpha at the same quantile: minus the distribution's derivative divided by its density."""
     xp, out = c.xp, c.attr("T").np
     special = scipy_of(xp, "special")
     c.explain = broadcast_error

@@ -94,7 +94,7 @@ def _fill(xp: Any, generator: Philox, alpha: Any, out: Any) -> None:
 
 @kernel("RandomGamma", T=FLOAT_TYPES, cost=common.cost_per_parameter(_NANOSECONDS))
 def random_gamma(c: OpKernelConstruction) -> Compute:
-    """Returns [*shape, *alpha's shape]: `shape` numbers for each alpha."""
+    """Return [*shape, *alpha's shape]: `shape` numbers for each alpha."""
     xp, generator, allocate = c.xp, common.own_generator(c), allocator(c)
 
     def compute(shape: Any, alpha: Any) -> Any:
@@ -126,11 +126,11 @@ def _stateless(c: OpKernelConstruction, generator_of: Any) -> Compute:
 
 @kernel("StatelessRandomGammaV2", host_memory=("shape", "seed"), dtype=FLOAT_TYPES, cost=cost_per_output(_NANOSECONDS))
 def seeded_gamma(c: OpKernelConstruction) -> Compute:
-    """Returns an array of the given shape, whose last dimensions are alpha's; determined by a seed."""
+    """Return an array of the given shape, whose last dimensions are alpha's; determined by a seed."""
     return _stateless(c, common.seeded_generator)
 
 
 @kernel("StatelessRandomGammaV3", host_memory=("shape", "alg"), dtype=FLOAT_TYPES, cost=cost_per_output(_NANOSECONDS))
 def keyed_gamma(c: OpKernelConstruction) -> Compute:
-    """Returns an array of the given shape, whose last dimensions are alpha's; determined by key and counter."""
+    """Return an array of the given shape, whose last dimensions are alpha's; determined by key and counter."""
     return _stateless(c, common.keyed_generator)

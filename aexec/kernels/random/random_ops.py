@@ -30,7 +30,7 @@ _FILL = {
 @kernel("RandomStandardNormal", host_memory=("shape",), dtype=FLOAT_TYPES, cost=cost_per_output(50.0))
 @kernel("TruncatedNormal", host_memory=("shape",), dtype=FLOAT_TYPES, cost=cost_per_output(100.0))
 def random_floats(c: OpKernelConstruction) -> Compute:
-    """Returns numbers uniform in [0, 1), or standard normal ones, all or only those within two standard deviations."""
+    """Return numbers uniform in [0, 1), or standard normal ones, all or only those within two standard deviations."""
     generator, fill, allocate, xp = common.own_generator(c), _FILL[c.op], allocator(c), c.xp
 
     def compute(shape: Any) -> Any:
@@ -43,7 +43,7 @@ def random_floats(c: OpKernelConstruction) -> Compute:
 
 @kernel("RandomUniformInt", host_memory=("shape", "minval", "maxval"), Tout=INDEX, cost=cost_per_output(20.0))
 def random_uniform_int(c: OpKernelConstruction) -> Compute:
-    """Returns integers in [minval, maxval)."""
+    """Return integers in [minval, maxval)."""
     generator, allocate, xp = common.own_generator(c), allocator(c), c.xp
 
     def compute(shape: Any, minval: Any, maxval: Any) -> Any:
@@ -58,7 +58,7 @@ def random_uniform_int(c: OpKernelConstruction) -> Compute:
 
 @kernel("RandomShuffle", T=dtypes.ALL, cost=150.0)
 def random_shuffle(c: OpKernelConstruction) -> Compute:
-    """Returns the rows of a tensor in random order."""
+    """Return the rows of a tensor in random order."""
     generator = common.own_generator(c)
 
     def compute(value: Any) -> Any:
@@ -71,6 +71,6 @@ def random_shuffle(c: OpKernelConstruction) -> Compute:
 
 @kernel("Multinomial", T=FLOAT_TYPES, output_dtype=INDEX, cost=common.multinomial_cost)
 def multinomial(c: OpKernelConstruction) -> Compute:
-    """Returns classes drawn by unnormalised log probabilities."""
+    """Return classes drawn by unnormalised log probabilities."""
     xp, generator, out = c.xp, common.own_generator(c), c.attr("output_dtype").np
     return lambda logits, num_samples: common.multinomial(xp, generator.reserve_outputs, logits, num_samples, out)

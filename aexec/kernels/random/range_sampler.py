@@ -74,15 +74,15 @@ class RangeSampler:
         self.range = count
 
     def sample(self, words: Words, count: int) -> Array:
-        """Returns int64 [count]: classes, with repetitions."""
+        """Return int64 [count]: classes, with repetitions."""
         raise NotImplementedError
 
     def probability(self, classes: Array) -> Array:
-        """Returns float32, in the shape of the classes."""
+        """Return float32, in the shape of the classes."""
         raise NotImplementedError
 
     def sample_batch(self, words: Words, count: int, unique: bool, true_classes: Array) -> tuple[Array, Array, Array]:
-        """Returns samples, and the expected counts of the true classes and of the samples.
+        """Return samples, and the expected counts of the true classes and of the samples.
 
         Raises:
             InvalidArgumentError: more different classes are requested than there are.
@@ -104,7 +104,7 @@ class RangeSampler:
         return sampled
 
     def _unique(self, words: Words, count: int) -> tuple[Array, int]:
-        """Returns different classes in the order in which they were drawn, and the number of tries that this took."""
+        """Return different classes in the order in which they were drawn, and the number of tries that this took."""
         found, tries = np.empty(0, np.int64), 0
         while found.size < count:
             let_others_run()

@@ -49,7 +49,7 @@ _FILL = {
 
 
 def _advance(context: OpKernelContext, handle_tensor: Any, algorithm: int, blocks: int) -> Philox:
-    """Returns the generator in a variable, then advances that by `blocks`."""
+    """Return the generator in a variable, then advances that by `blocks`."""
     handle = handle_from_tensor(handle_tensor)
     with _advancing:
         variable = context.resources.find(handle.container, handle.name, ResourceVariable)
@@ -91,7 +91,7 @@ def _scalar(value: Any, index: int) -> int:
 )
 @kernel("StatefulUniformFullInt", host_memory=("resource", "algorithm", "shape"), dtype=WIDE_INTEGERS, cost=_COST)
 def stateful(c: OpKernelConstruction) -> Compute:
-    """Returns numbers of the op's distribution."""
+    """Return numbers of the op's distribution."""
     fill, allocate = _FILL[c.op], allocator(c)
     c.need_context()
 
@@ -111,7 +111,7 @@ def stateful(c: OpKernelConstruction) -> Compute:
     cost=_COST,
 )
 def stateful_integers(c: OpKernelConstruction) -> Compute:
-    """Returns integers in [minval, maxval)."""
+    """Return integers in [minval, maxval)."""
     allocate = allocator(c)
     c.need_context()
 
@@ -139,7 +139,7 @@ def skip(c: OpKernelConstruction) -> Compute:
 
 @kernel("RngReadAndSkip", host_memory=("resource", "alg", "delta"), cost=0)
 def read_and_skip(c: OpKernelConstruction) -> Compute:
-    """Returns the state before advancing: the counter's halves and the key."""
+    """Return the state before advancing: the counter's halves and the key."""
     c.need_context()
 
     def compute(context: OpKernelContext, resource: Any, alg: Any, delta: Any) -> Any:
@@ -153,7 +153,7 @@ def read_and_skip(c: OpKernelConstruction) -> Compute:
 
 @kernel("NonDeterministicInts", host_memory=("shape",), dtype=WIDE_INTEGERS, cost=common.cost_per_output(5.0))
 def non_deterministic(c: OpKernelConstruction) -> Compute:
-    """Returns integers from the system's source of randomness."""
+    """Return integers from the system's source of randomness."""
     dtype, allocate = c.attr("dtype").np, allocator(c)
     c.may_be_abandoned = True  # it changes no state of aexec
 

@@ -35,7 +35,7 @@ _FILL = {
 @kernel("StatelessTruncatedNormal", host_memory=("shape", "seed"), dtype=FLOAT_TYPES, cost=cost_per_output(100.0))
 @kernel("StatelessRandomUniformFullInt", host_memory=("shape", "seed"), dtype=WIDE_INTEGERS, cost=cost_per_output(15.0))
 def seeded(c: OpKernelConstruction) -> Compute:
-    """Returns numbers of the op's distribution, determined by a seed."""
+    """Return numbers of the op's distribution, determined by a seed."""
     fill, allocate = _FILL[c.op], allocator(c)
     xp = c.xp
 
@@ -56,7 +56,7 @@ def seeded(c: OpKernelConstruction) -> Compute:
     "StatelessRandomUniformFullIntV2", host_memory=("shape", "alg"), dtype=WIDE_INTEGERS, cost=cost_per_output(15.0)
 )
 def keyed(c: OpKernelConstruction) -> Compute:
-    """Returns numbers of the op's distribution, determined by key and counter."""
+    """Return numbers of the op's distribution, determined by key and counter."""
     fill, allocate = _FILL[c.op.removesuffix("V2")], allocator(c)
     xp = c.xp
 
@@ -77,7 +77,7 @@ def keyed(c: OpKernelConstruction) -> Compute:
     cost=cost_per_output(20.0),
 )
 def seeded_integers(c: OpKernelConstruction) -> Compute:
-    """Returns integers in [minval, maxval), determined by a seed."""
+    """Return integers in [minval, maxval), determined by a seed."""
     allocate, xp = allocator(c), c.xp
 
     def compute(shape: Any, seed: Any, minval: Any, maxval: Any) -> Any:
@@ -99,7 +99,7 @@ def seeded_integers(c: OpKernelConstruction) -> Compute:
     cost=cost_per_output(20.0),
 )
 def keyed_integers(c: OpKernelConstruction) -> Compute:
-    """Returns integers in [minval, maxval), determined by key and counter."""
+    """Return integers in [minval, maxval), determined by key and counter."""
     allocate, xp = allocator(c), c.xp
 
     def compute(shape: Any, key: Any, counter: Any, alg: Any, minval: Any, maxval: Any) -> Any:
@@ -116,7 +116,7 @@ def keyed_integers(c: OpKernelConstruction) -> Compute:
 
 @kernel("StatelessShuffle", T=dtypes.ALL, cost=150.0)
 def shuffle(c: OpKernelConstruction) -> Compute:
-    """Returns the rows of a tensor in random order, determined by key and counter."""
+    """Return the rows of a tensor in random order, determined by key and counter."""
 
     def compute(value: Any, key: Any, counter: Any, alg: Any) -> Any:
         generator = common.keyed_generator(key, counter, alg)
@@ -129,7 +129,7 @@ def shuffle(c: OpKernelConstruction) -> Compute:
 
 @kernel("StatelessMultinomial", T=FLOAT_TYPES, output_dtype=INDEX, cost=common.multinomial_cost)
 def multinomial(c: OpKernelConstruction) -> Compute:
-    """Returns classes drawn by unnormalised log probabilities, determined by a seed."""
+    """Return classes drawn by unnormalised log probabilities, determined by a seed."""
     xp, out = c.xp, c.attr("output_dtype").np
 
     def compute(logits: Any, num_samples: Any, seed: Any) -> Any:
@@ -146,19 +146,19 @@ def _key_and_counter(seed: Any) -> tuple[Any, Any]:
 
 @kernel("StatelessRandomGetKeyCounter", host_memory=("seed", "key", "counter"), cost=0)
 def key_and_counter(c: OpKernelConstruction) -> Compute:
-    """Returns key and counter for the V2 ops, from a seed."""
+    """Return key and counter for the V2 ops, from a seed."""
     return _key_and_counter
 
 
 @kernel("StatelessRandomGetKeyCounterAlg", host_memory=("seed", "key", "counter", "alg"), cost=0)
 def key_counter_and_algorithm(c: OpKernelConstruction) -> Compute:
-    """Returns key, counter and algorithm for the V2 ops, from a seed."""
+    """Return key, counter and algorithm for the V2 ops, from a seed."""
     algorithm = np.int32(common.PHILOX)
     return lambda seed: (*_key_and_counter(seed), algorithm)
 
 
 @kernel("StatelessRandomGetAlg", host_memory=("alg",), cost=0)
 def algorithm(c: OpKernelConstruction) -> Compute:
-    """Returns the number of the algorithm that suits the device."""
+    """Return the number of the algorithm that suits the device."""
     philox_number = np.int32(common.PHILOX)
     return lambda: philox_number

@@ -83,7 +83,7 @@ def _from_exponential(low: Any, high: Any) -> Draw:
 
 
 def _method(low: Any, high: Any) -> tuple[Draw, int]:
-    """How to draw between these bounds, and how many blocks a draw takes."""
+    """Return the method for drawing between these bounds, and the number of blocks that a draw takes."""
     number = low.dtype.type
     if (low < -number(_NORMAL_FROM) and high >= 0) or (high > number(_NORMAL_FROM) and low <= 0):
         return _from_normal(low, high), 1
@@ -93,7 +93,7 @@ def _method(low: Any, high: Any) -> tuple[Draw, int]:
 
 
 def _batch(generator: Philox, count: int, mean: Any, deviation: Any, low: Any, high: Any) -> tuple[Any, Philox]:
-    """Returns that many numbers, and the generator after them.
+    """Return that many numbers, and the generator after them.
 
     Raises:
         InvalidArgumentError: the bounds are in the wrong order or both infinite, or the deviation is not positive.
@@ -122,7 +122,7 @@ def _batch(generator: Philox, count: int, mean: Any, deviation: Any, low: Any, h
 
 @kernel("ParameterizedTruncatedNormal", dtype=_TYPES, cost=cost_per_output(_NANOSECONDS), scratch=_SCRATCH)
 def parameterized_truncated_normal(c: OpKernelConstruction) -> Compute:
-    """Returns an array of the given shape, with parameters for each index of the first dimension, or one for all."""
+    """Return an array of the given shape, with parameters for each index of the first dimension, or one for all."""
     node_generator, allocate = common.own_generator(c), allocator(c)
 
     def check(shape: Any, parameters: dict[str, Any]) -> None:
@@ -172,7 +172,7 @@ def parameterized_truncated_normal(c: OpKernelConstruction) -> Compute:
     scratch=_SCRATCH,
 )
 def seeded_parameterized_truncated_normal(c: OpKernelConstruction) -> Compute:
-    """Returns an array of the given shape, whose last dimensions are those of the parameters; determined by a seed."""
+    """Return an array of the given shape, whose last dimensions are those of the parameters; determined by a seed."""
     allocate = allocator(c)
 
     def compute(shape: Any, seed: Any, *parameters: Any) -> Any:

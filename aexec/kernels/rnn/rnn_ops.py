@@ -124,7 +124,7 @@ class _Lstm:
     def backward(
         self, cs_prev: Any, peepholes: Sequence[Any], values: Sequence[Any], cs_grad: Any, h_grad: Any
     ) -> tuple[Any, Any]:
-        """Returns (gradient of `columns`, gradient of cs_prev) of one step, from its outputs i, cs, f, o, ci, co."""
+        """Return (gradient of `columns`, gradient of cs_prev) of one step, from its outputs i, cs, f, o, ci, co."""
         i, _, f, o, ci, co = values
         columns = self.xp.empty((len(i), i.shape[1] * 4), i.dtype)
         di, dc, df, do = self.gates(columns)
@@ -212,7 +212,7 @@ def lstm_block_cell(c: OpKernelConstruction) -> Compute:
 
 @kernel("LSTMBlockCellGrad", T=_LSTM_TYPES, cost=_lstm_grad_cost, scratch=_cell_grad_scratch)
 def lstm_block_cell_grad(c: OpKernelConstruction) -> Compute:
-    """Returns gradients for cs_prev, for the four gates before their functions, and for the peepholes."""
+    """Return gradients for cs_prev, for the four gates before their functions, and for the peepholes."""
     xp, lstm = c.xp, _Lstm(c)
     names = ("i", "cs", "f", "o", "ci", "co", "cs_grad", "h_grad")
 
@@ -271,7 +271,7 @@ def block_lstm(c: OpKernelConstruction) -> Compute:
 
 
 def block_lstm_grad(c: OpKernelConstruction) -> Compute:
-    """Returns gradients of a sequence for x, cs_prev, h_prev, w, the peepholes and b."""
+    """Return gradients of a sequence for x, cs_prev, h_prev, w, the peepholes and b."""
     xp, lstm = c.xp, _Lstm(c)
     names = ("i", "cs", "f", "o", "ci", "co", "h", "cs_grad", "h_grad")
 
@@ -370,7 +370,7 @@ def gru_block_cell(c: OpKernelConstruction) -> Compute:
 
 @kernel("GRUBlockCellGrad", T=(dtypes.float32,), cost=_gru_cost, scratch=_gru_grad_scratch)
 def gru_block_cell_grad(c: OpKernelConstruction) -> Compute:
-    """Returns gradients for x and h_prev, and for the candidate and both gates before their functions."""
+    """Return gradients for x and h_prev, and for the candidate and both gates before their functions."""
     xp = c.xp
 
     def compute(x: Any, h_prev: Any, w_ru: Any, w_c: Any, b_ru: Any, b_c: Any, *outputs: Any) -> Any:

@@ -140,7 +140,7 @@ def sparse_split(c: OpKernelConstruction) -> Compute:
 
 @kernel("SparseSlice", T=dtypes.ALL, cost=_MASKED, scratch=16)
 def sparse_slice(c: OpKernelConstruction) -> Compute:
-    """Returns the entries in a box, which is clipped to the tensor's shape."""
+    """Return the entries in a box, which is clipped to the tensor's shape."""
     xp = c.xp
 
     def check(indices: Any, values: Any, shape: Any, start: Any, size: Any) -> None:
@@ -176,7 +176,7 @@ def sparse_slice(c: OpKernelConstruction) -> Compute:
 
 @kernel("SparseSliceGrad", T=dtypes.NUMBER, cost=_SORTED, scratch=44)
 def sparse_slice_grad(c: OpKernelConstruction) -> Compute:
-    """Returns the gradient of each entry that was in the slice, zero for the others."""
+    """Return the gradient of each entry that was in the slice, zero for the others."""
     xp = c.xp
 
     def check(gradient: Any, indices: Any, start: Any, cut: Any) -> None:
@@ -228,7 +228,7 @@ def sparse_slice_grad(c: OpKernelConstruction) -> Compute:
 
 @kernel("SparseReorder", T=dtypes.ALL, cost=_SORTED, scratch=16)
 def sparse_reorder(c: OpKernelConstruction) -> Compute:
-    """Returns the entries in row-major order."""
+    """Return the entries in row-major order."""
     xp = c.xp
 
     def compute(indices: Any, values: Any, shape: Any) -> Any:
@@ -284,7 +284,7 @@ def _positions_scratch(indices: Any, shape: Any, new_shape: Any) -> int:
 
 @kernel("SparseReshape", cost=10.0, scratch=_positions_scratch)
 def sparse_reshape(c: OpKernelConstruction) -> Compute:
-    """Returns the indices of the same entries in a shape with as many elements, one dimension of which may be -1."""
+    """Return the indices of the same entries in a shape with as many elements, one dimension of which may be -1."""
     xp = c.xp
 
     def compute(indices: Any, shape: Any, new_shape: Any) -> Any:

@@ -42,7 +42,7 @@ class _Bins:
         self._binary, self._allocate = c.attr("binary_output"), allocator(c)
 
     def fill(self, shape: tuple[int, ...], rows: Any, values: Any, weights: Any) -> Any:
-        """Returns counts, or sums of weights, of the values in [0, last dimension of the shape)."""
+        """Return counts, or sums of weights, of the values in [0, last dimension of the shape)."""
         result = self._allocate(shape, np.zeros)
         inside = (values >= 0) & (values < shape[-1])
         positions = rows[inside].astype(np.intp) * shape[-1] + values[inside]
@@ -64,7 +64,7 @@ class _Bins:
 
 @kernel("SparseBincount", T=dtypes.NUMBER, Tidx=INDEX, cost=_COST)
 def sparse_bincount(c: OpKernelConstruction) -> Compute:
-    """Returns a vector of bins for a sparse vector, else a row of bins for each index in the first dimension."""
+    """Return a vector of bins for a sparse vector, else a row of bins for each index in the first dimension."""
     bins = _Bins(c)
 
     def compute(indices: Any, values: Any, shape: Any, size: Any, weights: Any) -> Any:
@@ -94,7 +94,7 @@ def _row_of_each(splits: Any, count: int) -> Any:
 
 @kernel("RaggedBincount", T=dtypes.NUMBER, Tidx=INDEX, cost=_COST)
 def ragged_bincount(c: OpKernelConstruction) -> Compute:
-    """Returns a row of bins for each row of a ragged matrix."""
+    """Return a row of bins for each row of a ragged matrix."""
     bins = _Bins(c)
 
     def compute(splits: Any, values: Any, size: Any, weights: Any) -> Any:
@@ -129,7 +129,7 @@ class _Counter:
             )
 
     def count(self, rows: Any, row_count: int | None, values: Any, weights: Any) -> Any:
-        """Returns indices, values and shape; `row_count` is None for a vector of counts."""
+        """Return indices, values and shape; `row_count` is None for a vector of counts."""
         values = values.reshape(-1)
         if (values < 0).any():
             raise errors.InvalidArgumentError("Input values must all be non-negative")
@@ -155,7 +155,7 @@ class _Counter:
 
 @kernel("DenseCountSparseOutput", T=INDEX, output_type=_COUNTED, cost=_COST, scratch=_SCRATCH)
 def dense_count(c: OpKernelConstruction) -> Compute:
-    """Returns counts of each value in a vector, or in each row of a matrix."""
+    """Return counts of each value in a vector, or in each row of a matrix."""
     counter = _Counter(c)
 
     def compute(data: Any, weights: Any) -> Any:
@@ -209,7 +209,7 @@ def _check_counted(indices: Any, values: Any, shape: Any) -> None:
 
 @kernel("SparseCountSparseOutput", T=INDEX, output_type=_COUNTED, cost=_COST, scratch=_SCRATCH)
 def sparse_count(c: OpKernelConstruction) -> Compute:
-    """Returns counts of each value in a sparse vector, or for each index in the first dimension."""
+    """Return counts of each value in a sparse vector, or for each index in the first dimension."""
     counter = _Counter(c)
 
     def compute(indices: Any, values: Any, shape: Any, weights: Any) -> Any:
@@ -227,7 +227,7 @@ def sparse_count(c: OpKernelConstruction) -> Compute:
 
 @kernel("RaggedCountSparseOutput", T=INDEX, output_type=_COUNTED, cost=_COST, scratch=_SCRATCH)
 def ragged_count(c: OpKernelConstruction) -> Compute:
-    """Returns counts of each value in each row of a ragged matrix."""
+    """Return counts of each value in each row of a ragged matrix."""
     counter = _Counter(c)
 
     def compute(splits: Any, values: Any, weights: Any) -> Any:

@@ -144,7 +144,7 @@ def _columns(c: OpKernelConstruction, internal: DType | None) -> Callable[[Seque
 def _made(
     indices: Sequence[Any], values: Sequence[Any], shapes: Sequence[Any], dense: Sequence[Any], internal: DType | None
 ) -> tuple[list[Column], int]:
-    """Returns the columns and the number of rows.  Raises InvalidArgumentError for inputs that do not match."""
+    """Return the columns and the number of rows.  Raises InvalidArgumentError for inputs that do not match."""
     _check_sparse(indices, values, shapes, internal)
     for i, matrix in enumerate(dense):
         _check_internal(matrix, internal, "Dense inputs")
@@ -250,7 +250,7 @@ def _outputs(c: OpKernelConstruction) -> Callable[[Sequence[Column], int, Callab
 
 @kernel("SparseCross", out_type=(dtypes.int64, dtypes.string), internal_type=(dtypes.int64, dtypes.string), cost=_COST)
 def sparse_cross(c: OpKernelConstruction) -> Compute:
-    """Returns crosses as texts, or hashed with a key."""
+    """Return crosses as texts, or hashed with a key."""
     make, columns_of = _outputs(c), _columns(c, c.attr("internal_type"))
     buckets, key, to_hash = c.attr("num_buckets"), c.attr("hash_key"), c.attr("out_type") is dtypes.int64
 
@@ -269,7 +269,7 @@ def sparse_cross(c: OpKernelConstruction) -> Compute:
 
 @kernel("SparseCrossV2", cost=_COST)
 def sparse_cross_v2(c: OpKernelConstruction) -> Compute:
-    """Returns crosses as texts with the separator of an input."""
+    """Return crosses as texts with the separator of an input."""
     make, columns_of = _outputs(c), _columns(c, None)
 
     def compute(*inputs: Any) -> Any:
@@ -287,7 +287,7 @@ def sparse_cross_v2(c: OpKernelConstruction) -> Compute:
 
 @kernel("SparseCrossHashed", cost=_COST)
 def sparse_cross_hashed(c: OpKernelConstruction) -> Compute:
-    """Returns crosses hashed, with a salt if `strong_hash` is set."""
+    """Return crosses hashed, with a salt if `strong_hash` is set."""
     make, columns_of = _outputs(c), _columns(c, None)
 
     def compute(*inputs: Any) -> Any:

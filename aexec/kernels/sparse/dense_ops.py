@@ -40,7 +40,7 @@ _TO_DENSE = (
 
 @kernel("SparseToDense", T=_TO_DENSE, Tindices=INDEX, cost=PerOutput(4.0))
 def sparse_to_dense(c: OpKernelConstruction) -> Compute:
-    """Returns an array of the given shape, filled with a default value, with other values at some positions."""
+    """Return an array of the given shape, filled with a default value, with other values at some positions."""
     xp, validates, allocate = c.xp, c.attr("validate_indices"), allocator(c)
 
     def check(indices: Any, shape: Any, values: Any, default: Any) -> None:
@@ -112,7 +112,7 @@ def _check_product(indices: Any, values: Any, shape: Any, dense: Any) -> None:
     scratch=16,
 )
 def sparse_dense_matmul(c: OpKernelConstruction) -> Compute:
-    """Returns the product of a sparse matrix and a dense one, each optionally conjugated and transposed first."""
+    """Return the product of a sparse matrix and a dense one, each optionally conjugated and transposed first."""
     xp, out, work, allocate = c.xp, c.attr("T").np, accumulation_type(c.attr("T")), allocator(c)
     adjoint_a, adjoint_b = c.attr("adjoint_a"), c.attr("adjoint_b")
 
@@ -156,7 +156,7 @@ def sparse_dense_matmul(c: OpKernelConstruction) -> Compute:
 
 @kernel("SparseTensorDenseAdd", T=dtypes.NUMBER, Tindices=INDEX, cost=2.0)
 def sparse_dense_add(c: OpKernelConstruction) -> Compute:
-    """Returns the dense tensor plus the entries of the sparse one."""
+    """Return the dense tensor plus the entries of the sparse one."""
     out, work = c.attr("T").np, accumulation_type(c.attr("T"))
 
     def check(indices: Any, values: Any, shape: Any, dense: Any) -> None:

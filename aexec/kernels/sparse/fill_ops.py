@@ -30,7 +30,7 @@ def _check_rank(array: Any, rank: int, name: str) -> None:
 
 
 def _fill(xp: Any, allocate: Any, rows: Any, count: int) -> tuple[Any, Any, Any | None]:
-    """Returns which rows are empty, the position of each entry in the output, and the row of each output entry.
+    """Return which rows are empty, the position of each entry in the output, and the row of each output entry.
 
     The last is None if nothing is inserted or moved.
 
@@ -83,7 +83,7 @@ def _rows_scratch(rows: Any, values: Any, count: Any, default: Any) -> Any:
 
 @kernel("SparseFillEmptyRows", T=dtypes.ALL, host_memory=("dense_shape",), cost=_rows_cost, scratch=_rows_scratch)
 def sparse_fill_empty_rows(c: OpKernelConstruction) -> Compute:
-    """Returns the tensor with a default value in column 0 of empty rows, which rows those are, and where entries
+    """Return the tensor with a default value in column 0 of empty rows, which rows those are, and where entries
     went.
     """
     xp, allocate = c.xp, allocator(c, 2)
@@ -139,7 +139,7 @@ def ragged_fill_empty_rows(c: OpKernelConstruction) -> Compute:
 
 @kernel("SparseFillEmptyRowsGrad", "RaggedFillEmptyRowsGrad", T=dtypes.NUMBER, cost=5.0, scratch=36)
 def fill_empty_rows_grad(c: OpKernelConstruction) -> Compute:
-    """Returns the gradients of the values, and of the default: the sum over the inserted entries."""
+    """Return the gradients of the values, and of the default: the sum over the inserted entries."""
     xp, out, work = c.xp, c.attr("T").np, accumulation_type(c.attr("T"))
 
     def compute(places: Any, gradient: Any) -> Any:

@@ -89,7 +89,7 @@ def _indices_at(a: Any, b: Any, a_rows: Any, b_rows: Any) -> Any:
 
 @kernel("SparseAdd", T=_SUMMED, cost=_SORTED, scratch=24)
 def sparse_add(c: OpKernelConstruction) -> Compute:
-    """Returns the sum, without entries of both tensors whose sum is smaller than a threshold."""
+    """Return the sum, without entries of both tensors whose sum is smaller than a threshold."""
 
     def compute(*inputs: Any) -> Any:
         a, b, threshold = inputs[:3], inputs[3:6], inputs[6]
@@ -110,7 +110,7 @@ def sparse_add(c: OpKernelConstruction) -> Compute:
 
 @kernel("SparseAddGrad", T=_SUMMED, cost=_SORTED, scratch=24)
 def sparse_add_grad(c: OpKernelConstruction) -> Compute:
-    """Returns for each entry of the addends the gradient of the sum's entry at its position; zero if there is none."""
+    """Return for each entry of the addends the gradient of the sum's entry at its position; zero if there is none."""
 
     def check(gradient: Any, a: Any, b: Any, total: Any) -> None:
         if not a.ndim == b.ndim == total.ndim == 2:
@@ -151,7 +151,7 @@ def _looked_up(keys: Any, places: Any, values: Any) -> Any:
 
 @kernel("SparseSparseMaximum", "SparseSparseMinimum", T=dtypes.REAL_NUMBER, cost=_SORTED, scratch=24)
 def sparse_extremum(c: OpKernelConstruction) -> Compute:
-    """Returns the larger or smaller value at each position that either tensor has; a missing entry counts as zero."""
+    """Return the larger or smaller value at each position that either tensor has; a missing entry counts as zero."""
     choose = np.maximum if c.op == "SparseSparseMaximum" else np.minimum
 
     def compute(*inputs: Any) -> Any:
@@ -191,7 +191,7 @@ def _axes(shape: Any, axes: Any) -> set[int]:
 @kernel("SparseReduceSum", "SparseReduceSumSparse", T=dtypes.NUMBER, cost=_SORTED, scratch=24)
 @kernel("SparseReduceMax", "SparseReduceMaxSparse", T=dtypes.REAL_NUMBER, cost=_SORTED, scratch=24)
 def sparse_reduce(c: OpKernelConstruction) -> Compute:
-    """Returns sums or maxima of the entries along some axes; without entries, zero or (Sparse) no entry."""
+    """Return sums or maxima of the entries along some axes; without entries, zero or (Sparse) no entry."""
     out, work = c.attr("T").np, accumulation_type(c.attr("T"))
     ufunc: Any = np.add if "Sum" in c.op else np.maximum
     keep, to_sparse = c.attr("keep_dims"), c.op.endswith("Sparse")
@@ -245,7 +245,7 @@ def _flat_positions(groups: Any, dims: list[int]) -> Any:
 
 @kernel("SparseSoftmax", T=(dtypes.float16, dtypes.float32, dtypes.float64), cost=2 * _SORTED, scratch=24)
 def sparse_softmax(c: OpKernelConstruction) -> Compute:
-    """Returns the softmax over the entries of each row, the last dimension; in the order of the input."""
+    """Return the softmax over the entries of each row, the last dimension; in the order of the input."""
     out, work = c.attr("T").np, accumulation_type(c.attr("T"))
 
     def compute(indices: Any, values: Any, shape: Any) -> Any:

@@ -114,7 +114,7 @@ def _serialized_ns(indices: Any, values: Any, shape: Any) -> float:
 
 @kernel("SerializeSparse", out_type=(dtypes.string, dtypes.variant), cost=_serialized_ns, scratch=_serialized_scratch)
 def serialize_sparse(c: OpKernelConstruction) -> Compute:
-    """Returns a vector of three elements: indices, values and shape."""
+    """Return a vector of three elements: indices, values and shape."""
     encode = _encoder(c)
 
     def compute(indices: Any, values: Any, shape: Any) -> Any:
@@ -241,7 +241,7 @@ def _widest(shapes: Sequence[Any]) -> Any:
 @kernel("DeserializeSparse", Tserialized=(dtypes.string, dtypes.variant), cost=_COST)
 @kernel("DeserializeManySparse", cost=_COST)
 def deserialize_sparse(c: OpKernelConstruction) -> Compute:
-    """Returns the sparse tensor of a vector of three elements; for an array [..., 3], one with these leading
+    """Return the sparse tensor of a vector of three elements; for an array [..., 3], one with these leading
     dimensions.
     """
     dtype = c.attr("dtype")

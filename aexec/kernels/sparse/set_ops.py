@@ -104,7 +104,7 @@ def _sparse(indices: Any, values: Any, shape: Any, validates: bool) -> _Sets:
 
 @kernel("SetSize", T=_TYPES, cost=_COST, scratch=24)
 def set_size(c: OpKernelConstruction) -> Compute:
-    """Returns the number of distinct elements of each set."""
+    """Return the number of distinct elements of each set."""
     validates, allocate = c.attr("validate_indices"), allocator(c)
 
     def compute(indices: Any, values: Any, shape: Any) -> Any:
@@ -164,7 +164,7 @@ def _combine(operation: Callable[[Any, Any], Any], a: _Sets, b: _Sets) -> Any:
     scratch=24,
 )
 def set_operation(c: OpKernelConstruction) -> Compute:
-    """Returns the difference, intersection or union of sets, each with its elements in ascending order."""
+    """Return the difference, intersection or union of sets, each with its elements in ascending order."""
     name, validates = c.text("set_operation").lower(), c.attr("validate_indices")
     operation = _OPERATIONS.get(name)
     if operation is None:

@@ -151,7 +151,7 @@ def flat_positions(indices: Any, dims: Sequence[int], xp: Any = np) -> Any | Non
         return None
     positions = None
     for column, size in zip(indices.T, dims, strict=True):
-        # As unsigned, a negative index is larger than all others.
+        # Converted to unsigned, a negative index is larger than all others.
         if column.size and column.view(f"u{column.itemsize}").max() >= size:
             return None
         positions = xp.array(column, np.int64) if positions is None else positions * size + column

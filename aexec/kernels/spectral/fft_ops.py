@@ -117,7 +117,7 @@ for _suffix, _rank in _RANKS.items():
 
 
 def _check_axes(x: Any, fft_length: Any, axes: Any) -> tuple[list[int], list[int]]:
-    """Returns (lengths, non-negative axes) of a transform over chosen axes."""
+    """Return (lengths, non-negative axes) of a transform over chosen axes."""
     if fft_length.ndim != 1 or axes.shape != fft_length.shape:
         raise errors.InvalidArgumentError(
             "fft_length and axes must be vectors of one size, got shapes "

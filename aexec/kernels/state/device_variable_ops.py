@@ -28,7 +28,7 @@ Found = tuple[Sequence[TensorCell], Sequence[Any]]
 
 
 def _changing(c: OpKernelConstruction, wrong_type: str) -> VariableUse:
-    """How a node changes the variable that its first input refers to.
+    """Return the change that a node makes to the variable that its first input refers to.
 
     Args:
         wrong_type: the message for a variable of another type than the node's.
@@ -44,7 +44,7 @@ def _changing(c: OpKernelConstruction, wrong_type: str) -> VariableUse:
 
 
 def _reading(c: OpKernelConstruction) -> VariableUse:
-    """How a node reads the variable whose handle is its first input."""
+    """Return the read that a node makes of the variable whose handle is its first input."""
     dtype, lookup = c.attrs.get("dtype"), VariableLookup()
 
     def find(context: OpKernelContext, inputs: Sequence[Any]) -> Found:

@@ -86,7 +86,7 @@ class Mutex:
 @kernel("MutexV2", host_memory=("resource",), cost=0)
 @kernel("MutexV2", device="DEFAULT", cost=0)
 def mutex(c: OpKernelConstruction) -> Compute:
-    """Returns a handle to a mutex, which the first step that uses the node makes."""
+    """Return a handle to a mutex, which the first step that uses the node makes."""
     info = ContainerInfo.from_attrs(c.attrs, c.name, use_node_name=True)
     handle = make_handle_tensor(ResourceHandle.of_type(Mutex, info, c.device))
     c.need_context()

@@ -50,7 +50,7 @@ def _handle(c: OpKernelConstruction, info: ContainerInfo, dtype: dtypes.DType, s
 @kernel("VarHandleOp", cost=0)
 @kernel("VarHandleOp", device="DEFAULT", host_memory=("resource",), dtype=_HELD_ON_DEVICE, cost=0)
 def var_handle(c: OpKernelConstruction) -> Compute:
-    """Returns a handle; the first assignment makes the variable."""
+    """Return a handle; the first assignment makes the variable."""
     handle = _handle(c, _named(c, c.attr("container"), c.attr("shared_name")), c.attr("dtype"), c.attr("shape"))
     return lambda: handle
 
@@ -65,7 +65,7 @@ def _named(c: OpKernelConstruction, container: bytes, shared_name: bytes) -> Con
 
 @kernel("_VarHandlesOp", cost=0)
 def var_handles(c: OpKernelConstruction) -> Compute:
-    """Returns several handles at once."""
+    """Return several handles at once."""
     lists = [c.attr(attr) for attr in ("containers", "shared_names", "dtypes", "shapes")]
     if any(len(values) != c.attr("N") for values in lists):
         counts = ", ".join(str(len(values)) for values in lists)
@@ -113,7 +113,7 @@ def _no_value(handle_tensor: Any, why: str) -> errors.FailedPreconditionError:
 @kernel("ReadVariableOp", cost=0)
 @kernel("ReadVariableOp", device="DEFAULT", host_memory=("resource",), cost=0)
 def read_variable(c: OpKernelConstruction) -> Compute:
-    """Returns the variable's value."""
+    """Return the variable's value."""
     c.need_context()
     c.in_any_thread = True
     return _reading(c.attr("dtype"))
@@ -122,7 +122,7 @@ def read_variable(c: OpKernelConstruction) -> Compute:
 @kernel("_ReadVariablesOp", cost=0)
 @kernel("_ReadVariablesOp", device="DEFAULT", host_memory=("resources",), cost=0)
 def read_variables(c: OpKernelConstruction) -> Compute:
-    """Returns the values of several variables."""
+    """Return the values of several variables."""
     if len(c.attr("dtypes")) != c.attr("N"):
         raise errors.InvalidArgumentError(f"Expected types of {c.attr('N')} variables, got {len(c.attr('dtypes'))}")
     readings = [_reading(dtype) for dtype in c.attr("dtypes")]
@@ -168,7 +168,7 @@ def assign_variable(c: OpKernelConstruction) -> Compute:
 @kernel("VarIsInitializedOp", cost=0)
 @kernel("VarIsInitializedOp", device="DEFAULT", host_memory=("resource", "is_initialized"), cost=0)
 def var_is_initialized(c: OpKernelConstruction) -> Compute:
-    """Returns whether the variable exists and has a value.  Raises only for a value that is not a variable's handle."""
+    """Return whether the variable exists and has a value.  Raises only for a value that is not a variable's handle."""
     c.need_context()
 
     def compute(context: OpKernelContext, handle_tensor: Any) -> Any:
@@ -182,7 +182,7 @@ def var_is_initialized(c: OpKernelConstruction) -> Compute:
 @kernel("VariableShape", out_type=INDEX, cost=0)
 @kernel("VariableShape", device="DEFAULT", out_type=INDEX, host_memory=("input", "output"), cost=0)
 def variable_shape(c: OpKernelConstruction) -> Compute:
-    """Returns the shape of the variable's value, a vector."""
+    """Return the shape of the variable's value, a vector."""
     out_type = c.output_types[0].np
     lookup = VariableLookup()
     c.need_context()
@@ -192,7 +192,7 @@ def variable_shape(c: OpKernelConstruction) -> Compute:
 @kernel("DestroyResourceOp", cost=0)
 @kernel("DestroyResourceOp", device="DEFAULT", host_memory=("resource",), cost=0)
 def destroy_resource(c: OpKernelConstruction) -> Compute:
-    """Removes the resource, of whatever kind, that the handle names."""
+    """Remove the resource of any kind that the handle names."""
     ignore = c.attr("ignore_lookup_error")
     c.need_context()
 
@@ -233,14 +233,14 @@ def _gathered(c: OpKernelConstruction, gather: Callable[[Any, Any], Any]) -> Com
     cost=0,
 )
 def resource_gather(c: OpKernelConstruction) -> Compute:
-    """Returns rows of the variable; the first `batch_dims` dimensions of variable and indices correspond."""
+    """Return rows of the variable; the first `batch_dims` dimensions of variable and indices correspond."""
     gather, axis = gather_v2(c), np.int64(c.attr("batch_dims"))
     return _gathered(c, lambda value, at: gather(value, at, axis))
 
 
 @kernel("ResourceGatherNd", dtype=dtypes.ALL, Tindices=INDEX, host_memory=("resource",), cost=0)
 def resource_gather_nd(c: OpKernelConstruction) -> Compute:
-    """Returns elements or slices of the variable at the index tuples in the last dimension of `indices`."""
+    """Return elements or slices of the variable at the index tuples in the last dimension of `indices`."""
     return _gathered(c, gather_nd(c))
 
 

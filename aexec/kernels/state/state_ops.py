@@ -42,7 +42,7 @@ _ASSIGNED = (*dtypes.ALL, dtypes.qint8, dtypes.quint8, dtypes.quint16, dtypes.qi
 @kernel("Variable", "VariableV2", cost=0)
 @kernel("Variable", "VariableV2", device="DEFAULT", dtype=_ON_DEVICE, cost=0)
 def variable(c: OpKernelConstruction) -> Compute:
-    """Returns the variable's cell, which the first step that uses the node makes."""
+    """Return the variable's cell, which the first step that uses the node makes."""
     info = ContainerInfo.from_attrs(c.attrs, c.name, use_node_name=True)
     dtype, shape, name = c.attr("dtype"), c.attr("shape"), c.name
     c.need_context()
@@ -106,7 +106,7 @@ def initial_shape(shape: PartialTensorShape) -> tuple[int, ...]:
 @kernel("DestroyTemporaryVariable", cost=0)
 @kernel("DestroyTemporaryVariable", device="DEFAULT", T=_ON_DEVICE, cost=0)
 def destroy_temporary_variable(c: OpKernelConstruction) -> Compute:
-    """Returns the last value of a temporary variable, and deletes that."""
+    """Return the last value of a temporary variable, and deletes that."""
     name = c.text("var_name")
     c.need_context()
 
@@ -121,7 +121,7 @@ def destroy_temporary_variable(c: OpKernelConstruction) -> Compute:
 @kernel("IsVariableInitialized", cost=0)
 @kernel("IsVariableInitialized", device="DEFAULT", dtype=_ON_DEVICE, host_memory=("is_initialized",), cost=0)
 def is_variable_initialized(c: OpKernelConstruction) -> Compute:
-    """Returns whether the variable has a value.  Never raises."""
+    """Return whether the variable has a value.  Never raises."""
     return lambda cell: np.bool_(cell.value is not None)
 
 

@@ -1,8 +1,8 @@
 """The kernels that change a variable: one builder for the op on a ref and the one on a handle.
 
-`state_ops` and `resource_variable_ops` register them.  Each holds the variable exclusively while it writes, whatever
-attr `use_locking` says, and checks everything before it writes. `framework/state/tensor_cell.py` explains how a value
-that was read stays unchanged.
+`state_ops` and `resource_variable_ops` register them.  Each holds the variable exclusively while it writes, even
+without the attr `use_locking`, and checks everything before it writes. `framework/state/tensor_cell.py` explains how a
+value that was read stays unchanged.
 """
 
 from __future__ import annotations
@@ -252,7 +252,7 @@ def strided_slice_assign(c: OpKernelConstruction) -> Compute:
 
 
 def count_up_to(c: OpKernelConstruction) -> Compute:
-    """Returns the variable's value, a scalar below `limit`, then increments it.
+    """Return the variable's value, a scalar below `limit`, then increments it.
 
     Raises OutOfRangeError once the limit is reached.
     """

@@ -93,7 +93,7 @@ def _text_ns(attrs: Mapping[str, Any]) -> float:
 
 @kernel("AsString", cost=AttrCost(_text_ns))
 def as_string(c: OpKernelConstruction) -> Compute:
-    """Returns each element as printf writes it: %d, %f, %e (`scientific`), %g (`shortest`), true and false."""
+    """Return each element as printf writes it: %d, %f, %e (`scientific`), %g (`shortest`), true and false."""
     text, text_ns = _format(c), _text_ns(c.attrs)
     _check_width(c.attr("width"), c.attr("precision"))
 
@@ -113,7 +113,7 @@ def as_string(c: OpKernelConstruction) -> Compute:
 
 @kernel("StringFormat", cost=2000.0)
 def string_format(c: OpKernelConstruction) -> Compute:
-    """Returns the template with each placeholder replaced by the text of a tensor."""
+    """Return the template with each placeholder replaced by the text of a tensor."""
     template, placeholder, summarize = c.attr("template"), c.attr("placeholder"), c.attr("summarize")
     # An empty placeholder occurs between any two characters.
     pieces = template.split(placeholder) if placeholder else [template[i : i + 1] for i in range(len(template) or 1)]

@@ -1,8 +1,8 @@
-"""Regular expressions by RE2 itself, on bytes that are mostly UTF-8: time is linear in the text, whatever the pattern.
+"""Regular expressions by RE2 itself, on bytes that are mostly UTF-8: time is linear in the text, for every pattern.
 
 RE2 compiles a pattern under the interpreter's lock, so patterns are bounded before and during compilation; matching
 releases the lock.  To report groups RE2 needs memory for each of them in each instruction of the compiled pattern. So
-groups are removed if nobody asks for them, and bounded otherwise.  Compiled patterns are kept only in one cache of
+groups are removed if they are not needed, and bounded otherwise.  Compiled patterns are kept only in one cache of
 bounded size, so their memory need not be counted.  RE2 is imported when the first pattern is compiled.
 """
 
@@ -148,7 +148,7 @@ class Pattern:
         return self._full(text) is not None
 
     def replace(self, text: bytes, rewrite: bytes, *, every: bool, more: Callable[[int], None]) -> bytes:
-        r"""Returns the text with the first or every match replaced; `\0` to `\9` in `rewrite` stand for groups.
+        r"""Return the text with the first or every match replaced; `\0` to `\9` in `rewrite` stand for groups.
 
         Args:
             more: called with the number of bytes before they are made; may raise.

@@ -72,7 +72,7 @@ def regex_replace(c: OpKernelConstruction) -> Compute:
 
 @kernel("StaticRegexFullMatch", cost=AttrCost(lambda attrs: _match_ns(attrs["pattern"])), needs=("re2",), scratch=24)
 def static_regex_full_match(c: OpKernelConstruction) -> Compute:
-    """Returns whether the whole string matches.  The pattern is an attr."""
+    """Return whether the whole string matches.  The pattern is an attr."""
     pattern = c.attr("pattern")
     compile_pattern(pattern)
     return lambda x: map_strings(compile_pattern(pattern).full_match, x, bool)

@@ -185,7 +185,7 @@ def _substr_cost(x: Any, *places: Any) -> float:
 
 @kernel("Substr", T=_INDEX_TYPES, cost=_substr_cost)
 def substr(c: OpKernelConstruction) -> Compute:
-    """Returns `len` bytes or characters from `pos` on; negative positions count from the end."""
+    """Return `len` bytes or characters from `pos` on; negative positions count from the end."""
     by_character = _unit(c)
     cut = _characters_of if by_character else _bytes_of
 
@@ -265,7 +265,7 @@ def _check_split(x: Any, separator: Any, what: str) -> bytes:
 
 @kernel("StringSplitV2", cost=string_cost(_ROW_NS, 5))
 def string_split_v2(c: OpKernelConstruction) -> Compute:
-    """Returns a sparse matrix of the parts of each string; an empty separator means runs of white space."""
+    """Return a sparse matrix of the parts of each string; an empty separator means runs of white space."""
     maxsplit = c.attr("maxsplit")
 
     def compute(x: Any, sep: Any) -> Any:
@@ -279,7 +279,7 @@ def string_split_v2(c: OpKernelConstruction) -> Compute:
 
 @kernel("StringSplit", cost=string_cost(_ROW_NS, 5))
 def string_split(c: OpKernelConstruction) -> Compute:
-    """Returns a sparse matrix of the parts between any of the delimiter's bytes; without a delimiter, of single
+    """Return a sparse matrix of the parts between any of the delimiter's bytes; without a delimiter, of single
     bytes.
     """
     skip_empty = c.attr("skip_empty")
@@ -443,7 +443,7 @@ def _grams_cost(attrs: Mapping[str, Any]) -> Callable[..., float]:
 
 @kernel("StringNGrams", Tsplits=_INDEX_TYPES, cost=AttrCost(_grams_cost))
 def string_ngrams(c: OpKernelConstruction) -> Compute:
-    """Returns (n-grams, row splits): for each row and every width, the joined runs of that many tokens."""
+    """Return (n-grams, row splits): for each row and every width, the joined runs of that many tokens."""
     widths, split_type = c.attr("ngram_widths"), c.output_types[1].np
     left, right, padding, separator = c.attr("left_pad"), c.attr("right_pad"), c.attr("pad_width"), c.attr("separator")
     shortest = min(len(left), len(right))

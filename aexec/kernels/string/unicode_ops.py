@@ -130,7 +130,7 @@ def _row_splits(lengths: Sequence[int], dtype: Any) -> Any:
 
 @kernel("UnicodeDecode", Tsplits=_SPLIT_TYPES, cost=_COST)
 def unicode_decode(c: OpKernelConstruction) -> Compute:
-    """Returns (row splits, code points) of all strings."""
+    """Return (row splits, code points) of all strings."""
     options, codec, split_type = _Options(c), _input_codec(c), c.output_types[0].np
 
     def compute(x: Any) -> Any:
@@ -179,7 +179,7 @@ def unicode_decode_with_offsets(c: OpKernelConstruction) -> Compute:
 
 
 def _characters(s: bytes, codec: codecs.CodecInfo) -> Iterator[list[tuple[int, str]]]:
-    """Yields each character of a string with its first byte, in pieces; an invalid sequence is a mark and its
+    """Yield each character of a string with its first byte, in pieces; an invalid sequence is a mark and its
     length.
     """
     at = 0
@@ -197,7 +197,7 @@ def _characters(s: bytes, codec: codecs.CodecInfo) -> Iterator[list[tuple[int, s
 
 @kernel("UnicodeEncode", Tsplits=_SPLIT_TYPES, cost=lambda values, splits: _CODE_NS * (values.size + splits.size))
 def unicode_encode(c: OpKernelConstruction) -> Compute:
-    """Returns one string per row of code points."""
+    """Return one string per row of code points."""
     options, encoding = _Options(c), c.text("output_encoding")
 
     def text_of(codes: Sequence[int]) -> str:
@@ -236,5 +236,5 @@ def _check_splits(values: Any, splits: Any) -> None:
 
 @kernel("UnicodeScript", cost=20.0, scratch=24)
 def unicode_script(c: OpKernelConstruction) -> Compute:
-    """Returns ICU's number of each code point's script; -1 for a number that is not a code point."""
+    """Return ICU's number of each code point's script; -1 for a number that is not a code point."""
     return script_of

@@ -89,7 +89,7 @@ class UpdateArguments:
             _apply_parts(self._xp, self._formula, arrays, grad, known)
 
     def checked(self, arrays: Sequence[Any], given: Mapping[str, Any]) -> Any:
-        """Returns the gradient.  Raises InvalidArgumentError for inputs that do not match."""
+        """Return the gradient.  Raises InvalidArgumentError for inputs that do not match."""
         grad, var = self._xp.asarray(given[self.gradient]), arrays[0]
         for name, array in zip(self.holders, arrays, strict=True):
             _check_type(array, self._dtype)
@@ -243,14 +243,14 @@ def _apply_distinct(
 
 
 def _in_parts(selections: Iterable[Any], most: int) -> Iterator[Any]:
-    """Yields the same selections, at most `most` rows at a time."""
+    """Yield the same selections, at most `most` rows at a time."""
     for chosen in selections:
         for start in range(0, len(chosen), most):
             yield chosen[start : start + most]
 
 
 def _occurrences(xp: Any, order: Any, starts: Any) -> Iterator[Any]:
-    """Yields selections without repeated rows: all first occurrences, all second ones, and so on.
+    """Yield selections without repeated rows: all first occurrences, all second ones, and so on.
 
     Args:
         order: positions in ascending order of the rows that they name.

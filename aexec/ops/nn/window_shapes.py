@@ -75,10 +75,10 @@ def windowed_size(
     dilation: int = 1,
     explicit: tuple[int, int] = (-1, -1),
 ) -> Dimension:
-    """How often a window fits.
+    """Return how many windows fit into a dimension.
 
     Args:
-        size: of the input.
+        size: size of the input.
         window: size of the window, or filter.
         padding: `VALID`, `SAME` or `EXPLICIT`; the latter adds `explicit` before and after.
         dilation: distance between neighbours in the window.

@@ -174,7 +174,7 @@ async def hand_out(
     host: Device,
     name: str,
 ) -> Any:
-    """Returns a fetched value in the form and place that the user wants.
+    """Return a fetched value in the form and place that the user wants.
 
     Args:
         made_on, wanted_on: the devices in whose memory it is and shall be, None for host memory.

@@ -118,7 +118,7 @@ class ExecutorFactory(Protocol):
         cancellation: CancellationManager,
         on_result: OnResult | None = None,
     ) -> Executor:
-        """Returns an executor, whose `run` is called once.
+        """Return an executor, whose `run` is called once.
 
         Args:
             environment: of the step, whose executions share it.
@@ -307,7 +307,7 @@ _SHARED = (
 
 
 def as_op_error(node: PlanNode, inputs: Any, error: BaseException) -> errors.OpError:
-    """Returns what a kernel raised as an OpError that names the node.
+    """Return what a kernel raised as an OpError that names the node.
 
     Args:
         inputs: the call's, or None; the kernel may find in them what was wrong.

@@ -33,7 +33,7 @@ def executor_of(
     on_result: OnResult | None = None,
     caller: Execution | None = None,
 ) -> Executor:
-    """Returns the executor that executes a plan once in a step.
+    """Return the executor that executes a plan once in a step.
 
     Args:
         caller: of a function: the execution in which a kernel calls it.

@@ -56,7 +56,7 @@ class FoldedValues:
         empty(self._values)
 
     def evaluator(self) -> Callable[[Node, Sequence[Any]], Sequence[Any] | None]:
-        """Returns the function that evaluates the nodes of one request, until they have taken too long in sum.
+        """Return the function that evaluates the nodes of one request, until they have taken too long in sum.
 
         The function raises CalledOffError on the event loop if what it evaluates may take too long for that.
         """

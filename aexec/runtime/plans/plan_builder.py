@@ -408,7 +408,7 @@ def _attributed(node: Node, compute: Callable[[], Any]) -> Any:
 
 
 def _reading(reads: Sequence[tuple[int, str, bool]]) -> Callable[[list[Any]], list[Any]]:
-    """Returns a function that turns the inputs of a control-flow node into the values that it passes on."""
+    """Return a function that turns the inputs of a control-flow node into the values that it passes on."""
     read = dereferencing(lambda *inputs: list(inputs), reads)
     return lambda inputs: read(*inputs)
 

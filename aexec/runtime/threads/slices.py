@@ -61,7 +61,7 @@ class SliceClock:
         self._patience = patience * self._length
 
     def open(self, loop: asyncio.AbstractEventLoop) -> float:
-        """Returns the end of the open slice; opens one if the loop has had its turn since the last."""
+        """Return the end of the open slice; opens one if the loop has had its turn since the last."""
         turns = self._turns or self._turns_of(loop)
         if current_budget() is not self.budget:
             self.use_limits()

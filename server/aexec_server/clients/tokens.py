@@ -55,7 +55,7 @@ class Token:
 
 
 def new_token() -> tuple[str, str]:
-    """Returns a new token, and its digest for the file.
+    """Return a new token, and its digest for the file.
 
     A token is 256 random bits, too many to try.  So one round of SHA-256, which is fast, hides it as well as a slow
     hash would; slow hashes are for passwords that people choose.
@@ -65,7 +65,7 @@ def new_token() -> tuple[str, str]:
 
 
 def new_token_line(name: str, scopes: list[str], limits: Mapping[str, float]) -> tuple[str, str]:
-    """Returns a new token, and its line for the file.
+    """Return a new token, and its line for the file.
 
     Raises:
         InvalidArgumentError: as `read_tokens`.

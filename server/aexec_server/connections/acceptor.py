@@ -26,7 +26,7 @@ _RETRY_SECONDS = 1.0
 
 
 async def tcp_sockets(host: str, port: int) -> list[socket.socket]:
-    """Returns sockets that listen on all addresses of a host.
+    """Return sockets that listen on all addresses of a host.
 
     Args:
         port: the port; 0 for any free one.
@@ -49,7 +49,7 @@ async def tcp_sockets(host: str, port: int) -> list[socket.socket]:
 
 
 def unix_socket(path: str) -> socket.socket:
-    """Returns a Unix socket that listens on a path, which must not exist."""
+    """Return a Unix socket that listens on a path, which must not exist."""
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         listening.bind(path)

@@ -27,7 +27,7 @@ __all__ = ["GuardedConnection", "guarded"]
 def guarded(
     server: web.Server, table: ConnectionTable, backlog: Backlog, direct: DirectRuns | None = None
 ) -> Callable[[], GuardedConnection]:
-    """Returns the protocol factory for `create_server`.
+    """Return the protocol factory for `create_server`.
 
     Args:
         direct: answers direct runs; None if all requests go to aiohttp.

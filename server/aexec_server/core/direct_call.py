@@ -37,7 +37,7 @@ class DirectRun(Protocol):
         """Raise, before the run, if the answer could not hold the outputs."""
 
     def write(self, run_id: str, served: ServedCall, values: Sequence[Any]) -> Answer:
-        """Returns the answer."""
+        """Return the answer."""
 
     def passed(self, arrival: float, decoded: float, ran: float) -> None:
         """Record an answered request: when it came, was decoded, and had run, by `time.monotonic`."""

@@ -136,7 +136,7 @@ class OperationStore:
         return len(self._operations)
 
     def begin(self, caller: Caller) -> RunOperation:
-        """Returns a new operation.
+        """Return a new operation.
 
         Raises:
             ResourceExhaustedError: the caller, or all callers together, have too many operations or too large results.

@@ -67,7 +67,7 @@ class Upstream:
         return self._idle.pop() if self._idle else None
 
     async def connect(self) -> UpstreamConnection:
-        """Returns a new connection.  Raises OSError."""
+        """Return a new connection.  Raises OSError."""
         loop = asyncio.get_running_loop()
         _, connection = await loop.create_unix_connection(lambda: UpstreamConnection(self), self.path)
         return connection

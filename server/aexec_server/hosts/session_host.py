@@ -160,7 +160,7 @@ class SessionHost(Upstream):
     # The interface of an upstream
 
     async def connect(self) -> UpstreamConnection:
-        """Returns a new connection, once it listens."""
+        """Return a new connection, once it listens."""
         await self._started_or_exited(_START_SECONDS)
         if not self.ready:
             raise ConnectionRefusedError

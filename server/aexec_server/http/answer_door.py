@@ -194,7 +194,7 @@ class AnswerDoor:
 
 
 def _as_it_is(response: web.Response) -> web.Response:
-    """Returns a small answer as it is, uncounted."""
+    """Return a small answer as it is, uncounted."""
     return response
 
 
@@ -228,7 +228,7 @@ class _Pieces:
         self.ended = False
 
     def take(self) -> bytes:
-        """Returns the next piece, or the rest.  Other threads get their turn once in a slice."""
+        """Return the next piece, or the rest.  Other threads get their turn once in a slice."""
         taken: list[bytes | memoryview] = []
         while not self._add(taken):
             loop_budget.let_others_run()

@@ -1,1 +1,1 @@
-"""What networks are made of: layers, cells, losses, metrics, initializers, distributions and optimisers."""
+"""The parts of networks: layers, cells, losses, metrics, initializers, distributions and optimisers."""

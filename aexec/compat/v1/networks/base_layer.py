@@ -134,7 +134,7 @@ class Layer:
         return found
 
     def apply(self, inputs: Any, *args: Any, **kwargs: Any) -> Any:
-        """The same as a call."""
+        """Call the layer."""
         return self(inputs, *args, **kwargs)
 
     def _open(self, scope: Any) -> None:

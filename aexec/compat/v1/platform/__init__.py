@@ -1,1 +1,1 @@
-"""What surrounds a program: command line, flags, files, logging, tests and versions, TensorFlow's `platform`."""
+"""The surroundings of a program: command line, flags, files, logging, tests and versions, TensorFlow's `platform`."""

@@ -221,7 +221,7 @@ def Stat(filename: Any) -> Any:  # noqa: N802
 
 
 def Walk(top: Any, in_order: bool = True) -> Iterator[tuple[str, list[str], list[str]]]:  # noqa: N802
-    """Yields folder, its folders, and its files, for a folder and all below."""
+    """Yield folder, its folders, and its files, for a folder and all below."""
     return os.walk(Path(top), topdown=in_order)
 
 

@@ -1,1 +1,1 @@
-"""How graphs are run and kept: sessions, training sessions, queue runners, servers, savers and summaries."""
+"""Running and saving graphs: sessions, training sessions, queue runners, servers, savers and summaries."""

@@ -96,7 +96,7 @@ def init_from_checkpoint(ckpt_dir_or_file: str, assignment_map: Any) -> None:
 
 
 def _matched(theirs: str, ours: Any, shapes: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yields the names in a checkpoint and the variables that an entry of an assignment map stands for."""
+    """Yield the names in a checkpoint and the variables that an entry of an assignment map stands for."""
     variables = {v.op.name: v for v in get_default_graph().collections.get("variables")}
     if not isinstance(ours, str):
         yield from ((theirs, one) for one in (ours if isinstance(ours, list) else [ours]))

@@ -236,7 +236,7 @@ class Scaffold:
         self.saver: Saver | None = given("saver", saver)
 
     def finalize(self) -> Scaffold:
-        """Returns itself; the session makes missing parts."""
+        """Return itself; the session makes missing parts."""
         return self
 
 

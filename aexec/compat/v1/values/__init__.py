@@ -1,1 +1,1 @@
-"""What programs hold: tensors, operations, their shapes and types, sparse tensors, and the session they are run in."""
+"""Values of programs: tensors, operations, their shapes and types, sparse tensors, and the session that runs them."""

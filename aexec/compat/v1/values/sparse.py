@@ -86,7 +86,7 @@ class SparseTensor(_sparse_tensor.SparseTensor[Tensor]):
         self.said = self.shape.merge_with(shape)
 
     def with_values(self, new_values: Any) -> SparseTensor:
-        """The same indices with other values."""
+        """Return a sparse tensor with the same indices and other values."""
         return SparseTensor(self.indices, new_values, self.dense_shape)
 
     def consumers(self) -> list[Node]:
