@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from aexec.compat.tensorflow_modules import install
 
-__all__ = ["main"]
+__all__: list[str] = []
 
 _USAGE = "usage: python -m aexec.compat.run [-m] program [argument ...]"
 

@@ -131,6 +131,7 @@ NAMES = {
     "colocate_with": "aexec:colocate_with | op=item ignore_existing=",
     "complex": "functions.math:complex",
     "constant": "aexec:constant | value dtype shape name verify_shape!",
+    "contrib": "contrib",
     "container": "aexec:container | container_name=name",
     "custom_gradient": "aexec:custom_gradient | f=function",
     "depth_to_space": "networks.nn:depth_to_space",
@@ -221,7 +222,6 @@ _PYTHON = "it is not about graphs: use Python's own"
 
 _MISSING = {
     "GradientTape": _EAGER,
-    "contrib": "TensorFlow 2 has none either",
     "data": "input comes from queues (tf.train.batch, docs/queues.md), from aexec.prefetch, or is fed",
     "distribute": "see docs/distributed.md, and docs/training.md for several replicas",
     "enable_eager_execution": _EAGER,

@@ -39,6 +39,7 @@ from aexec.runtime.threads.loop_thread import LoopThread
 
 __all__ = [
     "AsyncSession",
+    "DeviceAttributes",
     "InteractiveSession",
     "Session",
     "in_session",

@@ -1,0 +1,42 @@
+"""`tf.contrib`: the part of TensorFlow 1's that programs use, over aexec's own layers, cells and losses.
+
+A module for each of contrib's, loaded when it is first used.  TensorFlow 2 has none of them; defaults and formulas are
+those of TensorFlow 1.15.  Next to read: `layers.py`.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from aexec.compat.v1.modules import MissingModules
+from aexec.compat.v1.namespace import namespace
+
+__all__: list[str] = []
+
+_MISSING = {
+    "cudnn_rnn": "use tf.nn.rnn_cell.LSTMCell and tf.nn.dynamic_rnn",
+    "data": "input comes from queues (tf.train.batch, docs/queues.md), from aexec.prefetch, or is fed",
+    "distribute": "see docs/distributed.md, and docs/training.md for several replicas",
+    "eager": "there is no eager execution: build a graph and run it in a session",
+    "estimator": "write the loop with tf.train.MonitoredTrainingSession",
+    "keras": "layers are functions here (tf.layers, aexec.nn), and variables are those of tf.get_variable",
+    "learn": "write the loop with tf.train.MonitoredTrainingSession; MNIST is read by aexec.compat.mnist",
+    "legacy_seq2seq": "use tf.contrib.seq2seq.dynamic_decode, or tf.nn.static_rnn",
+    "lite": "aexec runs graphs as they are, or OpenVINO runs regions of them: docs/delegates.md",
+    "lookup": "the ops are aexec.ops.hash_table_v2, lookup_table_find_v2 and their kin",
+    "metrics": "use tf.metrics",
+    "summary": "use tf.summary",
+    "tensorboard": "aexec.summary writes the event files that TensorBoard reads",
+    "tpu": "there are no TPUs",
+    "training": "use tf.train; hyperparameters are Python's own, types.SimpleNamespace",
+}
+
+__getattr__, __dir__ = namespace(
+    __name__,
+    {
+        **{name: f"contrib.{name}" for name in "crf framework layers opt rnn seq2seq slim".split()},
+        "distributions": "networks.distributions",
+    },
+    _MISSING,
+)
+sys.meta_path.append(MissingModules(__name__, _MISSING))
