@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable
 from time import monotonic
 
-__all__ = ["LOG_LEVELS", "PrintRate", "Printer", "Prints", "print_text", "set_printer"]
+__all__ = ["LOG_LEVELS", "PrintRate", "Printer", "Printers", "Prints", "print_text", "set_printer"]
 
 # Callback(stream, text), called in the thread of the kernel; the stream is "stdout", "stderr" or one of `LOG_LEVELS`,
 # and # the text may have several lines.
@@ -147,3 +147,32 @@ class Prints:
     def left_out(self) -> int:
         """The number of characters that were dropped."""
         return self._left_out
+
+
+class Printers:
+    """The printers of one source's steps.
+
+    Args:
+        source: the name of the source.
+        most: bytes that it may print in a second; None for no limit.
+    """
+
+    __slots__ = ("_most", "_rate", "_source")
+
+    def __init__(self, source: str, most: int | None) -> None:
+        self._source = source
+        self._most = most
+        self._rate: PrintRate | None = None
+
+    def of_step(self, loop: asyncio.AbstractEventLoop) -> Printer:
+        """The printer of a step that runs on this loop; all steps together keep the limit."""
+        if self._most is None:
+            return print_text
+        if self._rate is None:
+            self._rate = PrintRate(self._source, self._most, loop)
+        return self._rate
+
+    def close(self) -> None:
+        """Called when no step prints any more, on the loop."""
+        if self._rate is not None:
+            self._rate.close()

@@ -47,6 +47,52 @@ FAMILIES = {
         TensorArraySplitV3 TensorArrayUnpack TensorArrayV2 TensorArrayV3 TensorArrayWrite TensorArrayWriteV2
         TensorArrayWriteV3 Unbatch UnbatchGrad Unstage
     """,
+    "datasets": """
+        AnonymousIterator AnonymousIteratorV2 AnonymousIteratorV3 AnonymousMemoryCache AnonymousMultiDeviceIterator
+        AnonymousMultiDeviceIteratorV3 AnonymousRandomSeedGenerator AnonymousSeedGenerator AssertCardinalityDataset
+        AssertNextDataset AssertPrevDataset AutoShardDataset BatchDataset BatchDatasetV2 BytesProducedStatsDataset
+        CSVDataset CSVDatasetV2 CacheDataset CacheDatasetV2 ChooseFastestBranchDataset ChooseFastestDataset
+        CompressElement ConcatenateDataset DataServiceDataset DataServiceDatasetV2 DataServiceDatasetV3
+        DataServiceDatasetV4 DatasetCardinality DatasetFingerprint DatasetFromGraph DatasetToGraph DatasetToGraphV2
+        DatasetToSingleElement DatasetToTFRecord DeleteIterator DeleteMemoryCache DeleteMultiDeviceIterator
+        DeleteRandomSeedGenerator DeleteSeedGenerator DenseToSparseBatchDataset DeserializeIterator
+        DirectedInterleaveDataset DummyIterationCounter DummyMemoryCache DummySeedGenerator
+        ExperimentalAssertNextDataset ExperimentalAutoShardDataset ExperimentalBytesProducedStatsDataset
+        ExperimentalCSVDataset ExperimentalChooseFastestDataset ExperimentalDatasetCardinality
+        ExperimentalDatasetToTFRecord ExperimentalDenseToSparseBatchDataset ExperimentalDirectedInterleaveDataset
+        ExperimentalGroupByReducerDataset ExperimentalGroupByWindowDataset ExperimentalIgnoreErrorsDataset
+        ExperimentalIteratorGetDevice ExperimentalLMDBDataset ExperimentalLatencyStatsDataset
+        ExperimentalMapAndBatchDataset ExperimentalMapDataset ExperimentalMatchingFilesDataset
+        ExperimentalMaxIntraOpParallelismDataset ExperimentalNonSerializableDataset
+        ExperimentalParallelInterleaveDataset ExperimentalParseExampleDataset ExperimentalPrivateThreadPoolDataset
+        ExperimentalRandomDataset ExperimentalRebatchDataset ExperimentalScanDataset
+        ExperimentalSetStatsAggregatorDataset ExperimentalSleepDataset ExperimentalSlidingWindowDataset
+        ExperimentalSqlDataset ExperimentalStatsAggregatorHandle ExperimentalStatsAggregatorSummary
+        ExperimentalTakeWhileDataset ExperimentalThreadPoolDataset ExperimentalThreadPoolHandle
+        ExperimentalUnbatchDataset ExperimentalUniqueDataset FilterByLastComponentDataset FilterDataset
+        FinalizeDataset FixedLengthRecordDataset FixedLengthRecordDatasetV2 FlatMapDataset GeneratorDataset
+        GlobalShuffleDataset GroupByReducerDataset GroupByWindowDataset IgnoreErrorsDataset IndexFlatMapDataset
+        InterleaveDataset Iterator IteratorFromStringHandle IteratorFromStringHandleV2 IteratorGetDevice
+        IteratorGetModelProto IteratorGetNext IteratorGetNextAsOptional IteratorGetNextSync IteratorToStringHandle
+        IteratorV2 LMDBDataset LatencyStatsDataset LegacyParallelInterleaveDatasetV2 ListDataset
+        ListSnapshotChunksDataset LoadDataset MakeIterator MapAndBatchDataset MapDataset MatchingFilesDataset
+        MaxIntraOpParallelismDataset ModelDataset MultiDeviceIterator MultiDeviceIteratorFromStringHandle
+        MultiDeviceIteratorGetNextFromShard MultiDeviceIteratorInit MultiDeviceIteratorToStringHandle
+        NonSerializableDataset OneShotIterator OptimizeDataset OptimizeDatasetV2 OptionsDataset PaddedBatchDataset
+        PaddedBatchDatasetV2 ParallelBatchDataset ParallelFilterDataset ParallelInterleaveDataset
+        ParallelInterleaveDatasetV2 ParallelInterleaveDatasetV3 ParallelInterleaveDatasetV4 ParallelMapDataset
+        ParallelMapDatasetV2 ParseExampleDataset ParseExampleDatasetV2 PrefetchDataset PrivateThreadPoolDataset
+        RandomDataset RandomDatasetV2 RangeDataset RebatchDataset RebatchDatasetV2 ReduceDataset RegisterDataset
+        RegisterDatasetV2 RepeatDataset RewriteDataset SamplingDataset SaveDataset SaveDatasetV2 ScanDataset
+        SerializeIterator SetStatsAggregatorDataset ShardDataset ShuffleAndRepeatDataset ShuffleAndRepeatDatasetV2
+        ShuffleDataset ShuffleDatasetV2 ShuffleDatasetV3 SkipDataset SleepDataset SlidingWindowDataset
+        SnapshotChunkDataset SnapshotDataset SnapshotDatasetReader SnapshotDatasetV2 SnapshotNestedDatasetReader
+        SparseTensorSliceDataset SqlDataset StatsAggregatorHandle StatsAggregatorHandleV2
+        StatsAggregatorSetSummaryWriter StatsAggregatorSummary TFRecordDataset TFRecordDatasetV2 TakeDataset
+        TakeWhileDataset TensorDataset TensorSliceDataset TextLineDataset ThreadPoolDataset ThreadPoolHandle
+        UnbatchDataset UniqueDataset UnwrapDatasetVariant WeightedFlatMapDataset WindowDataset WrapDatasetVariant
+        ZipDataset
+    """,
     "image": """
         AdjustContrast AdjustContrastv2 AdjustHue AdjustSaturation CombinedNonMaxSuppression CropAndResize
         CropAndResizeGradBoxes CropAndResizeGradImage DecodeAndCropJpeg DecodeBmp DecodeGif DecodeImage DecodeJpeg

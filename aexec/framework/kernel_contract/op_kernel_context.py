@@ -28,6 +28,7 @@ from aexec.framework.shape import check_same_shape
 from aexec.framework.state.ref_cell import RefCell
 from aexec.framework.state.resource_manager import ResourceManager
 from aexec.framework.state.session_state import SessionState, TensorStore
+from aexec.framework.waiting.background_tasks import BackgroundTasks
 from aexec.framework.waiting.cancellation import CancellationManager
 from aexec.framework.waiting.worker_threads import WorkerThreads
 from aexec.framework.wire.op_def import OpDef
@@ -144,6 +145,11 @@ class Params:
     def printer(self) -> Printer:
         """The printer of the step."""
         return print_text
+
+    @property
+    def background(self) -> BackgroundTasks:
+        """The session's tasks that go on between steps.  Raises InternalError if no session runs the step."""
+        raise errors.InternalError("a step without a session has no background tasks")
 
     @property
     def step_container(self) -> str:
@@ -398,6 +404,11 @@ class OpKernelContext:
     def stats_collector(self) -> Any:
         """The collector of the step's statistics, or None if it is not traced."""
         return self.params.stats_collector
+
+    @property
+    def background(self) -> BackgroundTasks:
+        """The session's tasks that go on between steps.  Raises InternalError if no session runs the step."""
+        return self.params.background
 
     # The device
 

@@ -24,6 +24,7 @@ from aexec.framework.memory.memory import is_out_of_memory
 from aexec.framework.printed import Printer, print_text
 from aexec.framework.state.resource_manager import ResourceManager
 from aexec.framework.state.session_state import SessionState, TensorStore
+from aexec.framework.waiting.background_tasks import BackgroundTasks
 from aexec.framework.waiting.cancellation import CancellationManager
 from aexec.runtime.debug_level import DEBUG
 from aexec.runtime.interpreter.memory_accountant import StepMemory
@@ -195,7 +196,17 @@ class StepEnvironment(Params):
         printer: where its kernels print to.
     """
 
-    __slots__ = ("calls", "create_rendezvous", "make_executor", "memory", "printer", "slices", "tracer", "transport")
+    __slots__ = (
+        "_background",
+        "calls",
+        "create_rendezvous",
+        "make_executor",
+        "memory",
+        "printer",
+        "slices",
+        "tracer",
+        "transport",
+    )
 
     worker_pool: WorkerPool
     printer: Printer
@@ -215,6 +226,7 @@ class StepEnvironment(Params):
         transport: TransportFactory | None = None,
         create_rendezvous: Callable[[int], Rendezvous] | None = None,
         printer: Printer = print_text,
+        background: BackgroundTasks | None = None,
     ) -> None:
         # Takes half the time of `super().__init__(...)` with keywords.
         Params.__init__(self, step_id or next(step_ids), loop, worker_pool, cancellation, resources, session_state)
@@ -224,10 +236,16 @@ class StepEnvironment(Params):
         self.transport = transport
         self.create_rendezvous = create_rendezvous
         self.printer = printer
+        self._background = background
         self.calls: dict[Executor, str] = {}
         self.tracer: StepTracer | None = NodePrinter(self.step_id) if tracer is None and DEBUG >= 3 else tracer
         if log_memory.is_enabled():
             self.tracer = MemoryLogger(self.step_id, self.tracer)
+
+    @property
+    def background(self) -> BackgroundTasks:
+        """The session's tasks that go on between steps.  Raises InternalError if no session runs the step."""
+        return super().background if self._background is None else self._background
 
     def new_rendezvous(self) -> Rendezvous:
         """Makes the step's rendezvous, with the transport that brings values from other processes."""

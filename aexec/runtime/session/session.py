@@ -238,6 +238,7 @@ class Session(SessionRuns):
 
     async def _close(self, containers: tuple[str, ...]) -> None:
         await self._steps.wait_for_ends()
+        await self._steps.background.close()
         self._partial_runs.clear()
         await self._planner.close()
         await self._pools.close()

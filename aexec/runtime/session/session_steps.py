@@ -19,8 +19,9 @@ from aexec.devices.device_registry import host_device
 from aexec.framework import errors
 from aexec.framework.device_contract.device import Device
 from aexec.framework.memory import log_memory
-from aexec.framework.printed import Printer, PrintRate, Prints, print_text
+from aexec.framework.printed import Printers, Prints
 from aexec.framework.state.resource_manager import ResourceManager
+from aexec.framework.waiting.background_tasks import BackgroundTasks
 from aexec.framework.waiting.cancellation import CancellationManager
 from aexec.framework.waiting.futures import running_loop
 from aexec.framework.waiting.inline_call import NeedsThreadError
@@ -74,6 +75,7 @@ class SessionSteps:
         cancellation: cancels all of its steps.
 
     Attributes:
+        background: the tasks of its resources that go on between steps.
         check_usable: as `SessionLife.check_usable`.
         in_flight: step id → the step, or the tuple of a run without one.
         runs: number of steps begun so far.
@@ -100,8 +102,9 @@ class SessionSteps:
         "_planner",
         "_pool",
         "_pools",
-        "_print_rate",
+        "_printers",
         "_step_end",
+        "background",
         "check_usable",
         "hold_back",
         "host_device",
@@ -137,9 +140,10 @@ class SessionSteps:
         self._memory = limits.account
         self._pools, self._pool = pools, pools.first
         self._cancellation = cancellation
-        self._print_rate: PrintRate | None = None
+        self._printers = Printers(f"session {life.session_id}", config.printed_bytes)
         self._costs: CostModel | None = None
         self._step_end: asyncio.Event | None = None  # set when the next step ends
+        self.background = BackgroundTasks(cancellation, self._new_environment)
         self.check_usable = life.check_usable
         self.in_flight: dict[int, Step | _AtOnce] = {}
         self.runs = 0
@@ -206,7 +210,7 @@ class SessionSteps:
         begun = self._begin_line(loop, call, values, options, build)
         if begun is not None:
             return begun
-        step = self._new_step(loop, call, values, options, metadata, build)
+        step = self._new_step(call, values, options, metadata, build)
         return None, step, step.run()
 
     def begin_at_once(
@@ -236,13 +240,13 @@ class SessionSteps:
         Args:
             build: makes the result of the fetched values; by default the callable's own.
         """
-        loop = self.check_usable()
+        self.check_usable()
         build = build or call.build
         if self.other_devices and not call.signature.in_parts:
             call, values = self._taken_in(call, values)
         if self._measured_steps is not None:
             options = self._measured_steps.options(call.signature, options)
-        return self._new_step(loop, call, values, options, metadata, build, kind)
+        return self._new_step(call, values, options, metadata, build, kind)
 
     # Making steps
 
@@ -310,17 +314,13 @@ class SessionSteps:
         found = self.in_flight[step_id]
         if isinstance(found, Step):
             return found
-        assert self._life.loop is not None
         call, feeds, build, options, began = found
-        step = self.in_flight[step_id] = self._new_step(
-            self._life.loop, call, (), options, None, build, step_id=step_id
-        )
+        step = self.in_flight[step_id] = self._new_step(call, (), options, None, build, step_id=step_id)
         step.join(feeds, began)
         return step
 
     def _new_step(
         self,
-        loop: asyncio.AbstractEventLoop,
         call: SessionCallable,
         values: Sequence[Any],
         options: RunOptions | Message | None,
@@ -332,29 +332,7 @@ class SessionSteps:
         if options is not None and type(options) is not RunOptions:
             options = RunOptions.of(options)
         prepared = self.prepared(call)
-        step_id = step_id or next(step_ids)
-        memory, tracer = self._limits.watches(
-            step_id,
-            self.resources,
-            self.host_device.name,
-            trace=options is not None and options.is_traced,
-            report=options is not None and options.report_tensor_allocations_upon_oom,
-        )
-        environment = StepEnvironment(
-            loop,
-            self._pool if options is None else self._pools.of_run(options.thread_pool),
-            self.slices,
-            self.resources,
-            CancellationManager(self._cancellation),
-            self.tensors.state,
-            self.make_executor,
-            tracer,
-            step_id,
-            memory,
-            self._config.transport,
-            self._create_rendezvous,
-            self._printer(loop, options),
-        )
+        environment = self._new_environment(CancellationManager(self._cancellation), options, step_id)
         timeout = self._config.operation_timeout
         if options is not None and options.timeout is not None:
             timeout = options.timeout
@@ -363,16 +341,34 @@ class SessionSteps:
             log_memory.record_step(environment.step_id, f"{text};{self.runs + 1}")
         return kind(self, environment, call, prepared, values, build, options, metadata, timeout)
 
-    def _printer(self, loop: asyncio.AbstractEventLoop, options: RunOptions | None) -> Printer:
-        """The printer of a step."""
-        if options is not None and options.prints:
-            return Prints(MAX_PRINTS)
-        most = self._config.printed_bytes
-        if most is None:
-            return print_text
-        if self._print_rate is None:
-            self._print_rate = PrintRate(f"session {self._life.session_id}", most, loop)
-        return self._print_rate
+    def _new_environment(
+        self, cancellation: CancellationManager, options: RunOptions | None = None, step_id: int = 0
+    ) -> StepEnvironment:
+        loop, step_id = self._life.loop, step_id or next(step_ids)
+        assert loop is not None, "the session has been used"
+        memory, tracer = self._limits.watches(
+            step_id,
+            self.resources,
+            self.host_device.name,
+            trace=options is not None and options.is_traced,
+            report=options is not None and options.report_tensor_allocations_upon_oom,
+        )
+        return StepEnvironment(
+            loop,
+            self._pool if options is None else self._pools.of_run(options.thread_pool),
+            self.slices,
+            self.resources,
+            cancellation,
+            self.tensors.state,
+            self.make_executor,
+            tracer,
+            step_id,
+            memory,
+            self._config.transport,
+            self._create_rendezvous,
+            Prints(MAX_PRINTS) if options is not None and options.prints else self._printers.of_step(loop),
+            self.background,
+        )
 
     def prepared(self, call: SessionCallable) -> Prepared:
         """Return the plan of a callable's step, or a future of it."""
@@ -452,5 +448,4 @@ class SessionSteps:
     def close(self) -> None:
         """Called when the session has closed: drop what refers to it."""
         self.hold_back = self.on_ended = None
-        if self._print_rate is not None:
-            self._print_rate.close()
+        self._printers.close()

@@ -1,0 +1,220 @@
+"""Datasets of batches, plain and padded, and of what batches are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from aexec.framework import errors
+from aexec.framework.dtypes import DType
+from aexec.framework.kernel_contract.kernel_registry import kernel
+from aexec.framework.kernel_contract.op_kernel import Compute, OpKernelConstruction, OpKernelContext
+from aexec.framework.shape import shape_text
+from aexec.framework.waiting.inline_call import check_inline
+from aexec.framework.zeros import zeros_of_type
+from aexec.kernels.datasets.arguments import Made, flag, integer, was_cancelled
+from aexec.queues.batching import join, join_ns
+from aexec.resources.datasets.dataset import DatasetIterator, Element, Pass, Turns, dataset_of
+
+__all__ = ["Batched", "batch_size_of", "num_batches", "plain_join"]
+
+Join = Callable[[list[Element]], Element]
+
+
+class Batched(DatasetIterator):
+    """Joins `size` elements of the input, the last ones too unless `drops_rest`."""
+
+    __slots__ = ("_drops_rest", "_ended", "_join", "_pass", "_rows", "_size", "_source", "_turns")
+
+    def __init__(self, one: Pass, source: DatasetIterator, size: int, join: Join, *, drops_rest: bool) -> None:
+        self._pass = one
+        self._source = source
+        self._size = size
+        self._join = join
+        self._drops_rest = drops_rest
+        self._rows: list[Element] = []
+        self._ended = False
+        self._turns = Turns()
+
+    async def next(self, context: OpKernelContext) -> Element | None:
+        try:
+            while len(self._rows) < self._size and not self._ended:
+                element = await self._source.next(context)
+                if element is None:
+                    self._ended = True
+                else:
+                    self._rows.append(self._pass.keep(element))
+                    await self._turns.take()
+            if len(self._rows) < (self._size if self._drops_rest else 1):
+                self._rows = []
+                return None
+            batch = await context.params.worker_pool.run_here_or_in_thread(self._joined, self._rows)
+        except BaseException as error:
+            if not was_cancelled(context, error):
+                self._rows = []
+            raise
+        self._rows = []
+        return batch
+
+    def _joined(self, rows: list[Element]) -> Element:
+        check_inline(join_ns(rows))
+        return self._join(rows)
+
+
+def batch_size_of(tensor: Any, name: str = "batch_size") -> int:
+    """The number of elements of a batch, a scalar argument.  Raises InvalidArgumentError unless it is positive."""
+    size = integer(tensor, name)
+    if size <= 0:
+        raise errors.InvalidArgumentError("Batch size must be greater than zero.")
+    return size
+
+
+def num_batches(count: int, size: int, *, drops_rest: bool) -> int:
+    """The cardinality of a dataset of batches, from that of its input."""
+    if count < 0:
+        return count
+    return count // size if drops_rest else -(-count // size)
+
+
+@kernel("BatchDataset", "BatchDatasetV2", "ParallelBatchDataset", cost=0)
+def batch_dataset(c: OpKernelConstruction) -> Compute:
+    made = Made(c)
+
+    joined = plain_join(made.types)
+
+    def compute(tensor: Any, batch_size: Any, *others: Any) -> Any:
+        source, size = dataset_of(tensor), batch_size_of(batch_size)
+        drops = bool(others) and flag(others[-1], "drop_remainder")
+        count = num_batches(source.cardinality(), size, drops_rest=drops)
+        return made.of(lambda one: Batched(one, one.begin(source), size, joined, drops_rest=drops), count)
+
+    return compute
+
+
+def plain_join(types: Sequence[DType]) -> Join:
+    """Joins elements of equal shapes and these types."""
+
+    def joined(rows: list[Element]) -> Element:
+        _check_equal_shapes(rows)
+        return join(rows, types)
+
+    return joined
+
+
+def _check_equal_shapes(rows: Sequence[Element]) -> None:
+    for index, first in enumerate(rows[0]):
+        for number, row in enumerate(rows):
+            if row[index].shape != first.shape:
+                raise errors.InvalidArgumentError(
+                    f"Cannot batch tensors with different shapes in component {index}. First element had shape "
+                    f"{shape_text(first.shape)} and element {number} had shape {shape_text(row[index].shape)}."
+                )
+
+
+@kernel("PaddedBatchDataset", "PaddedBatchDatasetV2", cost=0)
+def padded_batch_dataset(c: OpKernelConstruction) -> Compute:
+    made, number = Made(c, "Toutput_types"), c.attr("N")
+
+    def compute(tensor: Any, batch_size: Any, *others: Any) -> Any:
+        source, size = dataset_of(tensor), batch_size_of(batch_size)
+        drops = c.op == "PaddedBatchDatasetV2" and flag(others[-1], "drop_remainder")
+        shapes = [_padded_shape(shape) for shape in others[:number]]
+        values = [_padding(value, dtype) for value, dtype in zip(others[number : 2 * number], made.types, strict=True)]
+        count = num_batches(source.cardinality(), size, drops_rest=drops)
+
+        def joined(rows: list[Element]) -> Element:
+            columns = zip(zip(*rows, strict=True), made.types, shapes, values, strict=True)
+            return tuple([_join_padded(*column) for column in columns])
+
+        return made.of(lambda one: Batched(one, one.begin(source), size, joined, drops_rest=drops), count)
+
+    return compute
+
+
+def _padded_shape(tensor: Any) -> list[int]:
+    """Sizes, -1 for the largest of the batch."""
+    if tensor.ndim != 1:
+        raise errors.InvalidArgumentError("All padded shapes must be vectors")
+    return [int(size) for size in tensor]
+
+
+def _padding(value: Any, dtype: DType) -> Any:
+    if np.ndim(value):
+        raise errors.InvalidArgumentError("All padding values must be scalars")
+    return value
+
+
+def _join_padded(rows: Sequence[Any], dtype: DType, wanted: Sequence[int], value: Any) -> Any:
+    for row in rows:
+        if row.ndim != len(wanted):
+            raise errors.InvalidArgumentError(
+                f"All elements in a batch must have the same rank as the padded shape for component: expected rank "
+                f"{len(wanted)} but got element with rank {row.ndim}"
+            )
+    largest = [max(sizes) for sizes in zip(*(row.shape for row in rows), strict=True)]
+    shape = [size if size >= 0 else most for size, most in zip(wanted, largest, strict=True)]
+    for most, size, dimension in zip(largest, shape, range(len(shape)), strict=True):
+        if most > size:
+            raise errors.DataLossError(
+                f"Attempted to pad to a smaller size than the input element: dimension {dimension} has {most} "
+                f"elements, and shall have {size}."
+            )
+    batch = zeros_of_type((len(rows), *shape), dtype)
+    if not _is_zero(value, dtype):
+        batch[...] = value
+    for index, row in enumerate(rows):
+        batch[(index, *map(slice, row.shape))] = row
+    return batch
+
+
+def _is_zero(value: Any, dtype: DType) -> bool:
+    return not dtype.np.hasobject and not np.asarray(value).any()
+
+
+class _Unbatched(DatasetIterator):
+    """The rows of each element of the input."""
+
+    __slots__ = ("_batch", "_next", "_source", "_turns")
+
+    def __init__(self, source: DatasetIterator) -> None:
+        self._source = source
+        self._batch: Element = ()
+        self._next = 0
+        self._turns = Turns()
+
+    async def next(self, context: OpKernelContext) -> Element | None:
+        while not self._batch or self._next == len(self._batch[0]):
+            batch = await self._source.next(context)
+            if batch is None:
+                self._batch = ()
+                return None
+            self._begin(batch)
+            await self._turns.take()
+        row = tuple([component[self._next, ...] for component in self._batch])
+        self._next += 1
+        return row
+
+    def _begin(self, batch: Element) -> None:
+        for component in batch:
+            if not component.ndim:
+                raise errors.InvalidArgumentError("Input element must have a non-scalar value in each component.")
+            if len(component) != len(batch[0]):
+                raise errors.InvalidArgumentError(
+                    "Input element must have the same batch size in each component. Component 0 had size "
+                    f"{len(batch[0])} but another has size {len(component)}"
+                )
+        self._batch = batch
+        self._next = 0
+
+
+@kernel("UnbatchDataset", "ExperimentalUnbatchDataset", cost=0)
+def unbatch_dataset(c: OpKernelConstruction) -> Compute:
+    made = Made(c)
+
+    def compute(tensor: Any) -> Any:
+        source = dataset_of(tensor)
+        return made.of(lambda one: _Unbatched(one.begin(source)))
+
+    return compute

@@ -1,0 +1,221 @@
+"""Iterators: the ops that make them, give them a dataset, and take elements from them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from google.protobuf.message import DecodeError
+
+from aexec import proto
+from aexec.framework import errors
+from aexec.framework.kernel_contract.kernel_registry import kernel
+from aexec.framework.kernel_contract.op_kernel import Compute, OpKernelConstruction, OpKernelContext
+from aexec.framework.state.resource_manager import (
+    ANONYMOUS_NAME,
+    ContainerInfo,
+    ResourceHandle,
+    handle_from_tensor,
+    make_handle_tensor,
+)
+from aexec.kernels.common.variants import boxed
+from aexec.kernels.datasets.arguments import ONE_DATASET, Called, text
+from aexec.resources.datasets.dataset import Element, Pass, dataset_of
+from aexec.resources.datasets.iterator_resource import IteratorResource, check_compatible
+from aexec.resources.optional_value import OptionalValue
+
+
+def _of(context: OpKernelContext, handle: Any) -> IteratorResource:
+    return context.resources.lookup_handle(handle_from_tensor(handle, IteratorResource), IteratorResource)
+
+
+def _handle(c: OpKernelConstruction, info: ContainerInfo) -> Any:
+    return make_handle_tensor(ResourceHandle.of_type(IteratorResource, info, c.device))
+
+
+# Making iterators
+
+
+@kernel("Iterator", "IteratorV2", cost=0)
+def iterator(c: OpKernelConstruction) -> Compute:
+    types, shapes = c.attr("output_types"), c.attr("output_shapes")
+    info = ContainerInfo.from_attrs(c.attrs, c.name)
+    handle = _handle(c, info)
+    c.need_context()
+
+    def compute(context: OpKernelContext) -> Any:
+        found = context.resources.lookup_or_create(
+            info.container, info.name, IteratorResource, lambda: IteratorResource(info.name, types, shapes)
+        )
+        check_compatible(types, shapes, found.types, found.shapes)
+        return handle
+
+    return compute
+
+
+@kernel("AnonymousIterator", "AnonymousIteratorV2", "AnonymousIteratorV3", cost=0)
+def anonymous_iterator(c: OpKernelConstruction) -> Compute:
+    """A new iterator at each call.  It lives until DeleteIterator, or as long as the session."""
+    types, shapes = c.attr("output_types"), c.attr("output_shapes")
+    c.need_context()
+
+    def compute(context: OpKernelContext) -> Any:
+        info = ContainerInfo.from_attrs({"shared_name": ANONYMOUS_NAME.encode()}, c.name)
+        context.resources.create(info.container, info.name, IteratorResource(info.name, types, shapes))
+        handle = _handle(c, info)
+        return (handle, boxed(None)) if c.op == "AnonymousIteratorV2" else handle
+
+    return compute
+
+
+@kernel("DeleteIterator", cost=0)
+def delete_iterator(c: OpKernelConstruction) -> Compute:
+    c.need_context()
+
+    def compute(context: OpKernelContext, handle: Any, _: Any) -> None:
+        named = handle_from_tensor(handle, IteratorResource)
+        context.resources.delete(named.container, named.name, IteratorResource)
+
+    return compute
+
+
+@kernel("OneShotIterator", cost=0)
+def one_shot_iterator(c: OpKernelConstruction) -> Compute:
+    """An iterator over the dataset that a function gives.  It is called within the first step; others wait for it."""
+    types, shapes = c.attr("output_types"), c.attr("output_shapes")
+    factory = Called(c, "dataset_factory", ONE_DATASET).with_captured((), ())
+    info = ContainerInfo.from_attrs(c.attrs, c.name)
+    handle = _handle(c, info)
+    line = asyncio.Lock()
+    c.need_context()
+
+    async def first(context: OpKernelContext, found: IteratorResource) -> Any:
+        async with line:
+            if not found.has_begun:
+                (tensor,) = await factory(context, ())
+                found.begin(dataset_of(tensor), context)
+        return handle
+
+    def compute(context: OpKernelContext) -> Any:
+        found = context.resources.lookup_or_create(
+            info.container, info.name, IteratorResource, lambda: IteratorResource(info.name, types, shapes)
+        )
+        return handle if found.has_begun else first(context, found)
+
+    return compute
+
+
+@kernel("MakeIterator", cost=0)
+def make_iterator(c: OpKernelConstruction) -> Compute:
+    c.need_context()
+    return lambda context, dataset, handle: _of(context, handle).begin(dataset_of(dataset), context)
+
+
+# Taking elements
+
+
+def _checked(element: Element, types: list[Any], shapes: list[Any]) -> Any:
+    """The element as the outputs of a node, which has promised these types and shapes.  Raises InvalidArgumentError."""
+    if len(element) != len(types):
+        raise errors.InvalidArgumentError(
+            f"Number of components does not match: expected {len(types)} types but got {len(element)}."
+        )
+    for index, (component, shape) in enumerate(zip(element, shapes, strict=True)):
+        if not shape.is_compatible_with(component.shape):
+            raise errors.InvalidArgumentError(
+                f"Incompatible shapes at component {index}: expected {shape} but got {list(component.shape)}."
+            )
+    return element if len(element) != 1 else element[0]
+
+
+def _get_next(make: Callable[[Element | None, list[Any], list[Any]], Any]) -> Callable[[OpKernelConstruction], Compute]:
+    def build(c: OpKernelConstruction) -> Compute:
+        types, shapes = list(c.attr("output_types")), list(c.attr("output_shapes"))
+        checked: list[IteratorResource] = []
+        c.need_context()
+
+        async def compute(context: OpKernelContext, handle: Any) -> Any:
+            found = _of(context, handle)
+            if checked != [found]:
+                check_compatible(types, shapes, found.types or types, found.shapes or shapes)
+                checked[:] = [found]
+            return make(await found.next(context), types, shapes)
+
+        return compute
+
+    return build
+
+
+def _outputs(element: Element | None, types: list[Any], shapes: list[Any]) -> Any:
+    if element is None:
+        raise errors.OutOfRangeError("End of sequence")
+    return _checked(element, types, shapes)
+
+
+def _optional(element: Element | None, types: list[Any], shapes: list[Any]) -> Any:
+    return boxed(OptionalValue(element))
+
+
+kernel("IteratorGetNext", "IteratorGetNextSync", cost=0)(_get_next(_outputs))
+kernel("IteratorGetNextAsOptional", cost=0)(_get_next(_optional))
+
+
+@kernel("DatasetToSingleElement", cost=0)
+def dataset_to_single_element(c: OpKernelConstruction) -> Compute:
+    types, shapes = list(c.attr("output_types")), list(c.attr("output_shapes"))
+    c.need_context()
+
+    async def compute(context: OpKernelContext, tensor: Any) -> Any:
+        one = Pass(c.name, context)
+        try:
+            elements = one.begin(dataset_of(tensor))
+            element = await elements.next(context)
+            if element is None:
+                raise errors.InvalidArgumentError("Dataset was empty.")
+            if await elements.next(context) is not None:
+                raise errors.InvalidArgumentError("Dataset had more than one element.")
+        finally:
+            one.close()
+        return _checked(element, types, shapes)
+
+    return compute
+
+
+@kernel("DatasetCardinality", "ExperimentalDatasetCardinality", cost=0)
+def dataset_cardinality(c: OpKernelConstruction) -> Compute:
+    return lambda tensor: np.int64(dataset_of(tensor).cardinality())
+
+
+# Handles as strings
+
+
+@kernel("IteratorToStringHandle", cost=0)
+def iterator_to_string_handle(c: OpKernelConstruction) -> Compute:
+    c.need_context()
+
+    def compute(context: OpKernelContext, handle: Any) -> Any:
+        _of(context, handle)
+        return boxed(handle_from_tensor(handle, IteratorResource).to_proto().SerializeToString())
+
+    return compute
+
+
+@kernel("IteratorFromStringHandle", "IteratorFromStringHandleV2", cost=0)
+def iterator_from_string_handle(c: OpKernelConstruction) -> Compute:
+    types, shapes = c.attr("output_types"), c.attr("output_shapes")
+    c.need_context()
+
+    def compute(context: OpKernelContext, tensor: Any) -> Any:
+        try:
+            message = proto.ResourceHandleProto.FromString(text(tensor, "string_handle"))
+        except DecodeError:
+            raise errors.InvalidArgumentError("Could not parse string_handle as a valid ResourceHandle") from None
+        handle = make_handle_tensor(ResourceHandle.from_proto(message))
+        found = _of(context, handle)
+        if types:
+            check_compatible(types, shapes, found.types or types, found.shapes or shapes)
+        return handle
+
+    return compute

@@ -1,0 +1,207 @@
+"""Datasets whose functions are called for several elements at once: parallel map, map and batch, parallel interleave.
+
+The calls run in the background, a limited number of them ahead of the element that is asked for.  Results come in the
+order of the input.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable
+from typing import Any
+
+from aexec.framework import errors
+from aexec.framework.kernel_contract.kernel_registry import kernel
+from aexec.framework.kernel_contract.op_kernel import Compute, OpKernelConstruction, OpKernelContext
+from aexec.framework.waiting.processors import num_processors
+from aexec.kernels.datasets.arguments import ONE_DATASET, Called, Made, flag, integer
+from aexec.kernels.datasets.batch_dataset_ops import Batched, batch_size_of, num_batches, plain_join
+from aexec.kernels.datasets.function_dataset_ops import Call, Interleaved
+from aexec.resources.datasets.dataset import UNKNOWN, DatasetIterator, Element, Pass, dataset_of
+
+_AUTOTUNE = -1
+
+# An element, None for the end, or the error in place of an element.
+_Outcome = Element | None | Exception
+
+
+class _Ahead(DatasetIterator):
+    """Makes elements in the background before they are asked for.
+
+    One task takes elements from the input; without a function they are the results, with one each call has a task.
+
+    Args:
+        one: the pass.
+        source: the input.
+        limit: the most results that are ready or being made.
+        call: the function, or None.
+        preserves: an OutOfRangeError of the function is an error, and not the end.
+    """
+
+    __slots__ = ("_call", "_limit", "_line", "_may_take", "_pass", "_preserves", "_source", "_task", "_was_put")
+
+    def __init__(
+        self, one: Pass, source: DatasetIterator, limit: int, call: Call | None = None, *, preserves: bool = False
+    ) -> None:
+        self._pass = one
+        self._source = source
+        self._limit = limit
+        self._call = call
+        self._preserves = preserves
+        self._line: deque[asyncio.Future[_Outcome]] = deque()
+        self._may_take = asyncio.Event()
+        self._was_put = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    async def next(self, context: OpKernelContext) -> Element | None:
+        if self._task is None:
+            self._task = self._pass.start(self._take(self._pass.context), "take elements ahead")
+        while not self._line:
+            self._was_put.clear()
+            await self._was_put.wait()
+        first = self._line[0]
+        if not first.done():
+            await asyncio.wait([first])  # which does not cancel it
+        outcome = first.result()
+        if outcome is None:
+            return None  # the end stays in the line
+        self._line.popleft()
+        self._may_take.set()
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+    async def _take(self, context: OpKernelContext) -> None:
+        ended = False
+        while not ended:
+            while len(self._line) >= self._limit:
+                self._may_take.clear()
+                await self._may_take.wait()
+            outcome = await _outcome(self._source.next(context))
+            ended = outcome is None
+            if isinstance(outcome, tuple) and self._call is not None:
+                self._put(self._pass.start(self._called(context, self._call, outcome), "call ahead"))
+            else:
+                ready: asyncio.Future[_Outcome] = context.loop.create_future()
+                ready.set_result(self._pass.keep(outcome) if isinstance(outcome, tuple) else outcome)
+                self._put(ready)
+
+    def _put(self, future: asyncio.Future[_Outcome]) -> None:
+        self._line.append(future)
+        self._was_put.set()
+
+    async def _called(self, context: OpKernelContext, call: Call, element: Element) -> _Outcome:
+        outcome = await _outcome(call(context, element))
+        if isinstance(outcome, errors.OutOfRangeError):
+            if not self._preserves:
+                return None
+            return errors.InvalidArgumentError(f"Function invocation produced OutOfRangeError: {outcome.message}")
+        return self._pass.keep(tuple(outcome)) if isinstance(outcome, tuple) else outcome
+
+    def close(self) -> None:
+        for task in (self._task, *self._line):
+            if task is not None:
+                task.cancel()
+        self._line.clear()
+        self._pass.end(self._source)
+
+
+async def _outcome(awaitable: Awaitable[Element | None]) -> _Outcome:
+    try:
+        return await awaitable
+    except Exception as error:
+        return error
+
+
+def _in_flight(tensor: Any) -> int:
+    """The number of calls at once, a scalar argument."""
+    number = integer(tensor, "num_parallel_calls")
+    if number == _AUTOTUNE:
+        return max(4, num_processors())
+    if number <= 0:
+        raise errors.InvalidArgumentError("num_parallel_calls must be greater than zero.")
+    return number
+
+
+@kernel("ParallelMapDataset", "ParallelMapDatasetV2", cost=0)
+def parallel_map_dataset(c: OpKernelConstruction) -> Compute:
+    made, function, preserves = Made(c), Called(c, "f", c.attr("output_types")), c.attr("preserve_cardinality")
+
+    def compute(tensor: Any, *others: Any) -> Any:
+        *captured, num_parallel_calls = others
+        source, limit = dataset_of(tensor), _in_flight(num_parallel_calls)
+        call = function.with_captured(source.types, captured)
+        count = source.cardinality() if preserves else UNKNOWN
+        return made.of(lambda one: _Ahead(one, one.begin(source), limit, call, preserves=preserves), count)
+
+    return compute
+
+
+@kernel("MapAndBatchDataset", "ExperimentalMapAndBatchDataset", cost=0)
+def map_and_batch_dataset(c: OpKernelConstruction) -> Compute:
+    made, function, preserves = Made(c), Called(c, "f", c.attr("output_types")), c.attr("preserve_cardinality")
+    joined = plain_join(made.types)
+
+    def compute(tensor: Any, *others: Any) -> Any:
+        *captured, batch_size, num_parallel_calls, drop_remainder = others
+        source, limit = dataset_of(tensor), _in_flight(num_parallel_calls)
+        size, drops = batch_size_of(batch_size), flag(drop_remainder, "drop_remainder")
+        call = function.with_captured(source.types, captured)
+        count = num_batches(source.cardinality(), size, drops_rest=drops) if preserves else UNKNOWN
+
+        def make(one: Pass) -> DatasetIterator:
+            mapped = one.adopt(_Ahead(one, one.begin(source), limit, call, preserves=preserves))
+            return Batched(one, mapped, size, joined, drops_rest=drops)
+
+        return made.of(make, count)
+
+    return compute
+
+
+class _InterleavedAhead(Interleaved):
+    """Takes elements of the open datasets in the background."""
+
+    __slots__ = ("_limit",)
+
+    def __init__(self, one: Pass, source: DatasetIterator, call: Call, cycle: int, block: int, limit: int) -> None:
+        super().__init__(one, source, call, cycle, block)
+        self._limit = limit
+
+    def opened(self, tensor: Any) -> DatasetIterator:
+        elements = super().opened(tensor)
+        return self.one.adopt(_Ahead(self.one, elements, self._limit))
+
+
+def _parallel_interleave(number: int) -> Any:
+    """The builder of an op whose last `number` inputs begin with cycle_length and block_length."""
+
+    def build(c: OpKernelConstruction) -> Compute:
+        made, function = Made(c), Called(c, "f", ONE_DATASET)
+
+        def compute(tensor: Any, *others: Any) -> Any:
+            captured, settings = others[:-number], others[-number:]
+            source = dataset_of(tensor)
+            call = function.with_captured(source.types, captured)
+            cycle, block = integer(settings[0], "cycle_length"), integer(settings[1], "block_length")
+            if cycle == _AUTOTUNE:
+                cycle = max(4, num_processors())
+            if cycle <= 0:
+                raise errors.InvalidArgumentError("`cycle_length` must be > 0")
+            if block <= 0:
+                raise errors.InvalidArgumentError("`block_length` must be > 0")
+            limit = max(1, block)
+            return made.of(lambda one: _InterleavedAhead(one, one.begin(source), call, cycle, block, limit))
+
+        return compute
+
+    return build
+
+
+# cycle_length, block_length, num_parallel_calls
+kernel("ParallelInterleaveDatasetV2", "ParallelInterleaveDatasetV3", cost=0)(_parallel_interleave(3))
+# and, before that, buffer_output_elements, prefetch_input_elements
+kernel("ParallelInterleaveDatasetV4", cost=0)(_parallel_interleave(5))
+# cycle_length, block_length, sloppy (for some), buffer_output_elements, prefetch_input_elements
+kernel("LegacyParallelInterleaveDatasetV2", cost=0)(_parallel_interleave(4))
+kernel("ParallelInterleaveDataset", "ExperimentalParallelInterleaveDataset", cost=0)(_parallel_interleave(5))

@@ -1,0 +1,105 @@
+"""Prefetching: elements are made before they are asked for, and wait in a FIFO queue of the session."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import Any
+
+from aexec.framework import errors
+from aexec.framework.dtypes import DType
+from aexec.framework.kernel_contract.kernel_registry import kernel
+from aexec.framework.kernel_contract.op_kernel import Compute, OpKernelConstruction, OpKernelContext
+from aexec.framework.state.resource_manager import DEFAULT_CONTAINER
+from aexec.kernels.datasets.arguments import Made, integer
+from aexec.queues.attempts import settled
+from aexec.queues.kinds.fifo_queue import FIFOQueue
+from aexec.queues.queue_base import QueueBase, QueueSpec
+from aexec.resources.datasets.dataset import DatasetIterator, Element, Pass, dataset_of
+
+_AUTOTUNE = -1
+# The capacity of a queue that finds its own, at first and at most.
+_FIRST, _MOST = 2, 512
+
+
+class _Prefetched(DatasetIterator):
+    """Takes elements of the input in the background.
+
+    The queue is closed when the input has ended or failed.  After a failure a new task goes on with the next element.
+    """
+
+    __slots__ = ("_capacity", "_error", "_name", "_pass", "_queue", "_source", "_task", "_types", "_was_full")
+
+    def __init__(self, one: Pass, source: DatasetIterator, name: str, types: tuple[DType, ...], capacity: int) -> None:
+        self._pass = one
+        self._source = source
+        self._types = types
+        self._capacity = capacity
+        number = one.number(name)
+        self._name = f"{one.name}/{name}" + (f"_{number}" if number else "")
+        self._queue: FIFOQueue | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._error: Exception | None = None
+        self._was_full = False
+
+    async def next(self, context: OpKernelContext) -> Element | None:
+        queue = self._begin() if self._queue is None else self._queue
+        if self._capacity == _AUTOTUNE:
+            self._grow(queue)
+        try:
+            element: Element = await settled(queue.dequeue())
+            return element
+        except errors.OutOfRangeError:
+            failed, self._error = self._error, None
+        if failed is None:
+            return None
+        self.close()
+        raise failed
+
+    def _begin(self) -> FIFOQueue:
+        capacity = _FIRST if self._capacity == _AUTOTUNE else self._capacity
+        self._queue = queue = FIFOQueue(self._name, QueueSpec(self._types, capacity=capacity))
+        self._pass.resources.create(DEFAULT_CONTAINER, self._name, queue, QueueBase)
+        self._task = self._pass.start(self._fetch(queue, self._pass.context), f"prefetch {self._name}")
+        return queue
+
+    async def _fetch(self, queue: FIFOQueue, context: OpKernelContext) -> None:
+        try:
+            while (element := await self._source.next(context)) is not None:
+                await settled(queue.enqueue(element))
+        except Exception as error:
+            self._error = error
+        queue.request_close(cancel_pending_enqueues=True)
+
+    def _grow(self, queue: FIFOQueue) -> None:
+        """Double the capacity when the queue is found empty after it was full."""
+        if len(queue) >= queue.capacity:
+            self._was_full = True
+        elif self._was_full and not len(queue) and queue.capacity < _MOST:
+            queue.capacity *= 2
+            self._was_full = False
+
+    def close(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+        self._task = self._queue = None
+        with suppress(errors.NotFoundError):  # the session has cleared its resources
+            self._pass.resources.delete(DEFAULT_CONTAINER, self._name, QueueBase)
+
+
+@kernel("PrefetchDataset", cost=0)
+def prefetch_dataset(c: OpKernelConstruction) -> Compute:
+    made, least = Made(c), c.attr("buffer_size_min")
+
+    def compute(tensor: Any, buffer_size: Any) -> Any:
+        source, capacity = dataset_of(tensor), integer(buffer_size, "buffer_size")
+        if capacity < _AUTOTUNE:
+            raise errors.InvalidArgumentError("buffer_size must be >= 0 or AUTOTUNE")
+        if not capacity:
+            return made.of(source.iterator, source.cardinality())
+        capacity = max(capacity, least) if capacity != _AUTOTUNE else capacity
+        return made.of(
+            lambda one: _Prefetched(one, one.begin(source), c.name, source.types, capacity), source.cardinality()
+        )
+
+    return compute

@@ -1,0 +1,247 @@
+"""Datasets in random order, in TensorFlow's order for the same seeds."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from aexec.framework import errors
+from aexec.framework.kernel_contract.kernel_registry import kernel
+from aexec.framework.kernel_contract.op_kernel import Compute, OpKernelConstruction, OpKernelContext
+from aexec.framework.state.resource_manager import (
+    ANONYMOUS_NAME,
+    ContainerInfo,
+    ResourceHandle,
+    handle_from_tensor,
+    make_handle_tensor,
+)
+from aexec.kernels.common.variants import boxed
+from aexec.kernels.datasets.arguments import Made, flag, integer
+from aexec.resources.datasets.dataset import (
+    INFINITE,
+    UNKNOWN,
+    Dataset,
+    DatasetIterator,
+    Element,
+    Pass,
+    Turns,
+    dataset_of,
+)
+from aexec.resources.datasets.random_seeds import SeedGenerator, chosen_seeds, words
+
+# Gives the seeds of an epoch.
+NextSeeds = Callable[[], tuple[int, int]]
+
+
+class _Shuffled(DatasetIterator):
+    """Draws from a buffer of `size` elements, which is filled up before each draw.
+
+    With several epochs the elements of the next one enter the buffer while those of the last one are drawn; an epoch's
+    elements are drawn before those of the next.
+    """
+
+    __slots__ = (
+        "_buffer",
+        "_epochs",
+        "_first",
+        "_is_new",
+        "_next_seeds",
+        "_pass",
+        "_slices",
+        "_source",
+        "_taken_from",
+        "_turns",
+        "_words",
+    )
+
+    def __init__(self, one: Pass, source: Dataset, size: int, next_seeds: NextSeeds, epochs: int) -> None:
+        self._pass = one
+        self._source = source
+        self._next_seeds = next_seeds
+        self._words = words(*next_seeds())
+        self._buffer: list[Element | None] = [None] * size
+        # The elements of each epoch that are in the buffer: [first, end), modulo its size.
+        self._slices: deque[list[int]] = deque()
+        self._epochs = epochs
+        self._taken_from: DatasetIterator | None = None
+        self._is_new = True
+        self._turns = Turns()
+
+    @property
+    def _number(self) -> int:
+        """The number of elements in the buffer."""
+        return self._slices[-1][1] - self._slices[0][0] if self._slices else 0
+
+    async def next(self, context: OpKernelContext) -> Element | None:
+        size = len(self._buffer)
+        while self._number < size and await self._fill(context):
+            await self._turns.take()
+        if not self._number:
+            return None
+        while self._slices[0][0] == self._slices[0][1]:
+            self._slices.popleft()
+            self._words = words(*self._next_seeds())
+        current = self._slices[0]
+        first = current[0]
+        chosen = (first + next(self._words) % (current[1] - first)) % size
+        element = self._buffer[chosen]
+        self._buffer[chosen], self._buffer[first % size] = self._buffer[first % size], None
+        current[0] += 1
+        return element
+
+    async def _fill(self, context: OpKernelContext) -> bool:
+        """Put one more element into the buffer, or begin another epoch; False if there is none."""
+        if self._taken_from is None:
+            if not self._epochs:
+                return False
+            self._taken_from = self._pass.begin(self._source)
+            end = self._slices[-1][1] if self._slices else 0
+            self._slices.append([end, end])
+            self._is_new = True
+        element = await self._taken_from.next(context)
+        if element is None:
+            self._pass.end(self._taken_from)
+            self._taken_from = None
+            # A dataset without elements is not repeated for ever.
+            self._epochs = 0 if self._is_new and self._epochs < 0 else self._epochs - 1
+            return True
+        self._is_new = False
+        self._buffer[self._slices[-1][1] % len(self._buffer)] = self._pass.keep(element)
+        self._slices[-1][1] += 1
+        return True
+
+
+def _shuffled(made: Made, source: Dataset, buffer_size: Any, seeds: Callable[[Pass], NextSeeds], count: int = 1) -> Any:
+    size = integer(buffer_size, "buffer_size")
+    elements = source.cardinality()
+    if size == UNKNOWN:  # all elements
+        size = elements
+        if size < 0:
+            raise errors.InvalidArgumentError("A full shuffle needs a dataset of known and finite size")
+        size = max(1, size)
+    if size <= 0:
+        raise errors.InvalidArgumentError("buffer_size must be greater than zero or UNKNOWN_CARDINALITY")
+    room = min(size, elements * abs(count)) if elements >= 0 else size
+    total = (
+        elements * count if min(elements, count) >= 0 else (0 if not elements else INFINITE if count < 0 else elements)
+    )
+    return made.of(lambda one: _Shuffled(one, source, max(1, min(size, room)), seeds(one), count), total)
+
+
+def _seeds_of_pass(seed: Any, seed2: Any, *, reshuffles: bool) -> Callable[[Pass], NextSeeds]:
+    """What gives the seeds to the iterators of a pass: a `SeedGenerator` of that pass."""
+    given = integer(seed, "seed"), integer(seed2, "seed2")
+    key = object()
+
+    def make() -> SeedGenerator:
+        return SeedGenerator(*chosen_seeds(*given), reshuffles=reshuffles)
+
+    return lambda one: one.state(key, make).next_seeds
+
+
+@kernel("ShuffleDataset", cost=0)
+def shuffle_dataset(c: OpKernelConstruction) -> Compute:
+    made, reshuffles = Made(c), c.attr("reshuffle_each_iteration")
+
+    def compute(tensor: Any, buffer_size: Any, seed: Any, seed2: Any) -> Any:
+        source = dataset_of(tensor)
+        return _shuffled(made, source, buffer_size, _seeds_of_pass(seed, seed2, reshuffles=reshuffles))
+
+    return compute
+
+
+@kernel("ShuffleAndRepeatDataset", cost=0)
+def shuffle_and_repeat_dataset(c: OpKernelConstruction) -> Compute:
+    made, reshuffles = Made(c), c.attr("reshuffle_each_iteration")
+
+    def compute(tensor: Any, buffer_size: Any, seed: Any, seed2: Any, count: Any) -> Any:
+        source = dataset_of(tensor)
+        seeds = _seeds_of_pass(seed, seed2, reshuffles=reshuffles)
+        return _shuffled(made, source, buffer_size, seeds, integer(count, "count"))
+
+    return compute
+
+
+# Seed generators that are resources
+
+
+def _generator(context: OpKernelContext, handle: Any) -> SeedGenerator:
+    return context.resources.lookup_handle(handle_from_tensor(handle, SeedGenerator), SeedGenerator)
+
+
+@kernel("ShuffleDatasetV2", "ShuffleDatasetV3", cost=0)
+def shuffle_dataset_of_generator(c: OpKernelConstruction) -> Compute:
+    made = Made(c)
+    c.need_context()
+
+    def compute(context: OpKernelContext, tensor: Any, buffer_size: Any, *others: Any) -> Any:
+        generator = _generator(context, others[-1])
+        return _shuffled(made, dataset_of(tensor), buffer_size, lambda _: generator.next_seeds)
+
+    return compute
+
+
+@kernel("ShuffleAndRepeatDatasetV2", cost=0)
+def shuffle_and_repeat_dataset_of_generator(c: OpKernelConstruction) -> Compute:
+    made = Made(c)
+    c.need_context()
+
+    def compute(context: OpKernelContext, tensor: Any, buffer_size: Any, *others: Any) -> Any:
+        generator, count = _generator(context, others[-1]), integer(others[-2], "count")
+        return _shuffled(made, dataset_of(tensor), buffer_size, lambda _: generator.next_seeds, count)
+
+    return compute
+
+
+@kernel("AnonymousSeedGenerator", "AnonymousRandomSeedGenerator", "DummySeedGenerator", cost=0)
+def anonymous_seed_generator(c: OpKernelConstruction) -> Compute:
+    """A new generator at each call, which lives until it is deleted, or as long as the session."""
+    c.need_context()
+
+    def compute(context: OpKernelContext, *arguments: Any) -> Any:
+        seeds = [integer(seed, name) for seed, name in zip(arguments, ("seed", "seed2"), strict=False)] or [0, 0]
+        reshuffles = len(arguments) < 3 or flag(arguments[2], "reshuffle")
+        info = ContainerInfo.from_attrs({"shared_name": ANONYMOUS_NAME.encode()}, c.name)
+        made = SeedGenerator(*chosen_seeds(*seeds), reshuffles=reshuffles)
+        context.resources.create(info.container, info.name, made)
+        handle = make_handle_tensor(ResourceHandle.of_type(SeedGenerator, info, c.device))
+        return (handle, boxed(None)) if arguments else handle
+
+    return compute
+
+
+@kernel("DeleteSeedGenerator", "DeleteRandomSeedGenerator", cost=0)
+def delete_seed_generator(c: OpKernelConstruction) -> Compute:
+    c.need_context()
+
+    def compute(context: OpKernelContext, handle: Any, _: Any) -> None:
+        named = handle_from_tensor(handle, SeedGenerator)
+        context.resources.delete(named.container, named.name, SeedGenerator)
+
+    return compute
+
+
+class _Random(DatasetIterator):
+    """Numbers of 32 bits, without end."""
+
+    __slots__ = ("_words",)
+
+    def __init__(self, seeds: tuple[int, int]) -> None:
+        self._words = words(*seeds)
+
+    async def next(self, context: OpKernelContext) -> Element | None:
+        return (np.int64(next(self._words)),)
+
+
+@kernel("RandomDataset", "ExperimentalRandomDataset", cost=0)
+def random_dataset(c: OpKernelConstruction) -> Compute:
+    made = Made(c)
+
+    def compute(seed: Any, seed2: Any) -> Any:
+        seeds = chosen_seeds(integer(seed, "seed"), integer(seed2, "seed2"))
+        return made.of(lambda _: _Random(seeds), INFINITE)
+
+    return compute

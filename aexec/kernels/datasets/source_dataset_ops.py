@@ -1,0 +1,75 @@
+"""Datasets of what is in memory: tensors, their slices, ranges of numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from aexec.framework import errors
+from aexec.framework.kernel_contract.kernel_registry import kernel
+from aexec.framework.kernel_contract.op_kernel import Compute, OpKernelConstruction, OpKernelContext
+from aexec.framework.shape import shape_text
+from aexec.kernels.datasets.arguments import Made, integer
+from aexec.resources.datasets.dataset import DatasetIterator, Element
+
+__all__ = ["Listed"]
+
+
+class Listed(DatasetIterator):
+    """Gives what a Python iterator gives, which does little for each element."""
+
+    __slots__ = ("_elements",)
+
+    def __init__(self, elements: Iterator[Element]) -> None:
+        self._elements = elements
+
+    async def next(self, context: OpKernelContext) -> Element | None:
+        return next(self._elements, None)
+
+
+@kernel("TensorDataset", cost=0)
+def tensor_dataset(c: OpKernelConstruction) -> Compute:
+    made = Made(c, "Toutput_types")
+    return lambda *components: made.of(lambda _: Listed(iter([components])), 1)
+
+
+@kernel("TensorSliceDataset", cost=0)
+def tensor_slice_dataset(c: OpKernelConstruction) -> Compute:
+    made = Made(c, "Toutput_types")
+    if c.attr("is_files"):
+        raise errors.UnimplementedError("TensorSliceDataset with is_files is for rewriters of graphs only")
+
+    def compute(*components: Any) -> Any:
+        for component in components:
+            if not component.ndim:
+                raise errors.InvalidArgumentError("All components must be at least 1-dimensional")
+            if len(component) != len(components[0]):
+                raise errors.InvalidArgumentError(
+                    "First dimensions of components must match: "
+                    f"{shape_text(components[0].shape)} and {shape_text(component.shape)}"
+                )
+        count = len(components[0])
+        return made.of(lambda _: Listed(_slices(components, count)), count)
+
+    return compute
+
+
+def _slices(components: tuple[Any, ...], count: int) -> Iterator[Element]:
+    for index in range(count):
+        yield tuple([component[index, ...] for component in components])
+
+
+@kernel("RangeDataset", cost=0)
+def range_dataset(c: OpKernelConstruction) -> Compute:
+    made = Made(c)
+    (dtype,) = made.types
+
+    def compute(start: Any, stop: Any, step: Any) -> Any:
+        first, limit, delta = integer(start, "start"), integer(stop, "stop"), integer(step, "step")
+        if not delta:
+            raise errors.InvalidArgumentError("step must be a non-zero integer.")
+        count = max(0, -((first - limit) // delta))
+        numbers = range(first, limit, delta)
+        return made.of(lambda _: Listed(zip(map(dtype.np.type, numbers))), count)
+
+    return compute

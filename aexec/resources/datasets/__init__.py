@@ -1,0 +1,1 @@
+"""Datasets, and iterators over them: what the kernels of `aexec.kernels.datasets` make and take elements from."""

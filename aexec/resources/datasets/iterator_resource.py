@@ -1,0 +1,141 @@
+"""`IteratorResource`: an iterator with a name, which steps take elements from one after another.
+
+Steps that ask at the same time wait in line.  A new pass may begin at any time; who waits for an element of the old one
+gets it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from aexec.framework import errors
+from aexec.framework.dtypes import DType
+from aexec.framework.kernel_contract.op_kernel_context import OpKernelContext
+from aexec.framework.memory.kept_memory import KeptMemory
+from aexec.framework.shape import PartialTensorShape
+from aexec.resources.datasets.dataset import Dataset, Element, Pass
+
+__all__ = ["IteratorResource", "check_compatible"]
+
+
+class _Running:
+    """A pass, with those who wait for its elements."""
+
+    __slots__ = ("_begun", "_iterator", "_line", "_users", "number", "over")
+
+    def __init__(self, name: str, dataset: Dataset, context: OpKernelContext) -> None:
+        self._begun = Pass(name, context)
+        self._iterator = self._begun.begin(dataset)
+        self._line = asyncio.Lock()
+        self._users = 0
+        self.number = 0
+        self.over = False
+
+    async def next(self, context: OpKernelContext) -> Element | None:
+        self._users += 1
+        try:
+            async with self._line:
+                element = await self._iterator.next(context)
+                self.number += 1
+                return element
+        finally:
+            self._users -= 1
+            if self.over:
+                self.end()
+
+    def end(self) -> None:
+        """Close it as soon as nobody waits for its elements."""
+        self.over = True
+        if not self._users:
+            self._begun.close()
+
+
+class IteratorResource:
+    """An iterator with a name.
+
+    Args:
+        name: for errors, tasks and queues.
+        types: the types that its elements must have; none for those of the first dataset.
+        shapes: the shapes that they must be compatible with.
+
+    Attributes:
+        name, types, shapes: as given.
+        kept: counts the bytes of the elements that it keeps, or None.
+    """
+
+    def __init__(self, name: str, types: Sequence[DType] = (), shapes: Sequence[PartialTensorShape] = ()) -> None:
+        self.name = name
+        self.types = tuple(types)
+        self.shapes = tuple(shapes)
+        self.kept: KeptMemory | None = None
+        self._running: _Running | None = None
+
+    def begin(self, dataset: Dataset, context: OpKernelContext) -> None:
+        """Begin a new pass, through this dataset.
+
+        Raises:
+            InvalidArgumentError: its elements are not those of the iterator.
+        """
+        check_compatible(self.types, self.shapes, dataset.types, dataset.shapes)
+        before, self._running = self._running, _Running(self.name, dataset, context)
+        if before is not None:
+            before.end()
+
+    @property
+    def has_begun(self) -> bool:
+        """True if a dataset was given to it."""
+        return self._running is not None
+
+    async def next(self, context: OpKernelContext) -> Element | None:
+        """The next element, or None at the end.
+
+        Raises:
+            FailedPreconditionError: it has no dataset yet.
+            OpError: the element cannot be made.
+        """
+        running = self._running
+        if running is None:
+            raise errors.FailedPreconditionError(
+                "GetNext() failed because the iterator has not been initialized. Ensure that you have run the "
+                "initializer operation for this iterator before getting the next element."
+            )
+        return await running.next(context)
+
+    def close(self) -> None:
+        """Called when the iterator leaves its container: end its pass."""
+        running, self._running = self._running, None
+        if running is not None:
+            running.end()
+
+    def __repr__(self) -> str:
+        state = "not begun" if self._running is None else f"after {self._running.number} elements"
+        return f"<IteratorResource {self.name}, {state}>"
+
+
+def check_compatible(
+    types: Sequence[DType],
+    shapes: Sequence[PartialTensorShape],
+    given_types: Sequence[DType],
+    given_shapes: Sequence[PartialTensorShape],
+) -> None:
+    """Raise InvalidArgumentError unless elements of the given types and shapes may be those of an iterator.
+
+    An iterator without types takes any.
+    """
+    if not types:
+        return
+    if len(types) != len(given_types):
+        raise errors.InvalidArgumentError(
+            f"Number of components does not match: expected {len(types)} types but got {len(given_types)}."
+        )
+    for index, (expected, given) in enumerate(zip(types, given_types, strict=True)):
+        if expected is not given:
+            raise errors.InvalidArgumentError(
+                f"Data type mismatch at component {index}: expected {expected} but got {given}."
+            )
+    for index, (wanted, shape) in enumerate(zip(shapes, given_shapes, strict=False)):
+        if not wanted.is_compatible_with(shape):
+            raise errors.InvalidArgumentError(
+                f"Incompatible shapes at component {index}: expected {wanted} but got {shape}."
+            )

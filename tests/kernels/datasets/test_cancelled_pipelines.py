@@ -1,0 +1,152 @@
+"""Steps that are cancelled while they wait for an element: no element is lost, and none comes twice."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import aexec
+from aexec import errors
+from aexec.framework.dtypes import int64
+from aexec.framework.kernel_contract.kernel_registry import kernel
+from aexec.framework.op_contract.op_registry import register_op
+from tests.kernels.datasets.dataset_graphs import DatasetGraph, gate_function
+from tests.support import gates
+from tests.support.programs.functions import function_def
+
+register_op("TestTurns(x: int64) -> y: int64", stateful=True)
+
+
+@kernel("TestTurns", cost=0)
+def _turns(c: Any) -> Any:
+    """Returns its input after as many turns of the loop as its last digit says."""
+
+    async def compute(x: Any) -> Any:
+        for _ in range(int(x) % 4):
+            await asyncio.sleep(0)
+        return x
+
+    return compute
+
+
+SLOW = function_def("Slow(x: int64) -> y: int64", body=[("t", "TestTurns", ["x"], {})], ret={"y": "t:y:0"})
+STAGES = ("map", "parallel map", "batch", "prefetch", "shuffle", "zip", "filter")
+COUNT = 24
+
+
+def _graph(stages: list[str]) -> aexec.Graph:
+    g = DatasetGraph()
+    current, is_batch = g.numbers(COUNT), False
+    for number, stage in enumerate(stages):
+        name = f"stage{number}"
+        if stage == "prefetch":
+            current = g.with_count(name, "PrefetchDataset", current, 2, shape=_shape(is_batch))
+        elif is_batch:
+            continue
+        elif stage == "map":
+            current = g.mapped(name, current, SLOW)
+        elif stage == "parallel map":
+            calls = g.const(f"{name}/calls", 3, int64)
+            current = g.mapped(name, current, SLOW, "ParallelMapDatasetV2", calls)
+        elif stage == "batch":
+            current, is_batch = g.batched(name, current, 5), True
+        elif stage == "shuffle":
+            seeds = [g.const(f"{name}/{part}", value, int64) for part, value in (("a", 4), ("b", 3), ("c", 9))]
+            current = g.dataset(name, "ShuffleDataset", current, *seeds)
+        elif stage == "filter":
+            current = g.with_count(name, "SkipDataset", current, 0)
+    return g.iterated(current, _shape(is_batch))
+
+
+def _shape(is_batch: bool) -> Any:
+    from aexec.framework.shape import PartialTensorShape
+
+    return PartialTensorShape([None] if is_batch else [])
+
+
+@given(st.lists(st.sampled_from(STAGES), min_size=1, max_size=4), st.integers(0, 2**32))
+async def test_cancelled_steps_lose_and_double_nothing(stages: list[str], seed: int) -> None:
+    choose = random.Random(seed)
+    async with aexec.Session(_graph(stages)) as session:
+        await session.run([], targets=["begin"])
+        taken: list[int] = []
+        cancelled = 0
+        while True:
+            step = session.start("next:0")
+            if cancelled < 60 and choose.random() < 0.5:
+                for _ in range(choose.randrange(12)):
+                    await asyncio.sleep(0)
+                step.cancel()
+                cancelled += 1
+            try:
+                taken += (await step).ravel().tolist()
+            except errors.CancelledError:
+                continue
+            except errors.OutOfRangeError:
+                break
+    assert sorted(taken) == list(range(COUNT))
+    if "shuffle" not in stages:
+        assert taken == list(range(COUNT))
+
+
+async def test_function_is_called_again_for_the_element_of_a_cancelled_step() -> None:
+    gate = gates.Gate()
+    g = DatasetGraph()
+    async with aexec.Session(g.iterated(g.mapped("gated", g.numbers(3), gate_function(gate.key)))) as session:
+        await session.run([], targets=["begin"])
+        step = session.start("next:0")
+        await gate.entered.wait()
+        step.cancel()
+        with pytest.raises(errors.CancelledError):
+            await step
+        assert gate.cancelled == 1
+        gate.open.set()
+        assert [await session.run("next:0") for _ in range(3)] == [0, 1, 2]
+
+
+async def test_steps_get_elements_in_the_order_in_which_they_ask() -> None:
+    gate = gates.Gate()
+    g = DatasetGraph()
+    async with aexec.Session(g.iterated(g.mapped("gated", g.numbers(9), gate_function(gate.key)))) as session:
+        await session.run([], targets=["begin"])
+        steps = [session.start("next:0") for _ in range(4)]
+        await gate.entered.wait()
+        steps[2].cancel()
+        gate.open.set()
+        with pytest.raises(errors.CancelledError):
+            await steps[2]
+        assert [await steps[number] for number in (0, 1, 3)] == [0, 1, 2]
+
+
+async def test_new_pass_leaves_the_old_one_to_those_who_wait_for_it() -> None:
+    gate = gates.Gate()
+    g = DatasetGraph()
+    async with aexec.Session(g.iterated(g.mapped("gated", g.numbers(9), gate_function(gate.key)))) as session:
+        await session.run([], targets=["begin"])
+        waiting = session.start("next:0")
+        await gate.entered.wait()
+        await session.run([], targets=["begin"])
+        gate.open.set()
+        assert await waiting == 0
+        assert await session.run("next:0") == 0
+
+
+async def test_closed_session_ends_what_its_iterators_do_in_the_background() -> None:
+    gate = gates.Gate()
+    g = DatasetGraph()
+    prefetched = g.with_count("ahead", "PrefetchDataset", g.mapped("gated", g.numbers(9), gate_function(gate.key)), 2)
+    async with aexec.Session(g.iterated(prefetched)) as session:
+        await session.run([], targets=["begin"])
+        waiting = session.start("next:0")
+        await gate.entered.wait()
+        waiting.cancel()
+        with pytest.raises(errors.CancelledError):
+            await waiting
+        assert not gate.cancelled
+    assert gate.cancelled == 1
+    assert not [task for task in asyncio.all_tasks() if "prefetch" in task.get_name()]
