@@ -155,6 +155,10 @@ class MemoryAccount:
         """Count an array that a node made or keeps, unless its buffer is counted already."""
         self._add(array, node, None)
 
+    def add_sized(self, node: str, array: Any, size: int) -> None:
+        """Like `add`, for a buffer of a known size."""
+        self._add(array, node, size)
+
     def _add(self, array: Any, node: str, size: int | None) -> None:
         """Like `add`, with the size of the buffer if it is known."""
         owner = buffer_of(array)

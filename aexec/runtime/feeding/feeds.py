@@ -17,18 +17,20 @@ from aexec.framework import dtypes, errors
 from aexec.framework.device_contract.dlpack import DLPACK_HOST, array_from_dlpack
 from aexec.framework.dtypes import DType
 from aexec.framework.kernel_contract.float_errors import FLOAT_ERRORS, OVERFLOW_RAISED
+from aexec.framework.memory.tensor_buffer import STRING_BYTES
 from aexec.framework.shape import UNKNOWN_RANK, PartialTensorShape
 from aexec.framework.waiting.inline_call import InlineCallError, check_inline
 from aexec.framework.waiting.loop_budget import CAST_NS, DEFAULT, HOP_NS, OBJECT_NS, let_others_run
 from aexec.graph.nodes.node import Node, Tensor
 from aexec.runtime.feeding.foreign_arrays import FOREIGN_ARRAYS
-from aexec.runtime.feeding.nested_lists import list_to_array, num_leaves, objects_to_numbers
+from aexec.runtime.feeding.nested_lists import first_leaf, list_to_array, num_leaves, objects_to_numbers
 from aexec.runtime.feeding.type_patterns import Pattern, TypePatterns
 
 __all__ = ["FeedSpec", "converted", "in_host_memory", "register_feed_type"]
 
 # Converting as many objects never holds up the loop: a budget allows a hop's time at least.
 _FEW_LEAVES = int(HOP_NS / OBJECT_NS)
+_PYTHON_NUMBER_BYTES = 8
 # The number of strings that are checked before other threads get their turn.
 _AT_ONCE = DEFAULT.pieces(OBJECT_NS)
 
@@ -128,6 +130,20 @@ class FeedSpec:
         if type(value) is not ndarray or value.dtype is not self._plain:
             return False
         return value.shape == self._dims or (self._dims is None and self._is_shape(value.shape))
+
+    def bytes_to_convert(self, value: Any) -> int:
+        """The most bytes that `convert` has in use for a value at a time, estimated without looking at all of it.
+
+        0 for an array that is used as it is, and for values of other libraries, which may share their memory.
+        """
+        if isinstance(value, list | tuple):
+            if self._np.kind == "O":
+                return num_leaves(value) * (self._np.itemsize + (STRING_BYTES if type(first_leaf(value)) is str else 0))
+            # Pieces of the array are made first, of Python's numbers with 8 bytes each, and cast last.
+            return num_leaves(value) * 2 * max(_PYTHON_NUMBER_BYTES, self._np.itemsize)
+        if isinstance(value, np.ndarray) and value.dtype != self._np:
+            return value.size * (self._np.itemsize + (STRING_BYTES if value.dtype.kind in "SU" else 0))
+        return 0
 
     def convert(self, value: Any) -> Any:
         """The value as an array.

@@ -12,7 +12,7 @@ import numpy as np
 
 from aexec.framework.waiting.loop_budget import DEFAULT, OBJECT_NS, let_others_run
 
-__all__ = ["list_to_array", "num_leaves", "objects_to_numbers"]
+__all__ = ["first_leaf", "list_to_array", "num_leaves", "objects_to_numbers"]
 
 # The number of values in a piece.
 _AT_ONCE = DEFAULT.pieces(OBJECT_NS)
@@ -25,6 +25,13 @@ def num_leaves(value: Any) -> int:
         count *= len(value)
         value = value[0] if value else None
     return count * value.size if isinstance(value, np.ndarray) else count
+
+
+def first_leaf(value: Any) -> Any:
+    """The first value in nested lists; None if there is none; anything else itself."""
+    while isinstance(value, list | tuple):
+        value = value[0] if value else None
+    return value
 
 
 def list_to_array(value: Any, dtype: Any = None) -> Any:

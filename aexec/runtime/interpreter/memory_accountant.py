@@ -21,7 +21,8 @@ import math
 import weakref
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
+from functools import partial
 from random import randrange
 from time import perf_counter
 from typing import Any, NamedTuple
@@ -171,6 +172,29 @@ class StepMemory:
             except errors.ResourceExhaustedError as error:
                 raise self.refused(node, inputs, error) from None
         return call
+
+    @contextmanager
+    def making_feed(self, name: str, num_bytes: int) -> Iterator[Callable[[Any, int], None]]:
+        """Context manager: make an array for a fed value, for which as many bytes are reserved meanwhile.
+
+        Yields:
+            a function to call with the array and its bytes; it counts as long as it lives.
+
+        Raises:
+            ResourceExhaustedError: the bytes exceed a limit.
+        """
+        step = self.step
+        try:
+            step.reserve(num_bytes)
+            try:
+                yield partial(step.add_sized, name)
+            finally:
+                step.give_back(num_bytes)
+            step.check()
+        except errors.ResourceExhaustedError as error:
+            raise errors.ResourceExhaustedError(
+                f"OOM when making {name}: {error.message}{self.report(self._device)}"
+            ) from None
 
     def fed(self, values: Iterable[Any]) -> None:
         """Mark values as the caller's: they do not count."""

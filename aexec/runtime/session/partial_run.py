@@ -81,8 +81,8 @@ class PartialRun(Step):
 
         def convert() -> dict[int, Any]:
             self._check(given, wanted)
-            feed = self.owner.tensors.feed
-            return {specs[name].position: feed(specs[name], value) for name, value in given.items()}
+            feed, memory = self.owner.tensors.feed, self.environment.memory
+            return {specs[name].position: feed(specs[name], value, memory) for name, value in given.items()}
 
         try:
             values = convert()

@@ -7,6 +7,7 @@ be fed in place of the tensor that it names.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from aexec.framework import dtypes, errors
 from aexec.framework.dtypes import DType
 from aexec.framework.late_dataclass import dataclass
 from aexec.framework.memory import log_memory
-from aexec.framework.memory.tensor_buffer import num_bytes
+from aexec.framework.memory.tensor_buffer import buffer_of, measuring_ns, memory_bytes, num_bytes
 from aexec.framework.state.resource_manager import ResourceHandle
 from aexec.framework.state.session_state import TENSOR_HANDLE_TYPE_NAME, DeviceTensor, SessionState, tensor_handle
 from aexec.framework.state.tensor_cell import private_copy
@@ -25,11 +26,15 @@ from aexec.framework.waiting.loop_budget import COPY_NS, OBJECT_NS
 from aexec.framework.waiting.worker_threads import WorkerThreads
 from aexec.framework.wire.messages import as_message
 from aexec.runtime.feeding.feeds import FeedSpec, in_host_memory
-from aexec.runtime.feeding.nested_lists import list_to_array, num_leaves
+from aexec.runtime.feeding.nested_lists import first_leaf, list_to_array, num_leaves
+from aexec.runtime.interpreter.memory_accountant import StepMemory
 
 __all__ = ["Handle", "SessionTensorInfo", "SessionTensors", "handle_text", "plain_tensor"]
 
 Handle = str | bytes | ResourceHandle
+
+# Arrays of at most this many bytes that are made for feeds are not counted.
+_SMALL_FEED = 1 << 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,20 +133,25 @@ class SessionTensors:
         tensor = self.state.get_tensor(handle.name)
         return tensor.value if type(tensor) is DeviceTensor else value
 
-    def feed(self, spec: FeedSpec, value: Any) -> Any:
+    def feed(self, spec: FeedSpec, value: Any, memory: StepMemory | None = None) -> Any:
         """The value to feed: the tensor of the handle if `value` is one, else `value`, converted.
+
+        Args:
+            memory: that of the step, which counts what is made for it; None if nothing is counted.
 
         Raises:
             InvalidArgumentError: as `FeedSpec.convert` does; or a handle is unknown.
+            ResourceExhaustedError: what has to be made exceeds a limit.
         """
         if spec.fits(value):
             return value
+        convert = spec.convert if memory is None else partial(_counted, memory, spec)
         if type(value) is np.ndarray and not (_is_client_handle(value) or (value.dtype.hasobject and value.size == 1)):
-            return spec.convert(value)
+            return convert(value)
         handle = _handle_in(value)
         if handle is not None:
             value = self.get(handle)
-        converted = spec.convert(value)
+        converted = convert(value)
         if log_memory.is_enabled() and converted is not value:
             log_memory.record_borrowed(log_memory.SpecialStep.EXTERNAL_ALLOCATION, f"feed {spec.name}", converted)
         return converted
@@ -151,6 +161,35 @@ class SessionTensors:
 
     def __repr__(self) -> str:
         return f"<SessionTensors {len(self)} tensors, {self.num_bytes} bytes>"
+
+
+def _counted(memory: StepMemory, spec: FeedSpec, value: Any) -> Any:
+    """A value converted for a feed; what is made for that counts for the step, unless it is small.
+
+    Raises as `SessionTensors.feed`.
+    """
+    needed = spec.bytes_to_convert(value)
+    with memory.making_feed(f"feed {spec.name}", needed if needed > _SMALL_FEED else 0) as made:
+        converted = spec.convert(value)
+        if _is_new(converted, value):
+            # Strings that were bytes already are the caller's; the array refers to them.
+            strings = converted.dtype == object and type(first_leaf(value)) is not bytes
+            check_inline(measuring_ns(converted) if strings else 0)
+            size = memory_bytes(converted) if strings else converted.nbytes
+            if size > _SMALL_FEED:
+                made(converted, size)
+    return converted
+
+
+def _is_new(converted: Any, value: Any) -> bool:
+    """True if the memory of a converted value was taken for it, and is not that of the value."""
+    owner = buffer_of(converted) if isinstance(converted, np.ndarray) else None
+    if not isinstance(owner, np.ndarray) or not owner.flags.owndata:
+        return False
+    if isinstance(value, np.ndarray):
+        return owner is not buffer_of(value)
+    # Another library's array may be a view of memory that is the library's.
+    return owner is converted or isinstance(value, list | tuple)
 
 
 def _private_tensor(value: Any) -> Any:

@@ -416,7 +416,9 @@ class Step(StepView):
         if not self._values:
             return ()
         self.environment.slices.use_limits()
-        return list(map(self.owner.tensors.feed, self._call.specs, self._values))
+        memory = self.environment.memory
+        feed = self.owner.tensors.feed
+        return [feed(spec, value, memory) for spec, value in zip(self._call.specs, self._values, strict=True)]
 
     async def _save_tensors(self, tensors: TensorStore) -> None:
         """Keep tensors whose handles were fetched in the session.  Large copies are made in a thread."""

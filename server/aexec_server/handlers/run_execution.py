@@ -28,7 +28,7 @@ from aexec_server.requests.run_response import (
 )
 from aexec_server.requests.run_table import Run, StartedRun
 from aexec_server.requests.served_call import ServedCall
-from aexec_server.requests.tensors import size_of
+from aexec_server.requests.tensors import arrays_of_their_own, size_of
 from aexec_server.sessions.store import HostedSession
 
 __all__ = ["RunExecution", "run_options"]
@@ -46,6 +46,7 @@ class RunExecution:
         self.admission = server.admission
         self.journal = journal
         self._door = server.door
+        self._memory = server.sessions.memory
         self._samples = 0
 
     async def execute(
@@ -103,6 +104,8 @@ class RunExecution:
             check_answerable(asked, served)
         nanoseconds = size * loop_budget.WIRE_NS if asked.untyped else 0
         fed = await bodies.beside(nanoseconds, asked.values, served.inputs, served.input_dtypes, deadline=deadline)
+        if size > PIECE:
+            self._memory.hold(*arrays_of_their_own(served.inputs, fed))
         sampled = self._is_sample(asked, served)
         options = run_options(asked, deadline, trace=asked.trace or sampled)
         run.check()

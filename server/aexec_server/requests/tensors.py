@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import math
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -34,6 +34,7 @@ from aexec_server.http.json_style import JsonStyle
 
 __all__ = [
     "SENT_APART",
+    "arrays_of_their_own",
     "as_array",
     "base64_texts",
     "binary_parts",
@@ -65,6 +66,8 @@ _BINARY_ONLY = (dtypes.float16, dtypes.bfloat16)
 # Estimated nanoseconds to decode or encode a string in JSON.
 _STRING_NS = 10 * loop_budget.OBJECT_NS
 
+# Python's memory for a short string.
+_STRING_BYTES = 48
 # Tensors of at least this many bytes are sent in binary form from their own memory, without a copy.
 SENT_APART = 1 << 20
 # Arrays below this many bytes are copied: that costs less than making a view.
@@ -99,6 +102,19 @@ def as_array(value: Any, dtype: DType) -> Array:
         array[()] = value
         return array
     return np.asarray(value)
+
+
+def arrays_of_their_own(names: Sequence[str], values: Sequence[Any]) -> tuple[dict[str, Array], dict[str, int]]:
+    """Return the decoded tensors that do not lie in the body, as arrays by name, and the memory of those of strings."""
+    own: dict[str, Array] = {}
+    sizes: dict[str, int] = {}
+    for name, value in zip(names, values, strict=True):
+        owner = value.base if isinstance(value, np.ndarray) and value.base is not None else value
+        if isinstance(owner, np.ndarray) and owner.flags.owndata:
+            own[f"feed {name}"] = owner
+            if owner.dtype.kind == "O":
+                sizes[f"feed {name}"] = owner.nbytes + owner.size * _STRING_BYTES
+    return own, sizes
 
 
 def size_of(value: Any) -> int:
